@@ -1,0 +1,3 @@
+//! Loopgate: an OpenAI-compatible agent API. One `POST` runs the whole tool loop on the server.
+
+pub mod types;

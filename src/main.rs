@@ -1,0 +1,3 @@
+//! The `loopgate` command.
+
+fn main() {}

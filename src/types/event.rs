@@ -1,0 +1,195 @@
+//! Everything that can happen in a run, in the order it happened.
+//!
+//! The log of these is the run: what a run knows is the fold of its events, and every connection is a
+//! view of them. Match every variant by name, so that the compiler lists what a new one concerns.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::outcome::{Outcome, RunError, StopReason};
+use crate::types::usage::{Micros, Usage};
+use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome};
+
+/// An event as it stands in the log.
+///
+/// Public events are numbered from 1 without gaps; an internal one bears the number of the public one
+/// before it. A record's place in the log is therefore never below its number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The number that clients see as the event's id.
+    #[serde(rename = "n")]
+    pub seq: u64,
+    /// When it happened, Unix milliseconds.
+    #[serde(rename = "t")]
+    pub at_ms: u64,
+    /// What happened.
+    #[serde(rename = "e")]
+    pub event: Event,
+}
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are named for what they are")]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The run began.
+    RunStarted,
+    /// The run goes on: taken over after a crash, or its client answered.
+    RunResumed {
+        /// The client's answers, in call order, then what else it said; empty after a crash.
+        answers: Vec<Message>,
+    },
+    /// A model call begins; what it may take is reserved.
+    StepStarted {
+        /// Counted from 1; discarded steps count.
+        step: u32,
+        /// What was set aside for it.
+        reserved: Reservation,
+        /// The limit after which this is the closing answer, without tools.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        closing: Option<StopReason>,
+    },
+    /// Reasoning text.
+    ThinkingDelta { step: u32, text: String },
+    /// Answer text.
+    TextDelta { step: u32, text: String },
+    /// Arguments as the model writes them. The call's id is minted before its name is known.
+    ToolArgumentsDelta { step: u32, call_id: CallId, delta: String },
+    /// The upstream failed before it said anything; another attempt follows.
+    ProviderRetry { step: u32, upstream: String, model: String, attempt: u32, delay_ms: u64, cause: String },
+    /// The model's turn is whole. Internal.
+    TurnFinished { step: u32, turn: Box<Turn> },
+    /// The step's text so far is void.
+    StepDiscarded { step: u32, reason: DiscardReason, usage: Usage },
+    /// A budget is four fifths used.
+    BudgetWarning { kind: BudgetKind, used: u64, limit: u64 },
+    /// A server-side tool is about to be dispatched.
+    ToolStarted { step: u32, call: ToolCall, effect: Effect },
+    /// A server-side call has its result.
+    ToolFinished { step: u32, call_id: CallId, name: String, outcome: ToolOutcome },
+    /// The model call and all of its server-side tools are done.
+    StepCompleted {
+        /// The step.
+        step: u32,
+        /// What its model call took.
+        usage: Usage,
+        /// The upstream's own finish reason.
+        finish_reason: String,
+        /// The model call's time in milliseconds.
+        latency_ms: u64,
+        /// Tokens that the run has taken so far.
+        tokens_used: u64,
+        /// The run's token budget.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token_budget: Option<u64>,
+    },
+    /// The run is to stop for this reason. Internal.
+    StopRequested {
+        /// Why.
+        reason: StopReason,
+        /// What to tell the caller, for a run that is to fail.
+        error: Option<RunError>,
+    },
+    /// The run ended or waits for its client.
+    RunFinished(Box<Outcome>),
+}
+
+impl Event {
+    /// Whether clients see it and it takes a number.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        match self {
+            Self::TurnFinished { .. } | Self::StopRequested { .. } => false,
+            Self::RunStarted
+            | Self::RunResumed { .. }
+            | Self::StepStarted { .. }
+            | Self::ThinkingDelta { .. }
+            | Self::TextDelta { .. }
+            | Self::ToolArgumentsDelta { .. }
+            | Self::ProviderRetry { .. }
+            | Self::StepDiscarded { .. }
+            | Self::BudgetWarning { .. }
+            | Self::ToolStarted { .. }
+            | Self::ToolFinished { .. }
+            | Self::StepCompleted { .. }
+            | Self::RunFinished(_) => true,
+        }
+    }
+
+    /// Whether it is a piece of a text that is still being written: stored, but not worth a disk sync.
+    #[must_use]
+    pub fn is_delta(&self) -> bool {
+        matches!(self, Self::TextDelta { .. } | Self::ThinkingDelta { .. } | Self::ToolArgumentsDelta { .. })
+    }
+}
+
+/// What a model call may take at most, set aside before it is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Estimated input.
+    pub input_tokens: u64,
+    /// The output limit sent upstream.
+    pub output_tokens: u64,
+    /// What both would cost.
+    pub cost: Micros,
+}
+
+impl Reservation {
+    /// Input and output together.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+/// What the model said in one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Answer text.
+    pub text: String,
+    /// Reasoning text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thinking: String,
+    /// The tools it called, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ToolCall>,
+    /// What it took.
+    pub usage: Usage,
+    /// The upstream's own word: `stop`, `length`, `tool_calls`, …
+    pub finish_reason: String,
+    /// From request to last byte, in milliseconds.
+    pub latency_ms: u64,
+}
+
+/// Which budget is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BudgetKind {
+    /// Tokens; amounts are tokens.
+    Tokens,
+    /// Money; amounts are micro-dollars.
+    Cost,
+}
+
+/// Why a step's text became void.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiscardReason {
+    /// The model's stream broke after text went out.
+    StreamBroke,
+    /// The server was interrupted while the model spoke.
+    Interrupted,
+    /// The model said nothing.
+    EmptyResponse,
+}
+
+impl DiscardReason {
+    /// The reason as it is written on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StreamBroke => "stream_broke",
+            Self::Interrupted => "interrupted",
+            Self::EmptyResponse => "empty_response",
+        }
+    }
+}

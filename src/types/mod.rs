@@ -1,0 +1,22 @@
+//! The vocabulary: plain data that every other module speaks.
+//!
+//! Holds no I/O, no async, no HTTP and no decisions; it knows nothing of who stores, sends or runs
+//! what it describes.
+
+pub mod clock;
+pub mod event;
+pub mod id;
+pub mod message;
+pub mod outcome;
+pub mod run;
+pub mod session;
+pub mod tool;
+pub mod usage;
+
+pub use event::{Event, Record};
+pub use id::{CallId, RunId, SessionId, Tenant};
+pub use message::{Message, Role};
+pub use outcome::{Outcome, Report, RunError, RunStatus, StopReason};
+pub use run::{Limits, RunSpec};
+pub use tool::{Effect, ToolCall, ToolOutcome};
+pub use usage::{Micros, Price, Usage};

@@ -1,0 +1,244 @@
+//! How a run stands and how it ended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::usage::{Micros, Usage};
+use crate::types::{CallId, ToolCall};
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Accepted, not begun.
+    Queued,
+    /// Being driven.
+    InProgress,
+    /// Waits for its client.
+    RequiresAction,
+    /// The model answered.
+    Completed,
+    /// A limit ended it.
+    Incomplete,
+    /// It was cancelled.
+    Cancelled,
+    /// It failed.
+    Failed,
+}
+
+impl RunStatus {
+    /// The status as it is written on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::InProgress => "in_progress",
+            Self::RequiresAction => "requires_action",
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether nothing can happen in the run any more.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::InProgress | Self::RequiresAction => false,
+            Self::Completed | Self::Incomplete | Self::Cancelled | Self::Failed => true,
+        }
+    }
+}
+
+/// Why the loop stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model answered without calling tools.
+    Done,
+    /// The model's own length limit.
+    Length,
+    /// [`Limits::max_iterations`](crate::types::Limits::max_iterations).
+    MaxIterations,
+    /// The token budget of the run or its session.
+    TokenBudget,
+    /// The cost budget of the run or its session.
+    CostBudget,
+    /// [`Limits::timeout_ms`](crate::types::Limits::timeout_ms).
+    Timeout,
+    /// Client tools were called.
+    ClientTools,
+    /// Someone cancelled it, or its last reader went away.
+    Cancelled,
+    /// The upstream failed after all retries.
+    ProviderError,
+    /// The model answered nothing, twice.
+    EmptyResponse,
+    /// A crash interrupted a tool with side effects.
+    OutcomeUnknown,
+    /// It was resumed too often without getting further.
+    CrashLoop,
+    /// What it needs to go on is no longer in the store or the configuration.
+    StoreLostState,
+    /// The server failed.
+    InternalError,
+}
+
+impl StopReason {
+    /// The reason as it is written on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Length => "length",
+            Self::MaxIterations => "max_iterations",
+            Self::TokenBudget => "token_budget",
+            Self::CostBudget => "cost_budget",
+            Self::Timeout => "timeout",
+            Self::ClientTools => "client_tools",
+            Self::Cancelled => "cancelled",
+            Self::ProviderError => "provider_error",
+            Self::EmptyResponse => "empty_response",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::CrashLoop => "crash_loop",
+            Self::StoreLostState => "store_lost_state",
+            Self::InternalError => "internal_error",
+        }
+    }
+
+    /// The status of a run that stopped for this reason.
+    #[must_use]
+    pub fn status(self) -> RunStatus {
+        match self {
+            Self::Done | Self::Length => RunStatus::Completed,
+            Self::MaxIterations | Self::TokenBudget | Self::CostBudget | Self::Timeout => RunStatus::Incomplete,
+            Self::ClientTools => RunStatus::RequiresAction,
+            Self::Cancelled => RunStatus::Cancelled,
+            Self::ProviderError
+            | Self::EmptyResponse
+            | Self::OutcomeUnknown
+            | Self::CrashLoop
+            | Self::StoreLostState
+            | Self::InternalError => RunStatus::Failed,
+        }
+    }
+
+    /// OpenAI's `finish_reason` for it; failed runs have none.
+    #[must_use]
+    pub fn finish_reason(self) -> Option<&'static str> {
+        match self.status() {
+            RunStatus::Completed if self == Self::Length => Some("length"),
+            RunStatus::Completed | RunStatus::Cancelled => Some("stop"),
+            RunStatus::Incomplete => Some("length"),
+            RunStatus::RequiresAction => Some("tool_calls"),
+            RunStatus::Failed | RunStatus::Queued | RunStatus::InProgress => None,
+        }
+    }
+}
+
+/// Why a run failed, in words that may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunError {
+    /// The HTTP status that a plain response bears.
+    pub status: u16,
+    /// OpenAI's error type.
+    pub r#type: String,
+    /// The code of the HTTP contract.
+    pub code: String,
+    /// One or two sentences without secrets.
+    pub message: String,
+    /// Whether the same request may succeed another time.
+    #[serde(default)]
+    pub retryable: bool,
+}
+
+/// How a run ended, or why it waits. Everything that its last event says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Why it stopped; decides the status.
+    pub reason: StopReason,
+    /// The final text.
+    pub output_text: String,
+    /// Reasoning text of the last step.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// The client's calls that it waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required_calls: Vec<ToolCall>,
+    /// Tokens of all steps.
+    pub usage: Usage,
+    /// Cost of all steps.
+    pub cost: Micros,
+    /// The run's token budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_budget: Option<u64>,
+    /// Model calls that counted.
+    pub iterations: u32,
+    /// Tool calls that were answered.
+    pub tool_calls: u32,
+    /// Things the caller should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// What happened, step by step.
+    pub report: Report,
+}
+
+impl Outcome {
+    /// The run's status: that of its reason, unless it was asked to fail at its limits.
+    #[must_use]
+    pub fn status(&self) -> RunStatus {
+        if self.error.is_some() { RunStatus::Failed } else { self.reason.status() }
+    }
+}
+
+/// What a run did and how long it took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// From start to end, in milliseconds.
+    pub total_ms: u64,
+    /// In model calls.
+    pub llm_time_ms: u64,
+    /// In tool calls, summed; parallel calls count each.
+    pub tool_time_ms: u64,
+    /// One entry for each model call that counted.
+    pub steps: Vec<StepReport>,
+}
+
+/// One model call and its tools.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Counted from 1.
+    pub index: u32,
+    /// The model call's time in milliseconds.
+    pub llm_latency_ms: u64,
+    /// The tools' time in milliseconds, summed.
+    pub tool_latency_ms: u64,
+    /// The model call's tokens.
+    pub usage: Usage,
+    /// The upstream's own finish reason.
+    pub finish_reason: String,
+    /// In call order.
+    pub tool_calls: Vec<CallReport>,
+}
+
+/// One tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReport {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub arguments: String,
+    /// The result's size.
+    pub result_bytes: u64,
+    /// The tool's time in milliseconds.
+    pub latency_ms: u64,
+    /// Whether it was never dispatched.
+    pub skipped: bool,
+    /// The result, if it describes a failure.
+    pub error: Option<String>,
+}

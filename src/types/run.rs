@@ -1,0 +1,157 @@
+//! What a run is asked to do, pinned when it starts.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::types::usage::{Micros, Price};
+use crate::types::{Message, RunId, SessionId, Tenant};
+
+/// Bounds of one run. Zero and `None` are not "unlimited": `None` means that no such limit was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Most model calls.
+    pub max_iterations: u32,
+    /// From start to end, without the time the run waited for its client.
+    pub timeout_ms: u64,
+    /// For each tool call.
+    pub tool_timeout_ms: u64,
+    /// Most input and output tokens together.
+    pub token_budget: Option<u64>,
+    /// Most money.
+    pub cost_budget: Option<Micros>,
+}
+
+/// What happens when a limit ends the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnLimit {
+    /// The run ends `incomplete` with the text so far, or a sentence that names the limit.
+    #[default]
+    Stop,
+    /// A reserve is held back and the model is called once more, without tools, for a closing answer.
+    Synthesize,
+    /// The run fails.
+    Error,
+}
+
+/// What happens when the last reader of a run has gone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDisconnect {
+    /// The run is cancelled once `reconnect_grace_ms` has passed.
+    #[default]
+    Cancel,
+    /// The run goes on to its end.
+    Continue,
+}
+
+/// What happens after a crash interrupted a tool with side effects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnknownOutcome {
+    /// The run fails.
+    #[default]
+    Fail,
+    /// The model is told that the outcome is unknown and decides.
+    TellModel,
+}
+
+/// Everything that shapes a run; it does not change while the run lasts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// The run.
+    pub id: RunId,
+    /// Whose run it is.
+    pub tenant: Tenant,
+    /// The conversation that it continues and extends.
+    pub session: Option<SessionId>,
+    /// When it was accepted, Unix milliseconds.
+    pub created_ms: u64,
+    /// The model or agent as the caller named it.
+    pub model: String,
+    /// The agent whose configuration it runs with.
+    pub agent: String,
+    /// The upstream that is called.
+    pub upstream: String,
+    /// The model's name at that upstream.
+    pub upstream_model: String,
+    /// Instructions for this run only, ahead of the history.
+    pub system: Vec<Message>,
+    /// How many of the session's messages precede this run's.
+    pub history_len: u64,
+    /// This run's own new messages.
+    pub input: Vec<Message>,
+    /// Estimated tokens of `system`, history, `input` and the tools' schemas.
+    pub context_tokens: u64,
+    /// Names of the server's tools that are offered.
+    pub tools: Vec<String>,
+    /// The client's own tools, as it sent them.
+    pub client_tools: Vec<ClientTool>,
+    /// Which tool must be called first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Members for the upstream's request that pass through: `"temperature":0.2,"seed":7`.
+    pub parameters: String,
+    /// Most output tokens of one model call.
+    pub max_output_tokens: u64,
+    /// The run's bounds.
+    pub limits: Limits,
+    /// What the model's tokens cost.
+    pub price: Price,
+    /// Whether `price` is a guess because the model is not in the table.
+    pub price_estimated: bool,
+    /// Whether several calls of one turn may run at once.
+    pub parallel_tool_calls: bool,
+    /// See [`OnLimit`].
+    pub on_limit: OnLimit,
+    /// See [`OnDisconnect`].
+    pub on_disconnect: OnDisconnect,
+    /// See [`OnUnknownOutcome`].
+    pub on_unknown_outcome: OnUnknownOutcome,
+    /// How long a run outlives its last reader.
+    pub reconnect_grace_ms: u64,
+    /// Whether a step's text is held until it is known to be the last.
+    pub hide_intermediate_text: bool,
+    /// Whether arguments are shown as the model writes them.
+    pub stream_tool_arguments: bool,
+    /// How many steps may be voided because the model's stream broke after text went out.
+    pub max_discards: u32,
+}
+
+/// That the first model call must call a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolChoice {
+    /// Any.
+    Required,
+    /// The one of this name.
+    Function(String),
+}
+
+/// A function tool that the client executes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientTool {
+    /// The function's name.
+    pub name: String,
+    /// The whole entry of the request's `tools`.
+    pub definition: RawValueEq,
+}
+
+/// Raw JSON that can be compared.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawValueEq(pub Box<RawValue>);
+
+impl RawValueEq {
+    /// The JSON text.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl PartialEq for RawValueEq {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
