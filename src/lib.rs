@@ -1,3 +1,4 @@
 //! Loopgate: an OpenAI-compatible agent API. One `POST` runs the whole tool loop on the server.
 
+pub mod store;
 pub mod types;

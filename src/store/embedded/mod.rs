@@ -1,0 +1,254 @@
+//! A store in one directory of one server: the default.
+//!
+//! What was acknowledged as written survives the end of the process, however abrupt; what was
+//! acknowledged as synced survives a loss of power as well. The directory holds two files:
+//!
+//! - `store.redb`, a redb database, laid out as `tables.rs` says;
+//! - `store.journal`, a second at most of changes that were written and not synced, see `journal.rs`.
+//!
+//! When the directory is opened, redb stands at its last sync, and the records in the journal that it
+//! does not hold are applied again. redb repairs its file if the process was killed, which takes time
+//! in proportion to the file. One process can have the directory open.
+//!
+//! All changes go through one thread, see `writer.rs`; reads are made where they are called. After
+//! writing or syncing the database file failed, reads go on, and every commit is refused until the
+//! store is opened again: what the disk holds is no longer known. A full disk is noticed by the
+//! journal first where nothing asks to be synced; that commit fails alone.
+//!
+//! Leases are kept in memory, for they are void with the process that held them; only a ceiling of
+//! their fences is stored, so that no later fence is lower.
+
+mod disk;
+mod job;
+mod journal;
+mod reads;
+mod record;
+mod start;
+mod tables;
+mod writer;
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redb::backends::FileBackend;
+use redb::{Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend};
+use tokio::sync::oneshot;
+
+use self::disk::Failure;
+use self::job::{Answer, Job, Request};
+use super::watch::Topics;
+use super::{
+    CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Scan, Store, Topic, Tx, Unavailable, Watch,
+};
+use crate::types::clock::now_ms;
+
+/// The backend in a directory.
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    shared: std::sync::Arc<Shared>,
+    requests: Sender<Request>,
+    /// Taken when the store is dropped.
+    writer: Option<JoinHandle<()>>,
+}
+
+/// What may be set for tests.
+#[derive(Debug, Clone)]
+struct Settings {
+    /// How long a change may stay without a sync.
+    sync_after: Duration,
+    /// How long the journal may grow, in bytes.
+    journal_bytes: u64,
+    /// How much of the file redb keeps in memory, in bytes.
+    cache_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { sync_after: Duration::from_secs(1), journal_bytes: 1 << 20, cache_bytes: 64 << 20 }
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, which is created if need be.
+    pub async fn open(dir: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::start(dir.into(), Settings::default(), FileBackend::new).await
+    }
+
+    async fn start<B: StorageBackend>(
+        dir: PathBuf,
+        settings: Settings,
+        backend: impl FnOnce(File) -> Result<B, DatabaseError> + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let failed = |reason: String| OpenError::Failed { dir: dir.clone(), reason };
+        let (requests, queue) = channel();
+        let (opened, result) = oneshot::channel();
+        let place = dir.clone();
+        // The thread opens the files as well: a repair takes its time, and redb may panic over a
+        // damaged file.
+        let thread = Builder::new().name("store".into()).spawn(move || match start::open(&place, settings, backend) {
+            Ok(writer) => {
+                let shared = writer.shared.clone();
+                if opened.send(Ok(shared)).is_ok() {
+                    writer.run(&queue);
+                }
+            }
+            Err(error) => {
+                let _ = opened.send(Err(error));
+            }
+        });
+        let writer = Some(thread.map_err(|error| failed(format!("cannot start its thread: {error}")))?);
+        let shared = result.await.map_err(|_| failed("its files are damaged".into()))??;
+        Ok(Self { shared, requests, writer })
+    }
+
+    /// Has the writer do a job.
+    async fn ask<T, E: From<Unavailable>>(&self, job: impl FnOnce(Answer<T, E>) -> Job) -> Result<T, E> {
+        let (answer, result) = oneshot::channel();
+        // A job that cannot be sent is dropped, and its answer with it.
+        let _ = self.requests.send(Request::Do(job(answer)));
+        result.await.unwrap_or_else(|_| Err(self.gone().into()))
+    }
+
+    /// Why the writer does not answer.
+    fn gone(&self) -> Unavailable {
+        let reason = self.shared.failure.get().unwrap_or("the store's writer ended unexpectedly");
+        Unavailable(reason.to_owned())
+    }
+
+    /// Reads on the calling thread. redb's cache or the system's nearly always has the page, so a read
+    /// takes a few microseconds, less than handing it to another thread; it does not wait for the
+    /// writer, not even for its sync; and callers bound the size of what they ask for.
+    fn read<T>(&self, read: impl FnOnce(&ReadTransaction, u64) -> Result<T, redb::Error>) -> Result<T, Unavailable> {
+        let now = self.shared.clock.now();
+        let attempt = catch_unwind(AssertUnwindSafe(|| match &*self.shared.database() {
+            Some(database) => {
+                let txn = database.begin_read().map_err(|error| Unavailable(error.to_string()))?;
+                read(&txn, now).map_err(|error| Unavailable(error.to_string()))
+            }
+            None => Err(self.gone()),
+        }));
+        attempt.unwrap_or_else(|_| Err(Unavailable("the store's file is damaged".into())))
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+        self.ask(|answer| Job::Commit(tx, answer)).await
+    }
+
+    async fn read_log(
+        &self,
+        partition: &Partition,
+        log: &Key,
+        after: u64,
+        limit: usize,
+    ) -> Result<LogPage, Unavailable> {
+        self.read(|txn, now| reads::page(txn, partition.as_str(), log, after, limit, now))
+    }
+
+    async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
+        self.read(|txn, now| reads::document(txn, partition.as_str(), key, now))
+    }
+
+    async fn scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
+        self.read(|txn, now| reads::scan(txn, partition.as_str(), &scan, now))
+    }
+
+    async fn counter(&self, partition: &Partition, key: &Key) -> Result<i64, Unavailable> {
+        self.read(|txn, _| reads::counter(txn, partition.as_str(), key))
+    }
+
+    async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {
+        self.ask(|answer| Job::Acquire(partition.clone(), lease.clone(), ttl, answer)).await
+    }
+
+    async fn renew(
+        &self,
+        partition: &Partition,
+        lease: &Key,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<bool, Unavailable> {
+        self.ask(|answer| Job::Renew(partition.clone(), lease.clone(), fence, ttl, answer)).await
+    }
+
+    async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
+        self.ask(|answer| Job::Release(partition.clone(), lease.clone(), fence, answer)).await
+    }
+
+    fn watch(&self, topic: &Topic) -> Watch {
+        self.shared.topics.watch(topic)
+    }
+
+    async fn health(&self) -> Result<(), Unavailable> {
+        let alive = self.writer.as_ref().is_some_and(|writer| !writer.is_finished());
+        if alive && self.shared.failure.get().is_none() { Ok(()) } else { Err(self.gone()) }
+    }
+
+    async fn close(&self) {
+        let (answer, closed) = oneshot::channel();
+        if self.requests.send(Request::Close(answer)).is_ok() {
+            // Without an answer the thread has ended already.
+            let _ = closed.await;
+        }
+    }
+}
+
+/// A store that was not closed closes now, so that its directory can be opened again.
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        let _ = self.requests.send(Request::Close(oneshot::channel().0));
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// What the writer shares with those who call the store.
+#[derive(Debug)]
+struct Shared {
+    /// `None` once the store was closed.
+    database: RwLock<Option<Database>>,
+    topics: Topics,
+    clock: Clock,
+    failure: Failure,
+}
+
+impl Shared {
+    fn new(database: Database, failure: Failure) -> Self {
+        let database = RwLock::new(Some(database));
+        Self { database, topics: Topics::default(), clock: Clock::default(), failure }
+    }
+
+    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
+        self.database.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_database(&self) -> Option<Database> {
+        self.database.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The wall clock, which expiries are stored by, kept from going back while the store is open: what
+/// expired stays expired.
+#[derive(Debug, Default)]
+struct Clock(AtomicU64);
+
+impl Clock {
+    /// In ms since the Unix epoch.
+    fn now(&self) -> u64 {
+        let now = now_ms();
+        self.0.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Reads: each from one consistent view of the tables.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use redb::ReadTransaction;
+
+use super::tables::{COUNTERS, DOCUMENTS, ENTRIES, LOGS};
+use crate::store::{Document, LogPage, Order, Scan};
+
+type Read<T> = Result<T, redb::Error>;
+
+pub(super) fn document(txn: &ReadTransaction, place: &str, key: &str, now: u64) -> Read<Option<Document>> {
+    let found = txn.open_table(DOCUMENTS)?.get((place, key))?;
+    Ok(found.and_then(|row| unexpired(row.value(), now)))
+}
+
+pub(super) fn counter(txn: &ReadTransaction, place: &str, counter: &str) -> Read<i64> {
+    Ok(txn.open_table(COUNTERS)?.get((place, counter))?.map_or(0, |row| row.value()))
+}
+
+pub(super) fn page(txn: &ReadTransaction, place: &str, log: &str, after: u64, limit: usize, now: u64) -> Read<LogPage> {
+    let first = after.saturating_add(1);
+    let mut page = LogPage { first, ..LogPage::default() };
+    let found = txn.open_table(LOGS)?.get((place, log))?.map(|row| row.value());
+    if let Some((id, head, expiry)) = found
+        && now < expiry
+    {
+        page.head = head;
+        if after < head {
+            for row in txn.open_table(ENTRIES)?.range((id, first)..=(id, head))?.take(limit) {
+                page.entries.push(Bytes::copy_from_slice(row?.1.value()));
+            }
+        }
+    }
+    Ok(page)
+}
+
+pub(super) fn scan(txn: &ReadTransaction, place: &str, scan: &Scan, now: u64) -> Read<Vec<(String, Document)>> {
+    let Some((lower, upper)) = scan.range() else { return Ok(Vec::new()) };
+    // The lowest partition above this one ends a range that is open within it.
+    let above = format!("{place}\0");
+    let end = match &upper {
+        Bound::Included(key) => Bound::Included((place, key.as_str())),
+        Bound::Excluded(key) => Bound::Excluded((place, key.as_str())),
+        Bound::Unbounded => Bound::Excluded((above.as_str(), "")),
+    };
+    let start = lower.as_ref().map(|key| (place, key.as_str()));
+    let mut rows = txn.open_table(DOCUMENTS)?.range::<(&str, &str)>((start, end))?;
+    let mut found = Vec::new();
+    while found.len() < scan.limit {
+        let row = match scan.order {
+            Order::Ascending => rows.next(),
+            Order::Descending => rows.next_back(),
+        };
+        let Some(row) = row else { break };
+        let (key, document) = row?;
+        if let Some(document) = unexpired(document.value(), now) {
+            found.push((key.value().1.to_owned(), document));
+        }
+    }
+    Ok(found)
+}
+
+fn unexpired((version, expiry, value): (u64, u64, &[u8]), now: u64) -> Option<Document> {
+    (now < expiry).then(|| Document { version, value: Bytes::copy_from_slice(value) })
+}

@@ -1,0 +1,311 @@
+//! The one thread that changes anything: it drains what waits, decides and applies it in order, makes
+//! it durable with one commit, and only then answers.
+//!
+//! A batch in which everything is content to be written goes to the journal with one `write` and to
+//! redb without a sync. A batch with something to be synced is synced by redb, together with all that
+//! came before, and the journal is emptied. A sync is also due once the journal is a second old or as
+//! long as [`Settings`] allow, so that streamed text never costs a sync of its own and the journal
+//! stays short.
+//!
+//! Leases live here, in memory: whoever takes a lease over is answered after everything its former
+//! holder was allowed to change is there to be read.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+use std::vec::IntoIter;
+
+use redb::WriteTransaction;
+use tokio::time::Instant;
+
+use super::job::{Done, Job, Request, drain};
+use super::journal::Journal;
+use super::record::Encoder;
+use super::tables::{Meta, Tables};
+use super::{Settings, Shared};
+use crate::store::decide::{Standing, decide};
+use crate::store::lease::{Leases, Now};
+use crate::store::{CommitError, Fence, Key, Partition, Tx, Unavailable};
+
+/// The most jobs in one batch.
+const BATCH: usize = 1024;
+
+/// How many rows a batch purges beside two for each job.
+const PURGED_PER_BATCH: usize = 64;
+
+/// How many rows are purged at once when nothing else is to be done.
+const PURGED_AT_REST: usize = 1024;
+
+/// How long to wait for a job while there is something to purge.
+const PURGE_PAUSE: Duration = Duration::from_millis(10);
+
+/// How far ahead of the fences given out their ceiling is set, in microseconds: one sync an hour.
+const FENCES_AHEAD: u64 = 3_600_000_000;
+
+/// The state of the thread.
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: Settings,
+    pub(super) journal: Journal,
+    pub(super) leases: Leases,
+    /// No fence above this may be given out before a greater ceiling is synced.
+    pub(super) fence_ceiling: u64,
+    /// The sequence number of the last record.
+    pub(super) sequence: u64,
+    /// When the first change since the last sync was made.
+    pub(super) unsynced_since: Option<Instant>,
+    /// Whether the last purge may have left something.
+    pub(super) purge_left: bool,
+}
+
+/// Why a batch was not done.
+pub(super) enum Stop {
+    /// None of it happened; a later one may succeed.
+    Refused(Unavailable),
+    /// Nobody can say what happened to it; none may follow.
+    Broken(String),
+}
+
+impl<E: Into<redb::Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Broken(error.into().to_string())
+    }
+}
+
+impl Writer {
+    /// Does jobs until it is told to close, or nobody is left to send one.
+    pub(super) fn run(mut self, requests: &Receiver<Request>) {
+        loop {
+            match self.wait(requests) {
+                Ok(first) => {
+                    let (batch, close) = drain(first, requests, BATCH);
+                    self.perform(batch);
+                    if let Some(answer) = close {
+                        self.close();
+                        // Nobody waits when the store is dropped.
+                        let _ = answer.send(());
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Disconnected) => return self.close(),
+            }
+        }
+    }
+
+    /// Waits for a job, as long as nothing else is to be done.
+    fn wait(&self, requests: &Receiver<Request>) -> Result<Request, RecvTimeoutError> {
+        let pause = match self.unsynced_since {
+            _ if self.shared.failure.get().is_some() => None,
+            Some(since) => Some(self.settings.sync_after.saturating_sub(since.elapsed())),
+            None => self.purge_left.then_some(PURGE_PAUSE),
+        };
+        match pause {
+            Some(pause) => requests.recv_timeout(pause),
+            None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    /// Does a batch and answers it. Jobs that an error left undone are dropped, and learn from
+    /// [`Shared::failure`] why: not before it is set.
+    pub(super) fn perform(&mut self, batch: Vec<Job>) {
+        let mut done = Vec::with_capacity(batch.len());
+        let mut batch = batch.into_iter();
+        let outcome = match self.shared.failure.get() {
+            Some(reason) => Err(Unavailable(reason.to_owned())),
+            None => self.try_perform(&mut batch, &mut done).map_err(|stop| self.judge(stop)),
+        };
+        for done in done {
+            done.answer(&outcome, &self.shared.topics);
+        }
+    }
+
+    fn try_perform(&mut self, batch: &mut IntoIter<Job>, done: &mut Vec<Done>) -> Result<(), Stop> {
+        let (now, lease_now) = (self.shared.clock.now(), Now::read());
+        if batch.as_slice().iter().any(|job| matches!(job, Job::Acquire(..))) {
+            self.raise_fence_ceiling(lease_now)?;
+        }
+        let purged = PURGED_PER_BATCH + 2 * batch.len();
+        let txn = self.begin()?;
+        let mut tables = Tables::open(&txn)?;
+        for job in batch {
+            done.push(match job {
+                Job::Commit(tx, answer) => match self.change(&mut tables, &tx, now) {
+                    Ok(result) => Done::Commit(tx, result, answer),
+                    Err(stop) => {
+                        done.push(Done::Commit(tx, Ok(()), answer));
+                        return Err(stop);
+                    }
+                },
+                Job::Acquire(partition, lease, ttl, answer) => {
+                    Done::Acquire(self.leases.acquire(&partition, &lease, ttl, lease_now), answer)
+                }
+                Job::Renew(partition, lease, fence, ttl, answer) => {
+                    Done::Renew(self.leases.renew(&partition, &lease, fence, ttl, lease_now), answer)
+                }
+                Job::Release(partition, lease, fence, answer) => {
+                    self.leases.release(&partition, &lease, fence);
+                    Done::Release(answer)
+                }
+            });
+        }
+        let changed = done.iter().any(Done::changed);
+        if changed {
+            self.purge_left = tables.purge(now, purged)? == purged;
+            tables.set_meta(Meta::Applied, self.sequence + 1)?;
+        }
+        drop(tables);
+        if changed { self.make_durable(txn, done, now) } else { Ok(txn.abort()?) }
+    }
+
+    /// Decides and applies one transaction.
+    fn change(&self, tables: &mut Tables<'_>, tx: &Tx, now: u64) -> Result<Result<(), CommitError>, Stop> {
+        let view = View { tables, leases: &self.leases, partition: &tx.partition, now };
+        match decide(&tx.checks, &tx.writes, &view) {
+            Ok(()) => Ok(Ok(tables.apply(&tx.partition, &tx.writes, now)?)),
+            Err(CommitError::Unavailable(Unavailable(reason))) => Err(Stop::Broken(reason)),
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Commits a batch with the durability that its jobs ask for.
+    fn make_durable(&mut self, mut txn: WriteTransaction, done: &[Done], now: u64) -> Result<(), Stop> {
+        let overdue = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.settings.sync_after);
+        if !overdue && !done.iter().any(Done::wants_sync) {
+            let frame = encode(done, self.sequence + 1, now);
+            if self.journal.len() + frame.len() as u64 <= self.settings.journal_bytes {
+                if let Err(error) = self.journal.append(&frame) {
+                    txn.abort()?;
+                    return Err(Stop::Refused(Unavailable(format!("cannot write the journal: {error}"))));
+                }
+                txn.set_durability(redb::Durability::None)?;
+                txn.commit()?;
+                self.sound()?;
+                self.sequence += 1;
+                self.unsynced_since.get_or_insert_with(Instant::now);
+                return Ok(());
+            }
+        }
+        self.sync(txn)?;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Commits and syncs, with everything that was not synced yet.
+    fn sync(&mut self, txn: WriteTransaction) -> Result<(), Stop> {
+        txn.commit()?;
+        self.sound()?;
+        self.journal.clear();
+        self.unsynced_since = None;
+        Ok(())
+    }
+
+    /// Syncs what is not synced and purges a larger portion.
+    fn settle(&mut self) {
+        if let Err(stop) = self.try_settle() {
+            self.judge(stop);
+        }
+    }
+
+    fn try_settle(&mut self) -> Result<(), Stop> {
+        let txn = self.begin()?;
+        let purged = Tables::open(&txn)?.purge(self.shared.clock.now(), PURGED_AT_REST)?;
+        self.purge_left = purged == PURGED_AT_REST;
+        if purged == 0 && self.unsynced_since.is_none() { Ok(txn.abort()?) } else { self.sync(txn) }
+    }
+
+    /// Makes sure that no fence of a batch begun now passes the ceiling, however slowly it is done.
+    fn raise_fence_ceiling(&mut self, now: Now) -> Result<(), Stop> {
+        let next = self.leases.next_fence(now);
+        if next.saturating_add(BATCH as u64) <= self.fence_ceiling {
+            return Ok(());
+        }
+        let ceiling = ceiling_above(next);
+        let txn = self.begin()?;
+        Tables::open(&txn)?.set_meta(Meta::FenceCeiling, ceiling)?;
+        self.sync(txn)?;
+        self.fence_ceiling = ceiling;
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<WriteTransaction, Stop> {
+        match &*self.shared.database() {
+            Some(database) => Ok(database.begin_write()?),
+            None => Err(Stop::Broken("the database is closed".into())),
+        }
+    }
+
+    /// Fails if a write or sync of the database file failed, which redb does not see.
+    fn sound(&self) -> Result<(), Stop> {
+        self.shared.failure.get().map_or(Ok(()), |reason| Err(Stop::Broken(reason.to_owned())))
+    }
+
+    /// Notes that nothing may be written any more, if so, and says what to answer.
+    fn judge(&self, stop: Stop) -> Unavailable {
+        match stop {
+            Stop::Refused(unavailable) => unavailable,
+            Stop::Broken(reason) => {
+                self.shared.failure.set(&reason);
+                let reason = self.shared.failure.get().unwrap_or(&reason).to_owned();
+                tracing::error!(reason, "the store failed");
+                Unavailable(reason)
+            }
+        }
+    }
+
+    /// Syncs, and lets go of the files.
+    fn close(mut self) {
+        if self.unsynced_since.is_some() && self.shared.failure.get().is_none() {
+            self.settle();
+        }
+        self.shared.failure.close();
+        let database = self.shared.take_database();
+        if let Some(Err(error)) = database.map(redb::Database::close) {
+            tracing::error!(%error, "the store's file was not closed cleanly");
+        }
+    }
+}
+
+/// The ceiling of fences to set when this one is the next.
+pub(super) fn ceiling_above(fence: u64) -> u64 {
+    fence.saturating_add(FENCES_AHEAD)
+}
+
+/// The frame of what a batch changed.
+fn encode(done: &[Done], sequence: u64, now: u64) -> Vec<u8> {
+    let mut record = Encoder::new(sequence, now);
+    for tx in done.iter().filter_map(Done::change) {
+        record.change(&tx.partition, &tx.writes);
+    }
+    record.finish()
+}
+
+/// What a transaction is decided against.
+struct View<'a, 'txn> {
+    tables: &'a Tables<'txn>,
+    leases: &'a Leases,
+    partition: &'a Partition,
+    now: u64,
+}
+
+impl Standing for View<'_, '_> {
+    fn version(&self, key: &Key) -> Result<u64, Unavailable> {
+        readable(self.tables.version(self.partition.as_str(), key, self.now))
+    }
+
+    fn head(&self, log: &Key) -> Result<u64, Unavailable> {
+        readable(self.tables.head(self.partition.as_str(), log, self.now))
+    }
+
+    fn counter(&self, counter: &Key) -> Result<i64, Unavailable> {
+        readable(self.tables.counter(self.partition.as_str(), counter))
+    }
+
+    fn holds(&self, lease: &Key, fence: Fence) -> bool {
+        self.leases.holds(self.partition, lease, fence)
+    }
+}
+
+fn readable<T>(result: Result<T, redb::Error>) -> Result<T, Unavailable> {
+    result.map_err(|error| Unavailable(error.to_string()))
+}

@@ -1,0 +1,148 @@
+//! The leases of a backend that lives in one process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Fence, Key, Partition};
+use crate::types::clock::now_ms;
+
+/// Who holds what until when. Holders are told apart by their fences.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    held: HashMap<Partition, BTreeMap<Key, Held>>,
+    /// The greatest fence given out. One row of fences serves all leases, so that a lease that was
+    /// given back can be forgotten.
+    last: u64,
+}
+
+/// The two clocks of an acquisition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    /// What leases run out by.
+    pub(super) instant: Instant,
+    /// What fences are taken from: microseconds since the Unix epoch.
+    pub(super) micros: u64,
+}
+
+impl Now {
+    /// Reads both clocks.
+    pub(super) fn read() -> Self {
+        Self { instant: Instant::now(), micros: now_ms().saturating_mul(1000) }
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    fence: Fence,
+    /// `None` is later than any clock can tell.
+    until: Option<Instant>,
+}
+
+impl Leases {
+    /// No leases, and only fences greater than `last`.
+    pub(super) fn after(last: u64) -> Self {
+        Self { held: HashMap::new(), last }
+    }
+
+    /// The fence that an acquisition would get now: the time, so that fences go on growing where the
+    /// last one was forgotten, unless the clock stands behind the last one.
+    pub(super) fn next_fence(&self, now: Now) -> u64 {
+        now.micros.max(self.last.saturating_add(1))
+    }
+
+    /// Takes a lease that nobody holds or whose holder let it run out.
+    pub(super) fn acquire(&mut self, partition: &Partition, lease: &Key, ttl: Duration, now: Now) -> Option<Fence> {
+        if let Some(held) = self.find(partition, lease)
+            && held.until.is_none_or(|until| now.instant < until)
+        {
+            return None;
+        }
+        let fence = Fence(self.next_fence(now));
+        self.last = fence.0;
+        let held = Held { fence, until: now.instant.checked_add(ttl) };
+        self.held.entry(partition.clone()).or_default().insert(lease.clone(), held);
+        Some(fence)
+    }
+
+    /// Prolongs a lease to `ttl` from now, even if it ran out; `false` if it is another holder's or
+    /// nobody's.
+    pub(super) fn renew(&mut self, partition: &Partition, lease: &Key, fence: Fence, ttl: Duration, now: Now) -> bool {
+        let held = self.held.get_mut(partition).and_then(|leases| leases.get_mut(lease));
+        match held {
+            Some(held) if held.fence == fence => {
+                held.until = now.instant.checked_add(ttl);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Forgets a lease if it is this holder's.
+    pub(super) fn release(&mut self, partition: &Partition, lease: &Key, fence: Fence) {
+        if self.holds(partition, lease, fence)
+            && let Some(leases) = self.held.get_mut(partition)
+        {
+            leases.remove(lease);
+            if leases.is_empty() {
+                self.held.remove(partition);
+            }
+        }
+    }
+
+    /// Whether a lease is this holder's, run out or not.
+    pub(super) fn holds(&self, partition: &Partition, lease: &Key, fence: Fence) -> bool {
+        self.find(partition, lease).is_some_and(|held| held.fence == fence)
+    }
+
+    fn find(&self, partition: &Partition, lease: &Key) -> Option<&Held> {
+        self.held.get(partition)?.get(lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn later(now: Now, by: Duration) -> Now {
+        Now { instant: now.instant + by, ..now }
+    }
+
+    #[test]
+    fn fences_grow_when_the_clock_stands_behind() {
+        let far = u64::MAX / 2;
+        let (mut leases, now) = (Leases::after(far), Now::read());
+        let (place, lease) = (Partition::new("p"), Key::from("driver"));
+        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(Fence(far + 1)));
+        assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), Some(Fence(far + 2)));
+        leases.release(&place, &lease, Fence(far + 2));
+        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(Fence(far + 3)));
+    }
+
+    #[test]
+    fn lease_runs_out_at_its_time_and_not_before() {
+        let (mut leases, now) = (Leases::default(), Now::read());
+        let (place, lease) = (Partition::new("p"), Key::from("driver"));
+        let fence = leases.acquire(&place, &lease, TTL, now).unwrap();
+        assert!(leases.renew(&place, &lease, fence, 2 * TTL, later(now, TTL)));
+        let just_before = later(now, 2 * TTL + Duration::from_nanos(9_999_999_999));
+        assert_eq!(leases.acquire(&place, &lease, TTL, just_before), None);
+        assert!(leases.acquire(&place, &lease, TTL, later(now, 3 * TTL)).is_some());
+        assert!(!leases.renew(&place, &lease, fence, TTL, later(now, 3 * TTL)));
+    }
+
+    #[test]
+    fn nothing_is_left_of_leases_given_back() {
+        let (mut leases, now) = (Leases::default(), Now::read());
+        let (place, lease) = (Partition::new("p"), Key::from("driver"));
+        let fence = leases.acquire(&place, &lease, Duration::MAX, now).unwrap();
+        assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), None);
+        leases.release(&place, &lease, Fence(fence.0 - 1));
+        assert!(leases.holds(&place, &lease, fence));
+        leases.release(&place, &lease, fence);
+        assert!(leases.held.is_empty());
+    }
+}

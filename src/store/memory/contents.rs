@@ -1,0 +1,242 @@
+//! What one partition holds in memory, and when it expires.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::store::decide::Standing;
+use crate::store::lease::Leases;
+use crate::store::{Document, Fence, Key, LogPage, Order, Partition, Scan, Unavailable, Write};
+
+/// What one partition holds, leases apart. Small maps: most partitions hold a handful of things.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    documents: BTreeMap<Key, Stored>,
+    logs: BTreeMap<Key, Log>,
+    /// Without zeros: a counter at zero is like one that was never counted.
+    counters: BTreeMap<Key, i64>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    document: Document,
+    expiry: Option<Ticket>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    entries: Vec<Bytes>,
+    expiry: Option<Ticket>,
+}
+
+/// When something expires, and a number to tell it from what expires at the same time.
+type Ticket = (Instant, u64);
+
+/// Something that can expire.
+#[derive(Debug)]
+pub(super) enum Thing {
+    Document(Key),
+    Log(Key),
+}
+
+/// Everything that will expire, by time. Holds one entry for each such thing: what is put again or
+/// removed gives its old ticket back.
+#[derive(Debug, Default)]
+pub(super) struct Expiries {
+    pub(super) due: BTreeMap<Ticket, (Partition, Thing)>,
+    tickets: u64,
+}
+
+impl Expiries {
+    /// Takes out something that expired.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(Partition, Thing)> {
+        let first = self.due.first_entry()?;
+        expired(Some(*first.key()), now).then(|| first.remove())
+    }
+
+    fn add(&mut self, at: Instant, partition: &Partition, thing: Thing) -> Ticket {
+        self.tickets += 1;
+        let ticket = (at, self.tickets);
+        self.due.insert(ticket, (partition.clone(), thing));
+        ticket
+    }
+
+    fn cancel(&mut self, ticket: Option<Ticket>) {
+        if let Some(ticket) = ticket {
+            self.due.remove(&ticket);
+        }
+    }
+}
+
+/// The entries of removed logs.
+pub(super) type Garbage = Vec<Vec<Bytes>>;
+
+/// A change of one partition at one moment.
+pub(super) struct Moment<'a> {
+    pub(super) at: Instant,
+    pub(super) partition: &'a Partition,
+    pub(super) leases: &'a Leases,
+    pub(super) expiries: &'a mut Expiries,
+    pub(super) garbage: &'a mut Garbage,
+}
+
+impl Moment<'_> {
+    pub(super) fn standing<'s>(&'s self, contents: &'s Contents) -> impl Standing {
+        View { now: self, contents }
+    }
+
+    /// Makes writes that were decided upon.
+    pub(super) fn apply(&mut self, contents: &mut Contents, writes: Vec<Write>) {
+        for write in writes {
+            match write {
+                Write::Put { key, value, ttl } => self.put(contents, key, value, ttl),
+                Write::Delete { key } => {
+                    if let Some(stored) = contents.documents.remove(&key) {
+                        self.expiries.cancel(stored.expiry);
+                    }
+                }
+                Write::Append { log, entries, .. } => self.append(contents, log, entries),
+                Write::DeleteLog { log } => self.delete_log(contents, &log),
+                Write::ExpireLog { log, ttl } => self.expire_log(contents, log, ttl),
+                Write::Add { counter, delta, .. } => {
+                    // Counters end where numbers do rather than fail the transaction half way.
+                    let value = contents.counter(&counter).saturating_add(delta);
+                    if value == 0 {
+                        contents.counters.remove(&counter);
+                    } else {
+                        contents.counters.insert(counter, value);
+                    }
+                }
+                Write::DeleteCounter { counter } => {
+                    contents.counters.remove(&counter);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, contents: &mut Contents, key: Key, value: Bytes, ttl: Option<Duration>) {
+        let before = contents.document(&key, self.at).map_or(0, |document| document.version);
+        let document = Document { version: before + 1, value };
+        let expiry = ttl
+            .and_then(|ttl| self.at.checked_add(ttl))
+            .map(|at| self.expiries.add(at, self.partition, Thing::Document(key.clone())));
+        if let Some(stored) = contents.documents.insert(key, Stored { document, expiry }) {
+            self.expiries.cancel(stored.expiry);
+        }
+    }
+
+    fn append(&mut self, contents: &mut Contents, log: Key, entries: Vec<Bytes>) {
+        if entries.is_empty() {
+            return;
+        }
+        if contents.logs.get(&log).is_some_and(|log| expired(log.expiry, self.at)) {
+            self.delete_log(contents, &log);
+        }
+        contents.logs.entry(log).or_default().entries.extend(entries);
+    }
+
+    fn delete_log(&mut self, contents: &mut Contents, log: &Key) {
+        if let Some(log) = contents.logs.remove(log) {
+            self.expiries.cancel(log.expiry);
+            self.garbage.push(log.entries);
+        }
+    }
+
+    fn expire_log(&mut self, contents: &mut Contents, log: Key, ttl: Duration) {
+        let at = self.at.checked_add(ttl);
+        if let Some(found) = contents.logs.get_mut(&log)
+            && !expired(found.expiry, self.at)
+        {
+            self.expiries.cancel(found.expiry);
+            found.expiry = at.map(|at| self.expiries.add(at, self.partition, Thing::Log(log)));
+        }
+    }
+}
+
+/// What a transaction is decided against.
+struct View<'a> {
+    now: &'a Moment<'a>,
+    contents: &'a Contents,
+}
+
+impl Standing for View<'_> {
+    fn version(&self, key: &Key) -> Result<u64, Unavailable> {
+        Ok(self.contents.document(key, self.now.at).map_or(0, |document| document.version))
+    }
+
+    fn head(&self, log: &Key) -> Result<u64, Unavailable> {
+        Ok(self.contents.entries(log, self.now.at).len() as u64)
+    }
+
+    fn counter(&self, counter: &Key) -> Result<i64, Unavailable> {
+        Ok(self.contents.counter(counter))
+    }
+
+    fn holds(&self, lease: &Key, fence: Fence) -> bool {
+        self.now.leases.holds(self.now.partition, lease, fence)
+    }
+}
+
+impl Contents {
+    pub(super) fn is_empty(&self) -> bool {
+        self.documents.is_empty() && self.logs.is_empty() && self.counters.is_empty()
+    }
+
+    pub(super) fn document(&self, key: &Key, now: Instant) -> Option<&Document> {
+        self.documents.get(key).filter(|stored| !expired(stored.expiry, now)).map(|stored| &stored.document)
+    }
+
+    pub(super) fn counter(&self, counter: &Key) -> i64 {
+        self.counters.get(counter).copied().unwrap_or(0)
+    }
+
+    pub(super) fn page(&self, log: &Key, after: u64, limit: usize, now: Instant) -> LogPage {
+        let entries = self.entries(log, now);
+        let skipped = usize::try_from(after).unwrap_or(usize::MAX).min(entries.len());
+        let page = &entries[skipped..];
+        LogPage {
+            first: after.saturating_add(1),
+            entries: page[..limit.min(page.len())].to_vec(),
+            head: entries.len() as u64,
+        }
+    }
+
+    pub(super) fn scan(&self, scan: &Scan, now: Instant) -> Vec<(String, Document)> {
+        let Some((lower, upper)) = scan.range() else { return Vec::new() };
+        let range = (as_str(&lower), as_str(&upper));
+        let found = self
+            .documents
+            .range::<str, _>(range)
+            .filter(|(_, stored)| !expired(stored.expiry, now))
+            .map(|(key, stored)| (key.to_string(), stored.document.clone()));
+        match scan.order {
+            Order::Ascending => found.take(scan.limit).collect(),
+            Order::Descending => found.rev().take(scan.limit).collect(),
+        }
+    }
+
+    /// Removes something whose ticket is spent.
+    pub(super) fn remove(&mut self, thing: &Thing, garbage: &mut Garbage) {
+        match thing {
+            Thing::Document(key) => {
+                self.documents.remove(key);
+            }
+            Thing::Log(log) => garbage.extend(self.logs.remove(log).map(|log| log.entries)),
+        }
+    }
+
+    fn entries(&self, log: &Key, now: Instant) -> &[Bytes] {
+        self.logs.get(log).filter(|log| !expired(log.expiry, now)).map_or(&[], |log| &log.entries)
+    }
+}
+
+fn expired(ticket: Option<Ticket>, now: Instant) -> bool {
+    ticket.is_some_and(|(at, _)| at <= now)
+}
+
+fn as_str(bound: &Bound<String>) -> Bound<&str> {
+    bound.as_ref().map(String::as_str)
+}

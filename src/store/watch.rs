@@ -1,0 +1,76 @@
+//! Nudges between tasks of one process, by topic.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+/// What a nudge is about: a partition's log, a run's mailbox. The text is the owner's choice.
+pub type Topic = Arc<str>;
+
+/// Waits for nudges about one topic.
+#[derive(Debug)]
+pub struct Watch(watch::Receiver<()>);
+
+impl Watch {
+    /// Returns once something changed since the last call, or since the watch was made.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            // The sender lives in the store, which outlives its watches; without it nothing will ever change.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The watched topics of one process.
+#[derive(Debug, Default)]
+pub(super) struct Topics(Mutex<Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    senders: HashMap<Topic, watch::Sender<()>>,
+    /// How many topics there may be before those that nobody watches any more are looked for: twice as
+    /// many as were left the last time, so that a watch costs the same however many there are.
+    sweep_at: usize,
+}
+
+impl Topics {
+    /// Watches a topic.
+    pub(super) fn watch(&self, topic: &Topic) -> Watch {
+        let mut watched = self.lock();
+        if watched.senders.len() >= watched.sweep_at {
+            watched.senders.retain(|_, sender| sender.receiver_count() > 0);
+            watched.sweep_at = 2 * watched.senders.len().max(32);
+        }
+        Watch(watched.senders.entry(topic.clone()).or_insert_with(|| watch::channel(()).0).subscribe())
+    }
+
+    /// Nudges whoever watches the topic.
+    pub(super) fn notify(&self, topic: &Topic) {
+        if let Some(sender) = self.lock().senders.get(topic) {
+            sender.send_replace(());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_that_nobody_watches_are_forgotten() {
+        let topics = Topics::default();
+        let kept = topics.watch(&Topic::from("kept"));
+        for number in 0..10_000 {
+            drop(topics.watch(&Topic::from(number.to_string())));
+        }
+        let watched = topics.lock();
+        assert!(watched.senders.len() <= 64, "{} topics are left", watched.senders.len());
+        assert!(watched.senders.contains_key("kept"));
+        drop(kept);
+    }
+}
