@@ -1,4 +1,5 @@
 //! Loopgate: an OpenAI-compatible agent API. One `POST` runs the whole tool loop on the server.
 
+pub mod llm;
 pub mod store;
 pub mod types;

@@ -1,0 +1,129 @@
+//! Models: a request in, a stream of deltas out.
+//!
+//! Knows nothing of runs, tools' execution or stores. A model either finishes its turn or fails; a
+//! stream that just ends is a failure.
+
+pub mod http;
+pub mod openai;
+pub mod pricing;
+pub mod retry;
+pub mod sse;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use tokio::time::Instant;
+
+use crate::types::Usage;
+
+pub mod demo;
+
+/// What a model is asked. The parts are JSON in OpenAI's chat dialect, encoded once by whoever made
+/// them and copied from there on.
+#[derive(Debug, Clone)]
+pub struct ModelRequest {
+    /// The model's name at its upstream.
+    pub model: String,
+    /// Message objects, separated by commas, without the array's brackets.
+    pub messages: String,
+    /// The `tools` array; empty when no tools are offered.
+    pub tools: Arc<str>,
+    /// `tool_choice`, where it is not left to the model.
+    pub tool_choice: Option<String>,
+    /// Further members of the request: `"temperature":0.2,"seed":7`, or empty.
+    pub parameters: Arc<str>,
+    /// Most output tokens.
+    pub max_tokens: u64,
+    /// Whether several tools may be called in one turn.
+    pub parallel_tool_calls: bool,
+    /// When the caller gives up; retries do not reach beyond it.
+    pub deadline: Instant,
+}
+
+/// Something the model said, in order. [`Delta::Finished`] is the last item of a stream that did not fail.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are named for what they are")]
+pub enum Delta {
+    /// Answer text; everything that had arrived together is one delta.
+    Text(String),
+    /// Reasoning text.
+    Thinking(String),
+    /// A piece of a call's arguments; `index` counts the turn's calls from 0.
+    CallArguments { index: usize, delta: String },
+    /// An attempt failed before anything was said; another follows after `delay`.
+    Retry { attempt: u32, delay: Duration, cause: String },
+    /// The turn is whole.
+    Finished(Box<ModelTurn>),
+}
+
+/// A whole turn, as assembled from its deltas.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelTurn {
+    /// All answer text.
+    pub text: String,
+    /// All reasoning text.
+    pub thinking: String,
+    /// The calls in the model's order; arguments may be malformed JSON.
+    pub calls: Vec<ModelCall>,
+    /// What the upstream says it took; `None` if it did not say.
+    pub usage: Option<Usage>,
+    /// The upstream's own word: `stop`, `length`, `tool_calls`, …
+    pub finish_reason: String,
+}
+
+/// One tool call as the model wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelCall {
+    /// The tool's name.
+    pub name: String,
+    /// JSON text, meant to be an object.
+    pub arguments: String,
+}
+
+/// A stream of deltas.
+pub type DeltaStream = BoxStream<'static, Result<Delta, ModelError>>;
+
+/// Something that answers like a language model.
+pub trait Model: Send + Sync + fmt::Debug + 'static {
+    /// Begins a turn. Dropping the stream ends the call.
+    fn stream(&self, request: ModelRequest) -> DeltaStream;
+
+    /// The models that its upstream offers.
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>>;
+
+    /// Whether a tool call that it writes as text is taken for a call: small models do that.
+    fn recovers_text_tool_calls(&self) -> bool {
+        false
+    }
+}
+
+/// Why a model call failed. Messages are fit for users: they hold no key and no upstream body beyond
+/// its error message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What kind of failure it is.
+    pub kind: ModelErrorKind,
+    /// One sentence for the user.
+    pub message: String,
+    /// The upstream's HTTP status, if it answered with one.
+    pub status: Option<u16>,
+    /// How long the upstream asks to wait before another attempt.
+    pub retry_after: Option<Duration>,
+}
+
+/// Kinds of failure, by what can be done about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// Not reached, overloaded or broken: another attempt may succeed.
+    Transient,
+    /// It did not answer, or fell silent, for too long.
+    Timeout,
+    /// It refused the request; repeating it cannot help.
+    Rejected,
+    /// The context does not fit the model.
+    ContextLength,
+}

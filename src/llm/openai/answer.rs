@@ -1,0 +1,203 @@
+//! An answer as it arrives: patience, kinds of answers, and how they end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use reqwest::Response;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use super::Upstream;
+use super::assemble::MAX_TURN;
+use super::decode::{Decoder, Fault, Progress};
+use super::failure::{Report, refusal, retry_after};
+use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
+use crate::types::clock::now_ms;
+
+/// Most of an error's body that is read, in bytes.
+const MAX_ERROR_BODY: usize = 64 << 10;
+/// How long an error's body may take to follow its status, which says most.
+const ERROR_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the usage may take to follow the finish reason.
+const USAGE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the end of the body may take to follow `[DONE]`: read, it lets the connection be used again.
+const END_PATIENCE: Duration = Duration::from_millis(10);
+
+/// A model's answer while it arrives.
+pub(super) struct Answer {
+    upstream: Arc<Upstream>,
+    response: Response,
+    form: Form,
+    decoder: Decoder,
+    patience: Patience,
+}
+
+/// How the upstream answers.
+enum Form {
+    /// As a stream of events.
+    Events,
+    /// As one JSON object, collected here: it ignores that a stream was asked for.
+    Whole(Vec<u8>),
+}
+
+impl Answer {
+    /// Sends a request and waits for the head of the answer.
+    pub(super) async fn request(
+        upstream: Arc<Upstream>,
+        request: reqwest::RequestBuilder,
+        deadline: Instant,
+    ) -> Result<Self, ModelError> {
+        let mut patience = Patience::new(upstream.first_byte_timeout, deadline);
+        let response = patience.wait_for(&upstream, request.send()).await?;
+        let response = response.map_err(|error| upstream.unreachable(error))?;
+        if !response.status().is_success() {
+            return Err(refused(&upstream, response, deadline).await);
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let form = if kind.starts_with("application/json") {
+            Form::Whole(Vec::new())
+        } else if kind.starts_with("text/html") {
+            let what = "answered with a web page: its base_url is not that of a chat completions API";
+            return Err(upstream.error(ModelErrorKind::Rejected, what));
+        } else {
+            Form::Events
+        };
+        Ok(Self { upstream, response, form, decoder: Decoder::default(), patience })
+    }
+
+    /// Reads what arrives next and adds what it says to `deltas`. Returns whether more may follow;
+    /// deltas said before a failure are there as well.
+    pub(super) async fn read(&mut self, deltas: &mut Vec<Delta>) -> Result<bool, ModelError> {
+        let arrived = match self.patience.wait_for(&self.upstream, self.response.chunk()).await {
+            Ok(Ok(arrived)) => self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)),
+            Ok(Err(error)) => Err(self.upstream.broken_off(error)),
+            Err(silent) => Err(silent),
+        };
+        match arrived {
+            Ok(Progress::Done) => {
+                let end = Instant::now() + END_PATIENCE;
+                // Whether it comes or not makes no difference to the answer.
+                let _ = timeout_at(end, self.response.chunk()).await;
+                Ok(false)
+            }
+            Ok(Progress::Spoke | Progress::Silent) => Ok(true),
+            Err(_) if self.decoder.is_finished() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The turn, once nothing more follows.
+    pub(super) fn finish(self) -> Result<ModelTurn, ModelError> {
+        self.decoder.finish().map_err(|fault| self.upstream.fault(&fault))
+    }
+
+    fn take(&mut self, arrived: Option<Bytes>, deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+        let progress = match (&mut self.form, arrived) {
+            (Form::Events, Some(bytes)) => self.decoder.feed(&bytes, deltas)?,
+            (Form::Events, None) => Progress::Done,
+            (Form::Whole(body), Some(bytes)) => {
+                if body.len() + bytes.len() > MAX_TURN {
+                    return Err(Fault::TooLong);
+                }
+                body.extend_from_slice(&bytes);
+                Progress::Spoke
+            }
+            (Form::Whole(body), None) => {
+                self.decoder.feed_whole(body, deltas)?;
+                Progress::Done
+            }
+        };
+        if progress == Progress::Spoke || !self.patience.begun {
+            let idle = self.upstream.idle_timeout;
+            let patience = if self.decoder.is_finished() { idle.min(USAGE_PATIENCE) } else { idle };
+            self.patience.renew(patience);
+        }
+        Ok(progress)
+    }
+}
+
+/// What an upstream that refused says, as an error.
+pub(super) async fn refused(upstream: &Upstream, mut response: Response, deadline: Instant) -> ModelError {
+    let until = deadline.min(Instant::now() + ERROR_PATIENCE);
+    let mut body = Vec::new();
+    // A body that does not arrive leaves the status to speak for itself.
+    while let Ok(Ok(Some(bytes))) = timeout_at(until, response.chunk()).await {
+        let room = MAX_ERROR_BODY - body.len();
+        body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if body.len() == MAX_ERROR_BODY {
+            break;
+        }
+    }
+    let (status, report) = (response.status(), Report::read(&body));
+    ModelError {
+        status: Some(status.as_u16()),
+        retry_after: retry_after(response.headers(), now_ms()),
+        ..upstream.error(report.kind(Some(status.as_u16())), refusal(status, &report))
+    }
+}
+
+/// How long to wait: for the first byte, then between one thing said and the next, and never beyond
+/// the deadline.
+///
+/// One timer serves a whole answer. It is set anew only once it rings, because most waits are short
+/// and there is one for each token.
+struct Patience {
+    /// When the present phase has taken too long.
+    phase_end: Instant,
+    deadline: Instant,
+    /// Whether any byte of the body arrived.
+    begun: bool,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn new(first_byte: Duration, deadline: Instant) -> Self {
+        let phase_end = Instant::now() + first_byte;
+        Self { phase_end, deadline, begun: false, timer: Box::pin(sleep_until(phase_end.min(deadline))) }
+    }
+
+    fn until(&self) -> Instant {
+        self.phase_end.min(self.deadline)
+    }
+
+    /// Something was said: the wait for more begins.
+    fn renew(&mut self, idle: Duration) {
+        self.begun = true;
+        self.phase_end = Instant::now() + idle;
+        if self.until() < self.timer.deadline() {
+            let until = self.until();
+            self.timer.as_mut().reset(until);
+        }
+    }
+
+    /// Waits, or fails when it took too long.
+    async fn wait_for<T>(&mut self, upstream: &Upstream, what: impl Future<Output = T>) -> Result<T, ModelError> {
+        tokio::pin!(what);
+        loop {
+            tokio::select! {
+                // The timer first: a flood of empty chunks must not keep it from being looked at.
+                biased;
+                () = self.timer.as_mut() => {
+                    let (now, until) = (Instant::now(), self.until());
+                    if now < until {
+                        self.timer.as_mut().reset(until);
+                    } else {
+                        return Err(upstream.error(ModelErrorKind::Timeout, self.complaint(now)));
+                    }
+                }
+                done = &mut what => return Ok(done),
+            }
+        }
+    }
+
+    fn complaint(&self, now: Instant) -> &'static str {
+        match (now >= self.deadline, self.begun) {
+            (true, _) => "had not finished its answer when the time for it was up",
+            (false, false) => "did not begin to answer in time",
+            (false, true) => "fell silent in the middle of its answer",
+        }
+    }
+}

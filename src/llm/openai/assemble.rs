@@ -1,0 +1,210 @@
+//! Chunks into deltas and, at the end, a turn.
+//!
+//! Pure. Pieces of a call find each other by id; a new id begins a new call even on a used index, and
+//! without an id the index decides, then the order. A turn exists only once a finish reason has come,
+//! so the half-written calls of a stream that broke off never run.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+
+use super::chunk::{CallPiece, Chunk, Said};
+use super::decode::Fault;
+use crate::llm::{Delta, ModelCall, ModelTurn};
+use crate::types::Usage;
+
+/// Most text, reasoning, names and arguments of one turn together, in bytes.
+pub(super) const MAX_TURN: usize = 8 << 20;
+/// Most calls of one turn.
+pub(super) const MAX_CALLS: usize = 64;
+
+/// The turn so far.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    text: String,
+    thinking: String,
+    calls: Vec<Draft>,
+    usage: Option<Usage>,
+    finish_reason: Option<String>,
+    /// What of [`MAX_TURN`] is used.
+    size: usize,
+}
+
+/// A call that is being written.
+#[derive(Debug, Default)]
+struct Draft {
+    id: String,
+    index: Option<i64>,
+    name: String,
+    arguments: String,
+    /// How many pieces the arguments came in.
+    pieces: u32,
+}
+
+impl Assembler {
+    /// Adds a chunk to the turn and what it says to `deltas`, joined to the last one where that is of
+    /// the same kind. Returns whether it said anything.
+    pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
+        let mut spoke = false;
+        if let Some(usage) = chunk.usage {
+            self.usage = Some(Usage::from(&*usage));
+        }
+        for choice in chunk.choices {
+            if choice.index.is_some_and(|index| index != 0) {
+                continue;
+            }
+            if let Some(said) = choice.delta {
+                spoke |= self.hear(said, deltas)?;
+            }
+            if let Some(said) = choice.message {
+                spoke |= self.hear(*said, deltas)?;
+            }
+            let reason = choice.finish_reason.0;
+            if !reason.is_empty() && self.finish_reason.is_none() {
+                self.grow(reason.len())?;
+                self.finish_reason = Some(reason.into_owned());
+                spoke = true;
+            }
+        }
+        Ok(spoke)
+    }
+
+    /// Whether the model said that it is done. Its usage may still follow.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish_reason.is_some()
+    }
+
+    /// The turn, once the stream has ended.
+    ///
+    /// Where the upstream cut the model short, the first call whose arguments are not a whole object is
+    /// what was being written by then: it is dropped with all after it, which keeps the numbers that
+    /// deltas gave the others. Otherwise malformed arguments are the model's own and are kept for it
+    /// to be told. Absent arguments are an empty object.
+    pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
+        let finish_reason = self.finish_reason.ok_or(Fault::Truncated)?;
+        let cut_short = matches!(finish_reason.as_str(), "length" | "max_tokens" | "content_filter");
+        let calls = self
+            .calls
+            .into_iter()
+            .take_while(|draft| !cut_short || is_whole_object(&draft.arguments))
+            .map(|Draft { name, arguments, .. }| ModelCall {
+                name,
+                arguments: if arguments.trim().is_empty() { "{}".to_owned() } else { arguments },
+            })
+            .collect();
+        Ok(ModelTurn { text: self.text, thinking: self.thinking, calls, usage: self.usage, finish_reason })
+    }
+
+    fn hear(&mut self, said: Said<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
+        let before = self.size;
+        let calls = self.calls.len();
+        let thinking = if said.reasoning_content.0.is_empty() { said.reasoning } else { said.reasoning_content };
+        if !thinking.0.is_empty() {
+            self.grow(thinking.0.len())?;
+            self.thinking.push_str(&thinking.0);
+            match deltas.last_mut() {
+                Some(Delta::Thinking(last)) => last.push_str(&thinking.0),
+                _ => deltas.push(Delta::Thinking(thinking.0.into_owned())),
+            }
+        }
+        for text in [said.content, said.refusal] {
+            if text.0.is_empty() {
+                continue;
+            }
+            self.grow(text.0.len())?;
+            self.text.push_str(&text.0);
+            match deltas.last_mut() {
+                Some(Delta::Text(last)) => last.push_str(&text.0),
+                _ => deltas.push(Delta::Text(text.0.into_owned())),
+            }
+        }
+        for piece in said.tool_calls.into_iter().flatten() {
+            self.hear_call(piece, deltas)?;
+        }
+        Ok(self.size > before || self.calls.len() > calls)
+    }
+
+    fn hear_call(&mut self, piece: CallPiece<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        let function = piece.function.unwrap_or_default();
+        let arguments = function.arguments().map_err(|_| Fault::NotAChunk)?;
+        let (id, name) = (piece.id.0, function.name.0);
+        let says_nothing = id.is_empty() && name.is_empty() && arguments.is_empty();
+        if says_nothing || self.calls.iter().any(|draft| draft.is_repeated_by(&id, &name, &arguments)) {
+            return Ok(());
+        }
+        let number = match self.call_of(&id, piece.index, &name, &arguments) {
+            Some(number) => number,
+            None if self.calls.len() == MAX_CALLS => return Err(Fault::TooManyCalls),
+            None => {
+                self.calls.push(Draft::default());
+                self.calls.len() - 1
+            }
+        };
+        let mut growth = arguments.len();
+        let draft = &mut self.calls[number];
+        draft.index = draft.index.or(piece.index);
+        for (known, new) in [(&mut draft.id, id), (&mut draft.name, name)] {
+            if known.is_empty() && !new.is_empty() {
+                growth += new.len();
+                *known = new.into_owned();
+            }
+        }
+        if !arguments.is_empty() {
+            draft.arguments.push_str(&arguments);
+            draft.pieces = draft.pieces.saturating_add(1);
+            say_arguments(number, arguments, deltas);
+        }
+        self.grow(growth)
+    }
+
+    /// Which call a piece belongs to; `None` for a new one.
+    fn call_of(&self, id: &str, index: Option<i64>, name: &str, arguments: &str) -> Option<usize> {
+        let same_place = |draft: &Draft| index.is_none() || draft.index.is_none() || draft.index == index;
+        let latest = self.calls.len().checked_sub(1)?;
+        let found = if !id.is_empty() {
+            // An id that came before belongs to that call, unless it is a placeholder that several
+            // calls bear: then the index decides, and a name begins another call. An id may also come
+            // after its call began.
+            let find = |fits: &dyn Fn(&Draft) -> bool| self.calls.iter().rposition(fits);
+            find(&|draft| draft.id == id && same_place(draft))
+                .or_else(|| find(&|draft| draft.id == id && name.is_empty()))
+                .or_else(|| find(&|draft| draft.id.is_empty() && index.is_some() && draft.index == index))
+        } else if index.is_some() {
+            let same_index = self.calls.iter().rposition(|draft| draft.index == index);
+            same_index.or_else(|| self.calls[latest].index.is_none().then_some(latest))
+        } else {
+            name.is_empty().then_some(latest)
+        };
+        found.filter(|&number| !self.calls[number].is_followed_by(name, arguments))
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.size += bytes;
+        if self.size > MAX_TURN { Err(Fault::TooLong) } else { Ok(()) }
+    }
+}
+
+impl Draft {
+    /// Whether a piece that names a tool is another whole call, from a server that writes each call in
+    /// one piece and gives all of them the same place.
+    fn is_followed_by(&self, name: &str, arguments: &str) -> bool {
+        !name.is_empty() && self.pieces == 1 && is_whole_object(arguments) && is_whole_object(&self.arguments)
+    }
+
+    /// Whether a piece is this whole call once more, which must not run it twice.
+    fn is_repeated_by(&self, id: &str, name: &str, arguments: &str) -> bool {
+        let same = !id.is_empty() && self.id == id && !name.is_empty() && self.name == name;
+        same && self.arguments == arguments && is_whole_object(arguments)
+    }
+}
+
+fn say_arguments(index: usize, piece: Cow<'_, str>, deltas: &mut Vec<Delta>) {
+    match deltas.last_mut() {
+        Some(Delta::CallArguments { index: last, delta }) if *last == index => delta.push_str(&piece),
+        _ => deltas.push(Delta::CallArguments { index, delta: piece.into_owned() }),
+    }
+}
+
+fn is_whole_object(json: &str) -> bool {
+    json.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(json).is_ok()
+}

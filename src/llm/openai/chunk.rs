@@ -1,0 +1,215 @@
+//! What a `chat.completion.chunk`, or a whole `chat.completion`, says that matters here.
+//!
+//! Text is borrowed from the bytes it came in. Tolerant of what servers are known to do: nulls for
+//! anything, missing members, unknown ones, arguments as an object. A member of a wrong type is an
+//! error.
+//!
+//! There is one chunk for each token, so what most of them lack is behind a pointer: parsing moves
+//! these structs about, and their size is most of its cost.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::types::Usage;
+
+/// One event of a stream, or the whole answer of a server that does not stream.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk<'a> {
+    /// Usually one; several where a server splits text and calls among them.
+    #[serde(borrow)]
+    pub(super) choices: Few<Choice<'a>>,
+    pub(super) usage: Option<Box<WireUsage>>,
+    /// What went wrong, in place of an answer.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    /// `error` where the chunk itself is the error.
+    #[serde(borrow)]
+    pub(super) object: Text<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice<'a> {
+    /// Which of the alternatives it belongs to. Only one is ever asked for: the first.
+    pub(super) index: Option<i64>,
+    /// What a chunk adds.
+    #[serde(borrow)]
+    pub(super) delta: Option<Said<'a>>,
+    /// What a whole answer is.
+    #[serde(borrow)]
+    pub(super) message: Option<Box<Said<'a>>>,
+    #[serde(borrow)]
+    pub(super) finish_reason: Text<'a>,
+}
+
+/// A piece of the assistant's message, or all of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Said<'a> {
+    #[serde(borrow)]
+    pub(super) content: Text<'a>,
+    /// Said instead of content by a model that declines.
+    #[serde(borrow)]
+    pub(super) refusal: Text<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Text<'a>,
+    /// Another name of the same; some servers write both.
+    #[serde(borrow)]
+    pub(super) reasoning: Text<'a>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<CallPiece<'a>>>,
+}
+
+/// A piece of a tool call, or all of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CallPiece<'a> {
+    pub(super) index: Option<i64>,
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) function: Option<Function<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    /// A string that holds JSON; from some servers the object itself.
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl<'a> Function<'a> {
+    /// The arguments' JSON text, or the piece of it that is here.
+    pub(super) fn arguments(&self) -> Result<Cow<'a, str>, serde_json::Error> {
+        match self.arguments.map(RawValue::get) {
+            None => Ok(Cow::Borrowed("")),
+            Some(text) if text.starts_with('"') => serde_json::from_str::<Text<'a>>(text).map(|text| text.0),
+            Some(json) => Ok(Cow::Borrowed(json)),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<&WireUsage> for Usage {
+    fn from(wire: &WireUsage) -> Self {
+        Self {
+            prompt_tokens: wire.prompt_tokens.unwrap_or(0),
+            completion_tokens: wire.completion_tokens.unwrap_or(0),
+            cached_tokens: wire.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
+            reasoning_tokens: wire.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
+            estimated: false,
+        }
+    }
+}
+
+/// A string, borrowed where it holds no escapes; null is the empty one.
+#[derive(Debug, Default)]
+pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or null")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Text::default())
+            }
+        }
+
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// A list that nearly always has one entry, which then takes no allocation; null is the empty one.
+#[derive(Debug)]
+pub(super) struct Few<T> {
+    first: Option<T>,
+    more: Vec<T>,
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self { first: None, more: Vec::new() }
+    }
+}
+
+impl<T> IntoIterator for Few<T> {
+    type Item = T;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FewVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for FewVisitor<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list or null")
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Few::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let first = list.next_element()?;
+                let mut more = Vec::new();
+                while let Some(entry) = list.next_element()? {
+                    more.push(entry);
+                }
+                Ok(Few { first, more })
+            }
+        }
+
+        deserializer.deserialize_any(FewVisitor(PhantomData))
+    }
+}

@@ -1,0 +1,102 @@
+//! The bytes of an answer into deltas and a turn.
+//!
+//! Pure: knows nothing of connections and time.
+
+use super::assemble::Assembler;
+use super::chunk::Chunk;
+use super::failure::Report;
+use crate::llm::sse::{Parser, SseError};
+use crate::llm::{Delta, ModelTurn};
+
+/// What is wrong with an answer, worded to follow the upstream's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The stream of events itself is unreadable.
+    #[error("sent {0}")]
+    Unreadable(#[from] SseError),
+    /// An event is not a chunk.
+    #[error("sent something that is not a chat completion")]
+    NotAChunk,
+    /// It sent an error in place of a chunk.
+    #[error("{0}")]
+    Reported(Report),
+    /// The turn passed [`MAX_TURN`](super::assemble::MAX_TURN).
+    #[error("said more than 8 MiB in one turn")]
+    TooLong,
+    /// The turn passed [`MAX_CALLS`](super::assemble::MAX_CALLS).
+    #[error("called more than 64 tools in one turn")]
+    TooManyCalls,
+    /// The end came without a finish reason.
+    #[error("ended its answer before it was finished")]
+    Truncated,
+}
+
+/// How far an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing new was said: comments, empty chunks or less than a whole event.
+    Silent,
+    /// Something was said; more may follow.
+    Spoke,
+    /// `[DONE]`: nothing follows.
+    Done,
+}
+
+/// Reads one streamed answer.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    events: Parser,
+    assembler: Assembler,
+}
+
+impl Decoder {
+    /// Reads the next bytes of a stream and adds what they say to `deltas`.
+    ///
+    /// After a fault only the deltas before it are there, and the decoder must not be used further,
+    /// but to [`finish`](Self::finish) if [`is_finished`](Self::is_finished).
+    pub fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+        let mut progress = Progress::Silent;
+        while let Some(event) = self.events.next_event(&mut bytes)? {
+            match event.trim_ascii() {
+                b"" => {}
+                b"[DONE]" => return Ok(Progress::Done),
+                json => {
+                    if self.assembler.push(parse(json)?, deltas)? {
+                        progress = Progress::Spoke;
+                    }
+                }
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Reads a whole `chat.completion`, from a server that does not stream.
+    pub fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        self.assembler.push(parse(json)?, deltas)?;
+        Ok(())
+    }
+
+    /// Whether the model said that it is done, so that what is missing cannot harm.
+    pub fn is_finished(&self) -> bool {
+        self.assembler.is_finished()
+    }
+
+    /// The turn, once nothing more follows.
+    pub fn finish(self) -> Result<ModelTurn, Fault> {
+        self.assembler.finish()
+    }
+}
+
+fn parse(json: &[u8]) -> Result<Chunk<'_>, Fault> {
+    // Checked as a whole, which is faster than string by string.
+    let text = str::from_utf8(json).map_err(|_| Fault::NotAChunk)?;
+    let chunk: Chunk<'_> = serde_json::from_str(text).map_err(|_| Fault::NotAChunk)?;
+    if chunk.error.is_some() || chunk.object.0 == "error" {
+        Err(Fault::Reported(Report::read(json)))
+    } else {
+        Ok(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests;

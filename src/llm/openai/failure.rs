@@ -1,0 +1,206 @@
+//! What an upstream says when it fails, and what can be done about it.
+//!
+//! Pure. Words are chosen to follow the upstream's name; they may still hold what the upstream
+//! quoted, so whoever shows them takes the key out and cuts them.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use jiff::fmt::rfc2822;
+use serde_json::Value;
+
+use crate::llm::ModelErrorKind;
+
+/// An upstream's own account of a failure, as far as it can be understood.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    message: Option<String>,
+    /// Its `code` and `type`.
+    codes: Vec<String>,
+    /// A code that is an HTTP status.
+    status: Option<u16>,
+}
+
+impl Report {
+    /// Reads an error body, or an event that is one; anything unknown is an empty report.
+    ///
+    /// Besides OpenAI's `{"error": {…}}` there are servers that wrap it in a list, write `error` as a
+    /// string, or put `message` or `detail` at the top.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let top = body.get(0).unwrap_or(&body);
+        let error = top.get("error").filter(|error| !error.is_null()).unwrap_or(top);
+        let texts = [Some(error), error.get("message"), error.get("detail"), top.get("message")];
+        let message = texts.into_iter().flatten().find_map(Value::as_str).map(str::trim);
+        let codes = [error.get("code"), error.get("type")];
+        Self {
+            message: message.filter(|message| !message.is_empty()).map(str::to_owned),
+            codes: codes.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
+        }
+    }
+
+    /// The kind of the failure: by what the upstream says, then by `status`, without which an unknown
+    /// failure may pass.
+    pub(super) fn kind(&self, status: Option<u16>) -> ModelErrorKind {
+        let says = |codes: &[&str]| self.codes.iter().any(|code| codes.contains(&code.as_str()));
+        let status = status.or(self.status);
+        if says(&["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"]) {
+            return ModelErrorKind::Rejected;
+        }
+        if !matches!(status, Some(401 | 403 | 404 | 429)) && self.is_context_overflow() {
+            return ModelErrorKind::ContextLength;
+        }
+        match status {
+            Some(408 | 409 | 425 | 429 | 500..) => ModelErrorKind::Transient,
+            Some(_) => ModelErrorKind::Rejected,
+            None if says(&["invalid_request_error", "authentication_error", "permission_error", "invalid_api_key"]) => {
+                ModelErrorKind::Rejected
+            }
+            None => ModelErrorKind::Transient,
+        }
+    }
+
+    fn is_context_overflow(&self) -> bool {
+        const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
+        /// Of OpenAI, vLLM, SGLang, llama.cpp, Anthropic, Gemini, Bedrock and their gateways.
+        const PHRASES: [&str; 9] = [
+            "maximum context length",
+            "model's context length",
+            "context window",
+            "context limit",
+            "available context size",
+            "prompt is too long",
+            "input is too long",
+            "reduce the length of the messages",
+            "exceeds the maximum number of tokens",
+        ];
+        let message = self.message.as_deref().unwrap_or_default().to_lowercase();
+        self.codes.iter().any(|code| CODES.contains(&code.as_str()))
+            || PHRASES.iter().any(|phrase| message.contains(phrase))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.message {
+            Some(message) => write!(f, "failed: {message}"),
+            None => f.write_str("failed without saying why"),
+        }
+    }
+}
+
+/// An answer whose status is no success, in words.
+///
+/// What is said of a refused key is left out: it quotes the key, if only in part.
+pub(super) fn refusal(status: StatusCode, report: &Report) -> String {
+    match (status, &report.message) {
+        (StatusCode::UNAUTHORIZED, _) => "refused our key".to_owned(),
+        (StatusCode::FORBIDDEN, _) => "does not allow this with our key".to_owned(),
+        (_, Some(message)) => format!("answered {}: {message}", status.as_u16()),
+        (_, None) if status.is_redirection() => {
+            format!("answered {}: redirects are not followed, its base_url must be the final one", status.as_u16())
+        }
+        (_, None) => format!("answered {status}"),
+    }
+}
+
+/// How long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+pub(super) fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let seconds = |text: &str, unit: f64| {
+        text.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
+    };
+    let date = |text: &str| {
+        let at_ms = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?.as_millisecond();
+        Some(Duration::from_millis(u64::try_from(at_ms).ok()?.saturating_sub(now_ms)))
+    };
+    let exact = text("retry-after-ms").and_then(|text| seconds(text, 1e-3));
+    exact.or_else(|| text("retry-after").and_then(|text| seconds(text, 1.0).or_else(|| date(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(status: u16, body: &str) -> ModelErrorKind {
+        Report::read(body.as_bytes()).kind(Some(status))
+    }
+
+    #[test]
+    fn the_kind_follows_what_can_be_done() {
+        use ModelErrorKind::{ContextLength, Rejected, Transient};
+        for status in [408, 409, 429, 500, 502, 503, 504, 529] {
+            assert_eq!(kind(status, ""), Transient, "{status}");
+        }
+        for status in [301, 400, 401, 402, 403, 404, 413, 422] {
+            assert_eq!(kind(status, "<html>"), Rejected, "{status}");
+        }
+        assert_eq!(kind(429, r#"{"error":{"message":"no money","code":"insufficient_quota"}}"#), Rejected);
+        assert_eq!(kind(429, r#"{"error":{"message":"no money","type":"insufficient_quota","code":null}}"#), Rejected);
+        assert_eq!(kind(400, r#"{"error":{"message":"too big","code":"context_length_exceeded"}}"#), ContextLength);
+        for phrase in [
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
+            "prompt is too long: 200001 tokens > 200000 maximum",
+            "the request exceeds the available context size, try increasing it",
+            "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+        ] {
+            let body = serde_json::json!({ "error": { "message": phrase } }).to_string();
+            assert_eq!(kind(400, &body), ContextLength, "{phrase}");
+        }
+        assert_eq!(kind(404, r#"{"error":{"message":"no model with such a context window"}}"#), Rejected);
+    }
+
+    #[test]
+    fn an_error_in_a_stream_is_classed_by_its_code() {
+        let kind = |body: &str| Report::read(body.as_bytes()).kind(None);
+        assert_eq!(kind(r#"{"error":{"message":"overloaded","type":"server_error"}}"#), ModelErrorKind::Transient);
+        assert_eq!(kind(r#"{"error":{"message":"slow down","code":429}}"#), ModelErrorKind::Transient);
+        assert_eq!(kind(r#"{"error":{"message":"bad","code":400}}"#), ModelErrorKind::Rejected);
+        assert_eq!(kind(r#"{"error":{"message":"bad","type":"invalid_request_error"}}"#), ModelErrorKind::Rejected);
+    }
+
+    #[test]
+    fn the_message_is_found_in_every_known_shape() {
+        for body in [
+            r#"{"error":{"message":" why "}}"#,
+            r#"[{"error":{"message":"why"}}]"#,
+            r#"{"error":"why"}"#,
+            r#"{"message":"why"}"#,
+            r#"{"detail":"why"}"#,
+            r#"{"object":"error","message":"why","code":400}"#,
+            r#"{"error":null,"message":"why"}"#,
+        ] {
+            assert_eq!(Report::read(body.as_bytes()).message.as_deref(), Some("why"), "{body}");
+        }
+        for body in ["", "nonsense", "[]", "{}", "7", r#"{"error":{}}"#, r#"{"error":{"message":7}}"#] {
+            assert_eq!(Report::read(body.as_bytes()).message, None, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_refused_key_is_never_quoted() {
+        let report = Report::read(br#"{"error":{"message":"Incorrect API key provided: sk-1234"}}"#);
+        assert_eq!(refusal(StatusCode::UNAUTHORIZED, &report), "refused our key");
+        assert_eq!(refusal(StatusCode::BAD_GATEWAY, &Report::default()), "answered 502 Bad Gateway");
+    }
+
+    #[test]
+    fn the_wait_is_read_in_every_form() {
+        let now_ms = 1_445_412_480_000; // Wed, 21 Oct 2015 07:28:00 GMT
+        let wait = |headers: &[(&'static str, &'static str)]| {
+            let headers = headers.iter().map(|&(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            retry_after(&headers.collect(), now_ms)
+        };
+        assert_eq!(wait(&[]), None);
+        assert_eq!(wait(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
+        assert_eq!(wait(&[("retry-after", "0.5")]), Some(Duration::from_millis(500)));
+        assert_eq!(wait(&[("retry-after", "7"), ("retry-after-ms", "20")]), Some(Duration::from_millis(20)));
+        assert_eq!(wait(&[("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT")]), Some(Duration::from_secs(30)));
+        assert_eq!(wait(&[("retry-after", "Wed, 21 Oct 2015 07:00:00 GMT")]), Some(Duration::ZERO));
+        for nonsense in ["", "soon", "-1", "1e30", "NaN"] {
+            assert_eq!(wait(&[("retry-after", nonsense)]), None, "{nonsense}");
+        }
+    }
+}

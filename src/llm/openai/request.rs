@@ -1,0 +1,96 @@
+//! A model request as the body of `POST …/chat/completions`.
+
+use crate::llm::ModelRequest;
+
+/// The member that bounds the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutputBound {
+    /// OpenAI's own, which its reasoning models insist on.
+    MaxCompletionTokens,
+    /// The older one, which every other server knows.
+    MaxTokens,
+}
+
+/// The JSON body. What the request holds is JSON already and is copied as it is.
+pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
+    let bound = match bound {
+        OutputBound::MaxCompletionTokens => "max_completion_tokens",
+        OutputBound::MaxTokens => "max_tokens",
+    };
+    let max_tokens = request.max_tokens.to_string();
+    let mut body = String::with_capacity(
+        256 + request.model.len() + request.messages.len() + request.tools.len() + request.parameters.len(),
+    );
+    let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
+    let model = serde_json::Value::from(request.model.as_str()).to_string();
+    add(&["{\"model\":", &model, ",\"stream\":true,\"stream_options\":{\"include_usage\":true},\""]);
+    add(&[bound, "\":", &max_tokens]);
+    if !request.parameters.is_empty() {
+        add(&[",", &request.parameters]);
+    }
+    if !request.tools.is_empty() {
+        add(&[",\"tools\":", &request.tools]);
+        if let Some(choice) = &request.tool_choice {
+            add(&[",\"tool_choice\":", choice]);
+        }
+        // True is the default, and some reasoning models do not accept the member at all.
+        if !request.parallel_tool_calls {
+            add(&[",\"parallel_tool_calls\":false"]);
+        }
+    }
+    add(&[",\"messages\":[", &request.messages, "]}"]);
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn request() -> ModelRequest {
+        ModelRequest {
+            model: "odd \"name\"".to_owned(),
+            messages: r#"{"role":"user","content":"hi"},{"role":"user","content":"ho"}"#.to_owned(),
+            tools: "".into(),
+            tool_choice: Some("\"required\"".to_owned()),
+            parameters: "".into(),
+            max_tokens: 77,
+            parallel_tool_calls: false,
+            deadline: Instant::now(),
+        }
+    }
+
+    fn parsed(request: &ModelRequest, bound: OutputBound) -> Value {
+        serde_json::from_str(&body(request, bound)).unwrap()
+    }
+
+    #[test]
+    fn without_tools_nothing_is_said_of_them() {
+        let expected = json!({
+            "model": "odd \"name\"", "stream": true, "stream_options": { "include_usage": true },
+            "max_tokens": 77, "messages": [{ "role": "user", "content": "hi" }, { "role": "user", "content": "ho" }],
+        });
+        assert_eq!(parsed(&request(), OutputBound::MaxTokens), expected);
+    }
+
+    #[test]
+    fn everything_offered_is_sent() {
+        let request = ModelRequest {
+            tools: r#"[{"type":"function"}]"#.into(),
+            parameters: r#""temperature":0.2,"seed":7"#.into(),
+            ..request()
+        };
+        let body = parsed(&request, OutputBound::MaxCompletionTokens);
+        assert_eq!(body["tools"], json!([{ "type": "function" }]));
+        assert_eq!(body["tool_choice"], "required");
+        assert_eq!(body["parallel_tool_calls"], false);
+        assert_eq!((&body["temperature"], &body["seed"]), (&json!(0.2), &json!(7)));
+        assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(77), None));
+
+        let free = ModelRequest { parallel_tool_calls: true, tool_choice: None, ..request };
+        let body = parsed(&free, OutputBound::MaxTokens);
+        assert_eq!((body.get("parallel_tool_calls"), body.get("tool_choice")), (None, None));
+    }
+}

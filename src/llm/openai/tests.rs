@@ -1,0 +1,442 @@
+//! The model against real sockets: a scripted upstream of a few lines, so that it can misbehave.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+use crate::llm::ModelTurn;
+use crate::llm::http::http_client;
+use crate::llm::retry::{RetryPolicy, Retrying};
+
+const KEY: &str = "sk-very-secret";
+/// A timeout that a test waits for.
+const SHORT: Duration = Duration::from_millis(100);
+/// One that must not be reached.
+const LONG: Duration = Duration::from_secs(20);
+
+/// What the upstream does with one connection.
+#[derive(Clone)]
+enum Act {
+    /// Answers these bytes and closes.
+    Answer(String),
+    /// Answers these bytes and then says nothing more.
+    Stall(String),
+    /// Answers these bytes, then a comment and an empty chunk every few milliseconds.
+    Babble(String),
+    /// Answers these bytes and resets the connection.
+    Reset(String),
+}
+
+/// An upstream that plays one act a connection and then returns the requests it got.
+async fn upstream(acts: Vec<Act>) -> (OpenAiModel, JoinHandle<Vec<String>>) {
+    let (base_url, requests) = serve(acts).await;
+    (model(&base_url, LONG, LONG), requests)
+}
+
+/// The same, by its URL.
+async fn serve(acts: Vec<Act>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the test itself awaits the task")]
+    let requests = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        for act in acts {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            requests.push(read_request(&mut socket).await);
+            play(socket, act).await;
+        }
+        requests
+    });
+    (format!("http://{address}/v1/?v=1"), requests)
+}
+
+fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: Duration) -> OpenAiModel {
+    let settings = OpenAiSettings {
+        name: "test".to_owned(),
+        base_url: base_url.parse().unwrap(),
+        api_key: Some(ApiKey::new(KEY)),
+        first_byte_timeout,
+        idle_timeout,
+        recover_text_tool_calls: true,
+    };
+    OpenAiModel::new(settings, http_client(LONG).unwrap()).unwrap()
+}
+
+async fn read_request(socket: &mut TcpStream) -> String {
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = socket.read(&mut buffer).await.unwrap();
+        request.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&request);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return text.into_owned();
+            }
+        }
+        assert_ne!(read, 0, "the request broke off");
+    }
+}
+
+async fn play(mut socket: TcpStream, act: Act) {
+    // The model may hang up while this writes.
+    match act {
+        Act::Answer(bytes) => {
+            socket.write_all(bytes.as_bytes()).await.ok();
+        }
+        Act::Stall(bytes) => {
+            socket.write_all(bytes.as_bytes()).await.ok();
+            // The model sends nothing more: this waits until it hangs up.
+            socket.read_u8().await.ok();
+        }
+        Act::Babble(bytes) => {
+            socket.write_all(bytes.as_bytes()).await.ok();
+            let empty = format!(": ping\n\n{}", frame(&json!({ "choices": [{ "delta": { "content": "" } }] })));
+            while socket.write_all(empty.as_bytes()).await.is_ok() {
+                tokio::time::sleep(SHORT / 20).await;
+            }
+        }
+        Act::Reset(bytes) => {
+            socket.write_all(bytes.as_bytes()).await.ok();
+            socket.set_zero_linger().unwrap();
+        }
+    }
+}
+
+fn frame(chunk: &Value) -> String {
+    format!("data: {chunk}\n\n")
+}
+
+/// The head of a stream that ends with the connection.
+fn stream_head() -> String {
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n".to_owned()
+}
+
+fn text(text: &str) -> String {
+    frame(&json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }))
+}
+
+fn stop() -> String {
+    frame(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }))
+}
+
+fn full_stream() -> Act {
+    Act::Answer(stream_head() + &text("hi") + &stop() + "data: [DONE]\n\n")
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> Act {
+    let length = body.len();
+    Act::Answer(format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}"))
+}
+
+fn request() -> ModelRequest {
+    ModelRequest {
+        model: "m".to_owned(),
+        messages: r#"{"role":"user","content":"hi"}"#.to_owned(),
+        tools: "".into(),
+        tool_choice: None,
+        parameters: "".into(),
+        max_tokens: 10,
+        parallel_tool_calls: true,
+        deadline: Instant::now() + LONG,
+    }
+}
+
+/// All deltas of a call but the turn, and how it ended.
+async fn ask_with(model: &impl Model, request: ModelRequest) -> (Vec<Delta>, Result<ModelTurn, ModelError>) {
+    let (mut stream, mut deltas) = (model.stream(request), Vec::new());
+    tokio::time::timeout(LONG, async move {
+        loop {
+            match stream.next().await {
+                Some(Ok(Delta::Finished(turn))) => return (deltas, Ok(*turn)),
+                Some(Ok(delta)) => deltas.push(delta),
+                Some(Err(error)) => return (deltas, Err(error)),
+                None => panic!("the stream just ended after {deltas:?}"),
+            }
+        }
+    })
+    .await
+    .expect("the model never came to an end")
+}
+
+/// Plays one act and asks once.
+async fn ask(act: Act, first_byte: Duration, idle: Duration) -> (Vec<Delta>, Result<ModelTurn, ModelError>) {
+    let (base_url, _requests) = serve(vec![act]).await;
+    ask_with(&model(&base_url, first_byte, idle), request()).await
+}
+
+/// Plays one act that must fail: how, and after which text.
+async fn fails(act: Act) -> (ModelErrorKind, String, String) {
+    fails_within(act, LONG, LONG).await
+}
+
+async fn fails_within(act: Act, first_byte: Duration, idle: Duration) -> (ModelErrorKind, String, String) {
+    let (deltas, turn) = ask(act, first_byte, idle).await;
+    let said = deltas.into_iter().map(|delta| if let Delta::Text(text) = delta { text } else { panic!("{delta:?}") });
+    let error = turn.unwrap_err();
+    assert!(!error.message.contains(KEY), "{error}");
+    (error.kind, error.message, said.collect())
+}
+
+#[tokio::test]
+async fn an_answer_becomes_deltas_and_a_turn() {
+    let (model, requests) = upstream(vec![full_stream()]).await;
+    let (deltas, turn) = ask_with(&model, request()).await;
+    assert_eq!(deltas, [Delta::Text("hi".to_owned())]);
+    let expected = ModelTurn { text: "hi".to_owned(), finish_reason: "stop".to_owned(), ..ModelTurn::default() };
+    assert_eq!(turn, Ok(expected));
+    assert!(model.recovers_text_tool_calls());
+
+    let request = requests.await.unwrap().remove(0);
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /v1/chat/completions?v=1 HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("authorization: Bearer sk-very-secret"), "{head}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!((&body["stream"], &body["max_tokens"]), (&json!(true), &json!(10)));
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_answer_after_the_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = model(&format!("http://{}/v1", listener.local_addr().unwrap()), LONG, LONG);
+    let body = text("hi") + &stop() + "data: [DONE]\n\n";
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
+        body.len()
+    );
+    let serve = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        for _ in 0..2 {
+            read_request(&mut socket).await;
+            socket.write_all(answer.as_bytes()).await.unwrap();
+            // The model sees [DONE] before the end of the body is written.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            socket.write_all(b"0\r\n\r\n").await.unwrap();
+        }
+        socket
+    };
+    let both = async {
+        for _ in 0..2 {
+            assert!(ask_with(&model, request()).await.1.is_ok());
+        }
+    };
+    tokio::join!(serve, both);
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_wherever_it_falls() {
+    let timeout =
+        |message: &str, said: &str| (ModelErrorKind::Timeout, format!("upstream test {message}"), said.to_owned());
+    let before = timeout("did not begin to answer in time", "");
+    for said in [String::new(), stream_head()] {
+        assert_eq!(fails_within(Act::Stall(said), SHORT, LONG).await, before, "a head is not an answer");
+    }
+    let within = timeout("fell silent in the middle of its answer", "hi");
+    for act in [Act::Stall, Act::Babble] {
+        let silent = fails_within(act(stream_head() + &text("hi")), LONG, SHORT).await;
+        assert_eq!(silent, within, "comments and empty chunks say nothing");
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_ends_even_a_talkative_answer() {
+    let (model, _requests) = upstream(vec![Act::Stall(stream_head() + &text("hi"))]).await;
+    let request = ModelRequest { deadline: Instant::now() + SHORT / 4, ..request() };
+    let error = ask_with(&model, request).await.1.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Timeout);
+    assert_eq!(error.message, "upstream test had not finished its answer when the time for it was up");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_has_failed() {
+    for act in [Act::Answer, Act::Reset] {
+        let (kind, message, said) = fails(act(stream_head() + &text("hi"))).await;
+        assert_eq!(kind, ModelErrorKind::Transient, "{message}");
+        assert!(said.is_empty() || said == "hi", "{said}");
+    }
+    let (kind, message, _) = fails(Act::Answer(stream_head() + &text("hi") + "data: [DONE]\n\n")).await;
+    assert_eq!(
+        (kind, message.as_str()),
+        (ModelErrorKind::Transient, "upstream test ended its answer before it was finished")
+    );
+    assert_eq!(fails(Act::Reset(String::new())).await.0, ModelErrorKind::Transient);
+    assert_eq!(fails(Act::Answer("SSH-2.0-nonsense\r\n\r\n".to_owned())).await.0, ModelErrorKind::Transient);
+}
+
+#[tokio::test]
+async fn after_the_finish_reason_nothing_can_spoil_the_turn() {
+    let said = stream_head() + &text("hi") + &stop();
+    let acts = [
+        Act::Answer(said.clone()),
+        Act::Stall(said.clone()),
+        Act::Babble(said.clone()),
+        Act::Answer(said + "data: x\n\n"),
+    ];
+    for act in acts {
+        assert_eq!(ask(act, LONG, SHORT).await.1.map(|turn| turn.text), Ok("hi".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn nonsense_in_the_middle_is_a_failure() {
+    let said = stream_head() + &text("hi");
+    let error = frame(&json!({ "error": { "message": format!("cannot use {KEY}"), "code": "server_error" } }));
+    let failed = |message: &str| (ModelErrorKind::Transient, format!("upstream test {message}"), "hi".to_owned());
+    assert_eq!(fails(Act::Answer(said.clone() + &error)).await, failed("failed: cannot use [key]"));
+    assert_eq!(
+        fails(Act::Answer(said.clone() + "data: nonsense\n\n")).await,
+        failed("sent something that is not a chat completion")
+    );
+    let huge = Act::Stall(said + ": " + &"x".repeat(2 << 20));
+    assert_eq!(fails(huge).await, failed("sent a line of more than 1 MiB"));
+}
+
+#[tokio::test]
+async fn refusals_are_told_apart() {
+    let limited = r#"{"error":{"message":"slow down","type":"tokens","code":"rate_limit_exceeded"}}"#;
+    let error = ask(answer("429 Too Many Requests", "retry-after: 7\r\n", limited), LONG, LONG).await.1.unwrap_err();
+    let expected = ModelError {
+        kind: ModelErrorKind::Transient,
+        message: "upstream test answered 429: slow down".to_owned(),
+        status: Some(429),
+        retry_after: Some(Duration::from_secs(7)),
+    };
+    assert_eq!(error, expected);
+
+    let quoting = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
+    let (kind, message, _) = fails(answer("401 Unauthorized", "", &quoting)).await;
+    assert_eq!((kind, message.as_str()), (ModelErrorKind::Rejected, "upstream test refused our key"));
+    let (kind, message, _) = fails(answer("400 Bad Request", "", &quoting)).await;
+    let redacted = "upstream test answered 400: Incorrect API key provided: [key]";
+    assert_eq!((kind, message.as_str()), (ModelErrorKind::Rejected, redacted));
+
+    let long = format!(r#"{{"error":{{"message":"context window {}"}}}}"#, "ä".repeat(20_000));
+    let (kind, message, _) = fails(answer("400 Bad Request", "", &long)).await;
+    assert_eq!((kind, message.chars().count()), (ModelErrorKind::ContextLength, MAX_MESSAGE + 1));
+
+    let (kind, message, _) = fails(answer("307 Temporary Redirect", "location: http://127.0.0.1:1/\r\n", "")).await;
+    assert_eq!(kind, ModelErrorKind::Rejected, "{message}");
+    let (kind, message, _) = fails(answer("200 OK", "content-type: text/html\r\n", "<html>")).await;
+    assert_eq!(kind, ModelErrorKind::Rejected, "{message}");
+    // A body that never comes does not keep the status from counting.
+    let stalled = Act::Stall("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 9\r\n\r\n".to_owned());
+    let expected = "upstream test answered 503 Service Unavailable";
+    assert_eq!(fails(stalled).await, (ModelErrorKind::Transient, expected.to_owned(), String::new()));
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_there_may_come_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = ask_with(&model(&format!("http://{address}/secret-path"), LONG, LONG), request()).await.1.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Transient);
+    assert!(error.message.starts_with("upstream test cannot be reached: "), "{error}");
+    assert!(!error.message.contains("secret-path"), "{error}");
+}
+
+#[tokio::test]
+async fn a_failure_before_the_first_word_is_tried_again() {
+    let broken = answer("500 Internal Server Error", "retry-after-ms: 1\r\n", "{\"error\":{\"message\":\"oops\"}}");
+    let (model, requests) = upstream(vec![broken, full_stream()]).await;
+    let (deltas, turn) = ask_with(&Retrying::new(Arc::new(model), RetryPolicy::default()), request()).await;
+    let retry = Delta::Retry {
+        attempt: 1,
+        delay: Duration::from_millis(1),
+        cause: "upstream test answered 500: oops".to_owned(),
+    };
+    assert_eq!(deltas, [retry, Delta::Text("hi".to_owned())]);
+    assert_eq!(turn.map(|turn| turn.text), Ok("hi".to_owned()));
+    let requests = requests.await.unwrap();
+    assert_eq!(requests[0], requests[1]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_stream_is_understood() {
+    let completion = json!({
+        "choices": [{ "message": { "role": "assistant", "content": "hi" }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 1, "completion_tokens": 2 },
+    });
+    let (deltas, turn) =
+        ask(answer("200 OK", "content-type: application/json\r\n", &completion.to_string()), LONG, LONG).await;
+    assert_eq!(deltas, [Delta::Text("hi".to_owned())]);
+    assert_eq!(turn.unwrap().usage.map(|usage| usage.total()), Some(3));
+
+    let (kind, message, _) = fails(answer("200 OK", "content-type: application/json\r\n", "{}")).await;
+    assert_eq!(kind, ModelErrorKind::Transient, "{message}");
+    let error = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
+    let (kind, _, _) = fails(answer("200 OK", "content-type: application/json\r\n", error)).await;
+    assert_eq!(kind, ModelErrorKind::Rejected);
+    let endless =
+        Act::Stall(format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{}", " ".repeat(9 << 20)));
+    assert_eq!(fails(endless).await.1, "upstream test said more than 8 MiB in one turn");
+}
+
+#[tokio::test]
+async fn models_are_listed() {
+    let list = |body: &'static str| async move {
+        let (model, requests) = upstream(vec![answer("200 OK", "", body)]).await;
+        let listed = model.list_models().await;
+        let request = requests.await.unwrap().remove(0);
+        assert!(request.starts_with("GET /v1/models?v=1 HTTP/1.1\r\n"), "{request}");
+        listed
+    };
+    let listed = list(r#"{"object":"list","data":[{"id":"a","object":"model"},{"id":"b"}]}"#).await;
+    assert_eq!(listed, Ok(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(list(r#"{"data":null}"#).await, Ok(vec![]));
+    assert_eq!(list("nonsense").await.unwrap_err().kind, ModelErrorKind::Rejected);
+
+    let (model, _requests) = upstream(vec![answer("401 Unauthorized", "", "")]).await;
+    assert_eq!(model.list_models().await.unwrap_err().message, "upstream test refused our key");
+    let huge = "x".repeat(MAX_LIST + 1);
+    let (model, _requests) = upstream(vec![answer("200 OK", "", &huge)]).await;
+    assert_eq!(model.list_models().await.unwrap_err().message, "upstream test lists its models in more than 1 MiB");
+}
+
+#[test]
+fn bad_settings_are_refused_and_the_key_is_not_shown() {
+    let settings = OpenAiSettings {
+        name: "test".to_owned(),
+        base_url: "https://api.openai.com/v1".parse().unwrap(),
+        api_key: Some(ApiKey::new(KEY)),
+        first_byte_timeout: SHORT,
+        idle_timeout: SHORT,
+        recover_text_tool_calls: false,
+    };
+    let client = http_client(SHORT).unwrap();
+    assert!(!format!("{settings:?}").contains(KEY));
+    let model = OpenAiModel::new(settings.clone(), client.clone()).unwrap();
+    assert!(!format!("{model:?}").contains(KEY));
+    assert_eq!(model.upstream.bound, OutputBound::MaxCompletionTokens);
+
+    let scheme = OpenAiSettings { base_url: "ftp://x".parse().unwrap(), ..settings.clone() };
+    assert_eq!(OpenAiModel::new(scheme, client.clone()).unwrap_err(), OpenAiSettingsError::BaseUrl);
+    let key = OpenAiSettings { api_key: Some(ApiKey::new("a\nb")), ..settings };
+    assert_eq!(OpenAiModel::new(key, client).unwrap_err(), OpenAiSettingsError::ApiKey);
+}
+
+#[test]
+fn only_openai_itself_knows_the_newer_bound() {
+    let bound = |url: &str| output_bound(&url.parse().unwrap());
+    assert_eq!(bound("https://eu.api.openai.com/v1"), OutputBound::MaxCompletionTokens);
+    assert_eq!(bound("https://api.openai.com.example/v1"), OutputBound::MaxTokens);
+    assert_eq!(bound("http://127.0.0.1:11434/v1"), OutputBound::MaxTokens);
+}
+
+#[tokio::test]
+async fn a_connection_that_closed_before_the_answer_is_replaced_at_once() {
+    let (model, requests) = upstream(vec![Act::Answer(String::new()), full_stream()]).await;
+    let model = Retrying::new(Arc::new(model), RetryPolicy::default());
+    let (deltas, turn) = ask_with(&model, request()).await;
+    assert_eq!(turn.unwrap().text, "hi");
+    assert!(matches!(&deltas[0], Delta::Retry { delay, .. } if *delay < SHORT), "{deltas:?}");
+    assert_eq!(requests.await.unwrap().len(), 2);
+}

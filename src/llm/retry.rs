@@ -1,0 +1,129 @@
+//! A model that tries again, as long as nothing was said.
+//!
+//! Once the model has said something, another attempt would repeat it; what to do then is for
+//! whoever knows what was passed on.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_stream::stream;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep};
+
+use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+
+/// How often and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Most attempts after the first.
+    pub retries: u32,
+    /// The wait before the first retry; it doubles from one to the next.
+    pub base: Duration,
+    /// The longest wait of our own choice.
+    pub cap: Duration,
+    /// No attempt begins later than this after the first one began.
+    pub budget: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { retries: 3, base: Duration::from_secs(1), cap: Duration::from_secs(30), budget: Duration::from_secs(45) }
+    }
+}
+
+impl RetryPolicy {
+    /// How long to wait before retry number `retry`, counted from 1, if it may begin within `left`.
+    ///
+    /// An upstream that names a wait is taken at its word. Otherwise the wait lies between half and
+    /// the whole of its doubling step, by `jitter` from 0 to 1, so that runs that failed together do
+    /// not come back together.
+    fn delay(&self, retry: u32, error: &ModelError, left: Duration, jitter: f64) -> Option<Duration> {
+        let may_pass = match error.kind {
+            ModelErrorKind::Transient | ModelErrorKind::Timeout => true,
+            ModelErrorKind::Rejected | ModelErrorKind::ContextLength => false,
+        };
+        let step = self.base.saturating_mul(2_u32.saturating_pow(retry.saturating_sub(1))).min(self.cap);
+        let own = step.mul_f64(0.5 + jitter / 2.0);
+        let delay = error.retry_after.filter(|asked| !asked.is_zero()).unwrap_or(own);
+        (may_pass && retry <= self.retries && delay < left).then_some(delay)
+    }
+}
+
+/// A model around another one that repeats calls which failed before anything was said.
+#[derive(Debug)]
+pub struct Retrying {
+    inner: Arc<dyn Model>,
+    policy: RetryPolicy,
+}
+
+impl Retrying {
+    /// Repeats calls of `inner` by this policy.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Model>, policy: RetryPolicy) -> Self {
+        Self { inner, policy }
+    }
+}
+
+impl Model for Retrying {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        self.inner.list_models()
+    }
+
+    fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let (inner, policy) = (Arc::clone(&self.inner), self.policy);
+        Box::pin(stream! {
+            let end = request.deadline.min(Instant::now() + policy.budget);
+            for attempt in 1.. {
+                let mut deltas = inner.stream(request.clone());
+                let mut said = false;
+                let error = loop {
+                    match deltas.next().await {
+                        Some(Ok(delta)) => {
+                            said |= !matches!(delta, Delta::Retry { .. });
+                            let last = matches!(delta, Delta::Finished(_));
+                            yield Ok(delta);
+                            if last {
+                                return;
+                            }
+                        }
+                        Some(Err(error)) => break error,
+                        None => break ended_early(),
+                    }
+                };
+                drop(deltas);
+                let left = end.saturating_duration_since(Instant::now());
+                let delay = policy.delay(attempt, &error, left, random()).filter(|_| !said);
+                let Some(delay) = delay else {
+                    yield Err(error);
+                    return;
+                };
+                yield Ok(Delta::Retry { attempt, delay, cause: error.message });
+                sleep(delay).await;
+            }
+        })
+    }
+
+    fn recovers_text_tool_calls(&self) -> bool {
+        self.inner.recovers_text_tool_calls()
+    }
+}
+
+fn ended_early() -> ModelError {
+    ModelError {
+        kind: ModelErrorKind::Transient,
+        message: "the model ended its answer before it was finished".to_owned(),
+        status: None,
+        retry_after: None,
+    }
+}
+
+/// From 0 to 1. The standard library seeds its hashers at random, which is random enough here.
+fn random() -> f64 {
+    let bits = RandomState::new().hash_one(0_u8);
+    f64::from(u32::try_from(bits >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use futures_util::future::BoxFuture;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::stream;
+
+use super::*;
+use crate::llm::ModelTurn;
+
+type Item = Result<Delta, ModelError>;
+type Attempt = Vec<Item>;
+
+/// Plays one attempt after the other; panics when asked once too often.
+#[derive(Debug)]
+struct Scripted(Mutex<VecDeque<Attempt>>);
+
+impl Model for Scripted {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn stream(&self, _: ModelRequest) -> DeltaStream {
+        let attempt = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        Box::pin(stream::iter(attempt.expect("no further attempt was scripted")))
+    }
+}
+
+/// All that a caller sees of these attempts, with a deadline so long from now, and the time it took.
+async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration) {
+    let began = Instant::now();
+    let scripted = Arc::new(Scripted(Mutex::new(attempts.into())));
+    let request = ModelRequest {
+        model: "m".to_owned(),
+        messages: String::new(),
+        tools: "".into(),
+        tool_choice: None,
+        parameters: "".into(),
+        max_tokens: 1,
+        parallel_tool_calls: true,
+        deadline: began + deadline,
+    };
+    let seen = Retrying::new(Arc::clone(&scripted) as Arc<dyn Model>, RetryPolicy::default()).stream(request);
+    let seen = seen.collect().await;
+    assert!(scripted.0.lock().unwrap().is_empty(), "not every attempt was made");
+    (seen, began.elapsed())
+}
+
+fn failure(kind: ModelErrorKind) -> Item {
+    Err(ModelError { kind, message: "no luck".to_owned(), status: None, retry_after: None })
+}
+
+fn asking_for(seconds: u64) -> Item {
+    let retry_after = Some(Duration::from_secs(seconds));
+    failure(ModelErrorKind::Transient).map_err(|error| ModelError { retry_after, ..error })
+}
+
+fn text() -> Delta {
+    Delta::Text("hi".to_owned())
+}
+
+fn finished() -> Delta {
+    Delta::Finished(Box::new(ModelTurn { text: "hi".to_owned(), ..ModelTurn::default() }))
+}
+
+/// The waits among what was seen, in whole attempts' order.
+fn delays(seen: &Attempt) -> Vec<Duration> {
+    let delays = seen.iter().enumerate().filter_map(|(at, item)| match item {
+        Ok(Delta::Retry { attempt, delay, cause }) => {
+            assert_eq!((*attempt as usize, cause.as_str()), (at + 1, "no luck"));
+            Some(*delay)
+        }
+        _ => None,
+    });
+    delays.collect()
+}
+
+const LONG: Duration = Duration::from_mins(5);
+
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_tried_three_times_more() {
+    for kind in [ModelErrorKind::Transient, ModelErrorKind::Timeout] {
+        let failed = || vec![failure(kind)];
+        let (seen, took) = play(vec![failed(), failed(), failed(), vec![Ok(text()), Ok(finished())]], LONG).await;
+        assert_eq!(seen[3..], [Ok(text()), Ok(finished())]);
+        let waits = delays(&seen);
+        for (wait, step) in waits.iter().zip([1, 2, 4]) {
+            assert!((Duration::from_millis(step * 500)..=Duration::from_secs(step)).contains(wait), "{waits:?}");
+        }
+        assert!(took >= waits.iter().sum() && took < Duration::from_secs(8), "{took:?}");
+
+        let (seen, _) = play(vec![failed(), failed(), failed(), failed()], LONG).await;
+        assert_eq!((delays(&seen).len(), seen.last()), (3, Some(&failure(kind))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_pass_is_not_repeated() {
+    for kind in [ModelErrorKind::Rejected, ModelErrorKind::ContextLength] {
+        assert_eq!(play(vec![vec![failure(kind)]], LONG).await, (vec![failure(kind)], Duration::ZERO));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_twice() {
+    let thinking = Ok(Delta::Thinking("hm".to_owned()));
+    let arguments = Ok(Delta::CallArguments { index: 0, delta: "{".to_owned() });
+    for said in [Ok(text()), thinking, arguments] {
+        let attempt = vec![said, failure(ModelErrorKind::Transient)];
+        assert_eq!(play(vec![attempt.clone()], LONG).await.0, attempt);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_just_ends_has_failed() {
+    let (seen, _) = play(vec![vec![], vec![Ok(finished())]], LONG).await;
+    assert!(matches!(&seen[0], Ok(Delta::Retry { attempt: 1, .. })));
+    let (seen, _) = play(vec![vec![Ok(text())]], LONG).await;
+    assert_eq!(seen, [Ok(text()), Err(ended_early())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_upstream_is_taken_at_its_word_if_there_is_time() {
+    let seconds = Duration::from_secs;
+    let (seen, took) = play(vec![vec![asking_for(40)], vec![Ok(finished())]], LONG).await;
+    assert_eq!(delays(&seen), [seconds(40)]);
+    assert!(took >= seconds(40));
+
+    let (seen, _) = play(vec![vec![asking_for(20)], vec![asking_for(20)], vec![asking_for(20)]], LONG).await;
+    assert_eq!(delays(&seen), [seconds(20), seconds(20)], "the third would begin after the 45 s of the budget");
+
+    assert_eq!(play(vec![vec![asking_for(46)]], LONG).await, (vec![asking_for(46)], Duration::ZERO));
+    assert_eq!(play(vec![vec![asking_for(10)]], seconds(10)).await, (vec![asking_for(10)], Duration::ZERO));
+
+    let (seen, _) = play(vec![vec![asking_for(0)], vec![Ok(finished())]], LONG).await;
+    assert!(delays(&seen)[0] >= Duration::from_millis(500), "no wait at all is not a wait");
+}
+
+#[test]
+fn waits_are_capped_and_never_overflow() {
+    let policy = RetryPolicy { retries: u32::MAX, ..RetryPolicy::default() };
+    let error = failure(ModelErrorKind::Transient).unwrap_err();
+    for retry in [6, 32, u32::MAX] {
+        assert_eq!(policy.delay(retry, &error, LONG, 1.0), Some(policy.cap));
+        assert_eq!(policy.delay(retry, &error, LONG, 0.0), Some(policy.cap / 2));
+    }
+}
+
+#[test]
+fn jitter_spreads() {
+    let drawn: Vec<f64> = (0..100).map(|_| random()).collect();
+    assert!(drawn.iter().all(|jitter| (0.0..=1.0).contains(jitter)));
+    assert!(drawn.iter().any(|jitter| *jitter < 0.4) && drawn.iter().any(|jitter| *jitter > 0.6));
+}

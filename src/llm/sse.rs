@@ -1,0 +1,161 @@
+//! Server-sent events, as the HTML standard writes them: bytes in, each event's data out.
+//!
+//! Pure and bounded. An event that lies within one chunk is handed out as a slice of that chunk; only
+//! what a chunk cuts in two, and data of several lines, is copied. Event names, ids and retry hints
+//! are skipped: no upstream says anything with them that its data does not say.
+
+use memchr::{memchr, memchr2};
+
+/// Longest line, in bytes.
+pub const MAX_LINE: usize = 1 << 20;
+/// Most data of one event, in bytes.
+pub const MAX_EVENT: usize = 256 << 10;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Why a stream cannot be read any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    /// A line passed [`MAX_LINE`].
+    #[error("a line of more than 1 MiB")]
+    LineTooLong,
+    /// An event's data passed [`MAX_EVENT`].
+    #[error("an event of more than 256 KiB")]
+    EventTooLong,
+}
+
+/// Reads one stream of events.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// The line that the last chunk left unended.
+    line: Vec<u8>,
+    /// The data so far of an event that could not stay a slice of its chunk.
+    data: Vec<u8>,
+    /// Whether the event being read has data, if only an empty line of it.
+    has_data: bool,
+    /// Whether the last chunk ended in a carriage return, whose line feed may still come.
+    after_return: bool,
+    /// Whether the first line, which may bear a byte order mark, was read.
+    begun: bool,
+}
+
+impl Parser {
+    /// The next whole event's data, taking what it read off `rest`; `None` once `rest` is used up.
+    ///
+    /// What remains unended waits for the next chunk. After an error the parser must not be used.
+    pub fn next_event<'s, 'c: 's>(&'s mut self, rest: &mut &'c [u8]) -> Result<Option<&'s [u8]>, SseError> {
+        if !self.has_data {
+            self.data.clear();
+        }
+        let mut slice: Option<&'c [u8]> = None;
+        while let Some(line) = self.next_line(rest)? {
+            let content = match line {
+                Line::InChunk(line) => content(line),
+                Line::Carried => content(&self.line),
+            };
+            match content {
+                Content::Data(value) => {
+                    let before = slice.map_or(self.data.len(), <[u8]>::len) + usize::from(self.has_data);
+                    if before + value.len() > MAX_EVENT {
+                        return Err(SseError::EventTooLong);
+                    }
+                    match line {
+                        Line::InChunk(line) if !self.has_data => slice = Some(&line[line.len() - value.len()..]),
+                        Line::InChunk(_) | Line::Carried => {
+                            self.data.extend_from_slice(slice.take().unwrap_or_default());
+                            if self.has_data {
+                                self.data.push(b'\n');
+                            }
+                            self.data.extend_from_slice(value);
+                        }
+                    }
+                    self.has_data = true;
+                }
+                Content::Blank if self.has_data => {
+                    self.has_data = false;
+                    return Ok(Some(slice.unwrap_or(&self.data)));
+                }
+                Content::Blank | Content::Other => {}
+            }
+            if matches!(line, Line::Carried) {
+                self.line.clear();
+            }
+        }
+        self.data.extend_from_slice(slice.unwrap_or_default());
+        Ok(None)
+    }
+
+    /// The next ended line, without its end; what is left of an unended one is carried over.
+    fn next_line<'c>(&mut self, rest: &mut &'c [u8]) -> Result<Option<Line<'c>>, SseError> {
+        if self.after_return && !rest.is_empty() {
+            self.after_return = false;
+            *rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+        }
+        let end = memchr2(b'\r', b'\n', rest);
+        let piece = &rest[..end.unwrap_or(rest.len())];
+        if self.line.len() + piece.len() > MAX_LINE {
+            return Err(SseError::LineTooLong);
+        }
+        let Some(end) = end else {
+            self.line.extend_from_slice(piece);
+            *rest = &[];
+            return Ok(None);
+        };
+        *rest = match &rest[end..] {
+            [b'\r', b'\n', after @ ..] => after,
+            [b'\r'] => {
+                self.after_return = true;
+                &[]
+            }
+            ended => &ended[1..],
+        };
+        let line = if self.line.is_empty() {
+            Line::InChunk(piece)
+        } else {
+            self.line.extend_from_slice(piece);
+            Line::Carried
+        };
+        Ok(Some(if self.begun { line } else { self.without_mark(line) }))
+    }
+
+    /// The stream's first line without a byte order mark.
+    fn without_mark<'c>(&mut self, line: Line<'c>) -> Line<'c> {
+        self.begun = true;
+        match line {
+            Line::InChunk(line) => Line::InChunk(line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)),
+            Line::Carried => {
+                if self.line.starts_with(BYTE_ORDER_MARK) {
+                    self.line.drain(..BYTE_ORDER_MARK.len());
+                }
+                Line::Carried
+            }
+        }
+    }
+}
+
+/// Where an ended line is.
+#[derive(Clone, Copy)]
+enum Line<'c> {
+    InChunk(&'c [u8]),
+    /// In the parser, because it began in an earlier chunk.
+    Carried,
+}
+
+/// What a line is to the event it belongs to.
+enum Content<'l> {
+    Blank,
+    Data(&'l [u8]),
+    Other,
+}
+
+fn content(line: &[u8]) -> Content<'_> {
+    let (field, value) = match memchr(b':', line) {
+        Some(colon) => (&line[..colon], &line[colon + 1..]),
+        None if line.is_empty() => return Content::Blank,
+        None => (line, &[][..]),
+    };
+    if field == b"data" { Content::Data(value.strip_prefix(b" ").unwrap_or(value)) } else { Content::Other }
+}
+
+#[cfg(test)]
+mod tests;
