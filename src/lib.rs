@@ -2,4 +2,5 @@
 
 pub mod llm;
 pub mod store;
+pub mod tools;
 pub mod types;

@@ -1,0 +1,56 @@
+//! Reads an answer, up to a size, as text.
+
+use ::http::header::CONTENT_TYPE;
+use reqwest::Response;
+
+/// The body as text. No more than `max_bytes` are read, and a note says so if there is more.
+pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<String, reqwest::Error> {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
+    let mut body = Vec::new();
+    let mut cut = false;
+    while !cut && let Some(chunk) = response.chunk().await? {
+        let room = max_bytes - body.len();
+        cut = chunk.len() > room;
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    let text = text(&body, cut).unwrap_or_else(|| binary(body.len(), cut, &kind));
+    let note = format!("\n[The answer is longer than {max_bytes} bytes; the rest was not read.]");
+    Ok(if cut { text + &note } else { text })
+}
+
+/// Bytes as text, with a replacement character for each stray byte; `None` if they are no text.
+fn text(bytes: &[u8], cut: bool) -> Option<String> {
+    // A character that the cut went through is dropped.
+    let bytes = match std::str::from_utf8(bytes) {
+        Err(error) if cut && error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        Ok(_) | Err(_) => bytes,
+    };
+    let stray: usize = bytes.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
+    let is_text = !bytes.contains(&0) && stray * 10 <= bytes.len();
+    is_text.then(|| String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn binary(length: usize, cut: bool, kind: &str) -> String {
+    let more = if cut { "more than " } else { "" };
+    let kind: String = kind.chars().take(100).collect();
+    let kind = if kind.is_empty() { kind } else { format!(", {kind}") };
+    format!("[binary, {more}{length} bytes{kind}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_told_from_bytes() {
+        assert_eq!(text(b"plain", false).as_deref(), Some("plain"));
+        assert_eq!(text("caf\u{e9}".as_bytes(), false).as_deref(), Some("caf\u{e9}"));
+        assert_eq!(text(b"caf\xe9 au lait", false).as_deref(), Some("caf\u{fffd} au lait"));
+        assert_eq!(text(b"caf\xc3", true).as_deref(), Some("caf"));
+        assert_eq!(text(b"caf\xc3 au lait", false).as_deref(), Some("caf\u{fffd} au lait"));
+        assert_eq!(text(b"\x89PNG\r\n\x1a\n\0\0", false), None);
+        assert_eq!(text(&[0xff; 20], false), None);
+        assert_eq!(binary(9, false, "image/png"), "[binary, 9 bytes, image/png]");
+        assert_eq!(binary(9, true, ""), "[binary, more than 9 bytes]");
+    }
+}

@@ -1,0 +1,213 @@
+//! Tools that are HTTP endpoints of the operator's choice.
+//!
+//! The operator says where a request goes and which headers it bears; the model fills in parameters
+//! and cannot leave the path and query that were meant for them. No redirect is followed, so the
+//! headers reach nobody else.
+
+mod answer;
+mod template;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use ::http::{Method, StatusCode};
+use async_trait::async_trait;
+use reqwest::{Client, Request};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::tools::http::template::Template;
+use crate::tools::{CallContext, Source, Tool, ToolError, ToolSpec};
+use crate::types::Effect;
+
+/// How much of an answer is read where the operator does not say otherwise, in bytes.
+pub const DEFAULT_MAX_RESPONSE_BYTES: usize = 1024 * 1024;
+
+/// A tool as its operator describes it.
+pub struct HttpToolDefinition {
+    /// 1–64 of `A-Z a-z 0-9 _ -`.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// GET, HEAD and DELETE take arguments in the query, POST, PUT and PATCH in a JSON body.
+    pub method: Method,
+    /// `http` or `https`; `{name}` in its path or query stands for an argument.
+    pub url: String,
+    /// What repeating a call would do.
+    pub effect: Effect,
+    /// Sent with every request. Secret values are marked as sensitive, which hides them.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// JSON schema of the arguments, an object.
+    pub parameters: Box<RawValue>,
+    /// How long a call may take, where that is less than the run allows.
+    pub timeout: Option<Duration>,
+    /// How much of an answer is read.
+    pub max_response_bytes: usize,
+}
+
+/// Why a definition is refused, in one sentence without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DefinitionError(pub String);
+
+/// The client that all HTTP tools share. It follows no redirects, repeats nothing and goes through no
+/// proxy.
+pub fn client() -> Result<Client, reqwest::Error> {
+    Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .user_agent(concat!("loopgate/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// A tool that is an HTTP endpoint.
+pub struct HttpTool {
+    spec: ToolSpec,
+    method: Method,
+    template: Template,
+    headers: HeaderMap,
+    max_response_bytes: usize,
+    client: Client,
+}
+
+impl HttpTool {
+    /// A tool that sends its requests with `client`, which should be one that [`client`] made.
+    pub fn new(definition: HttpToolDefinition, client: Client) -> Result<Self, DefinitionError> {
+        let HttpToolDefinition {
+            name,
+            description,
+            method,
+            url,
+            effect,
+            headers,
+            parameters,
+            timeout,
+            max_response_bytes,
+        } = definition;
+        if arguments_go(&method).is_none() {
+            return Err(DefinitionError(format!(
+                "the method {method} is not one of GET, HEAD, DELETE, POST, PUT, PATCH"
+            )));
+        }
+        let template = Template::parse(&url).map_err(DefinitionError)?;
+        if let Some(unknown) = undeclared(&template, &parameters) {
+            return Err(DefinitionError(format!("the URL names `{{{unknown}}}`, which the parameters do not declare")));
+        }
+        let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
+        let headers = headers.into_iter().collect();
+        Ok(Self { spec, method, template, headers, max_response_bytes, client })
+    }
+
+    fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request, ToolError> {
+        let mut arguments: Arguments = serde_json::from_str(arguments.get())
+            .map_err(|error| ToolError(format!("The arguments cannot be read: {error}.")))?;
+        let mut url = self.template.fill(&mut arguments).map_err(ToolError)?;
+        let mut body = None;
+        match arguments_go(&self.method) {
+            Some(Place::Body) => body = Some(serde_json::to_vec(&arguments).expect("JSON encodes as JSON")),
+            Some(Place::Query) | None => template::append_query(&mut url, &arguments),
+        }
+        let mut request = Request::new(self.method.clone(), url);
+        *request.headers_mut() = self.headers.clone();
+        let headers = request.headers_mut();
+        let id =
+            |text: &str| HeaderValue::from_str(text).map_err(|_| ToolError("The call's id fits no header.".into()));
+        headers.insert("idempotency-key", id(context.call.as_str())?);
+        headers.insert("x-loopgate-call-id", id(context.call.as_str())?);
+        headers.insert("x-loopgate-run-id", id(context.run.as_str())?);
+        headers.insert("x-loopgate-step", HeaderValue::from(context.step));
+        let remaining_ms = u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX);
+        headers.insert("x-loopgate-deadline-ms", HeaderValue::from(remaining_ms));
+        if let Some(body) = body {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(body.into());
+        }
+        Ok(request)
+    }
+}
+
+#[async_trait]
+impl Tool for HttpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError> {
+        let request = self.request(arguments, context)?;
+        let name = &self.spec.name;
+        let response = self.client.execute(request).await.map_err(|error| {
+            tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool was not reached");
+            ToolError(format!("The service behind `{name}` could not be reached."))
+        })?;
+        let status = response.status();
+        let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| {
+            tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool's answer broke off");
+            ToolError(format!("The service behind `{name}` broke off its answer, HTTP {status}."))
+        })?;
+        judge(status, answer)
+    }
+}
+
+/// Arguments by name, their values as they were written.
+type Arguments = BTreeMap<String, Box<RawValue>>;
+
+/// Where the arguments that the URL does not name are sent.
+enum Place {
+    Query,
+    Body,
+}
+
+fn arguments_go(method: &Method) -> Option<Place> {
+    match *method {
+        Method::GET | Method::HEAD | Method::DELETE => Some(Place::Query),
+        Method::POST | Method::PUT | Method::PATCH => Some(Place::Body),
+        _ => None,
+    }
+}
+
+/// What the model is told of an answer, by its status.
+fn judge(status: StatusCode, answer: String) -> Result<String, ToolError> {
+    if status.is_redirection() {
+        return Err(ToolError(format!("HTTP {status}: the service redirects elsewhere, which is not followed.")));
+    }
+    match (status.is_success(), answer.is_empty()) {
+        (true, true) => Ok(format!("HTTP {status}, without content.")),
+        (true, false) => Ok(answer),
+        (false, true) => Err(ToolError(format!("HTTP {status}, without content."))),
+        (false, false) => Err(ToolError(format!("HTTP {status}: {answer}"))),
+    }
+}
+
+/// The first of the URL's parameters that the schema's `properties` lack, if it has any.
+fn undeclared<'a>(template: &'a Template, schema: &RawValue) -> Option<&'a str> {
+    #[derive(Deserialize)]
+    struct Schema {
+        properties: Arguments,
+    }
+    let Schema { properties } = serde_json::from_str(schema.get()).ok()?;
+    template.parameters().find(|name| !properties.contains_key(*name))
+}
+
+impl fmt::Debug for HttpToolDefinition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither the URL, which may hold a key in its query, nor the values of headers.
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("HttpToolDefinition")
+            .field("name", &self.name)
+            .field("method", &self.method)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTool").field("name", &self.spec.name).field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

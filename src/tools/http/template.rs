@@ -1,0 +1,216 @@
+//! A URL with places for arguments. What fills a place stays in it.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::value::RawValue;
+use url::Url;
+
+use crate::tools::http::Arguments;
+
+/// What is written as it is; everything else is percent-encoded, in the path and in the query.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A parsed template: literal text and parameters in turn.
+pub(super) struct Template {
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Literal(String),
+    Path(String),
+    Query(String),
+}
+
+impl Template {
+    /// Parses `https://host/path/{name}?query={name}`. The error is one sentence that quotes no more
+    /// than a parameter's name.
+    pub(super) fn parse(url: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = url;
+        let mut in_query = false;
+        while let Some((literal, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}').ok_or("the URL has a `{` without its `}`")?;
+            if name.is_empty() || name.contains('{') {
+                return Err("the URL has a `{` that no parameter's name follows".into());
+            }
+            in_query |= literal.contains('?');
+            parts.push(Part::Literal(literal.to_owned()));
+            parts.push(if in_query { Part::Query(name.to_owned()) } else { Part::Path(name.to_owned()) });
+            rest = after;
+        }
+        parts.push(Part::Literal(rest.to_owned()));
+        let template = Self { parts };
+        template.check()?;
+        Ok(template)
+    }
+
+    /// The parameters' names, in the order of their places.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Path(name) | Part::Query(name) => Some(name.as_str()),
+        })
+    }
+
+    /// The URL with its places filled; what was used is taken out of `arguments`. The error tells the
+    /// model which argument is at fault.
+    pub(super) fn fill(&self, arguments: &mut Arguments) -> Result<Url, String> {
+        let mut url = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => url.push_str(text),
+                Part::Path(name) => {
+                    let value = text(arguments, name)?;
+                    if value.is_empty() {
+                        return Err(format!("The argument `{name}` must not be empty."));
+                    }
+                    url.extend(utf8_percent_encode(&value, ENCODED));
+                }
+                Part::Query(name) => url.extend(utf8_percent_encode(&text(arguments, name)?, ENCODED)),
+            }
+        }
+        if has_dot_segment(&url) {
+            return Err("The arguments make up a path with `.` or `..` in it, which is not allowed.".into());
+        }
+        let url = Url::parse(&url).map_err(|_| "The arguments do not make up a URL.")?;
+        for name in self.parameters() {
+            arguments.remove(name);
+        }
+        Ok(url)
+    }
+
+    /// Whether the template is a URL whose scheme and host are its own.
+    fn check(&self) -> Result<(), String> {
+        let literal = |part: &Part| match part {
+            Part::Literal(text) => text.clone(),
+            Part::Path(_) | Part::Query(_) => "x".into(),
+        };
+        let example: String = self.parts.iter().map(literal).collect();
+        let url = Url::parse(&example).map_err(|error| format!("the URL is not valid: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("the URL does not begin with http:// or https://".into());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("the URL holds a user name or a password; send them in a header".into());
+        }
+        if url.fragment().is_some() {
+            return Err("the URL has a fragment, which is never sent".into());
+        }
+        if has_dot_segment(&example) {
+            return Err("the URL's path holds `.` or `..`".into());
+        }
+        let Some(Part::Literal(first)) = self.parts.first() else {
+            return Ok(());
+        };
+        let after_scheme = first.split_once("://").map_or("", |(_, rest)| rest);
+        if self.parts.len() > 1 && !after_scheme.contains(['/', '?']) {
+            return Err("the URL has a parameter before its path".into());
+        }
+        Ok(())
+    }
+}
+
+/// Adds arguments to a URL's query: a list once for each item, an absent value not at all.
+pub(super) fn append_query(url: &mut Url, arguments: &Arguments) {
+    let pairs: Vec<(&String, String)> =
+        arguments.iter().flat_map(|(name, value)| values(value).into_iter().map(move |value| (name, value))).collect();
+    if !pairs.is_empty() {
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
+}
+
+/// Whether a segment of the path is one that URL parsers take for "here" or "one up".
+fn has_dot_segment(url: &str) -> bool {
+    let path = url.split('?').next().unwrap_or(url);
+    path.split(['/', '\\'])
+        .any(|segment| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."))
+}
+
+fn text(arguments: &Arguments, name: &str) -> Result<String, String> {
+    let value = arguments.get(name).filter(|value| value.get() != "null");
+    value.map(|value| plain(value)).ok_or_else(|| format!("The argument `{name}` is missing."))
+}
+
+/// A value as text: a string's content, other JSON as it is written.
+fn plain(value: &RawValue) -> String {
+    serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned())
+}
+
+fn values(value: &RawValue) -> Vec<String> {
+    match serde_json::from_str::<Vec<Box<RawValue>>>(value.get()) {
+        Ok(items) => items.iter().map(|item| plain(item)).collect(),
+        Err(_) if value.get() == "null" => Vec::new(),
+        Err(_) => vec![plain(value)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(template: &str, arguments: &str) -> Result<String, String> {
+        let mut arguments: Arguments = serde_json::from_str(arguments).unwrap();
+        let mut url = Template::parse(template).unwrap().fill(&mut arguments)?;
+        append_query(&mut url, &arguments);
+        Ok(url.to_string())
+    }
+
+    #[test]
+    fn arguments_stay_in_their_places() {
+        for (template, arguments, url) in [
+            (
+                "https://a.test/w?city={city}",
+                r#"{"city":"São Paulo & co"}"#,
+                "https://a.test/w?city=S%C3%A3o%20Paulo%20%26%20co",
+            ),
+            ("https://a.test/u/{id}/x", r#"{"id":"a/b?c#d\\e%2e"}"#, "https://a.test/u/a%2Fb%3Fc%23d%5Ce%252e/x"),
+            (
+                "https://a.test/{a}{b}",
+                r#"{"a":12345678901234567890,"b":true}"#,
+                "https://a.test/12345678901234567890true",
+            ),
+            (
+                "https://a.test",
+                r#"{"b":[1,"x y"],"a":null,"c":{"d":1}}"#,
+                "https://a.test/?b=1&b=x+y&c=%7B%22d%22%3A1%7D",
+            ),
+            ("https://a.test/?k=1", r#"{"q":"="}"#, "https://a.test/?k=1&q=%3D"),
+            ("https://a.test?q={q}", r#"{"q":""}"#, "https://a.test/?q="),
+            ("https://a.test/w?next={q}", r#"{"q":"/../x"}"#, "https://a.test/w?next=%2F..%2Fx"),
+        ] {
+            assert_eq!(filled(template, arguments).as_deref(), Ok(url));
+        }
+    }
+
+    #[test]
+    fn arguments_that_would_leave_their_places_are_refused() {
+        for (template, arguments, reason) in [
+            ("https://a.test/{id}", r#"{"id":".."}"#, "`.` or `..`"),
+            ("https://a.test/u/{a}{b}/x", r#"{"a":".","b":"."}"#, "`.` or `..`"),
+            ("https://a.test/u/{id}", r#"{"id":""}"#, "`id` must not be empty"),
+            ("https://a.test/u/{id}", r#"{"id":null}"#, "`id` is missing"),
+            ("https://a.test/u?id={id}", "{}", "`id` is missing"),
+        ] {
+            let error = filled(template, arguments).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn templates_that_cannot_be_trusted_are_refused() {
+        for (template, reason) in [
+            ("ftp://a.test/", "http:// or https://"),
+            ("a.test/x", "not valid"),
+            ("https://{host}/x", "before its path"),
+            ("https://a.{host}.test/x", "before its path"),
+            ("{scheme}://a.test/x", "not begin with http"),
+            ("https://user:secret@a.test/", "user name or a password"),
+            ("https://a.test/#f", "fragment"),
+            ("https://a.test/b/../c", "`.` or `..`"),
+            ("https://a.test/{x", "without its"),
+            ("https://a.test/{}", "no parameter's name"),
+        ] {
+            let Err(error) = Template::parse(template) else { panic!("{template}") };
+            assert!(error.contains(reason) && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request as Received, State};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::tools::invoke;
+use crate::tools::registry::Registry;
+use crate::tools::testing::context;
+
+/// What the endpoint was asked: method, path with query, headers, body.
+type Seen = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
+
+/// An endpoint that remembers what it was asked and answers by path. It ends with `_task`.
+struct Endpoint {
+    address: SocketAddr,
+    seen: Seen,
+    _task: JoinSet<()>,
+}
+
+impl Endpoint {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Seen::default();
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&seen));
+        let mut task = JoinSet::new();
+        task.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, seen, _task: task }
+    }
+
+    fn tool(&self, method: Method, path: &str) -> HttpTool {
+        self.try_tool(method, path).unwrap()
+    }
+
+    fn try_tool(&self, method: Method, path: &str) -> Result<HttpTool, DefinitionError> {
+        let mut key = HeaderValue::from_static("Bearer s3cr3t-key");
+        key.set_sensitive(true);
+        let definition = HttpToolDefinition {
+            name: "service".into(),
+            description: "A service.".into(),
+            method,
+            url: format!("http://{}{path}", self.address),
+            effect: Effect::Write,
+            headers: vec![(HeaderName::from_static("authorization"), key)],
+            parameters: RawValue::from_string(
+                r#"{"type":"object","properties":{"city":{"type":"string"},"n":{}}}"#.into(),
+            )
+            .unwrap(),
+            timeout: None,
+            max_response_bytes: 1_000,
+        };
+        assert!(!format!("{definition:?}").contains("s3cr3t"), "{definition:?}");
+        HttpTool::new(definition, client().unwrap())
+    }
+
+    fn last(&self) -> (Method, String, HeaderMap, String) {
+        self.seen.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+async fn answer(State(seen): State<Seen>, request: Received) -> Response {
+    let (head, body) = request.into_parts();
+    let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    let path = head.uri.path().to_owned();
+    seen.lock().unwrap().push((head.method, head.uri.to_string(), head.headers, body));
+    match path.as_str() {
+        "/missing" => (StatusCode::NOT_FOUND, "no such city").into_response(),
+        "/moved" => (StatusCode::FOUND, [("location", "/elsewhere")], "gone").into_response(),
+        "/empty" => StatusCode::NO_CONTENT.into_response(),
+        "/broken" => StatusCode::BAD_GATEWAY.into_response(),
+        "/image" => ([("content-type", "image/png")], b"\x89PNG\0\0".to_vec()).into_response(),
+        "/endless" => {
+            Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static("é".as_bytes()))))
+                .into_response()
+        }
+        _ => "sunny".into_response(),
+    }
+}
+
+async fn call(tool: &HttpTool, arguments: &str) -> Result<String, String> {
+    let arguments = RawValue::from_string(arguments.into()).unwrap();
+    tool.call(&arguments, &context(Duration::from_millis(7_500))).await.map_err(|error| error.0)
+}
+
+#[tokio::test]
+async fn a_get_takes_its_arguments_in_the_url() {
+    let endpoint = Endpoint::start().await;
+    let tool = endpoint.tool(Method::GET, "/weather/{city}?units=metric");
+    let arguments = RawValue::from_string(r#"{"city":"São Paulo","n":3}"#.into()).unwrap();
+    let context = context(Duration::from_millis(7_500));
+    assert_eq!(tool.call(&arguments, &context).await, Ok("sunny".into()));
+    let (method, url, headers, body) = endpoint.last();
+    assert_eq!((method, url.as_str()), (Method::GET, "/weather/S%C3%A3o%20Paulo?units=metric&n=3"));
+    assert_eq!(body, "");
+    assert_eq!(headers["authorization"], "Bearer s3cr3t-key");
+    assert_eq!(headers["idempotency-key"], context.call.as_str());
+    assert_eq!(headers["x-loopgate-call-id"], context.call.as_str());
+    assert_eq!(headers["x-loopgate-run-id"], context.run.as_str());
+    assert_eq!(headers["x-loopgate-step"], "1");
+    assert_eq!(headers["x-loopgate-deadline-ms"], "7500");
+}
+
+#[tokio::test]
+async fn a_post_takes_them_in_its_body_as_they_were_written() {
+    let endpoint = Endpoint::start().await;
+    let tool = endpoint.tool(Method::POST, "/book/{city}");
+    let answer = call(&tool, r#"{"n":12345678901234567890.10,"city":"Oslo"}"#).await;
+    assert_eq!(answer.as_deref(), Ok("sunny"));
+    let (method, url, headers, body) = endpoint.last();
+    assert_eq!((method, url.as_str()), (Method::POST, "/book/Oslo"));
+    assert_eq!(body, r#"{"n":12345678901234567890.10}"#);
+    assert_eq!(headers["content-type"], "application/json");
+}
+
+#[tokio::test]
+async fn failures_are_told_in_words_without_secrets() {
+    let endpoint = Endpoint::start().await;
+    for (path, expected) in [
+        ("/missing?key=s3cr3t", "HTTP 404 Not Found: no such city"),
+        ("/moved", "HTTP 302 Found: the service redirects elsewhere, which is not followed."),
+        ("/broken", "HTTP 502 Bad Gateway, without content."),
+    ] {
+        let tool = endpoint.tool(Method::GET, path);
+        assert_eq!(call(&tool, "{}").await, Err(expected.into()));
+        assert!(!format!("{tool:?}").contains("s3cr3t"), "{tool:?}");
+    }
+    assert_eq!(endpoint.seen.lock().unwrap().len(), 3, "the redirect was not followed and nothing was repeated");
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_an_error() {
+    let endpoint = Endpoint::start().await;
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gone = Endpoint { address: free.local_addr().unwrap(), ..endpoint };
+    drop(free);
+    let error = call(&gone.tool(Method::GET, "/?key=s3cr3t"), "{}").await;
+    assert_eq!(error, Err("The service behind `service` could not be reached.".into()));
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint { address: listener.local_addr().unwrap(), ..Endpoint::start().await };
+    let serve = async {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut request = [0; 4_096];
+        assert!(connection.read(&mut request).await.unwrap() > 0);
+        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
+    };
+    let tool = endpoint.tool(Method::GET, "/?key=s3cr3t");
+    let (answer, ()) = tokio::join!(call(&tool, "{}"), serve);
+    assert_eq!(answer, Err("The service behind `service` broke off its answer, HTTP 200 OK.".into()));
+}
+
+#[tokio::test]
+async fn answers_of_every_kind_become_text() {
+    let endpoint = Endpoint::start().await;
+    let empty = call(&endpoint.tool(Method::DELETE, "/empty"), "{}").await;
+    assert_eq!(empty.as_deref(), Ok("HTTP 204 No Content, without content."));
+    let image = call(&endpoint.tool(Method::GET, "/image"), "{}").await;
+    assert_eq!(image.as_deref(), Ok("[binary, 6 bytes, image/png]"));
+    let endless = call(&endpoint.tool(Method::GET, "/endless"), "{}").await.unwrap();
+    let expected = format!("{}\n[The answer is longer than 1000 bytes; the rest was not read.]", "é".repeat(500));
+    assert_eq!(endless, expected);
+}
+
+#[tokio::test]
+async fn it_can_be_registered_and_invoked() {
+    let endpoint = Endpoint::start().await;
+    let tool: Arc<dyn Tool> = Arc::new(endpoint.tool(Method::PUT, "/x"));
+    let registry = Registry::new([tool]).unwrap();
+    let tool = registry.get("service").unwrap();
+    assert!(tool.check(r#"{"city":7}"#).is_err());
+    let arguments = tool.check(r#"{"city":"Oslo"}"#).unwrap();
+    let outcome = invoke(Arc::clone(tool), arguments, context(Duration::from_secs(30))).await;
+    assert!(!outcome.is_error && outcome.content == "sunny", "{outcome:?}");
+}
+
+#[tokio::test]
+async fn mistakes_of_the_operator_are_named() {
+    let endpoint = Endpoint::start().await;
+    for (method, path, reason) in [
+        (Method::TRACE, "/", "the method TRACE is not one of"),
+        (Method::GET, "/{town}?key=s3cr3t", "the URL names `{town}`, which the parameters do not declare"),
+        (Method::GET, "/#s3cr3t", "the URL has a fragment"),
+    ] {
+        let error = endpoint.try_tool(method, path).unwrap_err().0;
+        assert!(error.contains(reason) && !error.contains("s3cr3t"), "{error}");
+    }
+}

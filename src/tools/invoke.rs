@@ -1,0 +1,112 @@
+//! Calling a tool so that nothing it does can hurt its caller.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use crate::tools::registry::RegisteredTool;
+use crate::tools::truncate::{MAX_RESULT_BYTES, truncate};
+use crate::tools::{CallContext, ToolError};
+use crate::types::ToolOutcome;
+
+/// Calls a tool with arguments that [`RegisteredTool::check`] let pass, in a task of its own.
+///
+/// Whatever happens becomes an outcome: a failure, a panic, a tool that does not answer within the
+/// context's timeout. The task is aborted on timeout and when this future is dropped, so nothing that
+/// it would have said later arrives.
+pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context: CallContext) -> ToolOutcome {
+    let begun = Instant::now();
+    let name = tool.spec().name.clone();
+    let limit = context.timeout;
+    // A set aborts its tasks when it is dropped.
+    let mut task = JoinSet::new();
+    task.spawn(async move { tool.tool().call(&arguments, &context).await });
+    let (content, is_error) = match timeout(limit, task.join_next()).await {
+        Ok(Some(joined)) => told(&name, joined),
+        Ok(None) => (crashed(&name), true),
+        Err(_) => (format!("The tool `{name}` did not answer within {} ms and was stopped.", limit.as_millis()), true),
+    };
+    let (cut, truncated) = truncate(&content, MAX_RESULT_BYTES);
+    let content = if truncated { cut.into_owned() } else { content };
+    let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    ToolOutcome { content, is_error, truncated, skipped: false, latency_ms }
+}
+
+/// What the model is told of a task that ended, and whether that is a failure.
+fn told(name: &str, joined: Result<Result<String, ToolError>, JoinError>) -> (String, bool) {
+    match joined {
+        Ok(Ok(content)) => (content, false),
+        Ok(Err(ToolError(reason))) => (reason, true),
+        Err(error) => {
+            // The panic's words stay out of the log and the answer: they may quote arguments.
+            tracing::error!(tool = name, panicked = error.is_panic(), "a tool's task did not end by itself");
+            (crashed(name), true)
+        }
+    }
+}
+
+fn crashed(name: &str) -> String {
+    format!("The tool `{name}` crashed.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tools::registry::Registry;
+    use crate::tools::testing::{Behaviour, StubTool, context};
+
+    fn call(behaviour: Behaviour) -> impl Future<Output = ToolOutcome> {
+        let registry = Registry::new([StubTool::named("stub").behaving(behaviour).shared()]).unwrap();
+        let tool = Arc::clone(registry.get("stub").unwrap());
+        let arguments = tool.check("").unwrap();
+        invoke(tool, arguments, context(Duration::from_secs(5)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_passed_on_with_its_latency() {
+        let outcome = call(Behaviour::Answer { text: "done".into(), after: Duration::from_millis(250) }).await;
+        let expected =
+            ToolOutcome { content: "done".into(), is_error: false, truncated: false, skipped: false, latency_ms: 250 };
+        assert_eq!(outcome, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_outcomes() {
+        let failed = call(Behaviour::Fail("no such city".into())).await;
+        assert!(failed.is_error && failed.content == "no such city");
+        let panicked = call(Behaviour::Panic).await;
+        assert!(panicked.is_error && panicked.content == "The tool `stub` crashed.");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tool_that_hangs_is_stopped() {
+        let (behaviour, stopped) = Behaviour::hang();
+        let outcome = call(behaviour).await;
+        assert!(outcome.is_error && outcome.latency_ms == 5_000, "{outcome:?}");
+        assert_eq!(outcome.content, "The tool `stub` did not answer within 5000 ms and was stopped.");
+        stopped.await.expect_err("its task was dropped and never sent anything");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_nobody_waits_for_is_stopped() {
+        let (behaviour, stopped) = Behaviour::hang();
+        let waiting = timeout(Duration::from_secs(1), call(behaviour)).await;
+        waiting.expect_err("the tool hangs");
+        stopped.await.expect_err("its task was dropped and never sent anything");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_is_cut_within_no_character() {
+        let outcome = call(Behaviour::Answer { text: "é".repeat(100_000), after: Duration::ZERO }).await;
+        assert!(outcome.truncated && !outcome.is_error);
+        assert!(outcome.content.len() <= MAX_RESULT_BYTES && outcome.content.len() > MAX_RESULT_BYTES - 100);
+        assert!(outcome.content.starts_with('é') && outcome.content.ends_with('é'));
+        assert!(outcome.content.contains(" bytes removed …]"));
+        let error = call(Behaviour::Fail("x".repeat(100_000))).await;
+        assert!(error.truncated && error.content.len() <= MAX_RESULT_BYTES);
+    }
+}

@@ -1,0 +1,89 @@
+//! Tools that the server executes.
+//!
+//! A tool takes a JSON object and gives text back. What offers, checks, times and records calls is
+//! elsewhere; a tool knows nothing of runs, models or stores.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+
+use crate::types::{CallId, Effect, RunId};
+
+pub mod builtin;
+pub mod http;
+pub mod invoke;
+pub mod registry;
+pub mod schema;
+#[cfg(test)]
+mod testing;
+pub mod truncate;
+
+pub use invoke::invoke;
+pub use registry::{RegisteredTool, Registry, RegistryError};
+
+/// What a tool is, for the model and for `GET /v1/tools`.
+#[derive(Debug, Clone)]
+pub struct ToolSpec {
+    /// 1–64 of `A-Z a-z 0-9 _ -`.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// JSON schema of its arguments, an object.
+    pub parameters: Box<RawValue>,
+    /// What repeating a call would do.
+    pub effect: Effect,
+    /// How long a call may take, where that is less than the run allows.
+    pub timeout: Option<Duration>,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a tool comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Part of Loopgate.
+    Builtin,
+    /// An HTTP endpoint of the configuration.
+    Http,
+}
+
+impl Source {
+    /// The source as `GET /v1/tools` names it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// What a call knows of its surroundings.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The run that calls.
+    pub run: RunId,
+    /// The call; the same when the call is repeated.
+    pub call: CallId,
+    /// The step of the run, counted from 1.
+    pub step: u32,
+    /// How long the call may take from now. The caller enforces it.
+    pub timeout: Duration,
+}
+
+/// Why a call failed, in words for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ToolError(pub String);
+
+/// Something that the server can do for a model.
+#[async_trait]
+pub trait Tool: Send + Sync + fmt::Debug + 'static {
+    /// What it is.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Does it. `arguments` is a JSON object that the schema allows. Dropping the future stops it.
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError>;
+}

@@ -1,0 +1,235 @@
+//! The tools of this server, by name, each with its compiled schema.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::tools::schema::{self, Schema};
+use crate::tools::{Tool, ToolSpec};
+
+/// All tools, in the order of their names.
+#[derive(Debug, Default)]
+pub struct Registry {
+    tools: BTreeMap<String, Arc<RegisteredTool>>,
+}
+
+/// Why a tool cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named for what they are")]
+pub enum RegistryError {
+    /// Its name is not 1–64 of `A-Z a-z 0-9 _ -`.
+    #[error("tool name `{name}` is not 1 to 64 of A-Z a-z 0-9 _ -")]
+    Name { name: String },
+    /// Another tool has its name.
+    #[error("two tools are named `{name}`")]
+    Duplicate { name: String },
+    /// Its parameters are not a schema that can be checked.
+    #[error("tool `{name}`: {reason}")]
+    Schema { name: String, reason: String },
+}
+
+impl Registry {
+    /// Compiles every tool's schema.
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, RegistryError> {
+        let mut registry = Self::default();
+        for tool in tools {
+            let tool = RegisteredTool::new(tool)?;
+            match registry.tools.entry(tool.spec().name.clone()) {
+                Entry::Vacant(place) => place.insert(Arc::new(tool)),
+                Entry::Occupied(place) => return Err(RegistryError::Duplicate { name: place.key().clone() }),
+            };
+        }
+        Ok(registry)
+    }
+
+    /// The tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.tools.get(name)
+    }
+
+    /// All tools, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
+        self.tools.values()
+    }
+
+    /// The tools that at least one pattern names, in the order of their names. A `*` in a pattern
+    /// stands for any number of characters.
+    #[must_use]
+    pub fn select(&self, patterns: &[String]) -> Vec<&Arc<RegisteredTool>> {
+        self.iter().filter(|tool| patterns.iter().any(|pattern| matches(pattern, &tool.spec().name))).collect()
+    }
+}
+
+/// Whether `name` is one that OpenAI allows a tool: 1–64 of `A-Z a-z 0-9 _ -`.
+#[must_use]
+pub fn is_tool_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// Whether `pattern`, in which `*` stands for any number of characters, names `name`.
+#[must_use]
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, mut pattern)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut name) = name.strip_prefix(head) else {
+        return false;
+    };
+    // Each part between two stars may be taken where it first occurs: that leaves most to the rest.
+    while let Some((part, rest)) = pattern.split_once('*') {
+        let Some(at) = name.find(part) else {
+            return false;
+        };
+        (name, pattern) = (&name[at + part.len()..], rest);
+    }
+    name.ends_with(pattern)
+}
+
+/// A tool, ready to be offered and called.
+#[derive(Debug)]
+pub struct RegisteredTool {
+    tool: Arc<dyn Tool>,
+    schema: Schema,
+    definition: String,
+}
+
+impl RegisteredTool {
+    fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
+        let spec = tool.spec();
+        let name = spec.name.clone();
+        if !is_tool_name(&name) {
+            return Err(RegistryError::Name { name });
+        }
+        let schema = schema::compile(&spec.parameters).map_err(|reason| RegistryError::Schema { name, reason })?;
+        let definition = definition(spec);
+        Ok(Self { tool, schema, definition })
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    /// The tool itself.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.tool
+    }
+
+    /// The JSON object that offers it to a model, in OpenAI's shape.
+    #[must_use]
+    pub fn definition(&self) -> &str {
+        &self.definition
+    }
+
+    /// Checks the arguments of a call. Nothing at all counts as `{}`; nothing else is repaired, as a
+    /// wrong guess would do what nobody asked for. The error tells the model what is wrong and where.
+    pub fn check(&self, arguments: &str) -> Result<Box<RawValue>, String> {
+        let name = &self.spec().name;
+        let arguments = match arguments.trim() {
+            "" => "{}",
+            other => other,
+        };
+        let value: Value = serde_json::from_str(arguments)
+            .map_err(|error| format!("The arguments of `{name}` are not valid JSON: {error}. Send one JSON object."))?;
+        if !value.is_object() {
+            return Err(format!("The arguments of `{name}` are not a JSON object. Send one JSON object."));
+        }
+        let wrong = |reason| format!("The arguments of `{name}` do not fit its schema: {reason}.");
+        self.schema.check(&value).map_err(wrong)?;
+        Ok(RawValue::from_string(arguments.to_owned()).expect("it was parsed above"))
+    }
+}
+
+fn definition(spec: &ToolSpec) -> String {
+    #[derive(Serialize)]
+    struct Definition<'a> {
+        r#type: &'static str,
+        function: Function<'a>,
+    }
+    #[derive(Serialize)]
+    struct Function<'a> {
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a RawValue,
+    }
+    let function = Function { name: &spec.name, description: &spec.description, parameters: &spec.parameters };
+    serde_json::to_string(&Definition { r#type: "function", function }).expect("strings and JSON always encode")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::testing::StubTool;
+
+    fn registry(names: &[&str]) -> Result<Registry, RegistryError> {
+        Registry::new(names.iter().map(|name| StubTool::named(name).shared()))
+    }
+
+    #[test]
+    fn names_are_unique_and_plain() {
+        let twice = registry(&["a", "b", "a"]).unwrap_err();
+        assert_eq!(twice, RegistryError::Duplicate { name: "a".into() });
+        for bad in ["", "a b", "ä", "a.b", &"x".repeat(65)] {
+            assert_eq!(registry(&[bad]).unwrap_err(), RegistryError::Name { name: bad.into() });
+        }
+        assert!(registry(&["A-z_9", &"x".repeat(64)]).is_ok());
+        let schema = StubTool::named("a").parameters(r#"{"$ref":"http://example.com/"}"#).shared();
+        assert!(matches!(Registry::new([schema]), Err(RegistryError::Schema { .. })));
+    }
+
+    #[test]
+    fn patterns_select_in_the_order_of_names() {
+        let registry = registry(&["github__list", "calculator", "github__get_file", "github__get_issue"]).unwrap();
+        let select = |patterns: &[&str]| -> Vec<String> {
+            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            registry.select(&patterns).iter().map(|tool| tool.spec().name.clone()).collect()
+        };
+        assert_eq!(
+            select(&["github__get_*", "calculator", "calc*"]),
+            ["calculator", "github__get_file", "github__get_issue"]
+        );
+        assert_eq!(select(&["*"]).len(), 4);
+        assert_eq!(select(&["*get*f*e", "absent", "calculato"]), ["github__get_file"]);
+        assert!(select(&[]).is_empty());
+        assert!(matches("a*a", "aa") && !matches("a*a", "a") && matches("**", "") && matches("*b*b", "abbb"));
+    }
+
+    #[test]
+    fn definitions_are_openais() {
+        let registry = Registry::new([StubTool::named("add").parameters(r#"{"type": "object"}"#).shared()]).unwrap();
+        assert_eq!(
+            registry.get("add").unwrap().definition(),
+            r#"{"type":"function","function":{"name":"add","description":"A stub.","parameters":{"type": "object"}}}"#
+        );
+    }
+
+    #[test]
+    fn arguments_are_checked_and_never_repaired() {
+        let parameters = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
+        let registry = Registry::new([StubTool::named("t").parameters(parameters).shared()]).unwrap();
+        let tool = registry.get("t").unwrap();
+        let check = |arguments| tool.check(arguments).map(|raw| raw.get().to_owned());
+        assert_eq!(check(" "), Ok("{}".into()));
+        assert_eq!(check(" {\"n\": 12345678901234567890} "), Ok("{\"n\": 12345678901234567890}".into()));
+        for (bad, reason) in [
+            ("{\"n\": 1", "not valid JSON: EOF"),
+            ("{'n': 1}", "not valid JSON"),
+            ("{\"n\": 1}}", "not valid JSON"),
+            ("[1]", "not a JSON object"),
+            ("null", "not a JSON object"),
+            ("{\"n\": \"1\"}", "schema: at /n: \"1\" is not of type \"integer\""),
+            ("{\"m\": 1}", "'m' was unexpected"),
+        ] {
+            let error = check(bad).unwrap_err();
+            assert!(error.contains(reason) && error.starts_with("The arguments of `t`"), "{error}");
+        }
+    }
+}
