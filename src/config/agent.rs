@@ -1,0 +1,206 @@
+//! `[agents.NAME]`: who a request's `model` may name.
+
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::quantity::seconds;
+use super::reader::{Section, suggestion};
+use super::upstream::Upstream;
+use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
+use crate::types::Micros;
+use crate::types::run::OnLimit;
+
+/// The agent that a bare model name runs as, and that other agents start from.
+pub const DEFAULT_AGENT: &str = "default";
+
+/// The most model calls that any run may be given.
+pub const MAX_ITERATIONS_CEILING: u32 = 200;
+
+/// A model with instructions, tools and bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentConfig {
+    /// Its name.
+    pub name: String,
+    /// `UPSTREAM/MODEL`, or a bare model name; `None` leaves it to the request.
+    pub model: Option<String>,
+    /// Its instructions.
+    pub system: Option<String>,
+    /// Names of the server's tools that it is offered; `*` stands for any letters.
+    pub tools: Vec<String>,
+    /// What happens when a limit ends a run.
+    pub on_limit: OnLimit,
+    /// The bounds of its runs; a request may ask for less.
+    pub limits: LimitsConfig,
+}
+
+/// The ceiling of an agent's runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Most model calls.
+    pub max_iterations: u32,
+    /// From start to end of a run.
+    pub timeout: Duration,
+    /// For each tool call.
+    pub tool_timeout: Duration,
+    /// Most input and output tokens of a run.
+    pub token_budget: Option<u64>,
+    /// Most money of a run.
+    pub cost_budget: Option<Micros>,
+}
+
+impl AgentConfig {
+    /// Reads an agent that starts from `parent`, or the default agent if there is none.
+    pub(super) fn read(name: &str, section: &mut Section<'_>, parent: Option<&Self>, upstreams: &[Upstream]) -> Self {
+        if !is_plain_name(name) {
+            section.refuse_here(PLAIN_NAME);
+        }
+        let model: Option<String> =
+            section.optional("model", "`UPSTREAM/MODEL`, or a bare model name; without it, the request's.");
+        if let Some(model) = &model
+            && let Err(what) = find_upstream(model, upstreams)
+        {
+            section.refuse("model", what);
+        }
+        let system = section.optional("system", "Its instructions.");
+        let tools = section.key(
+            "tools",
+            "The server's tools that it is offered; `*` stands for any letters.",
+            parent.map_or_else(|| ["calculator", "current_time"].map(ToolPattern::new).into(), Self::tool_patterns),
+        );
+        let on_limit = section.key(
+            "on_limit",
+            "When a limit ends a run: keep what there is, have the model write a closing answer, or fail.",
+            parent.map_or(OnLimit::Stop, |parent| parent.on_limit),
+        );
+        Self {
+            name: name.to_owned(),
+            model: model.or_else(|| parent?.model.clone()),
+            system: system.or_else(|| parent?.system.clone()),
+            tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
+            on_limit,
+            limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
+        }
+    }
+
+    fn tool_patterns(&self) -> Vec<ToolPattern> {
+        self.tools.iter().map(|pattern| ToolPattern::new(pattern)).collect()
+    }
+}
+
+impl LimitsConfig {
+    fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
+        let Iterations(max_iterations) = section.key(
+            "max_iterations",
+            "Most model calls of a run.",
+            Iterations(parent.map_or(20, |parent| parent.max_iterations)),
+        );
+        let timeout = section.key(
+            "timeout",
+            "From start to end of a run, without the time it waits for its client.",
+            parent.map_or(seconds(300), |parent| parent.timeout),
+        );
+        let tool_timeout = section.key(
+            "tool_timeout",
+            "For each tool call.",
+            parent.map_or(seconds(120), |parent| parent.tool_timeout),
+        );
+        let token_budget = section.optional("token_budget", "Most input and output tokens of a run.");
+        let cost_budget = section.optional("cost_budget_usd", "Most money of a run.");
+        Self {
+            max_iterations,
+            timeout,
+            tool_timeout,
+            token_budget: token_budget.or_else(|| parent?.token_budget),
+            cost_budget: cost_budget.map(|Budget(money)| money).or_else(|| parent?.cost_budget),
+        }
+    }
+}
+
+/// Whether an upstream can be meant by `UPSTREAM/MODEL` or a bare name. Which model exists is the
+/// upstream's to say.
+fn find_upstream(model: &str, upstreams: &[Upstream]) -> Result<(), String> {
+    if upstreams.iter().any(|upstream| upstream.lists(model)) {
+        return Ok(());
+    }
+    let names: Vec<&str> = upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    match model.split_once('/') {
+        Some((_, "")) => Err("expected UPSTREAM/MODEL, found no model after the slash".to_owned()),
+        Some((upstream, _)) if names.contains(&upstream) => Ok(()),
+        Some((upstream, _)) => Err(format!("there is no upstream `{upstream}`; {}", suggestion(upstream, &names))),
+        None if model.is_empty() => Err("expected UPSTREAM/MODEL, found nothing".to_owned()),
+        None if upstreams.iter().any(|upstream| upstream.may_have(model)) => Ok(()),
+        None => Err(format!("no upstream lists the model `{model}`; add it to an upstream's models")),
+    }
+}
+
+impl Word for OnLimit {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("stop", Self::Stop), ("synthesize", Self::Synthesize), ("error", Self::Error)];
+}
+
+struct Iterations(u32);
+
+impl FromToml for Iterations {
+    fn form() -> String {
+        format!("integer up to {MAX_ITERATIONS_CEILING}")
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        whole(value, MAX_ITERATIONS_CEILING).map(Self)
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+}
+
+/// Money above zero: a budget of nothing would refuse every run.
+struct Budget(Micros);
+
+impl FromToml for Budget {
+    fn form() -> String {
+        Micros::form()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        match Micros::read(value)? {
+            Micros(0) => Err(Misread::new(value, "must be above 0; leave it out for no such limit")),
+            money => Ok(Self(money)),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+}
+
+/// A tool's name, in which `*` stands for any letters.
+struct ToolPattern(String);
+
+impl ToolPattern {
+    fn new(pattern: &str) -> Self {
+        Self(pattern.to_owned())
+    }
+}
+
+impl FromToml for ToolPattern {
+    fn form() -> String {
+        "tool name".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        let pattern = text(value, "the name of a tool")?;
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*');
+        if !pattern.is_empty() && pattern.bytes().all(allowed) {
+            Ok(Self::new(pattern))
+        } else {
+            Err(Misread::new(value, "a tool's name is of A-Z a-z 0-9 _ -, and * for any letters"))
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+}

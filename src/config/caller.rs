@@ -1,0 +1,86 @@
+//! `[keys.NAME]`: who may call, as whom and what.
+
+use std::collections::BTreeMap;
+
+use super::agent::AgentConfig;
+use super::key;
+use super::reader::{Section, suggestion};
+use super::secret;
+use super::value::{PLAIN_NAME, is_plain_name};
+use crate::types::Tenant;
+
+/// A key that callers authenticate with.
+#[derive(Debug, Clone)]
+pub struct KeyConfig {
+    /// The operator's name for it.
+    pub name: String,
+    /// Whose runs and sessions its callers see.
+    pub tenant: Tenant,
+    /// SHA-256 of the key.
+    pub hash: [u8; 32],
+    /// Agents that its callers may use; `None` for all.
+    pub agents: Option<Vec<String>>,
+    /// Most requests a minute; `None` without end.
+    pub requests_per_minute: Option<u32>,
+}
+
+impl KeyConfig {
+    /// Reads a key that must differ from `others` and may name `agents`.
+    pub(super) fn read(
+        name: &str,
+        section: &mut Section<'_>,
+        agents: &BTreeMap<String, AgentConfig>,
+        others: &[Self],
+    ) -> Option<Self> {
+        if !is_plain_name(name) {
+            section.refuse_here(PLAIN_NAME);
+        }
+        let tenant: Option<String> =
+            section.optional("tenant", "Whose runs and sessions its callers see; without it, the key's name.");
+        let tenant = Tenant::parse(tenant.as_deref().unwrap_or(name));
+        if tenant.is_none() && section.is_written("tenant") {
+            section.refuse("tenant", "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : - and not only dots");
+        }
+        let hash = read_hash(section);
+        if let Some(other) = others.iter().find(|other| Some(other.hash) == hash) {
+            section.refuse_here(format!("is the same key as keys.{}", other.name));
+        }
+        let allowed: Option<Vec<String>> =
+            section.optional("agents", "Agents that its callers may use; without it, all of them.");
+        let known: Vec<&str> = agents.keys().map(String::as_str).collect();
+        for agent in allowed.iter().flatten().filter(|agent| !known.contains(&agent.as_str())) {
+            section.refuse("agents", format!("there is no agent `{agent}`; {}", suggestion(agent, &known)));
+        }
+        let requests_per_minute = section.optional("requests_per_minute", "Most requests a minute.");
+        Some(Self { name: name.to_owned(), tenant: tenant?, hash: hash?, agents: allowed, requests_per_minute })
+    }
+}
+
+fn read_hash(section: &mut Section<'_>) -> Option<[u8; 32]> {
+    let written: Option<String> =
+        section.optional("key_sha256", "SHA-256 of the key in hex, as `loopgate key new` prints it.");
+    let variable: Option<String> = section.optional("key_env", "The environment variable that holds the key.");
+    match (written, variable) {
+        (Some(hex), None) => {
+            let hash = key::parse_hash(&hex);
+            if hash.is_none() {
+                section.refuse("key_sha256", "must be 64 hex digits: the SHA-256 of a key, not the key");
+            }
+            hash
+        }
+        (None, Some(variable)) => {
+            let secret = secret::reported(section, "key_env", secret::from_env(section, &variable))?;
+            Some(key::hash(secret.expose()))
+        }
+        (Some(_), Some(_)) => {
+            section.refuse("key_env", "give key_sha256 or key_env, not both");
+            None
+        }
+        (None, None) => {
+            if !section.is_written("key_sha256") && !section.is_written("key_env") {
+                section.refuse_here("needs key_sha256 or key_env");
+            }
+            None
+        }
+    }
+}

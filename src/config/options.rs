@@ -1,0 +1,118 @@
+//! Flags and environment variables: what differs between machines.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use super::StoreUrl;
+
+/// What is set at start, ahead of the file. A flag wins over its variable.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The configuration file; without it, loopgate.toml of the working directory, if there is one
+    #[arg(long, env = "LOOPGATE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Address and port to listen on, ahead of the file's server.listen
+    #[arg(long, env = "LOOPGATE_LISTEN", value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+
+    /// Where runs and sessions are kept, embedded:DIR or memory:, ahead of the file's store.url
+    #[arg(long, env = "LOOPGATE_STORE", value_name = "URL")]
+    pub store: Option<StoreUrl>,
+
+    /// What is logged: a level, or levels by module such as warn,loopgate=debug
+    #[arg(long, env = "LOOPGATE_LOG", value_name = "FILTER", default_value = DEFAULT_LOG, value_parser = log_filter)]
+    pub log: String,
+
+    /// How log lines are written; without it, text on a terminal and json otherwise
+    #[arg(long, env = "LOOPGATE_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+
+    /// Listen on an address that other machines reach although no keys are declared
+    #[arg(long)]
+    pub insecure_no_auth: bool,
+}
+
+const DEFAULT_LOG: &str = "info";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            config: None,
+            listen: None,
+            store: None,
+            log: DEFAULT_LOG.to_owned(),
+            log_format: None,
+            insecure_no_auth: false,
+        }
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+impl Options {
+    /// The log format, given whether the log goes to a terminal.
+    #[must_use]
+    pub fn log_format_on(&self, terminal: bool) -> LogFormat {
+        self.log_format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json })
+    }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Options, String> {
+        let arguments = std::iter::once("loopgate").chain(arguments.iter().copied());
+        Cli::try_parse_from(arguments).map(|cli| cli.options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_are_checked() {
+        let options = parse(&["--listen", "127.0.0.1:0", "--store", "memory:", "--log-format", "json"]).unwrap();
+        assert_eq!(options.listen, Some(([127, 0, 0, 1], 0).into()));
+        assert_eq!(options.store, Some(StoreUrl::Memory));
+        assert_eq!(options.log_format_on(true), LogFormat::Json);
+        for bad in [["--listen", "8080"], ["--store", "redis"], ["--log", "a=b=c"], ["--log-format", "xml"]] {
+            let error = parse(&bad).unwrap_err();
+            assert!(error.contains(bad[0]), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_log_is_text_only_on_a_terminal() {
+        let options = Options::default();
+        assert_eq!((options.log_format_on(true), options.log_format_on(false)), (LogFormat::Text, LogFormat::Json));
+    }
+
+    #[test]
+    fn every_flag_with_a_value_has_its_variable() {
+        for argument in Cli::command().get_arguments().filter(|argument| argument.get_action().takes_values()) {
+            let name = argument.get_id().as_str().to_uppercase();
+            let variable = argument.get_env().and_then(|name| name.to_str());
+            assert_eq!(variable, Some(format!("LOOPGATE_{name}").as_str()));
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Reads tables of a TOML file and collects what is wrong with them.
+//!
+//! The call that reads a key is also its declaration: name, sentence and default stand there and
+//! nowhere else. Unknown keys are those that nobody asked for, and the reference is what was asked for.
+//! Knows nothing of what the settings mean.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::mistake::{ConfigErrors, Mistake};
+use super::reference::{Absent, Row, Table};
+use super::value::{FromToml, Misread};
+
+/// Looks an environment variable up.
+pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A table that is being read, or one that is not written and so is all defaults.
+pub(super) struct Section<'a> {
+    report: &'a Report<'a>,
+    path: String,
+    at: Option<usize>,
+    table: Option<&'a DeTable<'a>>,
+    known: Vec<&'static str>,
+    rows: Vec<Row>,
+}
+
+impl<'a> Section<'a> {
+    /// A key with a default.
+    pub(super) fn key<T: FromToml>(&mut self, name: &'static str, help: &'static str, default: T) -> T {
+        self.declare::<T>(name, help, Absent::Default(default.show()));
+        self.take(name).unwrap_or(default)
+    }
+
+    /// A key that may be left out.
+    pub(super) fn optional<T: FromToml>(&mut self, name: &'static str, help: &'static str) -> Option<T> {
+        self.declare::<T>(name, help, Absent::Nothing);
+        self.take(name)
+    }
+
+    /// A key that must be there; `None` once its absence or its mistake has been reported.
+    pub(super) fn required<T: FromToml>(&mut self, name: &'static str, help: &'static str) -> Option<T> {
+        self.declare::<T>(name, help, Absent::Mistake);
+        if !self.is_written(name) {
+            self.refuse_here(format!("`{name}` is missing: {}", lower_first(help)));
+        }
+        self.take(name)
+    }
+
+    /// A table of known name.
+    pub(super) fn section<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
+        self.known.push(name);
+        let path = child(&self.path, name);
+        let (at, table) = match self.entry(name) {
+            None => (self.at, None),
+            Some((at, value)) => (Some(at), self.report.as_table(&path, value)),
+        };
+        self.report.read(path, at, table, read)
+    }
+
+    /// A table of known name that may be left out; its required keys are missing only from one that is there.
+    pub(super) fn optional_section<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&mut Section<'a>) -> Option<T>,
+    ) -> Option<T> {
+        if self.is_written(name) || self.report.describes() {
+            return self.section(name, read);
+        }
+        self.known.push(name);
+        None
+    }
+
+    /// A table whose keys are names that the operator chose, each a table, in the order of the file.
+    /// `always` is read first, also where it is not written.
+    pub(super) fn named<T>(
+        &mut self,
+        name: &'static str,
+        always: Option<&'static str>,
+        mut read: impl FnMut(&str, &mut Section<'a>) -> Option<T>,
+    ) -> Vec<T> {
+        let mut found = Vec::new();
+        for Child { at, key, path, value } in self.children(name, always) {
+            let table = value.and_then(|value| self.report.as_table(&path, value));
+            if value.is_none() || table.is_some() {
+                found.extend(self.report.read(path, Some(at), table, |section| read(key, section)));
+            }
+        }
+        found
+    }
+
+    /// As [`Section::named`], but each may also be a string, which `read` then gets beside an empty table.
+    pub(super) fn named_or_text<T>(
+        &mut self,
+        name: &'static str,
+        mut read: impl FnMut(&str, Option<&'a str>, &mut Section<'a>) -> Option<T>,
+    ) -> Vec<T> {
+        let mut found = Vec::new();
+        for Child { at, key, path, value } in self.children(name, None) {
+            let text = value.and_then(|value| value.get_ref().as_str());
+            let table = value.filter(|_| text.is_none()).and_then(|value| self.report.as_table(&path, value));
+            if value.is_none() || text.is_some() || table.is_some() {
+                found.extend(self.report.read(path, Some(at), table, |section| read(key, text, section)));
+            }
+        }
+        found
+    }
+
+    fn children(&mut self, name: &'static str, always: Option<&'static str>) -> Vec<Child<'a>> {
+        self.known.push(name);
+        let parent = child(&self.path, name);
+        let (at, table) = match self.entry(name) {
+            None => (0, None),
+            Some((at, value)) => (at, self.report.as_table(&parent, value)),
+        };
+        let new = |at, key: &'a str, value| Child { at, key, path: child(&parent, key), value };
+        let entries = table.into_iter().flatten();
+        let mut children: Vec<_> =
+            entries.map(|(key, value)| new(key.span().start, key.as_ref(), Some(value))).collect();
+        if self.report.describes() {
+            children.push(new(0, "NAME", None));
+        } else if let Some(always) = always.filter(|always| children.iter().all(|child| child.key != *always)) {
+            children.push(new(at, always, None));
+        }
+        children.sort_by_key(|child| (Some(child.key) != always, child.at));
+        children
+    }
+
+    /// A table that is nowhere written, for its defaults.
+    pub(super) fn unwritten<T>(&self, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
+        self.report.read(String::new(), None, None, read)
+    }
+
+    /// Whether the file says anything of this key.
+    pub(super) fn is_written(&self, name: &str) -> bool {
+        self.entry(name).is_some()
+    }
+
+    /// Whether the file holds a table of this name with something in it.
+    pub(super) fn has_entries(&self, name: &str) -> bool {
+        self.entry(name).and_then(|(_, value)| value.get_ref().as_table()).is_some_and(|table| !table.is_empty())
+    }
+
+    /// Reports a mistake of a key, at the place where it is written, or of the table.
+    pub(super) fn refuse(&self, name: &str, what: impl Into<String>) {
+        let at = self.entry(name).map(|(at, _)| at).or(self.at);
+        self.report.refuse(at, child(&self.path, name), what.into());
+    }
+
+    /// Reports a mistake of the whole table.
+    pub(super) fn refuse_here(&self, what: impl Into<String>) {
+        self.report.refuse(self.at, self.path.clone(), what.into());
+    }
+
+    /// Reports a mistake of something that is not in the file.
+    pub(super) fn refuse_outside(&self, path: &str, what: impl Into<String>) {
+        self.report.refuse(None, path.to_owned(), what.into());
+    }
+
+    /// The value of an environment variable that is set and not empty.
+    pub(super) fn env(&self, variable: &str) -> Option<String> {
+        (self.report.env)(variable).filter(|value| !value.is_empty())
+    }
+
+    /// The name of the file.
+    pub(super) fn file(&self) -> &str {
+        self.report.file
+    }
+
+    fn declare<T: FromToml>(&mut self, name: &'static str, help: &'static str, absent: Absent) {
+        self.known.push(name);
+        if self.report.describes() {
+            self.rows.push(Row { name, form: T::form(), absent, help });
+        }
+    }
+
+    fn take<T: FromToml>(&self, name: &str) -> Option<T> {
+        let (_, value) = self.entry(name)?;
+        match T::read(value) {
+            Ok(value) => Some(value),
+            Err(Misread { at, what }) => {
+                self.report.refuse(Some(at), child(&self.path, name), what);
+                None
+            }
+        }
+    }
+
+    /// Where the key stands, and its value.
+    fn entry(&self, name: &str) -> Option<(usize, &'a Spanned<DeValue<'a>>)> {
+        self.table?.get_key_value(name).map(|(key, value)| (key.span().start, value))
+    }
+
+    fn refuse_unknown(&self) {
+        for (key, _) in self.table.into_iter().flatten() {
+            let name: &str = key.as_ref();
+            if !self.known.contains(&name) {
+                let what = format!("unknown key; {}", suggestion(name, &self.known));
+                self.report.refuse(Some(key.span().start), child(&self.path, name), what);
+            }
+        }
+    }
+}
+
+/// An entry of a table whose keys the operator chose; without a value, one that is not written.
+struct Child<'a> {
+    at: usize,
+    key: &'a str,
+    path: String,
+    value: Option<&'a Spanned<DeValue<'a>>>,
+}
+
+/// Everything found while one file is read.
+pub(super) struct Report<'a> {
+    file: &'a str,
+    text: &'a str,
+    env: Env<'a>,
+    found: RefCell<Vec<(Option<usize>, Mistake)>>,
+    tables: Option<RefCell<Vec<Table>>>,
+}
+
+impl<'a> Report<'a> {
+    /// For a file of this name and text.
+    pub(super) fn new(file: &'a str, text: &'a str, env: Env<'a>) -> Self {
+        Self { file, text, env, found: RefCell::default(), tables: None }
+    }
+
+    /// Reads nothing; what is asked for becomes [`Report::into_tables`], and nothing is a mistake.
+    pub(super) fn describing() -> Self {
+        Self { file: "", text: "", env: &|_| None, found: RefCell::default(), tables: Some(RefCell::default()) }
+    }
+
+    /// Reads a whole document.
+    pub(super) fn read_root<T>(&'a self, root: Option<&'a DeTable<'a>>, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
+        self.read(String::new(), None, root, read)
+    }
+
+    /// Reports a mistake of the file's syntax.
+    pub(super) fn refuse_syntax(&self, span: Option<Range<usize>>, what: &str) {
+        self.refuse(span.map(|span| span.start), String::new(), what.to_owned());
+    }
+
+    /// What was wrong, in the order of the file.
+    pub(super) fn into_errors(self) -> ConfigErrors {
+        let mut found = self.found.into_inner();
+        found.sort_by_key(|&(at, _)| at);
+        ConfigErrors(found.into_iter().map(|(_, mistake)| mistake).collect())
+    }
+
+    /// What was asked for, in order.
+    pub(super) fn into_tables(self) -> Vec<Table> {
+        self.tables.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    fn read<T>(
+        &'a self,
+        path: String,
+        at: Option<usize>,
+        table: Option<&'a DeTable<'a>>,
+        read: impl FnOnce(&mut Section<'a>) -> T,
+    ) -> T {
+        let place = self.tables.as_ref().map(|tables| {
+            let mut tables = tables.borrow_mut();
+            tables.push(Table { path: path.clone(), rows: Vec::new() });
+            (tables.len() - 1, &self.tables)
+        });
+        let mut section = Section { report: self, path, at, table, known: Vec::new(), rows: Vec::new() };
+        let settings = read(&mut section);
+        section.refuse_unknown();
+        if let Some((index, Some(tables))) = place {
+            tables.borrow_mut()[index].rows = section.rows;
+        }
+        settings
+    }
+
+    fn as_table(&self, path: &str, value: &'a Spanned<DeValue<'a>>) -> Option<&'a DeTable<'a>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            let what = format!("expected a table, [{path}], found {}", Misread::kind(value.get_ref()));
+            self.refuse(Some(value.span().start), path.to_owned(), what);
+        }
+        table
+    }
+
+    fn describes(&self) -> bool {
+        self.tables.is_some()
+    }
+
+    fn refuse(&self, at: Option<usize>, path: String, what: String) {
+        let line = |at| self.text.get(..at).unwrap_or(self.text).matches('\n').count() + 1;
+        let place = at.map(|at| (self.file.to_owned(), line(at)));
+        self.found.borrow_mut().push((at, Mistake { place, path, what }));
+    }
+}
+
+/// The name that was probably meant, or all that there are.
+pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
+    let likeness = |known: &str| strsim::jaro_winkler(name, known);
+    let is_close = |known: &str| likeness(known) > 0.8 || strsim::damerau_levenshtein(name, known) <= 1;
+    let close = known.iter().filter(|known| is_close(known));
+    match close.max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None if known.is_empty() => "nothing is known here".to_owned(),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}
+
+/// The path of a key within a table, quoted as TOML wants it.
+fn child(path: &str, name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let dot = if path.is_empty() { "" } else { "." };
+    if !name.is_empty() && name.bytes().all(bare) {
+        format!("{path}{dot}{name}")
+    } else {
+        format!("{path}{dot}{name:?}")
+    }
+}
+
+/// A sentence as the end of another.
+fn lower_first(sentence: &str) -> String {
+    let mut letters = sentence.trim_end_matches('.').chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}

@@ -1,0 +1,254 @@
+//! The configuration as a whole: what is found where.
+
+mod docs;
+mod mistakes;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use super::*;
+use crate::types::run::OnLimit;
+use crate::types::{Effect, Micros, Price};
+
+fn load_with(text: &str, options: &Options, env: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
+    let lookup = |name: &str| env.iter().find(|(known, _)| *known == name).map(|&(_, value)| value.to_owned());
+    Settings::parse("loopgate.toml", text, options, &lookup)
+}
+
+fn load(text: &str) -> Settings {
+    load_with(text, &Options::default(), &[]).unwrap()
+}
+
+fn mistakes(text: &str) -> String {
+    load_with(text, &Options::default(), &[]).unwrap_err().to_string()
+}
+
+fn openai(settings: &Settings) -> &OpenAiUpstream {
+    match &settings.upstreams[0].kind {
+        UpstreamKind::OpenAi(openai) => openai,
+        UpstreamKind::Demo => panic!("expected an upstream of kind openai"),
+    }
+}
+
+#[test]
+fn nothing_written_is_all_defaults() {
+    let settings = load("");
+    assert_snapshot!(format!("{:#?}\n{:#?}\n{:#?}", settings.server, settings.store, settings.agents), @r#"
+    ServerConfig {
+        listen: 127.0.0.1:8080,
+        max_body: 10485760,
+        max_connections: 10000,
+        drain_delay: 5s,
+        drain_timeout: 30s,
+        cors_origins: [],
+        requests_per_minute: None,
+    }
+    StoreConfig {
+        url: Embedded(
+            "./data",
+        ),
+        session_ttl: 2592000s,
+        run_ttl: 86400s,
+    }
+    {
+        "default": AgentConfig {
+            name: "default",
+            model: None,
+            system: None,
+            tools: [
+                "calculator",
+                "current_time",
+            ],
+            on_limit: Stop,
+            limits: LimitsConfig {
+                max_iterations: 20,
+                timeout: 300s,
+                tool_timeout: 120s,
+                token_budget: None,
+                cost_budget: None,
+            },
+        },
+    }
+    "#);
+    assert!(settings.models.is_empty() && settings.tools.is_empty() && settings.keys.is_empty());
+}
+
+#[test]
+fn without_upstreams_the_environment_is_asked_and_then_the_demo_answers() {
+    let demo = load("");
+    assert!(matches!(demo.upstreams[..], [Upstream { kind: UpstreamKind::Demo, .. }]));
+    assert!(demo.found_no_upstream());
+    assert_eq!(demo.upstream_origin.to_string(), "none found: the built-in demo model");
+    let empty = load_with("", &Options::default(), &[("OPENAI_API_KEY", ""), ("OPENAI_BASE_URL", "")]).unwrap();
+    assert!(empty.found_no_upstream());
+    let agent = "agents.default.model = 'openai/gpt-5'";
+    assert!(load_with(agent, &Options::default(), &[("OPENAI_API_KEY", "sk-1")]).is_ok());
+    assert_snapshot!(mistakes(agent), @"loopgate.toml:1: agents.default.model: there is no upstream `openai`; known here: demo");
+
+    let keyed = load_with("", &Options::default(), &[("OPENAI_API_KEY", "sk-1")]).unwrap();
+    assert_eq!(openai(&keyed).base_url.as_str(), "https://api.openai.com/v1");
+    assert_eq!(openai(&keyed).api_key.as_ref().unwrap().expose(), "sk-1");
+    assert!(!openai(&keyed).recover_text_tool_calls);
+    assert_eq!(
+        (keyed.upstreams[0].name.as_str(), keyed.upstream_origin.to_string().as_str()),
+        ("openai", "OPENAI_API_KEY")
+    );
+
+    let local = load_with("", &Options::default(), &[("OPENAI_BASE_URL", "http://localhost:11434/v1")]).unwrap();
+    assert_eq!(openai(&local).base_url.as_str(), "http://localhost:11434/v1");
+    assert!(openai(&local).api_key.is_none() && openai(&local).recover_text_tool_calls);
+    assert_eq!(openai(&local).idle_timeout, Duration::from_mins(1));
+    assert_eq!(local.upstream_origin.to_string(), "OPENAI_BASE_URL");
+    assert!(!local.found_no_upstream());
+
+    let wrong = [("OPENAI_BASE_URL", "localhost:11434"), ("OPENAI_API_KEY", "sk\n1")];
+    assert_snapshot!(load_with("", &Options::default(), &wrong).unwrap_err(), @r#"
+    OPENAI_BASE_URL: this is not a URL such as "http://localhost:11434/v1"
+    OPENAI_API_KEY: it holds characters that an HTTP header cannot carry
+    "#);
+}
+
+#[test]
+fn a_declared_upstream_keeps_the_environment_out() {
+    let env = [("OPENAI_API_KEY", "sk-1"), ("LOCAL_KEY", "local")];
+    let text = "[upstreams.local]\nbase_url = 'http://localhost:1/v1'\napi_key_env = 'LOCAL_KEY'";
+    let settings = load_with(text, &Options::default(), &env).unwrap();
+    assert_eq!(settings.upstreams.len(), 1);
+    assert_eq!(openai(&settings).api_key.as_ref().unwrap().expose(), "local");
+    assert!(openai(&settings).recover_text_tool_calls);
+    assert_eq!(settings.upstream_origin, UpstreamOrigin::File("loopgate.toml".into()));
+}
+
+#[test]
+fn upstreams_and_tools_keep_the_order_of_the_file() {
+    let settings = load("[upstreams.b]\n[upstreams.a]\nkind = 'demo'\n[upstreams.c]");
+    let names: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    assert_eq!(names, ["b", "a", "c"]);
+}
+
+#[test]
+fn options_win_over_the_file_and_the_file_over_defaults() {
+    let text = "[server]\nlisten = '127.0.0.1:1'\n[store]\nurl = 'embedded:/var/lib/loopgate'";
+    let settings = load(text);
+    assert_eq!(settings.server.listen.port(), 1);
+    assert_eq!(settings.store.url, StoreUrl::Embedded("/var/lib/loopgate".into()));
+    let options =
+        Options { listen: Some(([127, 0, 0, 1], 2).into()), store: Some(StoreUrl::Memory), ..Options::default() };
+    let settings = load_with(text, &options, &[]).unwrap();
+    assert_eq!(settings.server.listen.port(), 2);
+    assert_eq!(settings.store.url, StoreUrl::Memory);
+}
+
+#[test]
+fn the_file_is_found_or_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let load = |options: &Options| Settings::load_from(directory.path(), options, &|_| None);
+    assert_eq!(load(&Options::default()).unwrap().server.max_connections, 10_000);
+
+    fs::write(directory.path().join("loopgate.toml"), "server.max_connections = 1").unwrap();
+    assert_eq!(load(&Options::default()).unwrap().server.max_connections, 1);
+
+    let other = directory.path().join("other.toml");
+    let named = Options { config: Some(other.clone()), ..Options::default() };
+    let error = load(&named).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{}: cannot be read: ", other.display())), "{error}");
+    fs::write(&other, "server.max_connections = 0").unwrap();
+    let error = load(&named).unwrap_err().to_string();
+    let expected = "1: server.max_connections: must be an integer from 1 to 4294967295";
+    assert_eq!(error, format!("{}:{expected}", other.display()));
+}
+
+#[test]
+fn other_agents_start_from_the_default_agent_wherever_it_stands() {
+    let settings = load(
+        "
+        [agents.small.limits]
+        max_iterations = 3
+        [agents.small]
+        system = 'Be brief.'
+        [agents.default]
+        model = 'demo/demo'
+        tools = ['weather']
+        on_limit = 'error'
+        [agents.default.limits]
+        max_iterations = 200
+        timeout = '10s'
+        token_budget = 1000
+        cost_budget_usd = 0.5
+        ",
+    );
+    let expected = AgentConfig {
+        name: "small".into(),
+        model: Some("demo/demo".into()),
+        system: Some("Be brief.".into()),
+        tools: vec!["weather".into()],
+        on_limit: OnLimit::Error,
+        limits: LimitsConfig {
+            max_iterations: 3,
+            timeout: Duration::from_secs(10),
+            tool_timeout: Duration::from_mins(2),
+            token_budget: Some(1000),
+            cost_budget: Some(Micros(500_000)),
+        },
+    };
+    assert_eq!(settings.agents["small"], expected);
+    assert_eq!(settings.agents["default"].limits.max_iterations, 200);
+}
+
+#[test]
+fn the_example_loads() {
+    let text = fs::read_to_string(root().join("loopgate.example.toml")).unwrap();
+    let env = [("OPENAI_API_KEY", "sk-1"), ("WEATHER_KEY", "sunny"), ("LOOPGATE_OPERATOR_KEY", "lg_1")];
+    let settings = load_with(&text, &Options::default(), &env).unwrap();
+
+    let price = Price::from_usd(2.5, 0.25, 10.0);
+    let model = ModelConfig { context_window: Some(200_000), max_output_tokens: Some(8192), price: Some(price) };
+    assert_eq!(settings.models["gpt-5"], model);
+    assert_eq!(settings.server.cors_origins, ["https://chat.example.com"]);
+    assert_eq!(settings.server.requests_per_minute, Some(60));
+
+    let [weather, ticket] = &settings.tools[..] else { panic!("expected two tools") };
+    let headers: Vec<_> = weather.headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+    assert_eq!(headers, [("authorization", "Bearer sunny"), ("accept", "application/json")]);
+    assert_eq!((weather.effect, &weather.method, weather.timeout), (Effect::Read, &http::Method::GET, None));
+    assert_snapshot!(weather.parameters.get(), @r#"{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}"#);
+    assert_eq!((ticket.effect, &ticket.method), (Effect::Idempotent, &http::Method::POST));
+    assert_eq!((ticket.timeout, ticket.max_response), (Some(Duration::from_secs(20)), 64 << 10));
+
+    let [web, operator] = &settings.keys[..] else { panic!("expected two keys") };
+    assert_eq!((web.tenant.as_str(), web.hash), ("acme", key::hash("test")));
+    assert_eq!((operator.tenant.as_str(), operator.hash), ("operator", key::hash("lg_1")));
+    assert_eq!((&web.agents, operator.requests_per_minute), (&Some(vec!["researcher".to_owned()]), None));
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    fs::write(&file, "hush-file\n").unwrap();
+    let text = format!(
+        "
+        [upstreams.a]
+        api_key_env = 'KEY'
+        [upstreams.b]
+        api_key_file = {file:?}
+        [tools.t]
+        description = 'd'
+        url = 'http://localhost'
+        headers = {{ a = 'hush-text', b = {{ env = 'KEY' }}, c = {{ file = {file:?}, prefix = 'Bearer ' }} }}
+        [keys.k]
+        key_env = 'KEY'
+        "
+    );
+    let settings = load_with(&text, &Options::default(), &[("KEY", "hush-env")]).unwrap();
+    assert_eq!(settings.tools[0].headers[2].1.expose(), "Bearer hush-file");
+    let shown = format!("{settings:?}");
+    assert!(!shown.contains("hush") && shown.contains("[redacted]"), "{shown}");
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

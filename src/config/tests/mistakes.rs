@@ -1,0 +1,335 @@
+//! What is said about mistakes, each with its line.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::{load_with, mistakes, root};
+use crate::config::Options;
+
+const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+#[test]
+fn mistakes_do_not_repeat_secrets() {
+    let text = "
+        [upstreams.a]
+        api_key = 'hush'
+        base_url = 'https://user:hush@example.com'
+        [upstreams.b]
+        base_url = 'https://example.com?key=hush'
+        connect_timeout = 'hush'
+        kind = 'hush'
+        [keys.k]
+        key_sha256 = 'hush'
+        [tools.t]
+        description = 'd'
+        url = 'https://hush@example.com'
+        effect = 'hush'
+        method = 'hush'
+        headers = { a = \"hush\\u0001\", b = ['hush'] }
+        [server]
+        listen = 'hush'
+        max_body = 'hush'
+        cors_origins = ['hush']
+        [store]
+        url = 'hush'
+        ";
+    let shown = mistakes(text);
+    assert!(shown.lines().count() >= 14, "{shown}");
+    assert!(!shown.contains("hush"), "{shown}");
+    let broken = mistakes("[server]\nlisten = \"hush\n");
+    assert!(!broken.contains("hush"), "{broken}");
+}
+
+#[test]
+fn broken_syntax_is_reported_alone() {
+    assert_snapshot!(mistakes("[server]\nlisten = \nmax_body = 1\nmax_body = 2\nmax = 3\n[store\n"), @"
+    loopgate.toml:2: string values must be quoted, expected literal string
+    loopgate.toml:4: duplicate key
+    loopgate.toml:6: unclosed table, expected `]`
+    ");
+}
+
+#[test]
+fn unknown_keys_name_the_nearest_known_one() {
+    assert_snapshot!(mistakes(r#"
+[server]
+max_bdy = "1MiB"
+port = 8080
+[sevrer]
+[mcp.github]
+[agents.default]
+max_iterations = 3
+fallbacks = []
+[agents.default.limits]
+timout = "1s"
+[models."gpt-5.1"]
+price = { input = 1, ouput = 2 }
+[keys.a]
+scopes = ["runs"]
+[upstreams.d]
+kind = "demo"
+base_url = "http://localhost"
+[tools.t]
+description = "d"
+url = "http://localhost"
+headers = { a = { evn = "X" } }
+"#), @r#"
+    loopgate.toml:3: server.max_bdy: unknown key; did you mean `max_body`?
+    loopgate.toml:4: server.port: unknown key; known here: listen, max_body, max_connections, drain_delay, drain_timeout, cors_origins, rate_limit
+    loopgate.toml:5: sevrer: unknown key; did you mean `server`?
+    loopgate.toml:6: mcp: unknown key; known here: server, store, upstreams, models, agents, tools, keys
+    loopgate.toml:8: agents.default.max_iterations: unknown key; known here: model, system, tools, on_limit, limits
+    loopgate.toml:9: agents.default.fallbacks: unknown key; known here: model, system, tools, on_limit, limits
+    loopgate.toml:11: agents.default.limits.timout: unknown key; did you mean `timeout`?
+    loopgate.toml:13: models."gpt-5.1".price: `output` is missing: for a million tokens of output
+    loopgate.toml:13: models."gpt-5.1".price.ouput: unknown key; did you mean `output`?
+    loopgate.toml:14: keys.a: needs key_sha256 or key_env
+    loopgate.toml:15: keys.a.scopes: unknown key; known here: tenant, key_sha256, key_env, agents, requests_per_minute
+    loopgate.toml:18: upstreams.d.base_url: unknown key; known here: kind
+    loopgate.toml:22: tools.t.headers.a: give a string, or a table with either env or file
+    loopgate.toml:22: tools.t.headers.a.evn: unknown key; did you mean `env`?
+    "#);
+}
+
+#[test]
+fn every_kind_of_mistake_of_server_and_store() {
+    assert_snapshot!(mistakes(r#"
+[server]
+listen = "localhost:8080"
+max_body = "10MB"
+max_connections = 0
+drain_delay = 5
+drain_timeout = "-1s"
+cors_origins = ["https://a.example", "https://b.example/",
+  "b.example"]
+rate_limit = 60
+[store]
+url = "redis://localhost"
+session_ttl = "0s"
+run_ttl = "40000d"
+"#), @r#"
+    loopgate.toml:3: server.listen: this is not an address and port such as "127.0.0.1:8080" or "[::1]:8080"
+    loopgate.toml:4: server.max_body: this is not a size such as "512KiB", "10MiB", "1GiB" or a number of bytes
+    loopgate.toml:5: server.max_connections: must be an integer from 1 to 4294967295
+    loopgate.toml:6: server.drain_delay: expected a duration such as "500ms", "30s", "5m", "24h" or "30d", found an integer
+    loopgate.toml:7: server.drain_timeout: this is not a duration such as "500ms", "30s", "5m", "24h" or "30d"
+    loopgate.toml:8: server.cors_origins: this is not an origin such as "https://chat.example.com", without a path, or "*"
+    loopgate.toml:10: server.rate_limit: expected a table, [server.rate_limit], found an integer
+    loopgate.toml:12: store.url: must be "embedded:DIR" or "memory:"
+    loopgate.toml:13: store.session_ttl: must be longer than nothing
+    loopgate.toml:14: store.run_ttl: must be at most "36500d"
+    "#);
+}
+
+#[test]
+fn every_kind_of_mistake_of_upstreams_and_models() {
+    assert_snapshot!(mistakes(r#"
+[upstreams."a/b"]
+base_url = "localhost:1"
+api_key_env = "UNSET"
+[upstreams.c]
+kind = "anthropic"
+base_url = "http://user:password@localhost/v1"
+api_key_env = "A"
+api_key_file = "B"
+models = "gpt-5"
+[upstreams.d]
+base_url = "http://localhost/v1?key=1"
+api_key_file = "/does/not/exist"
+connect_timeout = "0s"
+recover_text_tool_calls = "yes"
+[upstreams.e]
+base_url = "http://localhost/v1/chat/completions"
+[models.m]
+context_window = 1.5
+price = { input = -1 }
+[models]
+n = 3
+"#), @r#"
+    loopgate.toml:2: upstreams."a/b": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
+    loopgate.toml:3: upstreams."a/b".base_url: this is not a URL such as "http://localhost:11434/v1"
+    loopgate.toml:4: upstreams."a/b".api_key_env: the environment variable UNSET is unset or empty
+    loopgate.toml:6: upstreams.c.kind: must be "openai" or "demo"
+    loopgate.toml:7: upstreams.c.base_url: must not hold a user or password; name the key with api_key_env or api_key_file
+    loopgate.toml:9: upstreams.c.api_key_file: give api_key_env or api_key_file, not both
+    loopgate.toml:10: upstreams.c.models: expected a list of strings in brackets, found a string
+    loopgate.toml:12: upstreams.d.base_url: must end with the path, without ? and #
+    loopgate.toml:13: upstreams.d.api_key_file: /does/not/exist cannot be read: No such file or directory (os error 2)
+    loopgate.toml:14: upstreams.d.connect_timeout: must be longer than nothing
+    loopgate.toml:15: upstreams.d.recover_text_tool_calls: expected true or false, found a string
+    loopgate.toml:17: upstreams.e.base_url: must end before /chat/completions, which is appended
+    loopgate.toml:19: models.m.context_window: expected an integer from 1 to 9223372036854775807, found a float
+    loopgate.toml:20: models.m.price: `output` is missing: for a million tokens of output
+    loopgate.toml:20: models.m.price.input: must be a number of US dollars, 0 or more
+    loopgate.toml:22: models.n: expected a table, [models.n], found an integer
+    "#);
+}
+
+#[test]
+fn every_kind_of_mistake_of_agents() {
+    assert_snapshot!(mistakes(r#"
+[upstreams.openai]
+models = ["gpt-5", "vendor/model"]
+[agents."two words"]
+model = "opneai/gpt-5"
+[agents.a]
+model = "gpt-6"
+tools = ["web fetch"]
+on_limit = "give up"
+[agents.a.limits]
+max_iterations = 201
+timeout = "0s"
+tool_timeout = 120
+token_budget = 0
+cost_budget_usd = 0.0
+[agents.b]
+model = "openai/"
+[agents.c]
+model = ""
+[agents.fine]
+model = "openai/unheard-of"
+[agents.fine-too]
+model = "vendor/model"
+"#), @r#"
+    loopgate.toml:4: agents."two words": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
+    loopgate.toml:5: agents."two words".model: there is no upstream `opneai`; did you mean `openai`?
+    loopgate.toml:7: agents.a.model: no upstream lists the model `gpt-6`; add it to an upstream's models
+    loopgate.toml:8: agents.a.tools: a tool's name is of A-Z a-z 0-9 _ -, and * for any letters
+    loopgate.toml:9: agents.a.on_limit: must be "stop" or "synthesize" or "error"
+    loopgate.toml:11: agents.a.limits.max_iterations: must be an integer from 1 to 200
+    loopgate.toml:12: agents.a.limits.timeout: must be longer than nothing
+    loopgate.toml:13: agents.a.limits.tool_timeout: expected a duration such as "500ms", "30s", "5m", "24h" or "30d", found an integer
+    loopgate.toml:14: agents.a.limits.token_budget: must be an integer from 1 to 9223372036854775807
+    loopgate.toml:15: agents.a.limits.cost_budget_usd: must be above 0; leave it out for no such limit
+    loopgate.toml:17: agents.b.model: expected UPSTREAM/MODEL, found no model after the slash
+    loopgate.toml:19: agents.c.model: expected UPSTREAM/MODEL, found nothing
+    "#);
+}
+
+#[test]
+fn every_kind_of_mistake_of_tools() {
+    assert_snapshot!(mistakes(r#"
+[tools."a.b"]
+kind = "grpc"
+method = "HEAD"
+effect = "none"
+[tools.b]
+description = "d"
+url = "https://{host}/x"
+headers = { "a b" = "x", c = 1, d = {}, e = { env = "A", file = "B" }, f = { env = "UNSET" } }
+parameters = { type = "string" }
+timeout = "1"
+max_response = 0
+[tools.c]
+description = "d"
+url = "https://example.com/{city"
+parameters = { type = "object", properties = { city = { type = "strin" } } }
+[tools.d]
+description = "d"
+url = "ftp://example.com/{city}"
+parameters = { type = "object", default = 1979-05-27 }
+[tools.e]
+description = "d"
+url = "https://example.com/{city}"
+parameters = "object"
+[tools.f]
+description = "d"
+url = "https://example.com/{city}"
+"#), @r#"
+    loopgate.toml:2: tools."a.b": a tool's name is 1 to 64 of A-Z a-z 0-9 _ -
+    loopgate.toml:2: tools."a.b": `description` is missing: what it does, for the model
+    loopgate.toml:2: tools."a.b": `url` is missing: where it is; `{name}` after the host stands for the argument `name`
+    loopgate.toml:3: tools."a.b".kind: must be "http"
+    loopgate.toml:4: tools."a.b".method: must be "GET" or "POST" or "PUT" or "PATCH" or "DELETE"
+    loopgate.toml:5: tools."a.b".effect: must be "read" or "idempotent" or "write"
+    loopgate.toml:8: tools.b.url: the host must be written out: arguments come from the model
+    loopgate.toml:9: tools.b.headers."a b": this is not the name of an HTTP header
+    loopgate.toml:9: tools.b.headers.c: expected a table, [tools.b.headers.c], found an integer
+    loopgate.toml:9: tools.b.headers.d: give a string, or a table with either env or file
+    loopgate.toml:9: tools.b.headers.e: give a string, or a table with either env or file
+    loopgate.toml:9: tools.b.headers.f: the environment variable UNSET is unset or empty
+    loopgate.toml:10: tools.b.parameters: must be a table with type = "object"
+    loopgate.toml:11: tools.b.timeout: this is not a duration such as "500ms", "30s", "5m", "24h" or "30d"
+    loopgate.toml:12: tools.b.max_response: must be an integer from 1 to 9223372036854775807
+    loopgate.toml:15: tools.c.url: each { needs its } and a name between
+    loopgate.toml:16: tools.c.parameters: this is not a JSON schema, see /properties/city/type: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword
+    loopgate.toml:19: tools.d.url: this is not a URL such as "https://api.example.com/weather?city={city}"
+    loopgate.toml:20: tools.d.parameters: JSON knows no dates; write it as a string
+    loopgate.toml:24: tools.e.parameters: must be a table with type = "object"
+    loopgate.toml:27: tools.f.url: {city} is none of parameters.properties
+    "#);
+}
+
+#[test]
+fn every_kind_of_mistake_of_keys() {
+    let text = format!(
+        r#"
+[keys."a b"]
+key_sha256 = "lg_0123"
+[keys.b]
+tenant = ".."
+[keys.c]
+key_sha256 = "{HASH}"
+key_env = "C"
+[keys.d]
+key_env = "UNSET"
+agents = ["resaercher", "default"]
+requests_per_minute = 0
+[keys.e]
+key_sha256 = "{HASH}"
+[keys.f]
+key_sha256 = "{HASH}"
+[agents.researcher]
+"#
+    );
+    assert_snapshot!(mistakes(&text), @r#"
+    loopgate.toml:2: keys."a b": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
+    loopgate.toml:3: keys."a b".key_sha256: must be 64 hex digits: the SHA-256 of a key, not the key
+    loopgate.toml:4: keys.b: needs key_sha256 or key_env
+    loopgate.toml:5: keys.b.tenant: a tenant is 1 to 128 of A-Z a-z 0-9 . _ : - and not only dots
+    loopgate.toml:8: keys.c.key_env: give key_sha256 or key_env, not both
+    loopgate.toml:10: keys.d.key_env: the environment variable UNSET is unset or empty
+    loopgate.toml:11: keys.d.agents: there is no agent `resaercher`; did you mean `researcher`?
+    loopgate.toml:12: keys.d.requests_per_minute: must be an integer from 1 to 4294967295
+    loopgate.toml:15: keys.f: is the same key as keys.e
+    "#);
+}
+
+#[test]
+fn a_door_open_to_other_machines_needs_keys() {
+    let open = "[server]\nlisten = '0.0.0.0:80'";
+    assert_snapshot!(mistakes(open), @"loopgate.toml:2: server.listen: other machines reach 0.0.0.0:80, so callers need keys: declare them as [keys.NAME], listen on 127.0.0.1, or accept everyone with --insecure-no-auth");
+    let flag = Options { listen: Some(([0, 0, 0, 0], 80).into()), ..Options::default() };
+    assert_snapshot!(load_with("", &flag, &[]).unwrap_err(), @"--listen: other machines reach 0.0.0.0:80, so callers need keys: declare them as [keys.NAME], listen on 127.0.0.1, or accept everyone with --insecure-no-auth");
+
+    let no_key = "[keys]";
+    assert!(load_with(no_key, &flag, &[]).is_err(), "an empty table declares no key");
+
+    let insecure = Options { insecure_no_auth: true, ..flag.clone() };
+    assert!(load_with("", &insecure, &[]).is_ok());
+    assert!(load_with(&format!("keys.a.key_sha256 = '{HASH}'"), &flag, &[]).is_ok());
+    let shut = Options { listen: Some(([127, 0, 0, 2], 80).into()), ..Options::default() };
+    assert!(load_with(open, &shut, &[]).is_ok(), "the flag replaces the file's address");
+    assert!(load_with("server.listen = '[::ffff:127.0.0.1]:80'", &Options::default(), &[]).is_ok());
+}
+
+proptest! {
+    /// Whatever is torn out of a file or put in its place, what is wrong is said with its line.
+    #[test]
+    fn a_damaged_file_is_refused_or_read(start in 0..5_000_usize, length in 0..60_usize, patch in "[\\[\\]{}=\"'.,a-z0-9\n é-]{0,8}") {
+        let mut text: Vec<char> =
+            fs::read_to_string(root().join("loopgate.example.toml")).unwrap().chars().collect();
+        let start = start % text.len();
+        text.splice(start..(start + length).min(text.len()), patch.chars());
+        let text: String = text.into_iter().collect();
+        if let Err(errors) = load_with(&text, &Options::default(), &[]) {
+            let lines = text.lines().count() + 1;
+            for mistake in errors.0 {
+                let line = mistake.place.as_ref().map_or(0, |&(_, line)| line);
+                prop_assert!((1..=lines).contains(&line), "{mistake}");
+            }
+        }
+    }
+}
