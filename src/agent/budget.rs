@@ -1,0 +1,155 @@
+//! What a model call may take: pure arithmetic over limits, prices and what was used.
+//!
+//! A call is planned as its estimated input with a margin, and as much output as the request wants and
+//! the budgets leave. The output limit goes upstream, so a budget can be overshot by no more than the
+//! error of the input estimate.
+
+use crate::types::event::{BudgetKind, Reservation};
+use crate::types::run::RunSpec;
+use crate::types::{Limits, Micros, StopReason, Usage};
+
+/// Below this many output tokens a call is not worth making, unless its request wants even fewer.
+const OUTPUT_FLOOR: u64 = 256;
+/// Beside its input, a closing answer gets at most this much.
+const CLOSING_OUTPUT: u64 = 1024;
+/// A budget is warned about once four fifths of it are used.
+const WARN_RATIO: (u64, u64) = (4, 5);
+
+/// What a run used of its budgets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Input and output of all model calls.
+    pub tokens: u64,
+    /// Their cost.
+    pub cost: Micros,
+}
+
+/// Which call is planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// An ordinary step. With a reserve, room for a closing answer is left.
+    Step {
+        /// Whether to leave that room.
+        keep_reserve: bool,
+    },
+    /// The closing answer after a limit.
+    Closing,
+}
+
+/// Plans a call whose input is estimated at `context_tokens`, or says which budget forbids it.
+pub fn plan(spec: &RunSpec, used: Used, context_tokens: u64, purpose: Purpose) -> Result<Reservation, StopReason> {
+    let input = context_tokens.saturating_add(context_tokens / 10);
+    let wanted = match purpose {
+        Purpose::Step { .. } => spec.max_output_tokens,
+        Purpose::Closing => spec.max_output_tokens.min(CLOSING_OUTPUT),
+    };
+    let floor = wanted.min(OUTPUT_FLOOR);
+    let held_back = match purpose {
+        Purpose::Step { keep_reserve: true } => input.saturating_add(CLOSING_OUTPUT),
+        Purpose::Step { keep_reserve: false } | Purpose::Closing => 0,
+    };
+    let mut output = wanted;
+    if let Some(budget) = spec.limits.token_budget {
+        let left = budget.saturating_sub(used.tokens).saturating_sub(held_back);
+        output = output.min(left.saturating_sub(input));
+        if output < floor {
+            return Err(StopReason::TokenBudget);
+        }
+    }
+    if let Some(budget) = spec.limits.cost_budget {
+        let reserve = cost(spec, held_back.saturating_sub(CLOSING_OUTPUT), held_back.min(CLOSING_OUTPUT));
+        let left = budget.saturating_sub(used.cost).saturating_sub(reserve);
+        output = output.min(spec.price.affordable_output(left, input).unwrap_or(u64::MAX));
+        if output < floor {
+            return Err(StopReason::CostBudget);
+        }
+    }
+    Ok(Reservation { input_tokens: input, output_tokens: output, cost: cost(spec, input, output) })
+}
+
+/// The same call with less output, so that it takes no more than `tokens` and `money`; `None` if that
+/// is below what is worth asking for.
+pub fn shrink(spec: &RunSpec, planned: Reservation, tokens: u64, money: Micros) -> Option<Reservation> {
+    let floor = spec.max_output_tokens.min(OUTPUT_FLOOR);
+    let affordable = spec.price.affordable_output(money, planned.input_tokens).unwrap_or(u64::MAX);
+    let output = planned.output_tokens.min(tokens.saturating_sub(planned.input_tokens)).min(affordable);
+    (output >= floor).then(|| Reservation {
+        output_tokens: output,
+        cost: cost(spec, planned.input_tokens, output),
+        ..planned
+    })
+}
+
+/// The budgets that passed their warning mark and were not warned about.
+pub fn due_warning(limits: &Limits, used: Used, warned: &[BudgetKind]) -> Option<(BudgetKind, u64, u64)> {
+    let budgets = [
+        (BudgetKind::Tokens, used.tokens, limits.token_budget),
+        (BudgetKind::Cost, used.cost.0, limits.cost_budget.map(|money| money.0)),
+    ];
+    budgets.into_iter().find_map(|(kind, used, limit)| {
+        let limit = limit?;
+        let passed = u128::from(used) * u128::from(WARN_RATIO.1) >= u128::from(limit) * u128::from(WARN_RATIO.0);
+        (passed && used > 0 && !warned.contains(&kind)).then_some((kind, used, limit))
+    })
+}
+
+fn cost(spec: &RunSpec, input: u64, output: u64) -> Micros {
+    spec.price.cost(&Usage { prompt_tokens: input, completion_tokens: output, ..Usage::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::machine::tests::spec;
+    use crate::types::Price;
+
+    const STEP: Purpose = Purpose::Step { keep_reserve: false };
+
+    #[test]
+    fn output_is_clamped_to_what_is_left() {
+        let mut spec = spec();
+        spec.limits.token_budget = Some(2_000);
+        let plan = |used, context| plan(&spec, Used { tokens: used, ..Used::default() }, context, STEP);
+        let whole = plan(0, 100).unwrap();
+        assert_eq!((whole.input_tokens, whole.output_tokens), (110, 1_890));
+        assert_eq!(plan(1_500, 100).unwrap().output_tokens, 390);
+        assert_eq!(plan(1_700, 100), Err(StopReason::TokenBudget), "less than the floor is left");
+        assert_eq!(plan(5_000, 100), Err(StopReason::TokenBudget), "an overshot budget is simply empty");
+    }
+
+    #[test]
+    fn money_clamps_too_and_free_models_never_do() {
+        let mut spec = spec();
+        spec.price = Price::from_usd(1.0, 1.0, 10.0);
+        spec.limits.cost_budget = Some(Micros(10_000));
+        let planned = plan(&spec, Used::default(), 1_000, STEP).unwrap();
+        assert_eq!(planned.output_tokens, (10_000 - 1_100) / 10);
+        assert!(planned.cost <= Micros(10_000));
+        let used = Used { cost: Micros(9_000), ..Used::default() };
+        assert_eq!(plan(&spec, used, 1_000, STEP), Err(StopReason::CostBudget));
+        spec.price = Price::default();
+        assert_eq!(plan(&spec, used, 1_000, STEP).unwrap().output_tokens, spec.max_output_tokens);
+    }
+
+    #[test]
+    fn a_reserve_leaves_room_for_a_closing_answer() {
+        let mut spec = spec();
+        spec.limits.token_budget = Some(4_000);
+        let planned = plan(&spec, Used::default(), 100, Purpose::Step { keep_reserve: true }).unwrap();
+        let used = Used { tokens: planned.tokens(), ..Used::default() };
+        assert!(plan(&spec, used, 100, Purpose::Closing).is_ok());
+        assert!(plan(&spec, used, 100, STEP).is_ok_and(|p| p.output_tokens <= 1_024));
+    }
+
+    #[test]
+    fn each_budget_is_warned_about_once_at_four_fifths() {
+        let mut limits = spec().limits;
+        limits.token_budget = Some(100);
+        let used = |tokens| Used { tokens, ..Used::default() };
+        assert_eq!(due_warning(&limits, used(79), &[]), None);
+        assert_eq!(due_warning(&limits, used(80), &[]), Some((BudgetKind::Tokens, 80, 100)));
+        assert_eq!(due_warning(&limits, used(99), &[BudgetKind::Tokens]), None);
+        limits.token_budget = Some(1);
+        assert_eq!(due_warning(&limits, used(0), &[]), None, "nothing is used of a budget of one");
+    }
+}

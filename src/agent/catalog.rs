@@ -1,0 +1,254 @@
+//! What a request's `model` may name: agents, and the models of upstreams.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{OnceCell, SetError};
+
+use crate::agent::error::StartError;
+use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig};
+use crate::llm::pricing::{self, ModelFacts};
+use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+
+/// How often upstreams are asked for their models.
+const REFRESH_EVERY: Duration = Duration::from_secs(60);
+
+/// Agents, upstreams and what is known of models.
+#[derive(Debug)]
+pub struct Catalog {
+    agents: BTreeMap<String, AgentConfig>,
+    upstreams: Vec<Upstream>,
+    models: BTreeMap<String, ModelConfig>,
+}
+
+/// A named upstream.
+#[derive(Debug)]
+pub struct Upstream {
+    name: String,
+    model: Arc<dyn Model>,
+    listed: Listed,
+}
+
+#[derive(Debug)]
+enum Listed {
+    Declared(Arc<[String]>),
+    /// Asked of the upstream: once by the first who needs it, then again and again beside requests.
+    /// `None` inside means that it could not say.
+    Asked(OnceCell<RwLock<Option<Arc<[String]>>>>),
+}
+
+/// A model or agent that a request named.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// The agent whose settings apply.
+    pub agent_name: String,
+    /// Its settings.
+    pub settings: AgentConfig,
+    /// The upstream.
+    pub upstream: String,
+    /// The model's name there.
+    pub model_name: String,
+    /// What is known of the model.
+    pub facts: ModelFacts,
+    /// Whether its price is a guess.
+    pub price_estimated: bool,
+}
+
+/// An entry of the list of models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What a request's `model` says.
+    pub id: String,
+    /// The upstream, or `loopgate` for an agent.
+    pub owner: String,
+    /// The agent that it runs as.
+    pub agent: String,
+}
+
+impl Upstream {
+    /// An upstream; its models are asked of it where they are not declared.
+    #[must_use]
+    pub fn new(name: String, model: Arc<dyn Model>, declared: Option<Vec<String>>) -> Self {
+        let listed = declared.map_or_else(|| Listed::Asked(OnceCell::new()), |models| Listed::Declared(models.into()));
+        Self { name, model, listed }
+    }
+
+    /// Its models; `None` if it cannot say.
+    async fn models(&self) -> Option<Arc<[String]>> {
+        match &self.listed {
+            Listed::Declared(models) => Some(models.clone()),
+            Listed::Asked(known) => {
+                let known = known.get_or_init(|| async { RwLock::new(self.ask().await) }).await;
+                known.read().unwrap_or_else(PoisonError::into_inner).clone()
+            }
+        }
+    }
+
+    /// Asks again. What was known stays if the upstream does not answer this time.
+    async fn refresh(&self) {
+        if let Listed::Asked(known) = &self.listed
+            && let Some(models) = self.ask().await
+            && let Err(SetError::AlreadyInitializedError(models)) = known.set(RwLock::new(Some(models)))
+            && let Some(known) = known.get()
+        {
+            let models = models.into_inner().unwrap_or_else(PoisonError::into_inner);
+            *known.write().unwrap_or_else(PoisonError::into_inner) = models;
+        }
+    }
+
+    async fn ask(&self) -> Option<Arc<[String]>> {
+        match self.model.list_models().await {
+            Ok(models) => Some(models.into()),
+            Err(error) => {
+                tracing::warn!(upstream = self.name, %error, "the upstream does not list its models");
+                None
+            }
+        }
+    }
+}
+
+impl Catalog {
+    /// A catalog of these.
+    #[must_use]
+    pub fn new(
+        agents: BTreeMap<String, AgentConfig>,
+        upstreams: Vec<Upstream>,
+        models: BTreeMap<String, ModelConfig>,
+    ) -> Self {
+        Self { agents, upstreams, models }
+    }
+
+    /// Keeps the lists of models fresh, for ever.
+    pub async fn keep_fresh(&self) {
+        loop {
+            futures_util::future::join_all(self.upstreams.iter().map(Upstream::refresh)).await;
+            tokio::time::sleep(REFRESH_EVERY).await;
+        }
+    }
+
+    /// What `name` means: an agent, `upstream/model`, or a model that just one upstream has.
+    pub async fn resolve(&self, name: &str) -> Result<Resolved, StartError> {
+        let (agent, model) = match self.agents.get(name).and_then(|agent| Some((agent, agent.model.as_deref()?))) {
+            Some((agent, model)) => (agent, model),
+            None => (self.agents.get(DEFAULT_AGENT).ok_or_else(|| not_found(name))?, name),
+        };
+        let (upstream, model_name) = self.locate(model).await?;
+        let (facts, price_estimated) = self.facts(&upstream.name, &model_name, model);
+        Ok(Resolved {
+            agent_name: agent.name.clone(),
+            settings: agent.clone(),
+            upstream: upstream.name.clone(),
+            model_name,
+            facts,
+            price_estimated,
+        })
+    }
+
+    /// Everything that `model` may name: agents with a model of their own first.
+    pub async fn list(&self) -> Vec<Entry> {
+        let named = self.agents.values().filter(|agent| agent.model.is_some());
+        let agents = named.map(|agent| Entry {
+            id: agent.name.clone(),
+            owner: "loopgate".to_owned(),
+            agent: agent.name.clone(),
+        });
+        let mut entries: Vec<_> = agents.collect();
+        for upstream in &self.upstreams {
+            for model in upstream.models().await.iter().flat_map(|models| models.iter()) {
+                entries.push(Entry {
+                    id: format!("{}/{model}", upstream.name),
+                    owner: upstream.name.clone(),
+                    agent: DEFAULT_AGENT.to_owned(),
+                });
+            }
+        }
+        entries
+    }
+
+    /// The agents by name.
+    #[must_use]
+    pub fn agents(&self) -> &BTreeMap<String, AgentConfig> {
+        &self.agents
+    }
+
+    /// The upstream of a run; one that is no longer configured fails every call.
+    #[must_use]
+    pub fn model(&self, upstream: &str) -> Arc<dyn Model> {
+        match self.upstreams.iter().find(|known| known.name == upstream) {
+            Some(upstream) => upstream.model.clone(),
+            None => Arc::new(Gone(upstream.to_owned())),
+        }
+    }
+
+    async fn locate(&self, model: &str) -> Result<(&Upstream, String), StartError> {
+        if let Some((prefix, rest)) = model.split_once('/')
+            && let Some(upstream) = self.upstreams.iter().find(|upstream| upstream.name == prefix)
+        {
+            let listed = upstream.models().await;
+            let has = |name: &str| listed.as_ref().is_none_or(|listed| listed.iter().any(|known| known == name));
+            return if !rest.is_empty() && has(rest) { Ok((upstream, rest.to_owned())) } else { Err(not_found(model)) };
+        }
+        let mut candidates = Vec::new();
+        let mut silent = Vec::new();
+        for upstream in &self.upstreams {
+            match upstream.models().await {
+                Some(models) if models.iter().any(|known| known == model) => candidates.push(upstream),
+                Some(_) => {}
+                None => silent.push(upstream),
+            }
+        }
+        match (candidates.as_slice(), silent.as_slice()) {
+            ([upstream], _) => Ok((upstream, model.to_owned())),
+            // The only upstream there is, and it cannot say what it has: it will refuse what it has not.
+            ([], [upstream]) if self.upstreams.len() == 1 && !model.is_empty() => Ok((upstream, model.to_owned())),
+            ([], _) => Err(not_found(model)),
+            (several, _) => {
+                let names: Vec<_> = several.iter().map(|upstream| format!("{}/{model}", upstream.name)).collect();
+                Err(StartError::ModelAmbiguous { name: model.to_owned(), candidates: names.join(", ") })
+            }
+        }
+    }
+
+    fn facts(&self, upstream: &str, model: &str, asked: &str) -> (ModelFacts, bool) {
+        let qualified = format!("{upstream}/{model}");
+        let keys = [qualified.as_str(), asked, model];
+        let declared = keys.iter().find_map(|key| self.models.get(*key));
+        let known = pricing::known(model);
+        let mut facts = known.unwrap_or_else(pricing::fallback);
+        let price = declared.and_then(|declared| declared.price);
+        if let Some(declared) = declared {
+            facts.price = declared.price.unwrap_or(facts.price);
+            facts.context_window = declared.context_window.unwrap_or(facts.context_window);
+            facts.max_output_tokens = declared.max_output_tokens.unwrap_or(facts.max_output_tokens);
+        }
+        (facts, price.is_none() && known.is_none())
+    }
+}
+
+fn not_found(model: &str) -> StartError {
+    StartError::ModelNotFound(model.chars().take(100).collect())
+}
+
+/// An upstream that a stored run names and the configuration no longer has.
+#[derive(Debug)]
+struct Gone(String);
+
+impl Gone {
+    fn error(&self) -> ModelError {
+        let message = format!("the upstream {} is no longer configured", self.0);
+        ModelError { kind: ModelErrorKind::Rejected, message, status: None, retry_after: None }
+    }
+}
+
+impl Model for Gone {
+    fn stream(&self, _request: ModelRequest) -> DeltaStream {
+        futures_util::stream::iter([Err(self.error())]).boxed()
+    }
+
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        std::future::ready(Err(self.error())).boxed()
+    }
+}

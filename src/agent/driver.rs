@@ -1,0 +1,153 @@
+//! Does the I/O that [`Run::next_step`](crate::agent::machine::Run::next_step) asks for and records
+//! what happened.
+
+use std::sync::Arc;
+
+use crate::agent::machine::Step;
+use crate::agent::recorder::Recorder;
+use crate::agent::signals::{Interruption, Signals};
+use crate::agent::steps;
+use crate::agent::toolbox::Toolbox;
+use crate::llm::Model;
+use crate::store::CommitError;
+use crate::types::event::DiscardReason;
+use crate::types::run::OnUnknownOutcome;
+use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, Usage};
+
+/// Everything that moving one run takes.
+#[derive(Debug)]
+pub struct Driver {
+    /// Where its events go.
+    pub recorder: Recorder,
+    /// What it asks.
+    pub model: Arc<dyn Model>,
+    /// What it may do.
+    pub tools: Toolbox,
+    /// The session's earlier messages: JSON objects, separated by commas.
+    pub history: Arc<str>,
+    /// What the session's budgets allow.
+    pub session: Option<SessionBudget>,
+    /// How long the session and the ended run are kept.
+    pub keep: steps::finish::Keep,
+    /// What may interrupt it.
+    pub signals: Signals,
+}
+
+/// The budgets that a session's runs share.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SessionBudget {
+    /// Tokens of all runs.
+    pub tokens: Option<u64>,
+    /// Micro-dollars of all runs.
+    pub cost: Option<u64>,
+}
+
+/// Why a driver stopped before its run did.
+#[derive(Debug, thiserror::Error)]
+pub enum Left {
+    /// It was told to.
+    #[error("the run is left to others")]
+    Told,
+    /// Its events could not be recorded.
+    #[error(transparent)]
+    NotRecorded(#[from] CommitError),
+}
+
+impl Driver {
+    /// Moves the run until it ends, waits for its client or must be left.
+    pub async fn drive(&mut self) -> Result<(), Left> {
+        loop {
+            match self.recorder.run().next_step() {
+                Step::CallModel { step, reserve, closing } => {
+                    steps::call_model::call_model(self, step, reserve, closing).await?;
+                }
+                Step::DiscardStep(reason) => self.discard_step(reason),
+                Step::WarnBudget { kind, used, limit } => {
+                    self.recorder.queue(Event::BudgetWarning { kind, used, limit });
+                }
+                Step::RunTools(calls) => steps::run_tools::run_tools(self, calls).await?,
+                Step::SettleUnknown { calls, policy } => self.settle_unknown(calls, policy),
+                Step::SkipTools(calls) => self.skip_tools(calls),
+                Step::CompleteStep => self.complete_step(),
+                Step::Finish(reason) => steps::finish::finish(self, reason).await?,
+                Step::Done => return Ok(self.recorder.flush().await?),
+            }
+        }
+    }
+
+    /// Turns an interruption into a recorded fact, or into leaving.
+    pub(super) fn heed(&mut self, interruption: Interruption) -> Result<(), Left> {
+        match interruption {
+            Interruption::Leave => Err(Left::Told),
+            Interruption::Stop(reason) => {
+                self.recorder.queue(Event::StopRequested { reason, error: None });
+                if reason == StopReason::Timeout {
+                    self.signals.begin_closing();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn discard_step(&mut self, reason: DiscardReason) {
+        let run = self.recorder.run();
+        // What an interrupted call took is unknown; it is charged in full, as it was reserved.
+        let usage = match reason {
+            DiscardReason::Interrupted => {
+                let reserved = run.reserved();
+                Usage {
+                    prompt_tokens: reserved.input_tokens,
+                    completion_tokens: reserved.output_tokens,
+                    estimated: true,
+                    ..Usage::default()
+                }
+            }
+            DiscardReason::StreamBroke | DiscardReason::EmptyResponse => Usage::default(),
+        };
+        let step = run.step();
+        self.recorder.queue(Event::StepDiscarded { step, reason, usage });
+    }
+
+    fn settle_unknown(&mut self, calls: Vec<ToolCall>, policy: OnUnknownOutcome) {
+        for call in calls {
+            self.finish_call(
+                &call,
+                ToolOutcome::skipped(
+                    "The call was interrupted. Whether it took effect is unknown: do not assume either, and do not \
+                     repeat it without checking.",
+                ),
+            );
+        }
+        if policy == OnUnknownOutcome::Fail {
+            self.recorder.queue(Event::StopRequested { reason: StopReason::OutcomeUnknown, error: None });
+        }
+    }
+
+    fn skip_tools(&mut self, calls: Vec<ToolCall>) {
+        let step = self.recorder.run().step();
+        for call in calls {
+            self.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+            self.finish_call(&call, ToolOutcome::skipped("The call was not made: the run is stopping."));
+        }
+    }
+
+    fn complete_step(&mut self) {
+        let run = self.recorder.run();
+        let Some(report) = run.last_step() else { return };
+        let event = Event::StepCompleted {
+            step: run.step(),
+            usage: report.usage,
+            finish_reason: report.finish_reason.clone(),
+            latency_ms: report.llm_latency_ms,
+            tokens_used: run.used().tokens,
+            token_budget: run.spec().limits.token_budget,
+        };
+        self.recorder.queue(event);
+    }
+
+    /// Queues a call's result.
+    pub(super) fn finish_call(&mut self, call: &ToolCall, outcome: ToolOutcome) {
+        let (step, call_id, name) = (self.recorder.run().step(), call.id.clone(), call.name.clone());
+        self.recorder.queue(Event::ToolFinished { step, call_id, name, outcome });
+    }
+}

@@ -1,0 +1,118 @@
+//! Why the agent refuses or fails, one enum per operation. How these look on the wire is `api::error`'s.
+
+use crate::store::{CommitError, Unavailable};
+use crate::types::{RunId, SessionId, StopReason};
+
+/// Why a run was not started or continued.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No agent and no upstream's model is called so.
+    #[error("the model {0:?} does not exist")]
+    ModelNotFound(String),
+    /// Several upstreams have this model.
+    #[error("several upstreams have the model {name:?}: write one of {candidates}")]
+    ModelAmbiguous {
+        /// The bare name.
+        name: String,
+        /// `upstream/model` names.
+        candidates: String,
+    },
+    /// The key may not use this agent.
+    #[error("this key may not use the agent {0:?}")]
+    AgentForbidden(String),
+    /// No tool of the agent is called so.
+    #[error("the agent has no tool that matches {0:?}")]
+    ToolNotAllowed(String),
+    /// A value is out of its range.
+    #[error("{message}")]
+    Invalid {
+        /// Path of the value.
+        param: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// The messages do not fit the model.
+    #[error("{0}")]
+    ContextLength(String),
+    /// A budget is empty, or too small for any model call.
+    #[error("the {} is used up or too small for this request", budget_name(*.0))]
+    BudgetExceeded(StopReason),
+    /// The session has a live run.
+    #[error("session {session} has a live run, {run}; follow it, or try again once it has ended")]
+    SessionBusy {
+        /// The session.
+        session: SessionId,
+        /// Its live run.
+        run: RunId,
+    },
+    /// There is no such run, or it is another tenant's.
+    #[error("run {0} does not exist")]
+    RunNotFound(String),
+    /// The run does not wait for tool results.
+    #[error("run {0} does not wait for tool results")]
+    NotWaiting(RunId),
+    /// The server is about to end.
+    #[error("the server is shutting down; try again in a moment")]
+    Draining,
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+}
+
+/// Why a run or session could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// There is no such run, or it is another tenant's.
+    #[error("run {0} does not exist")]
+    RunNotFound(String),
+    /// There is no such session, or it is another tenant's.
+    #[error("session {0} does not exist")]
+    SessionNotFound(String),
+    /// A session with this id exists already.
+    #[error("session {0} exists already")]
+    SessionExists(SessionId),
+    /// The session has a live run.
+    #[error("session {session} has a live run, {run}; cancel it first")]
+    SessionBusy {
+        /// The session.
+        session: SessionId,
+        /// Its live run.
+        run: RunId,
+    },
+    /// The session's metadata would have more entries than this.
+    #[error("may have at most {0} entries")]
+    TooMuchMetadata(usize),
+    /// The session changed meanwhile, again and again.
+    #[error("session {0} is being changed by others; try again")]
+    VersionConflict(SessionId),
+    /// The run's events are no longer kept.
+    #[error("the events of run {0} are no longer kept")]
+    EventsExpired(RunId),
+    /// The caller has seen events that the log does not have.
+    #[error("event {asked} is ahead of the log, which ends at {last}")]
+    EventIdAhead {
+        /// What the caller named.
+        asked: u64,
+        /// The log's last.
+        last: u64,
+    },
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+}
+
+fn budget_name(reason: StopReason) -> &'static str {
+    if reason == StopReason::CostBudget { "cost budget" } else { "token budget" }
+}
+
+/// What a commit's failure means where its preconditions were just read: someone else was faster too
+/// often, or the store is away.
+pub(super) fn unavailable(error: CommitError) -> Unavailable {
+    match error {
+        CommitError::Unavailable(unavailable) => unavailable,
+        CommitError::VersionConflict { .. }
+        | CommitError::SequenceConflict { .. }
+        | CommitError::CeilingReached { .. }
+        | CommitError::Fenced { .. } => Unavailable(error.to_string()),
+    }
+}

@@ -1,0 +1,101 @@
+//! Where things lie in the store: the one place that names partitions and keys.
+//!
+//! A run lies in its session's partition, or in its own if it has none, so that what changes together
+//! can change at once. Two indexes lead there: by tenant, newest run last, and over all tenants the
+//! runs that somebody must drive.
+
+use crate::store::{Key, Partition, Topic};
+use crate::types::{RunId, RunSpec, SessionId, Tenant};
+
+/// The partition of a session and its runs.
+pub fn session_partition(tenant: &Tenant, session: &SessionId) -> Partition {
+    Partition::new(format!("{tenant}/session/{session}"))
+}
+
+/// The partition of a run.
+pub fn run_partition(tenant: &Tenant, session: Option<&SessionId>, run: &RunId) -> Partition {
+    match session {
+        Some(session) => session_partition(tenant, session),
+        None => Partition::new(format!("{tenant}/run/{run}")),
+    }
+}
+
+/// The partition of `spec`'s run.
+pub fn partition_of(spec: &RunSpec) -> Partition {
+    run_partition(&spec.tenant, spec.session.as_ref(), &spec.id)
+}
+
+/// The partition of a tenant's indexes.
+pub fn tenant_partition(tenant: &Tenant) -> Partition {
+    Partition::new(format!("{tenant}/index"))
+}
+
+/// The partition of the index over runs that are to be driven. No tenant can be named like it: their
+/// partitions have a second part.
+pub fn live_partition() -> Partition {
+    Partition::new("live")
+}
+
+/// A run's specification.
+pub fn spec(run: &RunId) -> Key {
+    format!("spec/{run}").into()
+}
+
+/// A run's head: where it stands.
+pub fn head(run: &RunId) -> Key {
+    format!("{HEADS}{run}").into()
+}
+
+/// What the keys of run heads begin with, in a run's partition.
+pub const HEADS: &str = "run/";
+
+/// A run's events.
+pub fn events(run: &RunId) -> Key {
+    format!("events/{run}").into()
+}
+
+/// The lease of who drives a run.
+pub fn lease(run: &RunId) -> Key {
+    format!("lease/{run}").into()
+}
+
+/// A run's entry in its tenant's index and in that of live runs.
+pub fn run_entry(run: &RunId) -> Key {
+    format!("{RUNS}{run}").into()
+}
+
+/// What the keys of run entries begin with.
+pub const RUNS: &str = "run/";
+
+/// A session's entry in its tenant's index.
+pub fn session_entry(session: &SessionId) -> Key {
+    format!("{SESSIONS}{session}").into()
+}
+
+/// What the keys of session entries begin with.
+pub const SESSIONS: &str = "session/";
+
+/// A session's document.
+pub fn session() -> Key {
+    "session".into()
+}
+
+/// A session's messages.
+pub fn messages() -> Key {
+    "messages".into()
+}
+
+/// Tokens that a session's runs used and reserved.
+pub fn session_tokens() -> Key {
+    "tokens".into()
+}
+
+/// Micro-dollars that a session's runs used and reserved.
+pub fn session_cost() -> Key {
+    "cost".into()
+}
+
+/// Nudged when a run's log grows.
+pub fn topic(run: &RunId) -> Topic {
+    run.as_str().into()
+}

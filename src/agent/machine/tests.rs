@@ -1,0 +1,328 @@
+use super::*;
+use crate::agent::recorder::encode;
+use crate::types::run::{ClientTool, OnDisconnect, RawValueEq};
+use crate::types::{CallId, Limits, Micros, Price, Role, RunId, Tenant};
+
+/// A run without limits but the ordinary ones.
+pub(in crate::agent) fn spec() -> RunSpec {
+    RunSpec {
+        id: RunId::mint(),
+        tenant: Tenant::default_tenant(),
+        session: None,
+        created_ms: 1,
+        model: "m".into(),
+        agent: "default".into(),
+        upstream: "scripted".into(),
+        upstream_model: "m".into(),
+        system: Vec::new(),
+        history_len: 0,
+        input: vec![Message::text(Role::User, "question")],
+        context_tokens: 10,
+        tools: vec!["echo".into()],
+        client_tools: Vec::new(),
+        tool_choice: None,
+        parameters: String::new(),
+        max_output_tokens: 8_192,
+        limits: Limits {
+            max_iterations: 20,
+            timeout_ms: 60_000,
+            tool_timeout_ms: 1_000,
+            token_budget: None,
+            cost_budget: None,
+        },
+        price: Price::default(),
+        price_estimated: false,
+        parallel_tool_calls: true,
+        on_limit: OnLimit::Stop,
+        on_disconnect: OnDisconnect::Continue,
+        on_unknown_outcome: OnUnknownOutcome::Fail,
+        reconnect_grace_ms: 15_000,
+        hide_intermediate_text: false,
+        stream_tool_arguments: false,
+        max_discards: 2,
+    }
+}
+
+/// A run and what happens in it, told in one word each.
+struct Story {
+    run: Run,
+    seq: u64,
+}
+
+impl Story {
+    fn begin(spec: RunSpec) -> Self {
+        let mut story = Self { run: Run::new(Arc::new(spec)), seq: 0 };
+        story.happens(Event::RunStarted);
+        story
+    }
+
+    fn happens(&mut self, event: Event) {
+        self.run.apply(&encode(&mut self.seq, event).0);
+    }
+
+    fn calls_model(&mut self) {
+        let Step::CallModel { step, reserve, closing } = self.run.next_step() else {
+            panic!("expected a model call, not {:?}", self.run.next_step())
+        };
+        self.happens(Event::StepStarted { step, reserved: reserve, closing });
+    }
+
+    fn says(&mut self, text: &str, calls: Vec<ToolCall>, usage: Usage) {
+        self.calls_model();
+        let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned();
+        let turn = Turn { text: text.into(), calls, usage, finish_reason, ..Turn::default() };
+        self.happens(Event::TurnFinished { step: self.run.step(), turn: Box::new(turn) });
+    }
+
+    fn answers(&mut self, call: &ToolCall, effect: Effect) {
+        let step = self.run.step();
+        self.happens(Event::ToolStarted { step, call: call.clone(), effect });
+        self.finishes(call, "result");
+    }
+
+    fn finishes(&mut self, call: &ToolCall, content: &str) {
+        let outcome = ToolOutcome { skipped: false, is_error: false, ..ToolOutcome::skipped(content) };
+        let (step, name) = (self.run.step(), call.name.clone());
+        self.happens(Event::ToolFinished { step, call_id: call.id.clone(), name, outcome });
+    }
+
+    fn completes_step(&mut self) {
+        assert_eq!(self.run.next_step(), Step::CompleteStep);
+        let (step, usage, finish_reason) = (self.run.step(), Usage::default(), String::new());
+        self.happens(Event::StepCompleted {
+            step,
+            usage,
+            finish_reason,
+            latency_ms: 0,
+            tokens_used: 0,
+            token_budget: None,
+        });
+    }
+
+    fn ends(&mut self) -> Outcome {
+        let Step::Finish(reason) = self.run.next_step() else {
+            panic!("expected the end, not {:?}", self.run.next_step())
+        };
+        let outcome = self.run.outcome(reason, 100);
+        self.happens(Event::RunFinished(Box::new(outcome.clone())));
+        outcome
+    }
+}
+
+fn call(number: u16, name: &str) -> ToolCall {
+    ToolCall { id: CallId::foreign(&format!("call_{number}")), name: name.into(), arguments: "{}".into() }
+}
+
+fn usage(prompt_tokens: u64, completion_tokens: u64) -> Usage {
+    Usage { prompt_tokens, completion_tokens, ..Usage::default() }
+}
+
+fn roles(messages: &[Message]) -> Vec<Role> {
+    messages.iter().map(|message| message.role).collect()
+}
+
+fn client_tool(name: &str) -> ClientTool {
+    let definition = RawValueEq(serde_json::value::RawValue::from_string("{}".into()).unwrap());
+    ClientTool { name: name.into(), definition }
+}
+
+#[test]
+fn an_answer_without_calls_ends_the_run_k24() {
+    let mut story = Story::begin(spec());
+    story.says("hello", vec![], usage(3, 2));
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
+    assert_eq!((outcome.usage.total(), outcome.iterations), (5, 1));
+    assert_eq!(story.run.next_step(), Step::Done);
+    assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant]);
+}
+
+#[test]
+fn results_enter_the_history_in_call_order_k10() {
+    let mut story = Story::begin(spec());
+    let (first, second) = (call(1, "echo"), call(2, "echo"));
+    story.says("", vec![first.clone(), second.clone()], usage(1, 1));
+    assert_eq!(story.run.next_step(), Step::RunTools(vec![first.clone(), second.clone()]));
+    for call in [&first, &second] {
+        let (step, effect) = (story.run.step(), Effect::Read);
+        story.happens(Event::ToolStarted { step, call: call.clone(), effect });
+    }
+    story.finishes(&second, "two");
+    story.finishes(&first, "one");
+    story.completes_step();
+    let messages = story.run.messages();
+    assert!(messages[2].json().contains("one") && messages[3].json().contains("two"));
+    assert!(matches!(story.run.next_step(), Step::CallModel { step: 2, .. }));
+    let order: Vec<_> = story.run.last_step().unwrap().tool_calls.iter().map(|report| &report.call_id).collect();
+    assert_eq!(order, [&first.id, &second.id], "the report is in call order too");
+}
+
+#[test]
+fn the_last_allowed_step_still_runs_its_tools_t26() {
+    let mut spec = spec();
+    spec.limits.max_iterations = 1;
+    let mut story = Story::begin(spec);
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(1, 1));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.status()), (StopReason::MaxIterations, RunStatus::Incomplete));
+    assert!(outcome.output_text.contains("limit of model calls"), "an incomplete run always has content");
+    assert_eq!(outcome.tool_calls, 1);
+}
+
+#[test]
+fn a_limit_can_be_an_error_or_a_closing_answer() {
+    let mut limited = spec();
+    limited.limits.max_iterations = 1;
+    limited.on_limit = OnLimit::Error;
+    let call = call(1, "echo");
+    let until_limit = |spec: RunSpec| {
+        let mut story = Story::begin(spec);
+        story.says("", vec![call.clone()], usage(1, 1));
+        story.answers(&call, Effect::Read);
+        story.completes_step();
+        story
+    };
+    let outcome = until_limit(limited.clone()).ends();
+    assert_eq!((outcome.status(), outcome.error.unwrap().code.as_str()), (RunStatus::Failed, "max_iterations"));
+
+    limited.on_limit = OnLimit::Synthesize;
+    let mut story = until_limit(limited);
+    let closing = Some(StopReason::MaxIterations);
+    assert!(matches!(story.run.next_step(), Step::CallModel { closing: found, .. } if found == closing));
+    story.says("so far: result", vec![], usage(1, 1));
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::MaxIterations, "so far: result"));
+}
+
+#[test]
+fn budgets_are_reserved_warned_about_and_never_passed_z3() {
+    let mut spec = spec();
+    spec.limits.token_budget = Some(2_000);
+    spec.max_output_tokens = 300;
+    let mut story = Story::begin(spec);
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(1_400, 200));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    let Step::WarnBudget { kind, used, limit } = story.run.next_step() else { panic!("no warning") };
+    assert_eq!((kind, used, limit), (BudgetKind::Tokens, 1_600, 2_000));
+    story.happens(Event::BudgetWarning { kind, used, limit });
+    let outcome = story.ends();
+    assert_eq!(outcome.reason, StopReason::TokenBudget, "the history alone would take more than is left");
+}
+
+#[test]
+fn money_is_a_budget_too_k14() {
+    let mut spec = spec();
+    spec.price = Price::from_usd(1.0, 1.0, 1.0);
+    spec.limits.cost_budget = Some(Micros(1_000));
+    let mut story = Story::begin(spec);
+    let Step::CallModel { reserve, .. } = story.run.next_step() else { panic!() };
+    assert!(reserve.cost <= Micros(1_000) && reserve.output_tokens < 1_000);
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(500, 490));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    let Step::WarnBudget { kind: BudgetKind::Cost, used: 990, limit: 1_000 } = story.run.next_step() else {
+        panic!("no warning")
+    };
+    story.happens(Event::BudgetWarning { kind: BudgetKind::Cost, used: 990, limit: 1_000 });
+    assert_eq!(story.ends().reason, StopReason::CostBudget);
+}
+
+#[test]
+fn client_calls_wait_for_the_client_and_time_stands_still() {
+    let mut spec = spec();
+    spec.client_tools = vec![client_tool("ask_user")];
+    let mut story = Story::begin(spec);
+    let (ours, theirs) = (call(1, "echo"), call(2, "ask_user"));
+    story.says("", vec![theirs.clone(), ours.clone()], usage(1, 1));
+    assert_eq!(story.run.next_step(), Step::RunTools(vec![ours.clone()]), "ours run first");
+    story.answers(&ours, Effect::Read);
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, &outcome.required_calls), (StopReason::ClientTools, &vec![theirs.clone()]));
+    assert_eq!((story.run.status(), story.run.next_step()), (RunStatus::RequiresAction, Step::Done));
+
+    let before = story.run.deadline_ms();
+    let answer = Message::tool(&theirs.id, "yes");
+    let resumed = Record { seq: 99, at_ms: u64::MAX / 2, event: Event::RunResumed { answers: vec![answer] } };
+    story.run.apply(&resumed);
+    assert!(story.run.deadline_ms() > before, "waiting does not count");
+    assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Tool, Role::Tool]);
+    assert!(matches!(story.run.next_step(), Step::CallModel { .. }));
+}
+
+#[test]
+fn every_call_gets_a_result_even_when_the_run_is_stopped() {
+    let mut spec = spec();
+    spec.client_tools = vec![client_tool("ask_user")];
+    let mut story = Story::begin(spec);
+    let (ours, theirs) = (call(1, "echo"), call(2, "ask_user"));
+    story.says("", vec![ours.clone(), theirs], usage(1, 1));
+    story.happens(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+    assert_eq!(story.run.next_step(), Step::SkipTools(vec![ours.clone()]));
+    story.answers(&ours, Effect::Read);
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!(outcome.status(), RunStatus::Cancelled);
+    assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Tool, Role::Tool]);
+}
+
+#[test]
+fn a_model_that_answers_nothing_is_asked_once_more_k24() {
+    let mut story = Story::begin(spec());
+    for _ in 0..2 {
+        story.says("", vec![], usage(1, 0));
+        assert_eq!(story.run.next_step(), Step::DiscardStep(DiscardReason::EmptyResponse));
+        let step = story.run.step();
+        let (reason, usage) = (DiscardReason::EmptyResponse, Usage::default());
+        story.happens(Event::StepDiscarded { step, reason, usage });
+    }
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.usage.total()), (StopReason::EmptyResponse, 2), "both calls are charged");
+    assert_eq!(outcome.error.unwrap().code, "empty_response");
+}
+
+#[test]
+fn an_interrupted_write_is_never_run_again() {
+    for (policy, ends) in [(OnUnknownOutcome::Fail, true), (OnUnknownOutcome::TellModel, false)] {
+        let mut spec = spec();
+        spec.on_unknown_outcome = policy;
+        let mut story = Story::begin(spec);
+        let (write, read) = (call(1, "echo"), call(2, "echo"));
+        story.says("", vec![write.clone(), read.clone()], usage(1, 1));
+        let step = story.run.step();
+        story.happens(Event::ToolStarted { step, call: write.clone(), effect: Effect::Write });
+        story.happens(Event::ToolStarted { step, call: read.clone(), effect: Effect::Read });
+        story.happens(Event::RunResumed { answers: vec![] });
+        assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![write.clone()], policy });
+        story.finishes(&write, "unknown");
+        if ends {
+            story.happens(Event::StopRequested { reason: StopReason::OutcomeUnknown, error: None });
+            assert_eq!(story.run.next_step(), Step::SkipTools(vec![read]));
+        } else {
+            assert_eq!(story.run.next_step(), Step::RunTools(vec![read]), "a read may be repeated");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_again_and_again_ends() {
+    let mut story = Story::begin(spec());
+    let mut resumed = 0;
+    while let Step::CallModel { .. } = story.run.next_step() {
+        story.calls_model();
+        story.happens(Event::RunResumed { answers: vec![] });
+        assert_eq!(story.run.next_step(), Step::DiscardStep(DiscardReason::Interrupted));
+        let (step, reason, usage) = (story.run.step(), DiscardReason::Interrupted, usage(1, 1));
+        story.happens(Event::StepDiscarded { step, reason, usage });
+        resumed += 1;
+    }
+    assert_eq!((story.ends().reason, resumed), (StopReason::CrashLoop, 4));
+}

@@ -1,0 +1,183 @@
+//! What a run is and how it moves.
+//!
+//! [`machine`] decides, [`driver`] does, [`recorder`] records, [`follow`] reads. [`Agent`] is all that
+//! the outside sees. Knows nothing of HTTP, of dialects, or of which store or model it has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod active;
+pub mod budget;
+pub mod catalog;
+mod context;
+mod driver;
+pub mod error;
+pub mod follow;
+mod head;
+mod keys;
+mod lease;
+pub mod machine;
+pub mod recorder;
+pub mod recover;
+mod recovery;
+pub mod runs;
+mod said;
+pub mod sessions;
+mod signals;
+mod start;
+mod steps;
+pub mod tail;
+#[cfg(test)]
+mod tests;
+mod toolbox;
+
+pub use catalog::Catalog;
+pub use head::Head;
+pub use start::{LimitsPatch, NewRun, Started};
+pub use steps::finish::Keep;
+
+use crate::agent::active::Active;
+use crate::agent::lease::Leases;
+use crate::store::{Store, Unavailable};
+use crate::tools::Registry;
+use crate::types::session::Session;
+use crate::types::{RunId, RunStatus, Tenant};
+
+/// How often a draining process looks whether its runs have ended.
+const IDLE_POLL: Duration = Duration::from_millis(20);
+
+/// Starts, follows, cancels and recovers runs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Agent(Arc<Inner>);
+
+/// What all runs of this process share.
+#[derive(Debug)]
+pub struct Inner {
+    store: Arc<dyn Store>,
+    catalog: Catalog,
+    tools: Registry,
+    keep: Keep,
+    active: Arc<Active>,
+    leases: Leases,
+    tasks: TaskTracker,
+    /// The process is about to end, and says so when asked.
+    draining: CancellationToken,
+    /// No new runs are taken.
+    refusing: CancellationToken,
+    /// Runs are to be left where they are.
+    leaving: CancellationToken,
+}
+
+impl std::ops::Deref for Agent {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Agent {
+    /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, catalog: Catalog, tools: Registry, keep: Keep) -> Self {
+        let leases = Leases::new(store.clone());
+        Self(Arc::new(Inner {
+            store,
+            catalog,
+            tools,
+            keep,
+            active: Arc::default(),
+            leases,
+            tasks: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            refusing: CancellationToken::new(),
+            leaving: CancellationToken::new(),
+        }))
+    }
+
+    /// Begins the work that goes on beside all runs: keeping leases and lists of models, and taking up
+    /// runs that nobody drives. It ends when the agent has drained.
+    pub fn begin(&self) {
+        let agent = self.clone();
+        self.tasks.spawn(async move {
+            let work = async { tokio::join!(agent.leases.keep(), agent.sweep(), agent.catalog.keep_fresh()) };
+            tokio::select! {
+                () = agent.leaving.cancelled() => {}
+                _ = work => {}
+            }
+        });
+    }
+
+    /// Says from now on that the process is about to end; new runs are still taken.
+    pub fn announce_end(&self) {
+        self.draining.cancel();
+    }
+
+    /// Takes no new runs from now on.
+    pub fn refuse(&self) {
+        self.draining.cancel();
+        self.refusing.cancel();
+    }
+
+    /// Returns once no run is driven here, or after `timeout`.
+    pub async fn idle(&self, timeout: Duration) {
+        let idle = async {
+            while self.active.len() > 0 {
+                tokio::time::sleep(IDLE_POLL).await;
+            }
+        };
+        if tokio::time::timeout(timeout, idle).await.is_err() {
+            tracing::warn!(runs = self.active.len(), "leaving runs that did not end in time");
+        }
+    }
+
+    /// Leaves the runs that are still driven where they are: their logs are their checkpoints, and
+    /// whoever opens the store next goes on with them. Then brings the store to rest.
+    pub async fn close(&self) {
+        self.refuse();
+        self.leaving.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.store.close().await;
+    }
+
+    /// Whether the process is about to end.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    /// Whether the store takes commits.
+    pub async fn health(&self) -> Result<(), Unavailable> {
+        self.store.health().await
+    }
+
+    /// How many runs are driven here.
+    #[must_use]
+    pub fn active_runs(&self) -> usize {
+        self.active.len()
+    }
+
+    /// What can be run.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The tools that agents can be given.
+    #[must_use]
+    pub fn tools(&self) -> &Registry {
+        &self.tools
+    }
+}
+
+/// The run that holds a session, if it is live. One that waits for its client does not hold it.
+async fn active_run(agent: &Inner, tenant: &Tenant, session: &Session) -> Result<Option<RunId>, Unavailable> {
+    let Some(run) = &session.active_run else { return Ok(None) };
+    let partition = keys::session_partition(tenant, &session.id);
+    let head = head::read(&*agent.store, &partition, run).await?;
+    Ok(head.filter(|head| head.status == RunStatus::InProgress).map(|head| head.id))
+}

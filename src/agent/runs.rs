@@ -1,0 +1,153 @@
+//! Reading, following and cancelling runs.
+
+use crate::agent::Agent;
+use crate::agent::error::LookupError;
+use crate::agent::follow::Follower;
+use crate::agent::head::{self, Head};
+use crate::agent::keys;
+use crate::agent::recorder::decode;
+use crate::store::{Order, Partition, Scan, Unavailable};
+use crate::types::{Event, Outcome, RunId, RunStatus, SessionId, Tenant};
+
+/// Which runs a list shows.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only this session's.
+    pub session: Option<SessionId>,
+    /// Only those that stand so.
+    pub status: Option<RunStatus>,
+    /// Only those older than this one.
+    pub after: Option<RunId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A run as far as it came.
+#[derive(Debug, Clone)]
+pub struct RunView {
+    /// Where it stands.
+    pub head: Head,
+    /// How it ended or why it waits; `None` while it is under way.
+    pub outcome: Option<Outcome>,
+}
+
+/// What a follower of a run needs to know of it.
+#[derive(Debug)]
+pub struct Following {
+    /// The run's head when it was looked up.
+    pub head: Head,
+    /// Its events from the asked place on; `None` if it ended and all of them were seen.
+    pub follower: Option<Follower>,
+}
+
+impl Agent {
+    /// A run of this tenant.
+    pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
+        let (partition, head) = self.find_run(tenant, id).await?;
+        let outcome = if head.status == RunStatus::InProgress { None } else { self.outcome(&partition, id).await? };
+        Ok(RunView { head, outcome })
+    }
+
+    /// This tenant's runs, newest first.
+    pub async fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Head>, LookupError> {
+        let mut found = Vec::new();
+        let mut after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
+        loop {
+            let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
+            let entries = self.store.scan(&keys::tenant_partition(tenant), scan).await?;
+            let exhausted = entries.len() < filter.limit;
+            after = entries.last().map(|(key, _)| key.clone());
+            for (key, entry) in entries {
+                let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
+                let session: Option<SessionId> = head::decode(&entry.value)?;
+                if filter.session.is_some() && filter.session != session {
+                    continue;
+                }
+                let partition = keys::run_partition(tenant, session.as_ref(), &run);
+                let head = head::read(&*self.store, &partition, &run).await?;
+                found.extend(head.filter(|head| filter.status.is_none_or(|status| status == head.status)));
+                if found.len() == filter.limit {
+                    return Ok(found);
+                }
+            }
+            if exhausted {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Follows a run after event `seq`; 0 is from its beginning.
+    pub async fn follow(&self, tenant: &Tenant, id: &RunId, seq: u64) -> Result<Following, LookupError> {
+        // The reader is counted before the head is read, so that a run that ends in between is seen whole.
+        let live = self.active.get(id).map(|live| live.tail.reader());
+        let (partition, head) = self.find_run(tenant, id).await?;
+        let last = match &live {
+            Some(reader) => reader.last(),
+            None => self.last_seq(&partition, id).await?.ok_or_else(|| LookupError::EventsExpired(id.clone()))?,
+        };
+        if seq > last {
+            return Err(LookupError::EventIdAhead { asked: seq, last });
+        }
+        if seq == last && head.status != RunStatus::InProgress {
+            return Ok(Following { head, follower: None });
+        }
+        let follower = Follower::new(self.store.clone(), partition, id.clone(), self.active.clone(), live, seq);
+        Ok(Following { head, follower: Some(follower) })
+    }
+
+    /// Reads a run to its end, so that it has a reader until then.
+    pub fn keep_reading(&self, mut follower: Follower) {
+        self.tasks.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
+    }
+
+    /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
+    pub async fn cancel(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
+        if let Some(live) = self.active.get(id) {
+            // Only its own tenant finds it.
+            self.find_run(tenant, id).await?;
+            live.cancel.cancel();
+            live.left.cancelled().await;
+        }
+        let (_, head) = self.find_run(tenant, id).await?;
+        if !head.status.is_final() {
+            self.stop_idle(tenant, &head).await?;
+        }
+        self.run(tenant, id).await
+    }
+
+    /// Where a run of this tenant lies, and its head.
+    pub(super) async fn find_run(&self, tenant: &Tenant, id: &RunId) -> Result<(Partition, Head), LookupError> {
+        let missing = || LookupError::RunNotFound(id.to_string());
+        let entry = self.store.get(&keys::tenant_partition(tenant), &keys::run_entry(id)).await?.ok_or_else(missing)?;
+        let session: Option<SessionId> = head::decode(&entry.value)?;
+        let partition = keys::run_partition(tenant, session.as_ref(), id);
+        let head = head::read(&*self.store, &partition, id).await?.ok_or_else(missing)?;
+        Ok((partition, head))
+    }
+
+    async fn outcome(&self, partition: &Partition, id: &RunId) -> Result<Option<Outcome>, Unavailable> {
+        match self.last_record(partition, id).await?.map(|record| record.event) {
+            Some(Event::RunFinished(outcome)) => Ok(Some(*outcome)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn last_seq(&self, partition: &Partition, id: &RunId) -> Result<Option<u64>, Unavailable> {
+        Ok(self.last_record(partition, id).await?.map(|record| record.seq))
+    }
+
+    async fn last_record(
+        &self,
+        partition: &Partition,
+        id: &RunId,
+    ) -> Result<Option<crate::types::Record>, Unavailable> {
+        let log = keys::events(id);
+        let head = self.store.read_log(partition, &log, u64::MAX, 1).await?.head;
+        if head == 0 {
+            return Ok(None);
+        }
+        let page = self.store.read_log(partition, &log, head - 1, 1).await?;
+        let record = page.entries.first().map(|entry| decode(entry)).transpose();
+        record.map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))
+    }
+}

@@ -1,0 +1,109 @@
+//! Ends a run, or hands it to its client: the last event, the session's new messages and every
+//! document that speaks of the run change in one commit.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::agent::driver::{Driver, Left};
+use crate::agent::head::{self, Head};
+use crate::agent::keys;
+use crate::store::{CommitError, Tx, Write};
+use crate::types::clock::now_ms;
+use crate::types::session::Session;
+use crate::types::{Event, Outcome, RunStatus, StopReason};
+
+/// How often a session that changed meanwhile is read again.
+const ATTEMPTS: usize = 8;
+
+/// How long things are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// An ended run, after its end.
+    pub run: Duration,
+    /// A session, after its last change.
+    pub session: Duration,
+}
+
+/// Records the run's end for `reason`.
+pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
+    let outcome = driver.recorder.run().outcome(reason, now_ms());
+    let mut attempts = 0;
+    let mut lost = false;
+    loop {
+        let session = if lost { None } else { read_session(driver).await? };
+        let result = record_end(driver, &outcome, session).await;
+        attempts += 1;
+        match result {
+            Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}
+            Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
+                tracing::error!(run = %driver.recorder.run().spec().id, "the session's messages are not those it counts");
+                lost = true;
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+async fn record_end(
+    driver: &mut Driver,
+    outcome: &Outcome,
+    session: Option<(u64, Session)>,
+) -> Result<(), CommitError> {
+    let now = now_ms();
+    let run = driver.recorder.run();
+    let (spec, status) = (run.spec().clone(), outcome.status());
+    // A question that the upstream refused outright would make it refuse all that follow in the session.
+    let unanswered = status == RunStatus::Failed && outcome.report.steps.is_empty();
+    let new_messages = if status.is_final() && !unanswered { run.final_messages() } else { Vec::new() };
+    let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
+    let keep = driver.keep;
+    let change = |mut tx: Tx| {
+        let value = head::encode(&head);
+        tx = tx.write(Write::Put { key: keys::head(&spec.id), value, ttl: Some(keep.run) });
+        tx = tx.write(Write::ExpireLog { log: keys::events(&spec.id), ttl: keep.run });
+        let key = keys::spec(&spec.id);
+        tx = tx.write(if status.is_final() {
+            Write::Delete { key }
+        } else {
+            Write::Put { key, value: head::encode(&*spec), ttl: Some(keep.run) }
+        });
+        if let Some((version, session)) = session.filter(|_| status.is_final()) {
+            let ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
+            let entries: Vec<Bytes> =
+                new_messages.iter().map(|message| Bytes::copy_from_slice(message.json().as_bytes())).collect();
+            let after = session.message_count;
+            let session = Session {
+                updated_ms: now,
+                message_count: after + entries.len() as u64,
+                usage: {
+                    let mut usage = session.usage;
+                    usage += outcome.usage;
+                    usage
+                },
+                cost: session.cost + outcome.cost,
+                runs: session.runs + 1,
+                active_run: session.active_run.filter(|active| *active != spec.id),
+                ..session
+            };
+            tx = tx
+                .put_at(keys::session(), version, head::encode(&session), Some(ttl))
+                .write(Write::Append { log: keys::messages(), after, entries })
+                .write(Write::ExpireLog { log: keys::messages(), ttl });
+        }
+        tx
+    };
+    driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await
+}
+
+async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Left> {
+    let recorder = &driver.recorder;
+    if recorder.run().spec().session.is_none() {
+        return Ok(None);
+    }
+    let document = recorder.store().get(recorder.partition(), &keys::session()).await.map_err(CommitError::from)?;
+    // A session that was deleted meanwhile stays deleted.
+    let Some(document) = document else { return Ok(None) };
+    let session = head::decode(&document.value).map_err(CommitError::from)?;
+    Ok(Some((document.version, session)))
+}

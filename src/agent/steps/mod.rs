@@ -1,0 +1,5 @@
+//! The steps that do I/O, a file each.
+
+pub mod call_model;
+pub mod finish;
+pub mod run_tools;

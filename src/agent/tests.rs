@@ -1,0 +1,8 @@
+//! The agent over the memory store, with a scripted model and tools that keep a journal.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
+
+mod limits;
+mod resume;
+mod support;
+mod tools;

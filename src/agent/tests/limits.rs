@@ -1,0 +1,200 @@
+use std::time::Duration;
+
+use super::support::{Say, bench, outcome, request, request_with, shown, watch};
+use crate::agent::LimitsPatch;
+use crate::agent::error::StartError;
+use crate::types::run::{OnDisconnect, OnLimit};
+use crate::types::session::Session;
+use crate::types::{Event, RunStatus, SessionId, StopReason};
+
+fn loops() -> Vec<Say> {
+    vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)])]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_never_stops_is_stopped_by_iterations_c2() {
+    let bench = bench(loops());
+    let limits = LimitsPatch { max_iterations: Some(3), ..LimitsPatch::default() };
+    let records = watch(bench.agent.start(request_with(limits)).await.unwrap()).await;
+    let outcome = outcome(&records);
+    assert_eq!((outcome.reason, outcome.iterations, outcome.tool_calls), (StopReason::MaxIterations, 3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_keeps_the_text_so_far_z14() {
+    let bench = bench(vec![Say::Stall(&["so ", "far"])]);
+    let limits = LimitsPatch { timeout_ms: Some(1_000), ..LimitsPatch::default() };
+    let records = watch(bench.agent.start(request_with(limits)).await.unwrap()).await;
+    let outcome = outcome(&records);
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Timeout, "so far"));
+    assert!(outcome.usage.estimated && outcome.usage.total() > 0, "what was begun is charged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_leaves_time_for_a_closing_answer() {
+    let bench = bench(vec![Say::Calls("", vec![("hang", "{}")])]);
+    let mut request = request();
+    request.limits.timeout_ms = Some(2_000);
+    request.on_limit = Some(OnLimit::Synthesize);
+    let outcome = outcome(&watch(bench.agent.start(request).await.unwrap()).await);
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Timeout, "closing"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_budget_is_never_passed_z4() {
+    let bench = bench(loops());
+    let limits = LimitsPatch { token_budget: Some(500), ..LimitsPatch::default() };
+    let records = watch(bench.agent.start(request_with(limits)).await.unwrap()).await;
+    let outcome = outcome(&records);
+    assert_eq!(outcome.reason, StopReason::TokenBudget);
+    assert!(outcome.usage.total() <= 500);
+    for request in bench.model.requests.lock().unwrap().iter() {
+        assert!(request.max_tokens <= 500, "the upstream's limit is clamped to what is left");
+    }
+    let warnings = records.iter().filter(|record| matches!(record.event, Event::BudgetWarning { .. })).count();
+    assert!(warnings <= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_has_no_room_for_a_call_refuses_the_run() {
+    let bench = bench(loops());
+    let limits = LimitsPatch { token_budget: Some(20), ..LimitsPatch::default() };
+    let refused = bench.agent.start(request_with(limits)).await;
+    assert!(matches!(refused, Err(StartError::BudgetExceeded(StopReason::TokenBudget))));
+    assert!(bench.model.requests.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_narrow_limits_but_not_widen_them() {
+    let bench = bench(loops());
+    let limits = LimitsPatch { max_iterations: Some(21), ..LimitsPatch::default() };
+    let refused = bench.agent.start(request_with(limits)).await;
+    assert!(matches!(refused, Err(StartError::Invalid { param, .. }) if param == "agent.limits.max_iterations"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sessions_budget_holds_over_its_runs() {
+    let bench = bench(vec![Say::Text(&["hi"])]);
+    let tenant = crate::types::Tenant::default_tenant();
+    let id = SessionId::parse("s").unwrap();
+    let new = crate::agent::sessions::NewSession {
+        id: Some(id.clone()),
+        token_budget: Some(700),
+        ..crate::agent::sessions::NewSession::default()
+    };
+    bench.agent.create_session(&tenant, new).await.unwrap();
+    let mut answered = 0;
+    let refused = loop {
+        let mut request = request();
+        request.session = Some(id.clone());
+        match bench.agent.start(request).await {
+            Ok(started) => {
+                assert_eq!(outcome(&watch(started).await).reason, StopReason::Done);
+                answered += 1;
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, StartError::BudgetExceeded(StopReason::TokenBudget)), "{refused:?}");
+    let session: Session = bench.agent.session(&tenant, &id).await.unwrap().session;
+    assert_eq!((session.usage.total(), session.runs), (answered * 15, answered), "settled at what was used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_readers_is_cancelled_after_its_grace_f35() {
+    let bench = bench(vec![Say::Stall(&["x"])]);
+    let mut request = request();
+    request.on_disconnect = OnDisconnect::Cancel;
+    let tenant = request.tenant.clone();
+    let started = bench.agent.start(request).await.unwrap();
+    let run = started.head.id.clone();
+    drop(started);
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    assert_eq!(bench.agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::InProgress);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(bench.agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_answers_once_the_run_has_stopped_and_may_be_repeated() {
+    let bench = bench(vec![Say::Stall(&["x"])]);
+    let request = request();
+    let tenant = request.tenant.clone();
+    let mut started = bench.agent.start(request).await.unwrap();
+    let run = started.head.id.clone();
+    let mut records = Vec::new();
+    while shown(&records).is_empty() {
+        let page = started.follower.next().await.unwrap().unwrap();
+        records.extend(page.iter().map(|record| (**record).clone()));
+    }
+    for _ in 0..2 {
+        assert_eq!(bench.agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+    }
+    records.extend(watch(started).await);
+    assert_eq!((shown(&records).as_str(), outcome(&records).status()), ("x", RunStatus::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_of_an_abandoned_run_does_not_begin_anew_with_each_step() {
+    // Each step takes a tool's whole timeout of 5 s.
+    let bench = bench(vec![Say::Calls("", vec![("hang", "{}")])]);
+    let mut request = request();
+    request.on_disconnect = OnDisconnect::Cancel;
+    let tenant = request.tenant.clone();
+    let run = bench.agent.start(request).await.unwrap().head.id;
+    tokio::time::sleep(Duration::from_secs(17)).await;
+    let ended = bench.agent.run(&tenant, &run).await.unwrap();
+    assert_eq!(ended.head.status, RunStatus::Cancelled);
+    assert!(ended.outcome.unwrap().iterations >= 3, "it had gone through several steps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closing_answer_that_no_budget_has_room_for_is_not_asked_for_again() {
+    let bench = bench(vec![Say::Calls("", vec![("hang", "{}")])]);
+    let tenant = crate::types::Tenant::default_tenant();
+    let id = SessionId::parse("s").unwrap();
+    let new = crate::agent::sessions::NewSession {
+        id: Some(id.clone()),
+        token_budget: Some(2_000),
+        ..crate::agent::sessions::NewSession::default()
+    };
+    bench.agent.create_session(&tenant, new).await.unwrap();
+    // What others in the session took meanwhile.
+    let partition = crate::agent::keys::session_partition(&tenant, &id);
+    let mut request = request();
+    request.session = Some(id);
+    request.limits.timeout_ms = Some(2_000);
+    request.on_limit = Some(OnLimit::Synthesize);
+    let mut started = bench.agent.start(request).await.unwrap();
+    let mut records = Vec::new();
+    while !records.iter().any(|record: &crate::types::Record| matches!(record.event, Event::ToolStarted { .. })) {
+        let page = started.follower.next().await.unwrap().unwrap();
+        records.extend(page.iter().map(|record| (**record).clone()));
+    }
+    let take = crate::store::Write::Add { counter: crate::agent::keys::session_tokens(), delta: 1_980, ceiling: None };
+    bench.agent.store.commit(crate::store::Tx::new(partition).write(take)).await.unwrap();
+    let outcome = outcome(&watch(started).await);
+    assert_eq!(outcome.reason, StopReason::Timeout);
+    assert!(!outcome.output_text.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_runs_out_while_the_model_speaks_still_leaves_a_closing_answer() {
+    let bench = bench(vec![Say::Stall(&["so far"]), Say::Text(&["in short"])]);
+    let mut request = request();
+    request.limits.timeout_ms = Some(2_000);
+    request.on_limit = Some(OnLimit::Synthesize);
+    let outcome = outcome(&watch(bench.agent.start(request).await.unwrap()).await);
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Timeout, "in short"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_gives_up_at_the_deadline_has_not_failed() {
+    let bench = bench(vec![Say::Deadline(&["so far"])]);
+    let mut request = request();
+    request.limits.timeout_ms = Some(2_000);
+    request.max_discards = 0;
+    let outcome = outcome(&watch(bench.agent.start(request).await.unwrap()).await);
+    assert_eq!((outcome.reason, outcome.status()), (StopReason::Timeout, RunStatus::Incomplete));
+    assert_eq!(outcome.output_text, "so far");
+}

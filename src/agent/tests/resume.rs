@@ -1,0 +1,179 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use crate::agent::head::{self, Head};
+use crate::agent::{keys, recorder};
+use crate::store::memory::MemoryStore;
+use crate::store::{Store, Tx, Write};
+use crate::types::{Effect, Event, Record, RunId, RunSpec, RunStatus, StopReason};
+
+fn turns() -> Vec<Say> {
+    let calls = vec![("echo", r#"{"n":1}"#), ("echo", r#"{"n":2}"#)];
+    vec![Say::Calls("look", calls), Say::Text(&["he", "llo"])]
+}
+
+/// The whole log of a run that nothing disturbed, and its specification.
+async fn undisturbed() -> (RunSpec, Vec<Record>) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = bench_over(store.clone(), turns(), Effect::Read);
+    let started = bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    // The specification goes when the run ends.
+    let partition = keys::run_partition(&request().tenant, None, &run);
+    let spec = store.get(&partition, &keys::spec(&run)).await.unwrap().unwrap();
+    watch(started).await;
+    let page = store.read_log(&partition, &keys::events(&run), 0, 1_000).await.unwrap();
+    let records = page.entries.iter().map(|entry| recorder::decode(entry).unwrap()).collect();
+    (head::decode(&spec.value).unwrap(), records)
+}
+
+/// A process that finds a run of which `records` are in the log, and nobody drives it.
+async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (Bench, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = bench_over(store.clone(), turns(), effect);
+    leave(&store, spec, records).await;
+    (bench, store)
+}
+
+/// Puts a run into the store as a process that was killed leaves it.
+async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
+    let entries = records.iter().map(|record| serde_json::to_vec(record).unwrap().into()).collect();
+    let tx = Tx::new(keys::partition_of(spec))
+        .put_at(keys::spec(&spec.id), 0, head::encode(spec), None)
+        .put_at(keys::head(&spec.id), 0, head::encode(&Head::new(spec)), None)
+        .write(Write::Append { log: keys::events(&spec.id), after: 0, entries });
+    store.commit(tx).await.unwrap();
+    let index = Tx::new(keys::tenant_partition(&spec.tenant)).write(Write::Put {
+        key: keys::run_entry(&spec.id),
+        value: head::encode(&spec.session),
+        ttl: None,
+    });
+    store.commit(index).await.unwrap();
+    store.commit(crate::agent::Agent::mark_live(&spec.tenant, None, &spec.id)).await.unwrap();
+}
+
+/// Lets the process take the run up, and returns its log once it ended.
+async fn ended(bench: &Bench, run: &RunId) -> Vec<Record> {
+    bench.agent.begin();
+    let tenant = request().tenant;
+    for _ in 0..10_000 {
+        if bench.agent.run(&tenant, run).await.unwrap().head.status.is_final() {
+            let following = bench.agent.follow(&tenant, run, 0).await.unwrap();
+            let mut follower = following.follower.unwrap();
+            let records = follower.available().await.unwrap();
+            return records.into_iter().map(|record| (*record).clone()).collect();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the run did not end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_prefix_of_a_log_resumes_to_the_same_end() {
+    let (spec, whole) = undisturbed().await;
+    let end = outcome(&whole);
+    assert_eq!(end.output_text, "hello");
+    for cut in 1..whole.len() {
+        let (bench, _) = found(&spec, &whole[..cut], Effect::Read).await;
+        let records = ended(&bench, &spec.id).await;
+        let resumed = outcome(&records);
+        assert_eq!((resumed.reason, resumed.output_text), (StopReason::Done, "hello".to_owned()), "cut at {cut}");
+        assert_eq!((resumed.iterations, resumed.tool_calls), (end.iterations, end.tool_calls), "cut at {cut}");
+        let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
+        assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>(), "cut at {cut}");
+        let before = whole[..cut].iter().filter(|record| record.event.is_public()).count();
+        let kept: Vec<_> = whole[..cut].iter().filter(|record| record.event.is_public()).cloned().collect();
+        assert_eq!(records[..before], kept, "what was said stays said, cut at {cut}");
+        // Text of an interrupted step is void, and says so before any other is written.
+        let mut open_text = false;
+        for record in &records {
+            match &record.event {
+                Event::TextDelta { .. } => open_text = true,
+                Event::StepDiscarded { .. } | Event::StepCompleted { .. } => open_text = false,
+                Event::StepStarted { .. } => assert!(!open_text, "cut at {cut}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_was_interrupted_is_not_run_again_f6() {
+    let (spec, mut whole) = undisturbed().await;
+    for record in &mut whole {
+        if let Event::ToolStarted { effect, .. } = &mut record.event {
+            *effect = Effect::Write;
+        }
+    }
+    let started = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
+    let (bench, _) = found(&spec, &whole[..=started], Effect::Write).await;
+    let records = ended(&bench, &spec.id).await;
+    let outcome = outcome(&records);
+    assert_eq!((outcome.reason, outcome.status()), (StopReason::OutcomeUnknown, RunStatus::Failed));
+    assert!(bench.journal.lock().unwrap().is_empty(), "neither the interrupted call nor the one behind it ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_another_process_drives_is_left_alone() {
+    let (spec, whole) = undisturbed().await;
+    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let partition = keys::partition_of(&spec);
+    let lease = keys::lease(&spec.id);
+    let fence = store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().unwrap();
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(bench.model.requests.lock().unwrap().is_empty());
+    store.release(&partition, &lease, fence).await.unwrap();
+    assert_eq!(outcome(&ended(&bench, &spec.id).await).output_text, "hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_see_every_event_once_wherever_they_join() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = bench_over(store, turns(), Effect::Read);
+    let started = bench.agent.start(request()).await.unwrap();
+    let (tenant, run) = (request().tenant, started.head.id.clone());
+    let mut readers = Vec::new();
+    let mut after = 0;
+    let mut first = started.follower;
+    let mut all = Vec::new();
+    while let Some(page) = first.next().await.unwrap() {
+        all.extend(page.iter().map(|record| record.seq));
+        readers.push((after, bench.agent.follow(&tenant, &run, after).await.unwrap().follower));
+        after = *all.last().unwrap();
+    }
+    assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+    assert!(readers.len() > 3);
+    for (after, follower) in readers {
+        let mut follower = follower.unwrap();
+        let mut seen = Vec::new();
+        while let Some(page) = follower.next().await.unwrap() {
+            seen.extend(page.iter().map(|record| record.seq));
+        }
+        assert_eq!(seen, all[usize::try_from(after).unwrap()..], "joined after {after}");
+    }
+    let late = bench.agent.follow(&tenant, &run, all.len() as u64).await.unwrap();
+    assert!(late.follower.is_none(), "a log that was read to its end has nothing more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_came_before_the_run_was_taken_up_counts_as_its_reader() {
+    let (mut spec, whole) = undisturbed().await;
+    spec.on_disconnect = crate::types::run::OnDisconnect::Cancel;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    leave(&store, &spec, &whole[..3]).await;
+    let bench = bench_over(store, vec![Say::Calls("", vec![("hang", "{}")])], Effect::Read);
+    let tenant = request().tenant;
+    let mut follower = bench.agent.follow(&tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let status = bench.agent.run(&tenant, &spec.id).await.unwrap().head.status;
+    assert_eq!(status, RunStatus::InProgress, "someone reads it");
+    drop(tasks);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let status = bench.agent.run(&tenant, &spec.id).await.unwrap().head.status;
+    assert_eq!(status, RunStatus::Cancelled, "nobody does any more");
+}

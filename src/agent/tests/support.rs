@@ -1,0 +1,288 @@
+//! A scripted model, an echo tool, and an agent made of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use crate::agent::catalog::Upstream;
+use crate::agent::{Agent, Catalog, Keep, NewRun, Started};
+use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
+use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
+use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::{Effect, Event, Message, Outcome, Record, Role, Tenant, Usage};
+
+/// What the model does in one turn.
+#[derive(Debug, Clone)]
+pub(super) enum Say {
+    /// Streams the pieces and answers.
+    Text(&'static [&'static str]),
+    /// Calls tools, after some text.
+    Calls(&'static str, Vec<(&'static str, &'static str)>),
+    /// Streams the pieces and breaks off.
+    Break(&'static [&'static str]),
+    /// Streams the pieces, then nothing more.
+    Stall(&'static [&'static str]),
+    /// Streams a text in pieces of which calls are written as text, until its length limit.
+    Rambled(&'static [&'static str]),
+    /// Streams the pieces, then fails once the request's time is up, as a real one does.
+    Deadline(&'static [&'static str]),
+    /// Streams a text in pieces of which a call is written as text.
+    Written(&'static [&'static str]),
+}
+
+/// Plays its turns by how many assistant messages the request has; the last one again and again.
+#[derive(Debug)]
+pub(super) struct Scripted {
+    turns: Vec<Say>,
+    pub(super) requests: Mutex<Vec<ModelRequest>>,
+    /// How often a turn that breaks has broken.
+    breaks: AtomicUsize,
+}
+
+impl Scripted {
+    pub(super) fn new(turns: Vec<Say>) -> Arc<Self> {
+        Arc::new(Self { turns, requests: Mutex::default(), breaks: AtomicUsize::new(0) })
+    }
+}
+
+impl Model for Scripted {
+    fn stream(&self, request: ModelRequest) -> DeltaStream {
+        assert_paired(&request.messages);
+        let turn = request.messages.matches(r#""role":"assistant""#).count();
+        let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
+        let (closing, deadline) = (request.tools.is_empty(), request.deadline);
+        self.requests.lock().unwrap().push(request);
+        let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
+        let texts = |pieces: &[&str]| pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect::<Vec<_>>();
+        let finished = |text: String, calls: Vec<ModelCall>| {
+            let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned();
+            let turn = ModelTurn { text, calls, usage: Some(usage), finish_reason, thinking: String::new() };
+            Ok(Delta::Finished(Box::new(turn)))
+        };
+        let deltas = match turn {
+            Say::Text(pieces) | Say::Written(pieces) => {
+                let mut deltas = texts(pieces);
+                deltas.push(finished(pieces.concat(), vec![]));
+                deltas
+            }
+            Say::Rambled(pieces) => {
+                let mut deltas = texts(pieces);
+                let (text, finish_reason) = (pieces.concat(), "length".to_owned());
+                let turn = ModelTurn { text, usage: Some(usage), finish_reason, ..ModelTurn::default() };
+                deltas.push(Ok(Delta::Finished(Box::new(turn))));
+                deltas
+            }
+            Say::Calls(_, _) if closing => vec![finished("closing".into(), vec![])],
+            Say::Calls(text, calls) => {
+                let mut deltas = if text.is_empty() { vec![] } else { texts(&[text]) };
+                let calls = calls
+                    .into_iter()
+                    .map(|(name, arguments)| ModelCall { name: name.into(), arguments: arguments.into() });
+                deltas.push(finished(text.into(), calls.collect()));
+                deltas
+            }
+            Say::Break(pieces) => {
+                self.breaks.fetch_add(1, Ordering::Relaxed);
+                let mut deltas = texts(pieces);
+                let (kind, message) = (ModelErrorKind::Transient, "it broke".to_owned());
+                deltas.push(Err(ModelError { kind, message, status: None, retry_after: None }));
+                deltas
+            }
+            Say::Deadline(pieces) => {
+                let late = async move {
+                    tokio::time::sleep_until(deadline).await;
+                    let (kind, message) = (ModelErrorKind::Timeout, "time is up".to_owned());
+                    Err(ModelError { kind, message, status: None, retry_after: None })
+                };
+                return futures_util::stream::iter(texts(pieces)).chain(futures_util::stream::once(late)).boxed();
+            }
+            Say::Stall(pieces) => {
+                return futures_util::stream::iter(texts(pieces)).chain(futures_util::stream::pending()).boxed();
+            }
+        };
+        // One delta at a time, as from a socket: each is recorded by itself.
+        futures_util::stream::iter(deltas)
+            .then(|delta| async {
+                tokio::task::yield_now().await;
+                delta
+            })
+            .boxed()
+    }
+
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    }
+
+    fn recovers_text_tool_calls(&self) -> bool {
+        self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)))
+    }
+}
+
+/// Every assistant call has exactly one result before the next message of another kind.
+fn assert_paired(messages: &str) {
+    let messages: Vec<serde_json::Value> = serde_json::from_str(&format!("[{messages}]")).unwrap();
+    let mut open: Vec<String> = Vec::new();
+    for message in &messages {
+        if message["role"] == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap();
+            let place = open.iter().position(|open| open == id).expect("a result without its call");
+            open.remove(place);
+        } else {
+            assert!(open.is_empty(), "calls without results before {message}");
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            open = calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect();
+        }
+    }
+    assert!(open.is_empty(), "calls without results at the end");
+}
+
+/// Answers with its arguments, and keeps a journal.
+#[derive(Debug)]
+pub(super) struct Echo {
+    spec: ToolSpec,
+    pub(super) journal: Arc<Mutex<Vec<String>>>,
+    /// A call needs a permit to end; `hang` has none.
+    permits: Arc<Semaphore>,
+}
+
+impl Echo {
+    pub(super) fn new(name: &str, effect: Effect, permits: usize) -> Self {
+        let parameters = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
+        let spec = ToolSpec {
+            name: name.into(),
+            description: "Says its arguments.".into(),
+            parameters: RawValue::from_string(parameters.into()).unwrap(),
+            effect,
+            timeout: None,
+            source: Source::Builtin,
+        };
+        Self { spec, journal: Arc::default(), permits: Arc::new(Semaphore::new(permits)) }
+    }
+}
+
+#[async_trait]
+impl Tool for Echo {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &RawValue, _context: &CallContext) -> Result<String, ToolError> {
+        self.journal.lock().unwrap().push(arguments.get().to_owned());
+        let _permit = self.permits.acquire().await.unwrap();
+        Ok(arguments.get().to_owned())
+    }
+}
+
+/// An agent and what it works with.
+pub(super) struct Bench {
+    pub(super) agent: Agent,
+    pub(super) model: Arc<Scripted>,
+    pub(super) journal: Arc<Mutex<Vec<String>>>,
+}
+
+/// An agent whose model plays `turns`, with the tools `echo` (read), `save` (write) and `hang`.
+pub(super) fn bench(turns: Vec<Say>) -> Bench {
+    bench_over(Arc::new(MemoryStore::default()), turns, Effect::Read)
+}
+
+/// The same over a store that others may hold too; `echo` has this effect.
+pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect) -> Bench {
+    let model = Scripted::new(turns);
+    let limits = LimitsConfig {
+        max_iterations: 20,
+        timeout: Duration::from_secs(60),
+        tool_timeout: Duration::from_secs(5),
+        token_budget: None,
+        cost_budget: None,
+    };
+    let config = AgentConfig {
+        name: DEFAULT_AGENT.into(),
+        model: None,
+        system: None,
+        tools: vec!["*".into()],
+        on_limit: OnLimit::Stop,
+        limits,
+    };
+    let upstream = Upstream::new("scripted".into(), model.clone(), None);
+    let catalog = Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![upstream], BTreeMap::new());
+    let echo = Echo::new("echo", effect, 1_000);
+    let journal = echo.journal.clone();
+    let tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(echo),
+        Arc::new(Echo::new("save", Effect::Write, 1_000)),
+        Arc::new(Echo::new("hang", Effect::Read, 0)),
+    ];
+    let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600) };
+    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep), model, journal }
+}
+
+/// An ordinary request.
+pub(super) fn request() -> NewRun {
+    NewRun {
+        tenant: Tenant::default_tenant(),
+        allowed_agents: None,
+        model: Some("m".into()),
+        session: None,
+        run: None,
+        system: Vec::new(),
+        messages: vec![Message::text(Role::User, "question")],
+        answers_from: 0,
+        answered: Vec::new(),
+        client_tools: Vec::new(),
+        tool_choice: None,
+        parameters: String::new(),
+        max_output_tokens: None,
+        parallel_tool_calls: true,
+        tools: None,
+        limits: crate::agent::LimitsPatch::default(),
+        on_limit: None,
+        on_disconnect: OnDisconnect::Continue,
+        on_unknown_outcome: OnUnknownOutcome::Fail,
+        reconnect_grace_ms: 15_000,
+        hide_intermediate_text: false,
+        stream_tool_arguments: false,
+        max_discards: 2,
+    }
+}
+
+/// An ordinary request with these limits.
+pub(super) fn request_with(limits: crate::agent::LimitsPatch) -> NewRun {
+    NewRun { limits, ..request() }
+}
+
+/// All public records of a run that goes on now.
+pub(super) async fn watch(started: Started) -> Vec<Record> {
+    let mut follower = started.follower;
+    let mut records = Vec::new();
+    while let Some(page) = follower.next().await.unwrap() {
+        records.extend(page.into_iter().map(|record| (*record).clone()));
+    }
+    records
+}
+
+/// How the last record says the run ended.
+pub(super) fn outcome(records: &[Record]) -> Outcome {
+    match records.last().map(|record| &record.event) {
+        Some(Event::RunFinished(outcome)) => (**outcome).clone(),
+        other => panic!("the last event is {other:?}"),
+    }
+}
+
+/// All answer text that was shown.
+pub(super) fn shown(records: &[Record]) -> String {
+    let texts = records.iter().filter_map(|record| match &record.event {
+        Event::TextDelta { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}

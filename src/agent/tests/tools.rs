@@ -1,0 +1,169 @@
+use super::support::{Say, bench, outcome, request, shown, watch};
+use crate::types::run::{ClientTool, RawValueEq};
+use crate::types::{CallId, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
+
+fn results(records: &[Record]) -> Vec<(String, bool)> {
+    let results = records.iter().filter_map(|record| match &record.event {
+        Event::ToolFinished { outcome, .. } => Some((outcome.content.clone(), outcome.is_error)),
+        _ => None,
+    });
+    results.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_run_and_their_results_are_answered_from_t1() {
+    let turns =
+        vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#), ("save", r#"{"n":2}"#)]), Say::Text(&["he", "llo"])];
+    let bench = bench(turns);
+    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    assert_eq!(results(&records), [(r#"{"n":1}"#.to_owned(), false), (r#"{"n":2}"#.to_owned(), false)]);
+    let outcome = outcome(&records);
+    assert_eq!((outcome.output_text.as_str(), outcome.iterations, outcome.tool_calls), ("hello", 2, 2));
+    assert_eq!(shown(&records), "lookhello");
+    let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
+    assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>(), "numbered without gaps");
+    assert_eq!(outcome.usage.total(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_run_is_told_to_the_model_t28_k18() {
+    let calls = vec![("nope", "{}"), ("echo", "{\"n\":"), ("echo", r#"{"n":"x"}"#), ("echo", "[]")];
+    let bench = bench(vec![Say::Calls("", calls), Say::Text(&["ok"])]);
+    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let results = results(&records);
+    assert!(results.iter().all(|(_, is_error)| *is_error), "{results:?}");
+    assert!(results[0].0.contains("no tool named \"nope\""));
+    assert!(bench.journal.lock().unwrap().is_empty(), "nothing ran");
+    assert_eq!(outcome(&records).reason, StopReason::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_hangs_is_stopped_k11() {
+    let bench = bench(vec![Say::Calls("", vec![("hang", "{}"), ("echo", "{}")]), Say::Text(&["ok"])]);
+    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let results = results(&records);
+    assert_eq!(results[0], ("{}".to_owned(), false), "shown in the order of completion");
+    assert!(results[1].1, "{results:?}");
+    assert_eq!(outcome(&records).output_text, "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_written_as_text_becomes_a_call_and_is_not_shown() {
+    let written = &["Let me see.\n```json\n{\"name\": \"ec", "ho\", \"arguments\": {\"n\": 4}}\n```\n"];
+    let bench = bench(vec![Say::Written(written), Say::Text(&["four"])]);
+    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    assert_eq!(results(&records), [(r#"{"n": 4}"#.to_owned(), false)]);
+    let shown = shown(&records);
+    assert!(shown.starts_with("Let me see.") && shown.ends_with("four") && !shown.contains("echo"), "{shown:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_repeats_its_written_call_until_it_is_cut_off_made_one_call() {
+    const CALL: &str = "{\"name\": \"save\", \"arguments\": {\"n\": 4}}\n";
+    let bench = bench(vec![Say::Rambled(&[CALL, CALL, CALL, "{\"name\": \"sa"]), Say::Text(&["saved"])]);
+    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    assert_eq!(results(&records).len(), 1);
+    assert_eq!(shown(&records).trim(), "saved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_is_held_until_it_is_known_to_be_the_answer() {
+    let bench = bench(vec![Say::Calls("thinking aloud", vec![("echo", "{}")]), Say::Text(&["the ", "answer"])]);
+    let mut request = request();
+    request.hide_intermediate_text = true;
+    let records = watch(bench.agent.start(request).await.unwrap()).await;
+    assert_eq!(shown(&records), "the answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_is_voided_where_that_can_be_shown_and_fails_elsewhere() {
+    let bench = bench(vec![Say::Break(&["half"])]);
+    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let discarded = records.iter().filter(|record| matches!(record.event, Event::StepDiscarded { .. })).count();
+    assert_eq!((discarded, outcome(&records).reason), (3, StopReason::ProviderError), "twice again, then no more");
+
+    let mut strict = request();
+    strict.max_discards = 0;
+    let records = watch(bench.agent.start(strict).await.unwrap()).await;
+    let error = outcome(&records).error.unwrap();
+    assert_eq!((error.code.as_str(), error.status), ("provider_error", 502));
+    assert_eq!(shown(&records), "half");
+}
+
+fn client_tool() -> ClientTool {
+    let json = r#"{"type":"function","function":{"name":"ask"}}"#;
+    ClientTool {
+        name: "ask".into(),
+        definition: RawValueEq(serde_json::value::RawValue::from_string(json.into()).unwrap()),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_run_goes_on_with_its_clients_answers_however_they_come() {
+    for way in ["session", "run", "transcript"] {
+        let turns = vec![Say::Calls("", vec![("ask", "{}"), ("echo", "{}")]), Say::Text(&["thanks"])];
+        let bench = bench(turns);
+        let mut first = request();
+        first.client_tools = vec![client_tool()];
+        first.session = (way == "session").then(|| SessionId::parse("s").unwrap());
+        let started = bench.agent.start(first.clone()).await.unwrap();
+        let run = started.head.id.clone();
+        let waiting = outcome(&watch(started).await);
+        assert_eq!(waiting.status(), RunStatus::RequiresAction);
+        let call = waiting.required_calls[0].id.clone();
+
+        let mut second = request();
+        second.session = first.session.clone();
+        second.run = (way == "run").then(|| run.clone());
+        second.answered = vec![call.clone()];
+        second.messages = vec![Message::tool(&call, "yes")];
+        if way == "transcript" {
+            second.messages.splice(0..0, [Message::text(Role::User, "question"), Message::assistant("", &[])]);
+            second.answers_from = 2;
+        }
+        let started = bench.agent.start(second).await.unwrap();
+        assert_eq!(started.head.id, run, "{way}");
+        let records = watch(started).await;
+        assert!(matches!(records[0].event, Event::RunResumed { .. }), "{way}: {:?}", records[0]);
+        assert_eq!(outcome(&records).output_text, "thanks", "{way}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
+    let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["thanks"])]);
+    let mut first = request();
+    first.client_tools = vec![client_tool()];
+    let started = bench.agent.start(first).await.unwrap();
+    let run = started.head.id.clone();
+    watch(started).await;
+    let wrong = CallId::foreign("call_other");
+    let mut second = request();
+    second.run = Some(run.clone());
+    second.answered = vec![wrong.clone()];
+    second.messages = vec![Message::tool(&wrong, "?")];
+    assert!(bench.agent.start(second).await.is_err());
+    let tenant = crate::types::Tenant::default_tenant();
+    assert_eq!(bench.agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(bench.agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_client_asks_something_else_is_not_blocked() {
+    let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
+    let mut first = request();
+    first.client_tools = vec![client_tool()];
+    first.session = SessionId::parse("s");
+    let started = bench.agent.start(first).await.unwrap();
+    let abandoned = started.head.id.clone();
+    watch(started).await;
+    let mut second = request();
+    second.session = SessionId::parse("s");
+    assert_eq!(outcome(&watch(bench.agent.start(second).await.unwrap()).await).output_text, "fine");
+    let tenant = crate::types::Tenant::default_tenant();
+    assert_eq!(bench.agent.run(&tenant, &abandoned).await.unwrap().head.status, RunStatus::Cancelled);
+    let (messages, _) = bench.agent.messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10).await.unwrap();
+    let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+    let paired = [Role::User, Role::Assistant, Role::Tool, Role::User, Role::Assistant];
+    assert_eq!(roles, paired, "the abandoned call has a result too");
+}
