@@ -1,3 +1,5 @@
 //! The `loopgate` command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    loopgate::cli::main()
+}

@@ -1,0 +1,183 @@
+//! Who calls: keys, and how often each may.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use governor::clock::{Clock, DefaultClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::keyed::DefaultKeyedStateStore;
+use governor::{Quota, RateLimiter};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use subtle::ConstantTimeEq;
+
+use crate::api::error::ApiError;
+use crate::config::{KeyConfig, key};
+use crate::types::Tenant;
+
+type Limiter<K> = RateLimiter<K, DefaultKeyedStateStore<K>, DefaultClock, StateInformationMiddleware>;
+
+/// Who made a request.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Whose runs and sessions it sees.
+    pub tenant: Tenant,
+    /// The agents that it may use; `None` for all.
+    pub agents: Option<Vec<String>>,
+}
+
+impl Caller {
+    /// Whether it may use this agent.
+    pub fn may_use(&self, agent: &str) -> bool {
+        self.agents.as_ref().is_none_or(|agents| agents.iter().any(|allowed| allowed == agent))
+    }
+}
+
+/// The keys that open the doors, and how often each caller may knock.
+#[derive(Debug)]
+pub struct Callers {
+    keys: HashMap<[u8; 32], Key>,
+    anonymous: Option<(NonZeroU32, Limiter<IpAddr>)>,
+}
+
+#[derive(Debug)]
+struct Key {
+    caller: Caller,
+    limiter: Option<(NonZeroU32, Limiter<()>)>,
+}
+
+/// What a caller's allowance came to with this request.
+struct Allowance {
+    limit: NonZeroU32,
+    remaining: u32,
+    /// Until the allowance is whole again; for a refusal, until the next request is taken.
+    reset: Duration,
+    allowed: bool,
+}
+
+impl Callers {
+    /// These keys, or everyone if there are none; `per_minute` bounds each address without a key.
+    #[must_use]
+    pub fn new(keys: &[KeyConfig], per_minute: Option<u32>) -> Self {
+        let keys = keys.iter().map(|key| {
+            let caller = Caller { tenant: key.tenant.clone(), agents: key.agents.clone() };
+            let limiter = key.requests_per_minute.and_then(NonZeroU32::new).map(|limit| (limit, limiter(limit)));
+            (key.hash, Key { caller, limiter })
+        });
+        let anonymous = per_minute.and_then(NonZeroU32::new).map(|limit| (limit, limiter(limit)));
+        Self { keys: keys.collect(), anonymous }
+    }
+
+    /// Forgets addresses that have not called for so long that it makes no difference.
+    pub fn tidy(&self) {
+        if let Some((_, limiter)) = &self.anonymous {
+            limiter.retain_recent();
+        }
+    }
+
+    fn identify(&self, headers: &HeaderMap, address: IpAddr) -> Result<(Caller, Option<Allowance>), ApiError> {
+        if self.keys.is_empty() {
+            let caller = Caller { tenant: Tenant::default_tenant(), agents: None };
+            return Ok((caller, self.anonymous.as_ref().map(|(limit, limiter)| check(*limit, limiter, &address))));
+        }
+        let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;
+        let hash = key::hash(presented);
+        // Looking a hash up tells nothing of the key; the comparison takes the same time for all.
+        let known = self.keys.get_key_value(&hash).filter(|(known, _)| bool::from(known.ct_eq(&hash)));
+        let (_, key) = known.ok_or_else(|| unauthorized("the API key is not valid"))?;
+        let allowance = key.limiter.as_ref().map(|(limit, limiter)| check(*limit, limiter, &()));
+        Ok((key.caller.clone(), allowance))
+    }
+}
+
+/// Lets a request pass if its key is valid and its allowance is not used up. The handler finds the
+/// [`Caller`] in the request's extensions.
+pub async fn admit(State(callers): State<Arc<Callers>>, mut request: Request, next: Next) -> Response {
+    let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
+    let (caller, allowance) = match callers.identify(request.headers(), address) {
+        Ok(known) => known,
+        Err(error) => return error.into_response(),
+    };
+    let refused = allowance.as_ref().filter(|allowance| !allowance.allowed);
+    let mut response = if let Some(allowance) = refused {
+        too_many(allowance).into_response()
+    } else {
+        request.extensions_mut().insert(caller);
+        next.run(request).await
+    };
+    if let Some(allowance) = allowance {
+        write_allowance(&allowance, response.headers_mut());
+    }
+    response
+}
+
+fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let text = |value: &HeaderValue| value.to_str().map(str::to_owned).is_ok();
+    let bearer = headers.get(header::AUTHORIZATION);
+    let plain = headers.get("x-api-key");
+    if bearer.is_some_and(|value| !text(value)) || plain.is_some_and(|value| !text(value)) {
+        return Err(unauthorized("the API key is not valid"));
+    }
+    let bearer = match bearer.and_then(|value| value.to_str().ok()) {
+        Some(value) => match value.split_once(' ') {
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => Some(key),
+            _ => return Err(unauthorized("the authorization header is not `Bearer KEY`")),
+        },
+        None => None,
+    };
+    let plain = plain.and_then(|value| value.to_str().ok());
+    match (bearer, plain) {
+        (Some(bearer), Some(plain)) if bearer != plain => {
+            Err(unauthorized("authorization and x-api-key hold different keys"))
+        }
+        (bearer, plain) => Ok(bearer.or(plain)),
+    }
+}
+
+fn unauthorized(message: &str) -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
+}
+
+fn too_many(allowance: &Allowance) -> ApiError {
+    let message = format!("more than {} requests a minute", allowance.limit);
+    let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_exceeded", message);
+    error.retry_after(allowance.reset.as_secs() + 1)
+}
+
+fn limiter<K: std::hash::Hash + Eq + Clone>(per_minute: NonZeroU32) -> Limiter<K> {
+    RateLimiter::keyed(Quota::per_minute(per_minute)).with_middleware::<StateInformationMiddleware>()
+}
+
+fn check<K: std::hash::Hash + Eq + Clone>(limit: NonZeroU32, limiter: &Limiter<K>, key: &K) -> Allowance {
+    let every = Duration::from_secs(60) / limit.get();
+    match limiter.check_key(key) {
+        Ok(state) => {
+            let remaining = state.remaining_burst_capacity();
+            Allowance { limit, remaining, reset: every * (limit.get() - remaining), allowed: true }
+        }
+        Err(until) => {
+            let reset = until.wait_time_from(DefaultClock::default().now());
+            Allowance { limit, remaining: 0, reset, allowed: false }
+        }
+    }
+}
+
+fn write_allowance(allowance: &Allowance, headers: &mut HeaderMap) {
+    let reset = format!("{}ms", allowance.reset.as_millis());
+    let entries = [
+        ("x-ratelimit-limit-requests", HeaderValue::from(allowance.limit.get())),
+        ("x-ratelimit-remaining-requests", HeaderValue::from(allowance.remaining)),
+    ];
+    for (name, value) in entries {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    if let Ok(value) = HeaderValue::from_str(&reset) {
+        headers.insert(HeaderName::from_static("x-ratelimit-reset-requests"), value);
+    }
+}

@@ -1,0 +1,139 @@
+//! What requests bring: JSON bodies, identifiers, page bounds. Every failure is an [`ApiError`].
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, header};
+
+use crate::api::error::ApiError;
+use crate::api::wire::message::clip;
+
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Entries of a list unless asked otherwise, and at most.
+const LIMIT: (usize, usize) = (20, 100);
+
+/// A body that claims to be JSON: UTF-8 text within the size limit.
+#[derive(Debug)]
+pub struct JsonText(Bytes);
+
+impl JsonText {
+    /// The text.
+    pub fn as_str(&self) -> Result<&str, ApiError> {
+        std::str::from_utf8(&self.0).map_err(|_| ApiError::bad_request("invalid_json", "the body is not valid UTF-8"))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonText {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        check_media_type(request.headers())?;
+        let body = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await;
+        match body {
+            Ok(Ok(body)) => Ok(Self(body)),
+            Ok(Err(rejection)) => Err(unreadable(&rejection)),
+            Err(_) => {
+                let status = StatusCode::REQUEST_TIMEOUT;
+                Err(ApiError::new(
+                    status,
+                    "invalid_request_error",
+                    "request_timeout",
+                    "the body took too long to arrive",
+                ))
+            }
+        }
+    }
+}
+
+/// `application/json`, or no media type at all with an empty body.
+fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let unsupported = |message: &str| {
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Err(ApiError::new(status, "invalid_request_error", "unsupported_media_type", message))
+    };
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return unsupported("compressed bodies are not supported");
+    }
+    let Some(media_type) = headers.get(header::CONTENT_TYPE) else {
+        return match headers.get(header::CONTENT_LENGTH) {
+            Some(length) if length == "0" => Ok(()),
+            None if !headers.contains_key(header::TRANSFER_ENCODING) => Ok(()),
+            _ => unsupported("content-type must be application/json"),
+        };
+    };
+    let essence = media_type.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        unsupported("content-type must be application/json")
+    }
+}
+
+fn unreadable(rejection: &BytesRejection) -> ApiError {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        return ApiError::new(status, "invalid_request_error", "payload_too_large", "the body is too large");
+    }
+    ApiError::bad_request("invalid_json", "the body could not be read")
+}
+
+/// The `{id}` of a path. What is not text is at no known place.
+#[derive(Debug)]
+pub struct Id(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(id)) => Ok(Self(id)),
+            Err(_) => Err(ApiError::not_found("unknown_url", "the path is not valid UTF-8")),
+        }
+    }
+}
+
+/// The query of a request, as it was written.
+#[derive(Debug)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// The last value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// `limit`: how many entries a list shows.
+    pub fn limit(&self) -> Result<usize, ApiError> {
+        let (default, most) = LIMIT;
+        let Some(text) = self.get("limit") else { return Ok(default) };
+        let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
+        limit.ok_or_else(|| ApiError::invalid("limit", format!("must be between 1 and {most}")))
+    }
+
+    /// A parameter that is parsed by `parse`; what does not parse is an error.
+    pub fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let wrong = || ApiError::invalid(name, format!("{:?} is not a valid {name}", clip(text)));
+        parse(text).map(Some).ok_or_else(wrong)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let query = parts.uri.query().unwrap_or_default();
+        Ok(Self(url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()))
+    }
+}
+
+/// A header's text; `None` if it is absent.
+pub fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ApiError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| ApiError::invalid(name, "the header is not plain text"))?;
+    Ok(Some(text))
+}

@@ -1,0 +1,104 @@
+//! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
+
+pub mod callers;
+mod completions;
+pub mod error;
+mod extract;
+mod health;
+mod models;
+mod runs;
+mod sessions;
+mod sse;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use http::{Method, StatusCode, Uri};
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::agent::Agent;
+use crate::api::callers::Callers;
+use crate::api::error::ApiError;
+
+/// What handlers work with.
+#[derive(Debug, Clone)]
+pub struct Api {
+    /// Starts, follows and cancels runs.
+    pub agent: Agent,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Loopgate"),
+    tags(
+        (name = "completions", description = "Run the tool loop"),
+        (name = "runs", description = "Read, follow and cancel runs"),
+        (name = "sessions", description = "Conversations that outlive their runs"),
+        (name = "models", description = "What can be asked for"),
+        (name = "operation", description = "For probes"),
+    ),
+    security((), ("bearer" = [])),
+)]
+struct Description;
+
+/// All routes, and the description of them.
+fn routes(callers: &Arc<Callers>) -> OpenApiRouter<Api> {
+    let guarded = OpenApiRouter::new()
+        .routes(routes!(completions::agent_completions))
+        .routes(routes!(completions::chat_completions))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::get))
+        .routes(routes!(runs::events))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(sessions::list, sessions::create))
+        .routes(routes!(sessions::get, sessions::patch, sessions::delete))
+        .routes(routes!(sessions::messages))
+        .routes(routes!(models::list))
+        .routes(routes!(models::get))
+        .routes(routes!(models::tools))
+        .layer(axum::middleware::from_fn_with_state(callers.clone(), callers::admit));
+    OpenApiRouter::with_openapi(Description::openapi())
+        .merge(guarded)
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+}
+
+/// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
+pub fn router(agent: Agent, callers: &Arc<Callers>) -> Router {
+    let (router, document) = routes(callers).split_for_parts();
+    let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", described(document));
+    router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_url).with_state(Api { agent })
+}
+
+/// The description of the HTTP contract.
+#[must_use]
+pub fn openapi() -> Document {
+    let callers = Arc::new(Callers::new(&[], None));
+    described(routes(&callers).split_for_parts().1)
+}
+
+fn described(mut document: Document) -> Document {
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    document.components.get_or_insert_default().add_security_scheme("bearer", bearer);
+    document
+}
+
+async fn unknown_url(method: Method, uri: Uri) -> Response {
+    let path = wire::message::clip(uri.path()).to_owned();
+    ApiError::not_found("unknown_url", format!("there is nothing at {method} {path}")).into_response()
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+    let path = wire::message::clip(uri.path()).to_owned();
+    let message = format!("{path} does not take {method}");
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "method_not_allowed", message)
+        .into_response()
+}

@@ -1,0 +1,107 @@
+//! `GET /v1/models`, `/v1/models/{id}` and `/v1/tools`: what can be asked for.
+
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::agent::catalog::Entry;
+use crate::api::Api;
+use crate::api::callers::Caller;
+use crate::api::error::{ApiError, ErrorBody};
+use crate::api::extract::Id;
+use crate::api::wire::message::clip;
+use crate::api::wire::run::List;
+use crate::types::Effect;
+
+/// A model, in OpenAI's shape.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ModelObject {
+    /// What a request's `model` says.
+    #[schema(example = "demo/demo")]
+    id: String,
+    /// `model`.
+    object: &'static str,
+    /// Unknown: 0.
+    created: u64,
+    /// The upstream, or `loopgate` for an agent.
+    owned_by: String,
+}
+
+/// A tool that agents can be given.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ToolObject {
+    /// Its name.
+    #[schema(example = "calculator")]
+    name: String,
+    /// What it does.
+    description: String,
+    /// JSON schema of its arguments.
+    #[schema(value_type = Object)]
+    parameters: Box<RawValue>,
+    /// `builtin` or `http`.
+    source: &'static str,
+    /// `read`, `idempotent` or `write`.
+    #[schema(value_type = String, example = "read")]
+    effect: Effect,
+}
+
+/// Lists agents, then the models of upstreams.
+#[utoipa::path(
+    get, path = "/v1/models", tag = "models", operation_id = "listModels",
+    responses((status = 200, description = "All of them", body = List<ModelObject>)),
+)]
+pub async fn list(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Response {
+    let mut entries = api.agent.catalog().list().await;
+    entries.retain(|entry| caller.may_use(&entry.agent));
+    let models = entries.into_iter().map(ModelObject::from).collect();
+    axum::Json(List::new(models, false, |model: &ModelObject| model.id.clone())).into_response()
+}
+
+/// Reads one model.
+#[utoipa::path(
+    get, path = "/v1/models/{id}", tag = "models", operation_id = "getModel",
+    params(("id" = String, Path, description = "An agent, `upstream/model`, or a bare model name")),
+    responses((status = 200, description = "The model", body = ModelObject),
+              (status = "4XX", description = "There is no such model", body = ErrorBody)),
+)]
+pub async fn get(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id,
+) -> Result<Response, ApiError> {
+    let missing =
+        || ApiError::not_found("model_not_found", format!("the model {:?} does not exist", clip(&id))).at("model");
+    let resolved = api.agent.catalog().resolve(&id).await.map_err(|_| missing())?;
+    if !caller.may_use(&resolved.agent_name) {
+        return Err(missing());
+    }
+    let owner = if resolved.agent_name == id { "loopgate".to_owned() } else { resolved.upstream };
+    Ok(axum::Json(ModelObject { id, object: "model", created: 0, owned_by: owner }).into_response())
+}
+
+/// Lists the server's tools.
+#[utoipa::path(
+    get, path = "/v1/tools", tag = "models", operation_id = "listTools",
+    responses((status = 200, description = "All of them", body = List<ToolObject>)),
+)]
+pub async fn tools(State(api): State<Api>) -> Response {
+    let tools = api.agent.tools().iter().map(|tool| {
+        let spec = tool.spec();
+        ToolObject {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            parameters: spec.parameters.clone(),
+            source: spec.source.as_str(),
+            effect: spec.effect,
+        }
+    });
+    axum::Json(List::new(tools.collect(), false, |tool: &ToolObject| tool.name.clone())).into_response()
+}
+
+impl From<Entry> for ModelObject {
+    fn from(Entry { id, owner, .. }: Entry) -> Self {
+        Self { id, object: "model", created: 0, owned_by: owner }
+    }
+}

@@ -1,0 +1,82 @@
+//! A follower's records as a stream of server-sent events.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, header};
+use tokio::time::Instant;
+
+use crate::agent::follow::Follower;
+use crate::api::error::{ApiError, ErrorBody};
+use crate::api::wire::{DONE, Encoder, RunNames, write_json};
+
+/// A comment line goes out after this much silence; proxies cut streams that are idle for a minute.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Streams what the follower finds, as the encoder writes it, then `[DONE]`.
+///
+/// Everything that is there already goes out in one piece.
+pub fn stream(mut follower: Follower, mut encoder: impl Encoder, names: &RunNames) -> Response {
+    let events = async_stream::stream! {
+        let mut out = BytesMut::new();
+        let mut silence = pin!(tokio::time::sleep(KEEP_ALIVE));
+        loop {
+            let found = tokio::select! {
+                biased;
+                found = follower.next() => found,
+                () = &mut silence => {
+                    silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
+                    yield Ok::<_, Infallible>(Bytes::from_static(b": keep-alive\n\n"));
+                    continue;
+                }
+            };
+            match found {
+                Ok(Some(records)) => {
+                    for record in records {
+                        encoder.encode(&record, &mut out);
+                    }
+                    if follower.has_ended() {
+                        out.extend_from_slice(DONE);
+                    }
+                    if !out.is_empty() {
+                        yield Ok(out.split().freeze());
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    let error = ApiError::from(crate::agent::error::LookupError::Store(error));
+                    out.extend_from_slice(b"data: ");
+                    write_json(&ErrorBody { error: error.object().clone() }, &mut out);
+                    out.extend_from_slice(b"\n\n");
+                    yield Ok(out.split().freeze());
+                    break;
+                }
+            }
+            silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
+        }
+    };
+    let mut response = Response::new(Body::from_stream(events));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    name_run(&mut response, names);
+    response
+}
+
+/// Adds the headers that every response about a run bears.
+pub fn name_run(response: &mut Response, names: &RunNames) {
+    let headers = response.headers_mut();
+    if let Ok(run) = HeaderValue::from_str(names.id.as_str()) {
+        headers.insert(HeaderName::from_static("x-loopgate-run-id"), run);
+    }
+    if let Some(session) = &names.session
+        && let Ok(session) = HeaderValue::from_str(session.as_str())
+    {
+        headers.insert(HeaderName::from_static("x-loopgate-session-id"), session);
+    }
+}

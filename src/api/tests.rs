@@ -1,0 +1,122 @@
+//! The router as a whole: its description, who may pass, and how it refuses.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use crate::api::callers::Callers;
+use crate::api::{openapi, router};
+use crate::config::{KeyConfig, key};
+use crate::types::Tenant;
+
+/// Where the committed description is.
+const COMMITTED: &str = "openapi/openapi.json";
+/// Routes that need no key.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+#[test]
+fn the_committed_description_is_that_of_the_code() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(COMMITTED);
+    let current = openapi().to_pretty_json().unwrap() + "\n";
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(committed == current, "{COMMITTED} is out of date; write it anew with: cargo run -- openapi > {COMMITTED}");
+}
+
+#[tokio::test]
+async fn every_route_but_the_probes_asks_for_a_key() {
+    let router = guarded();
+    let description: Value = serde_json::from_str(&openapi().to_json().unwrap()).unwrap();
+    let mut seen = 0;
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let request = |key: Option<&str>| {
+                let builder = Request::builder().method(method.clone()).uri(path.replace("{id}", "x"));
+                let builder = key.into_iter().fold(builder, |builder, key| builder.header("authorization", key));
+                builder.header("content-type", "application/json").body(Body::empty()).unwrap()
+            };
+            let refused = OPEN.iter().all(|open| open != path);
+            for key in [None, Some("Bearer wrong"), Some("Bearer "), Some("Basic right"), Some("Bearer right ")] {
+                let (status, body) = send(&router, request(key)).await;
+                assert_eq!(status == StatusCode::UNAUTHORIZED, refused, "{method} {path} with {key:?}");
+                if refused {
+                    assert_eq!(body["error"]["code"], "invalid_api_key");
+                }
+            }
+            let (status, _) = send(&router, request(Some("bearer right"))).await;
+            assert_ne!(status, StatusCode::UNAUTHORIZED, "{method} {path}");
+            assert!(status.as_u16() < 500, "{method} {path}: {status}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 16, "{seen} operations");
+}
+
+#[tokio::test]
+async fn two_keys_that_differ_are_refused() {
+    let request = Request::builder().uri("/v1/models").header("authorization", "Bearer right");
+    let request = request.header("x-api-key", "other").body(Body::empty()).unwrap();
+    assert_eq!(send(&guarded(), request).await.0, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn allowances_are_counted_shown_and_kept() {
+    let router = guarded();
+    let request = || Request::builder().uri("/v1/models").header("x-api-key", "right").body(Body::empty()).unwrap();
+    for remaining in ["1", "0"] {
+        let response = router.clone().oneshot(request()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["x-ratelimit-limit-requests"], "2");
+        assert_eq!(response.headers()["x-ratelimit-remaining-requests"], remaining);
+    }
+    let response = router.clone().oneshot(request()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let wait: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=31).contains(&wait));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_refused_in_shape() {
+    let router = guarded();
+    let get = Request::builder().uri("/v2/x%0d%0a").body(Body::empty()).unwrap();
+    let (status, body) = send(&router, get).await;
+    assert_eq!((status, &body["error"]["code"]), (StatusCode::NOT_FOUND, &Value::from("unknown_url")));
+    for member in ["message", "type", "param", "code"] {
+        assert!(body["error"].get(member).is_some(), "{member}");
+    }
+    let put = Request::builder().method("PUT").uri("/v1/sessions").header("x-api-key", "right");
+    let response = router.oneshot(put.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let allow = response.headers()["allow"].to_str().unwrap();
+    assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
+}
+
+/// A router over an agent without upstreams; `right` is a key of two requests a minute.
+fn guarded() -> Router {
+    let key = KeyConfig {
+        name: "test".into(),
+        tenant: Tenant::parse("acme").unwrap(),
+        hash: key::hash("right"),
+        agents: None,
+        requests_per_minute: Some(2),
+    };
+    let agent = crate::agent::Agent::new(
+        Arc::new(crate::store::memory::MemoryStore::default()),
+        crate::agent::Catalog::new([].into(), Vec::new(), [].into()),
+        crate::tools::Registry::new([]).unwrap(),
+        crate::agent::Keep { run: std::time::Duration::from_secs(1), session: std::time::Duration::from_secs(1) },
+    );
+    router(agent, &Arc::new(Callers::new(&[key], None)))
+}
+
+async fn send(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}

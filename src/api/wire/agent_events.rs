@@ -1,0 +1,272 @@
+//! The agent door's stream: text as OpenAI chunks, everything else as named events, one frame each,
+//! numbered as in the log.
+
+use bytes::{BufMut, BytesMut};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::error::{ApiError, ErrorObject};
+use crate::api::wire::agent_object::{AgentObject, Arguments, Budget, UsageObject};
+use crate::api::wire::openai_chat::ChunkTemplate;
+use crate::api::wire::{Encoder, RunNames, write_json};
+use crate::types::event::BudgetKind;
+use crate::types::{Event, Micros, Outcome, Record, RunStatus, SessionId};
+
+/// Writes native events.
+#[derive(Debug)]
+pub struct AgentEvents {
+    names: RunNames,
+    chunk: ChunkTemplate,
+    with_report: bool,
+}
+
+/// The data of a named event.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "type")]
+#[expect(missing_docs, reason = "the fields are named for what they are; docs/api.md explains them")]
+pub enum NativeEvent<'a> {
+    /// The run began.
+    #[serde(rename = "run.started")]
+    RunStarted { seq: u64, run_id: &'a str, session_id: Option<&'a str>, model: &'a str, created_ms: u64 },
+    /// The run goes on: taken over after a crash, or its client answered.
+    #[serde(rename = "run.resumed")]
+    RunResumed { seq: u64, run_id: &'a str, session_id: Option<&'a str>, model: &'a str },
+    /// A model call begins.
+    #[serde(rename = "step.started")]
+    StepStarted { seq: u64, step: u32 },
+    /// Reasoning text.
+    #[serde(rename = "thinking.delta")]
+    ThinkingDelta { seq: u64, step: u32, text: &'a str },
+    /// Arguments as the model writes them.
+    #[serde(rename = "tool.call.delta")]
+    ToolCallDelta { seq: u64, step: u32, call_id: &'a str, arguments_delta: &'a str },
+    /// The upstream failed before it said anything; another attempt follows.
+    #[serde(rename = "provider.retry")]
+    ProviderRetry {
+        seq: u64,
+        step: u32,
+        upstream: &'a str,
+        model: &'a str,
+        attempt: u32,
+        delay_ms: u64,
+        cause: &'a str,
+    },
+    /// The step's text so far is void.
+    #[serde(rename = "step.discarded")]
+    StepDiscarded { seq: u64, step: u32, reason: &'static str },
+    /// A budget is four fifths used: tokens, or US dollars.
+    #[serde(rename = "budget.warning")]
+    BudgetWarning {
+        seq: u64,
+        scope: &'static str,
+        kind: &'static str,
+        #[schema(value_type = f64)]
+        used: Amount,
+        #[schema(value_type = f64)]
+        limit: Amount,
+    },
+    /// A server-side tool begins.
+    #[serde(rename = "tool.call")]
+    ToolCall {
+        seq: u64,
+        step: u32,
+        call_id: &'a str,
+        name: &'a str,
+        #[schema(value_type = Object)]
+        arguments: Arguments<'a>,
+    },
+    /// A server-side tool ended.
+    #[serde(rename = "tool.result")]
+    ToolResult {
+        seq: u64,
+        step: u32,
+        call_id: &'a str,
+        name: &'a str,
+        is_error: bool,
+        content: &'a str,
+        truncated: bool,
+        latency_ms: u64,
+    },
+    /// A model call and its tools are done.
+    #[serde(rename = "step.completed")]
+    StepCompleted { seq: u64, step: u32, usage: UsageObject, latency_ms: u64, finish_reason: &'a str, budget: Budget },
+    /// The model answered.
+    #[serde(rename = "run.completed")]
+    RunCompleted(Ending<'a>),
+    /// A limit ended the run.
+    #[serde(rename = "run.incomplete")]
+    RunIncomplete(Ending<'a>),
+    /// The run waits for its client.
+    #[serde(rename = "run.requires_action")]
+    RunRequiresAction(Ending<'a>),
+    /// The run was cancelled.
+    #[serde(rename = "run.cancelled")]
+    RunCancelled(Ending<'a>),
+    /// The run failed.
+    #[serde(rename = "run.failed")]
+    RunFailed(Ending<'a>),
+}
+
+/// An amount of what a budget counts.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Amount {
+    /// Tokens.
+    Tokens(u64),
+    /// US dollars.
+    Usd(f64),
+}
+
+/// What the last event says.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Ending<'a> {
+    /// The event's number.
+    pub seq: u64,
+    /// How the run ended.
+    pub agent: AgentObject<'a>,
+    /// Tokens of all steps.
+    pub usage: UsageObject,
+    /// The final text.
+    pub output_text: &'a str,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorObject>,
+}
+
+impl AgentEvents {
+    /// An encoder for one run.
+    pub fn new(names: RunNames, with_report: bool) -> Self {
+        let chunk = ChunkTemplate::new(&names, false);
+        Self { names, chunk, with_report }
+    }
+}
+
+impl Encoder for AgentEvents {
+    fn encode(&mut self, record: &Record, out: &mut BytesMut) {
+        write_id(record.seq, out);
+        if let Event::TextDelta { step, text } = &record.event {
+            out.put_slice(b"data: ");
+            self.chunk.write_text(text, Some(*step), out);
+            out.put_slice(b"\n\n");
+            return;
+        }
+        let Some(event) = native(record, &self.names, self.with_report) else { return };
+        out.put_slice(b"event: ");
+        out.put_slice(event.name().as_bytes());
+        out.put_slice(b"\ndata: ");
+        write_json(&event, out);
+        out.put_slice(b"\n\n");
+    }
+}
+
+/// The named event of a record; `None` for text and for internal events.
+pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) -> Option<NativeEvent<'a>> {
+    let seq = record.seq;
+    let (run_id, session_id) = (names.id.as_str(), names.session.as_ref().map(SessionId::as_str));
+    let model = names.model.as_str();
+    Some(match &record.event {
+        Event::RunStarted => NativeEvent::RunStarted { seq, run_id, session_id, model, created_ms: names.created_ms },
+        Event::RunResumed { .. } => NativeEvent::RunResumed { seq, run_id, session_id, model },
+        Event::StepStarted { step, .. } => NativeEvent::StepStarted { seq, step: *step },
+        Event::ThinkingDelta { step, text } => NativeEvent::ThinkingDelta { seq, step: *step, text },
+        Event::ToolArgumentsDelta { step, call_id, delta } => {
+            NativeEvent::ToolCallDelta { seq, step: *step, call_id: call_id.as_str(), arguments_delta: delta }
+        }
+        Event::ProviderRetry { step, upstream, model, attempt, delay_ms, cause } => NativeEvent::ProviderRetry {
+            seq,
+            step: *step,
+            upstream,
+            model,
+            attempt: *attempt,
+            delay_ms: *delay_ms,
+            cause,
+        },
+        Event::StepDiscarded { step, reason, .. } => {
+            NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
+        }
+        Event::BudgetWarning { kind, used, limit } => budget_warning(seq, *kind, *used, *limit),
+        Event::ToolStarted { step, call, .. } => NativeEvent::ToolCall {
+            seq,
+            step: *step,
+            call_id: call.id.as_str(),
+            name: &call.name,
+            arguments: Arguments::new(&call.arguments),
+        },
+        Event::ToolFinished { step, call_id, name, outcome } => NativeEvent::ToolResult {
+            seq,
+            step: *step,
+            call_id: call_id.as_str(),
+            name,
+            is_error: outcome.is_error,
+            content: &outcome.content,
+            truncated: outcome.truncated,
+            latency_ms: outcome.latency_ms,
+        },
+        Event::StepCompleted { step, usage, finish_reason, latency_ms, tokens_used, token_budget } => {
+            NativeEvent::StepCompleted {
+                seq,
+                step: *step,
+                usage: usage.into(),
+                latency_ms: *latency_ms,
+                finish_reason,
+                budget: Budget::new(*token_budget, *tokens_used),
+            }
+        }
+        Event::RunFinished(outcome) => ending(seq, outcome, names, with_report),
+        Event::TextDelta { .. } | Event::TurnFinished { .. } | Event::StopRequested { .. } => return None,
+    })
+}
+
+fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: bool) -> NativeEvent<'a> {
+    let ending = Ending {
+        seq,
+        agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
+        usage: (&outcome.usage).into(),
+        output_text: &outcome.output_text,
+        error: outcome.error.as_ref().map(|error| ApiError::from(error).object().clone()),
+    };
+    match outcome.status() {
+        RunStatus::Completed => NativeEvent::RunCompleted(ending),
+        RunStatus::Incomplete => NativeEvent::RunIncomplete(ending),
+        RunStatus::RequiresAction => NativeEvent::RunRequiresAction(ending),
+        RunStatus::Cancelled => NativeEvent::RunCancelled(ending),
+        RunStatus::Failed | RunStatus::Queued | RunStatus::InProgress => NativeEvent::RunFailed(ending),
+    }
+}
+
+fn budget_warning(seq: u64, kind: BudgetKind, used: u64, limit: u64) -> NativeEvent<'static> {
+    let (kind, used, limit) = match kind {
+        BudgetKind::Tokens => ("tokens", Amount::Tokens(used), Amount::Tokens(limit)),
+        BudgetKind::Cost => ("cost", Amount::Usd(Micros(used).as_usd()), Amount::Usd(Micros(limit).as_usd())),
+    };
+    NativeEvent::BudgetWarning { seq, scope: "run", kind, used, limit }
+}
+
+impl NativeEvent<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::RunStarted { .. } => "run.started",
+            Self::RunResumed { .. } => "run.resumed",
+            Self::StepStarted { .. } => "step.started",
+            Self::ThinkingDelta { .. } => "thinking.delta",
+            Self::ToolCallDelta { .. } => "tool.call.delta",
+            Self::ProviderRetry { .. } => "provider.retry",
+            Self::StepDiscarded { .. } => "step.discarded",
+            Self::BudgetWarning { .. } => "budget.warning",
+            Self::ToolCall { .. } => "tool.call",
+            Self::ToolResult { .. } => "tool.result",
+            Self::StepCompleted { .. } => "step.completed",
+            Self::RunCompleted(_) => "run.completed",
+            Self::RunIncomplete(_) => "run.incomplete",
+            Self::RunRequiresAction(_) => "run.requires_action",
+            Self::RunCancelled(_) => "run.cancelled",
+            Self::RunFailed(_) => "run.failed",
+        }
+    }
+}
+
+fn write_id(seq: u64, out: &mut BytesMut) {
+    out.put_slice(b"id: ");
+    write_json(&seq, out);
+    out.put_u8(b'\n');
+}

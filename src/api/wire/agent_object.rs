@@ -1,0 +1,292 @@
+//! The `agent` object: what the last event and every plain response say of a run.
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::types::outcome::{CallReport, Outcome, Report, StepReport};
+use crate::types::{Micros, RunId, SessionId, ToolCall, Usage};
+
+/// How a run ended or why it waits.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AgentObject<'a> {
+    /// The run.
+    #[schema(example = "run_019a0000000070008000000000000000")]
+    pub run_id: &'a str,
+    /// Its session.
+    pub session_id: Option<&'a str>,
+    /// `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`.
+    #[schema(example = "completed")]
+    pub status: &'static str,
+    /// Why the loop stopped.
+    #[schema(example = "done")]
+    pub stop_reason: &'static str,
+    /// Model calls that counted.
+    pub iterations: u32,
+    /// Tool calls that were answered.
+    pub tool_calls: u32,
+    /// What the model calls cost, in US dollars.
+    pub cost_usd: f64,
+    /// Where the token budget stands.
+    pub budget: Budget,
+    /// What the run waits for.
+    pub required_action: Option<RequiredAction<'a>>,
+    /// Things the caller should know.
+    pub warnings: &'a [String],
+    /// What happened, step by step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<ReportObject<'a>>,
+}
+
+/// Where a run's token budget stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Budget {
+    /// The limit; null without one.
+    pub token_limit: Option<u64>,
+    /// Input and output so far.
+    pub tokens_used: u64,
+    /// What is left; null without a limit.
+    pub tokens_remaining: Option<u64>,
+}
+
+/// What a run waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RequiredAction<'a> {
+    /// `client_tools`.
+    pub r#type: &'static str,
+    /// The calls to answer with `tool` messages.
+    pub calls: Vec<RequiredCall<'a>>,
+}
+
+/// A call that the client is to answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RequiredCall<'a> {
+    /// The id that the `tool` message names.
+    pub call_id: &'a str,
+    /// The function.
+    pub name: &'a str,
+    /// Its arguments.
+    #[schema(value_type = Object)]
+    pub arguments: Arguments<'a>,
+    /// SHA-256 of the arguments' JSON text, in hexadecimal.
+    pub arguments_digest: String,
+    /// Why it waits.
+    pub reason: Option<&'a str>,
+    /// When it no longer can be answered, Unix milliseconds.
+    pub expires_ms: Option<u64>,
+}
+
+/// Tool arguments: the object that the model wrote, or its text if that is not JSON.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Arguments<'a> {
+    /// Valid JSON on one line.
+    Json(&'a RawValue),
+    /// Valid JSON that was written on several lines, which a line of an event cannot hold.
+    Joined(Value),
+    /// Anything else.
+    Text(&'a str),
+}
+
+/// OpenAI's usage object.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UsageObject {
+    /// Input, cached included.
+    pub prompt_tokens: u64,
+    /// Output, reasoning included.
+    pub completion_tokens: u64,
+    /// Both.
+    pub total_tokens: u64,
+    /// About the input.
+    pub prompt_tokens_details: PromptDetails,
+    /// About the output.
+    pub completion_tokens_details: CompletionDetails,
+    /// Whether any of it was estimated because the upstream did not say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+/// About the input tokens.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PromptDetails {
+    /// What the upstream had cached.
+    pub cached_tokens: u64,
+}
+
+/// About the output tokens.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CompletionDetails {
+    /// What was reasoning.
+    pub reasoning_tokens: u64,
+}
+
+/// What a run did and how long it took.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReportObject<'a> {
+    /// From start to end, without waiting for the client.
+    pub total_ms: u64,
+    /// In model calls.
+    pub llm_time_ms: u64,
+    /// In tool calls, summed.
+    pub tool_time_ms: u64,
+    /// The steps.
+    pub steps: Vec<StepObject<'a>>,
+}
+
+/// One model call and its tools.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StepObject<'a> {
+    /// Counted from 1.
+    pub index: u32,
+    /// `initial` or `tool_followup`.
+    pub kind: &'static str,
+    /// The model call's time.
+    pub llm_latency_ms: u64,
+    /// The tools' time, summed.
+    pub tool_latency_ms: u64,
+    /// The model call's tokens.
+    pub usage: UsageObject,
+    /// The upstream's own finish reason.
+    pub finish_reason: &'a str,
+    /// In call order.
+    pub tool_calls: Vec<CallObject<'a>>,
+}
+
+/// One tool call.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallObject<'a> {
+    /// The call.
+    pub call_id: &'a str,
+    /// The tool.
+    pub name: &'a str,
+    /// Its arguments.
+    #[schema(value_type = Object)]
+    pub arguments: Arguments<'a>,
+    /// The result's size.
+    pub result_bytes: u64,
+    /// The tool's time.
+    pub latency_ms: u64,
+    /// Whether it was never dispatched.
+    pub skipped: bool,
+    /// The result, if it describes a failure.
+    pub error: Option<&'a str>,
+    /// What the tool measured.
+    #[schema(value_type = Object)]
+    pub metrics: Metrics,
+}
+
+/// Nothing is measured by tools yet: always `{}`.
+#[derive(Debug, Serialize)]
+pub struct Metrics {}
+
+impl<'a> AgentObject<'a> {
+    /// What `outcome` says of the run.
+    pub fn new(run: &'a RunId, session: Option<&'a SessionId>, outcome: &'a Outcome, with_report: bool) -> Self {
+        let calls = &outcome.required_calls;
+        Self {
+            run_id: run.as_str(),
+            session_id: session.map(SessionId::as_str),
+            status: outcome.status().as_str(),
+            stop_reason: outcome.reason.as_str(),
+            iterations: outcome.iterations,
+            tool_calls: outcome.tool_calls,
+            cost_usd: Micros::as_usd(outcome.cost),
+            budget: Budget::new(outcome.token_budget, outcome.usage.total()),
+            required_action: (!calls.is_empty()).then(|| RequiredAction {
+                r#type: "client_tools",
+                calls: calls.iter().map(RequiredCall::new).collect(),
+            }),
+            warnings: &outcome.warnings,
+            report: with_report.then(|| ReportObject::new(&outcome.report)),
+        }
+    }
+}
+
+impl Budget {
+    /// Of a run with this budget that used so much of it.
+    pub fn new(token_limit: Option<u64>, tokens_used: u64) -> Self {
+        let tokens_remaining = token_limit.map(|limit| limit.saturating_sub(tokens_used));
+        Self { token_limit, tokens_used, tokens_remaining }
+    }
+}
+
+impl<'a> RequiredCall<'a> {
+    fn new(call: &'a ToolCall) -> Self {
+        let digest = Sha256::digest(call.arguments.as_bytes());
+        Self {
+            call_id: call.id.as_str(),
+            name: &call.name,
+            arguments: Arguments::new(&call.arguments),
+            arguments_digest: format!("{:x}", bytes::Bytes::copy_from_slice(&digest)),
+            reason: None,
+            expires_ms: None,
+        }
+    }
+}
+
+impl<'a> Arguments<'a> {
+    /// The arguments as the model wrote them.
+    pub fn new(text: &'a str) -> Self {
+        let json = if text.contains(['\n', '\r']) {
+            serde_json::from_str(text).map(Self::Joined)
+        } else {
+            serde_json::from_str(text).map(Self::Json)
+        };
+        json.unwrap_or(Self::Text(text))
+    }
+}
+
+impl From<&Usage> for UsageObject {
+    fn from(usage: &Usage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            total_tokens: usage.total(),
+            prompt_tokens_details: PromptDetails { cached_tokens: usage.cached_tokens },
+            completion_tokens_details: CompletionDetails { reasoning_tokens: usage.reasoning_tokens },
+            estimated: usage.estimated,
+        }
+    }
+}
+
+impl<'a> ReportObject<'a> {
+    fn new(report: &'a Report) -> Self {
+        Self {
+            total_ms: report.total_ms,
+            llm_time_ms: report.llm_time_ms,
+            tool_time_ms: report.tool_time_ms,
+            steps: report.steps.iter().enumerate().map(|(place, step)| StepObject::new(place, step)).collect(),
+        }
+    }
+}
+
+impl<'a> StepObject<'a> {
+    fn new(place: usize, step: &'a StepReport) -> Self {
+        Self {
+            index: step.index,
+            kind: if place == 0 { "initial" } else { "tool_followup" },
+            llm_latency_ms: step.llm_latency_ms,
+            tool_latency_ms: step.tool_latency_ms,
+            usage: UsageObject::from(&step.usage),
+            finish_reason: &step.finish_reason,
+            tool_calls: step.tool_calls.iter().map(CallObject::new).collect(),
+        }
+    }
+}
+
+impl<'a> CallObject<'a> {
+    fn new(call: &'a CallReport) -> Self {
+        Self {
+            call_id: call.call_id.as_str(),
+            name: &call.name,
+            arguments: Arguments::new(&call.arguments),
+            result_bytes: call.result_bytes,
+            latency_ms: call.latency_ms,
+            skipped: call.skipped,
+            error: call.error.as_deref(),
+            metrics: Metrics {},
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Messages of a request: checked as OpenAI would check them, then kept as they came.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::api::error::ApiError;
+use crate::api::wire::address::check_image_url;
+use crate::api::wire::strict::Strict;
+use crate::types::{CallId, Message, Role};
+
+/// Most messages of one request.
+const MAX_MESSAGES: usize = 10_000;
+
+/// The messages of a request, in their order.
+#[derive(Debug, Default)]
+pub struct Messages {
+    /// All of them.
+    pub all: Vec<Message>,
+    /// Where the messages begin that answer the calls of an assistant message before them, or of a
+    /// waiting run; they are the last.
+    pub answers_from: usize,
+    /// The calls that these answer.
+    pub answered: Vec<CallId>,
+}
+
+#[derive(Deserialize)]
+struct View<'a> {
+    #[serde(borrow)]
+    role: Cow<'a, str>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<CallView<'a>>>,
+    #[serde(borrow)]
+    tool_call_id: Option<Cow<'a, str>>,
+    refusal: Option<serde::de::IgnoredAny>,
+    audio: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct CallView<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    function: FunctionView<'a>,
+}
+
+#[derive(Deserialize)]
+struct FunctionView<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    #[expect(dead_code, reason = "its type is checked")]
+    arguments: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    image_url: Option<ImageUrl<'a>>,
+    input_audio: Option<serde::de::IgnoredAny>,
+    file: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    refusal: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct ImageUrl<'a> {
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+}
+
+/// Checks a request's messages. With `continues`, they may begin with tool results for calls that the
+/// server knows of.
+pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, ApiError> {
+    if raw.is_empty() {
+        return Err(ApiError::invalid("messages", "there must be at least one message"));
+    }
+    if raw.len() > MAX_MESSAGES {
+        return Err(ApiError::invalid("messages", format!("there may be at most {MAX_MESSAGES} messages")));
+    }
+    let mut messages = Messages::default();
+    let mut pairing = Pairing { open: HashSet::new(), seen: HashSet::new(), may_begin_with_results: continues };
+    for (index, json) in raw.iter().enumerate() {
+        let path = format!("messages[{index}]");
+        let Strict::<View<'_>>(view) =
+            serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
+        let role = check_message(&view).map_err(|error| error.within(&path))?;
+        pairing.take(role, &view).map_err(|error| error.within(&path))?;
+        match (role, view.tool_call_id) {
+            (Role::Assistant, _) => {
+                messages.answers_from = index + 1;
+                messages.answered.clear();
+            }
+            (Role::Tool, Some(id)) => messages.answered.push(CallId::foreign(&id)),
+            (Role::System | Role::Developer | Role::User | Role::Tool, _) => {}
+        }
+        messages.all.push(Message::from_valid_json(role, json.get()));
+    }
+    pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len() - 1)))?;
+    Ok(messages)
+}
+
+fn check_message(view: &View<'_>) -> Result<Role, ApiError> {
+    let role = match &*view.role {
+        "system" => Role::System,
+        "developer" => Role::Developer,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        other => {
+            let message = format!("{:?} is not a role: use system, developer, user, assistant or tool", clip(other));
+            return Err(ApiError::invalid("role", message));
+        }
+    };
+    let has_calls = view.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
+    if has_calls && role != Role::Assistant {
+        return Err(ApiError::invalid("tool_calls", "only assistant messages have tool calls"));
+    }
+    match view.content {
+        Some(content) => check_content(content.get(), role).map_err(|error| error.within("content"))?,
+        // A refusal or a spoken answer, as the API itself gave it.
+        None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => {}
+        None => return Err(ApiError::invalid("content", "must be a string or a list of parts")),
+    }
+    Ok(role)
+}
+
+fn check_content(content: &str, role: Role) -> Result<(), ApiError> {
+    match content.as_bytes().first() {
+        Some(b'"') => {
+            serde_json::from_str::<Cow<'_, str>>(content).map_err(|error| malformed(&error))?;
+            Ok(())
+        }
+        Some(b'[') => {
+            let parts: Vec<Strict<Part<'_>>> = serde_json::from_str(content).map_err(|error| malformed(&error))?;
+            if parts.is_empty() {
+                return Err(ApiError::bad_request("invalid_value", "the list of parts is empty"));
+            }
+            for (index, Strict(part)) in parts.iter().enumerate() {
+                check_part(part, role).map_err(|error| error.within(&format!("[{index}]")))?;
+            }
+            Ok(())
+        }
+        _ => Err(ApiError::bad_request("invalid_value", "must be a string or a list of parts")),
+    }
+}
+
+fn check_part(part: &Part<'_>, role: Role) -> Result<(), ApiError> {
+    let (present, member) = match &*part.r#type {
+        "text" => (part.text.is_some(), "text"),
+        "refusal" if role == Role::Assistant => (part.refusal.is_some(), "refusal"),
+        "image_url" if role == Role::User => {
+            if let Some(image) = &part.image_url {
+                check_image_url(&image.url)
+                    .map_err(|what| ApiError::invalid("image_url.url", format!("the image URL {what}")))?;
+            }
+            (part.image_url.is_some(), "image_url")
+        }
+        "input_audio" if role == Role::User => (part.input_audio.is_some(), "input_audio"),
+        "file" if role == Role::User => (part.file.is_some(), "file"),
+        other => {
+            let message = format!("a part of the type {:?} is not allowed here", clip(other));
+            return Err(ApiError::invalid("type", message));
+        }
+    };
+    if present {
+        Ok(())
+    } else {
+        Err(ApiError::bad_request("missing_field", format!("{member} is missing")).at(member))
+    }
+}
+
+/// Every assistant call has exactly one result before the next message of another kind.
+struct Pairing {
+    open: HashSet<String>,
+    seen: HashSet<String>,
+    may_begin_with_results: bool,
+}
+
+impl Pairing {
+    fn take(&mut self, role: Role, view: &View<'_>) -> Result<(), ApiError> {
+        if role == Role::Tool {
+            let Some(id) = &view.tool_call_id else {
+                return Err(ApiError::bad_request("missing_field", "tool_call_id is missing").at("tool_call_id"));
+            };
+            let known = self.open.remove(&**id) || (self.may_begin_with_results && self.seen.insert(id.to_string()));
+            if !known {
+                let message = format!("no assistant message before it has an open call {:?}", clip(id));
+                return Err(ApiError::invalid("tool_call_id", message));
+            }
+            return Ok(());
+        }
+        self.close()?;
+        // Whoever answers a waiting run may go on talking in the same request.
+        self.may_begin_with_results &= role == Role::System || role == Role::Developer;
+        for (index, call) in view.tool_calls.iter().flatten().enumerate() {
+            if call.function.name.is_empty() {
+                let path = format!("tool_calls[{index}].function.name");
+                return Err(ApiError::invalid(path, "the name is empty"));
+            }
+            if !self.seen.insert(call.id.to_string()) {
+                let message = format!("the id {:?} was used before", clip(&call.id));
+                return Err(ApiError::invalid(format!("tool_calls[{index}].id"), message));
+            }
+            self.open.insert(call.id.to_string());
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), ApiError> {
+        match self.open.iter().next() {
+            Some(id) => {
+                let message = format!("the tool call {:?} before it has no result", clip(id));
+                Err(ApiError::bad_request("invalid_value", message))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with a piece of JSON, without its surroundings.
+pub fn malformed(error: &serde_json::Error) -> ApiError {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    let named = || text.split('`').nth(1).unwrap_or_default().to_owned();
+    if error.is_syntax() || error.is_eof() || text.starts_with("duplicate field") {
+        ApiError::bad_request("invalid_json", format!("the JSON is not valid: {text}"))
+    } else if text.starts_with("missing field") {
+        ApiError::bad_request("missing_field", text.replace('`', "")).at(named())
+    } else if text.starts_with("unknown field") {
+        ApiError::bad_request("unknown_field", text.replace('`', "")).at(named())
+    } else {
+        ApiError::bad_request("invalid_value", text.replace('`', ""))
+    }
+}
+
+/// The beginning of a text that a caller sent, for an error message.
+pub fn clip(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(80)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, continues: bool) -> Result<Messages, (String, String)> {
+        let raw: Vec<&RawValue> = serde_json::from_str(json).unwrap();
+        check_messages(&raw, continues)
+            .map_err(|error| (error.object().code.clone(), error.object().param.clone().unwrap_or_default()))
+    }
+
+    #[test]
+    fn what_openai_refuses_is_refused_with_its_path() {
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+        let cases = [
+            ("[]".to_owned(), "invalid_value", "messages"),
+            (r#"[["user","hi",null,null]]"#.to_owned(), "invalid_value", "messages[0]"),
+            (r#"[{"role":"user","content":[["text","x"]]}]"#.to_owned(), "invalid_value", "messages[0].content"),
+            (r#"[{"role":"robot","content":"x"}]"#.to_owned(), "invalid_value", "messages[0].role"),
+            (r#"[{"role":"user"}]"#.to_owned(), "invalid_value", "messages[0].content"),
+            (r#"[{"role":"user","content":7}]"#.to_owned(), "invalid_value", "messages[0].content"),
+            (r#"[{"role":"user","content":null}]"#.to_owned(), "invalid_value", "messages[0].content"),
+            (r#"[{"role":"user","content":"\ud800"}]"#.to_owned(), "invalid_json", "messages[0].content"),
+            (r#"[{"content":"x"}]"#.to_owned(), "missing_field", "messages[0].role"),
+            (
+                r#"[{"role":"user","content":[{"type":"video"}]}]"#.to_owned(),
+                "invalid_value",
+                "messages[0].content[0].type",
+            ),
+            (
+                r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://127.1/"}}]}]"#.to_owned(),
+                "invalid_value",
+                "messages[0].content[0].image_url.url",
+            ),
+            (
+                r#"[{"role":"tool","tool_call_id":"a","content":"x"}]"#.to_owned(),
+                "invalid_value",
+                "messages[0].tool_call_id",
+            ),
+            (format!("[{call}]"), "invalid_value", "messages[0]"),
+            (format!(r#"[{call},{{"role":"user","content":"x"}}]"#), "invalid_value", "messages[1]"),
+            (
+                format!(r#"[{call},{{"role":"tool","tool_call_id":"a","content":"x"}},{call}]"#),
+                "invalid_value",
+                "messages[2].tool_calls[0].id",
+            ),
+        ];
+        for (json, code, param) in cases {
+            assert_eq!(check(&json, false).err(), Some((code.to_owned(), param.to_owned())), "{json}");
+        }
+    }
+
+    #[test]
+    fn results_of_a_waiting_run_are_found_with_or_without_the_transcript() {
+        let transcript = r#"[{"role":"user","content":"q"},
+            {"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},
+            {"role":"tool","tool_call_id":"a","content":"x"},{"role":"user","content":"and?"}]"#;
+        let found = check(transcript, false).unwrap();
+        assert_eq!((found.answers_from, found.answered.len(), found.all.len()), (2, 1, 4));
+        let bare = r#"[{"role":"tool","tool_call_id":"a","content":"x"}]"#;
+        let found = check(bare, true).unwrap();
+        assert_eq!((found.answers_from, found.answered[0].as_str()), (0, "a"));
+        assert!(check(r#"[{"role":"user","content":"q"}]"#, true).unwrap().answered.is_empty());
+    }
+}

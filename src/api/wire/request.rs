@@ -1,0 +1,472 @@
+//! The request of both completion doors: OpenAI's chat completion and an optional `agent` object.
+//!
+//! Values that OpenAI would refuse are refused here, before anything is spent.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::agent::{LimitsPatch, NewRun};
+use crate::api::error::ApiError;
+use crate::api::wire::message::{Messages, check_messages, clip, malformed};
+use crate::api::wire::strict::Strict;
+use crate::api::wire::tool::{Choice, read_tool_choice, read_tools};
+use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::{Message, Micros, Role, RunId, SessionId, Tenant};
+
+const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
+const DEFAULT_RECONNECT_GRACE_MS: u64 = 15_000;
+/// Steps that may be voided on doors that can show it.
+const MAX_DISCARDS: u32 = 2;
+
+/// A chat completion request. Fields that are not named here are ignored.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct CompletionRequest<'a> {
+    /// An agent, or a model of an upstream: `openai/gpt-5`, or bare where just one upstream has it.
+    #[schema(example = "demo")]
+    pub model: Option<String>,
+    /// The conversation, in OpenAI's shape; with a session, only what is new.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Object>, example = json!([{"role": "user", "content": "What is 1234 * 5678?"}]))]
+    pub messages: Option<Vec<&'a RawValue>>,
+    /// Whether to stream server-sent events.
+    pub stream: Option<bool>,
+    /// What the stream holds beside text.
+    #[schema(value_type = Option<StreamOptions>)]
+    pub stream_options: Option<Strict<StreamOptions>>,
+    /// Function tools that the client executes.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Object>)]
+    pub tools: Option<Vec<&'a RawValue>>,
+    /// `none`, `auto`, `required` or one function; holds for the first model call.
+    #[serde(borrow)]
+    #[schema(value_type = Object)]
+    pub tool_choice: Option<&'a RawValue>,
+    /// Whether several tools may be called in one turn.
+    pub parallel_tool_calls: Option<bool>,
+    /// Text, any JSON object, or JSON of a schema.
+    #[serde(borrow)]
+    #[schema(value_type = Object)]
+    pub response_format: Option<&'a RawValue>,
+    /// 0 to 2.
+    pub temperature: Option<f64>,
+    /// 0 to 1.
+    pub top_p: Option<f64>,
+    /// -2 to 2.
+    pub frequency_penalty: Option<f64>,
+    /// -2 to 2.
+    pub presence_penalty: Option<f64>,
+    /// Up to four texts that end the answer.
+    #[serde(borrow)]
+    #[schema(value_type = Object)]
+    pub stop: Option<&'a RawValue>,
+    /// For answers that can be repeated, where the upstream can.
+    pub seed: Option<i64>,
+    /// Most output tokens of one model call; the older name.
+    pub max_tokens: Option<u64>,
+    /// Most output tokens of one model call.
+    pub max_completion_tokens: Option<u64>,
+    /// How much the model thinks, where it can.
+    pub reasoning_effort: Option<String>,
+    /// How long answers are, where the model can tell.
+    pub verbosity: Option<String>,
+    /// Biases by token id.
+    #[serde(borrow)]
+    #[schema(value_type = Object)]
+    pub logit_bias: Option<&'a RawValue>,
+    /// The end user, for the upstream.
+    pub user: Option<String>,
+    /// The upstream's tier.
+    pub service_tier: Option<String>,
+    /// Groups requests for the upstream's cache.
+    pub prompt_cache_key: Option<String>,
+    /// The end user, for the upstream's safety checks.
+    pub safety_identifier: Option<String>,
+    /// Text that the answer is likely to repeat.
+    #[serde(borrow)]
+    #[schema(value_type = Object)]
+    pub prediction: Option<&'a RawValue>,
+    /// Not supported: use `tools`.
+    #[schema(value_type = Object)]
+    pub functions: Option<serde::de::IgnoredAny>,
+    /// Must be 1.
+    pub n: Option<u64>,
+    /// The caller's notes: up to 16 short entries.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// What Loopgate adds to OpenAI's request.
+    #[schema(value_type = Option<AgentOptions>)]
+    pub agent: Option<Strict<AgentOptions>>,
+}
+
+/// OpenAI's `stream_options`.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct StreamOptions {
+    /// Whether the chat door's stream ends with a usage chunk.
+    pub include_usage: Option<bool>,
+}
+
+/// What Loopgate adds to OpenAI's request. An unknown field here is an error.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentOptions {
+    /// The conversation that this continues; created if it does not exist.
+    #[schema(example = "sess_42")]
+    pub session_id: Option<String>,
+    /// The waiting run that the request's tool messages answer.
+    pub run_id: Option<String>,
+    /// Names and globs of the server's tools; all of the agent's without it.
+    #[schema(example = json!(["calculator", "current_time"]))]
+    pub tools: Option<Vec<String>>,
+    /// Narrower limits than the agent's.
+    #[schema(value_type = Option<LimitOptions>)]
+    pub limits: Option<Strict<LimitOptions>>,
+    /// What happens at a limit: `stop`, `synthesize` or `error`.
+    #[schema(value_type = Option<String>)]
+    pub on_limit: Option<OnLimit>,
+    /// What happens when the last reader has gone: `cancel` or `continue`.
+    #[schema(value_type = Option<String>)]
+    pub on_disconnect: Option<OnDisconnect>,
+    /// After a crash in a tool with side effects: `fail` or `tell_model`.
+    #[schema(value_type = Option<String>)]
+    pub on_unknown_outcome: Option<OnUnknownOutcome>,
+    /// When the session has a live run: `reject`.
+    pub on_conflict: Option<OnConflict>,
+    /// How long a run outlives its last reader, in milliseconds.
+    pub reconnect_grace_ms: Option<u64>,
+    /// Whether to answer at once with the run's id and go on without a reader.
+    pub background: Option<bool>,
+    /// What the stream shows beside text.
+    pub events: Option<EventsMode>,
+    /// Whether the last event and the plain response bear the report.
+    pub include_report: Option<bool>,
+    /// Whether text is shown that turns out not to be the last step's.
+    pub intermediate_text: Option<IntermediateText>,
+    /// Whether arguments are shown as the model writes them.
+    pub stream_tool_arguments: Option<bool>,
+}
+
+/// Bounds of one run; asking for more than the agent's is an error.
+#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitOptions {
+    /// Most model calls.
+    #[schema(example = 20)]
+    pub max_iterations: Option<u32>,
+    /// From start to end, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// For each tool call, in milliseconds.
+    pub tool_timeout_ms: Option<u64>,
+    /// Most input and output tokens.
+    pub token_budget: Option<u64>,
+    /// Most money, in US dollars.
+    pub cost_budget_usd: Option<f64>,
+}
+
+/// What to do when the session has a live run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    /// Answer 409 with the live run's id.
+    Reject,
+}
+
+/// What a stream shows beside text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventsMode {
+    /// Named events with ids.
+    Native,
+    /// OpenAI's chunks, other events riding on them in a field `loopgate`.
+    Extension,
+    /// Nothing but OpenAI's chunks.
+    None,
+}
+
+/// Whether text of a step that goes on to call tools is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IntermediateText {
+    /// As it comes.
+    Show,
+    /// Text is held until its step is known to be the last.
+    Hide,
+}
+
+/// How the response is to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseShape {
+    /// Server-sent events instead of one JSON object.
+    pub stream: bool,
+    /// What the stream shows beside text.
+    pub events: EventsMode,
+    /// Whether a chunk stream ends with a usage chunk.
+    pub include_usage: bool,
+    /// Whether the last event bears the report.
+    pub include_report: bool,
+    /// Whether to answer at once.
+    pub background: bool,
+}
+
+/// What came with the request beside its body.
+#[derive(Debug)]
+pub struct RequestContext {
+    /// Whose request it is.
+    pub tenant: Tenant,
+    /// The agents that the key may use.
+    pub allowed_agents: Option<Vec<String>>,
+    /// The session that a header names.
+    pub session_header: Option<String>,
+    /// What the door's streams show unless asked otherwise.
+    pub default_events: EventsMode,
+}
+
+/// Parses and checks a request body.
+pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), ApiError> {
+    let request: CompletionRequest<'_> = parse(body)?;
+    request.check()?;
+    let parameters = request.parameters();
+    let Strict(agent) = request.agent.unwrap_or_default();
+    let shape = ResponseShape {
+        stream: request.stream.unwrap_or(false),
+        events: agent.events.unwrap_or(context.default_events),
+        include_usage: request.stream_options.and_then(|options| options.0.include_usage).unwrap_or(false),
+        include_report: agent.include_report.unwrap_or(true),
+        background: agent.background.unwrap_or(false),
+    };
+    let session = session_id(agent.session_id.as_deref(), context.session_header.as_deref())?;
+    let run = agent.run_id.as_deref().map(|id| RunId::parse(id).ok_or_else(|| no_run(id))).transpose()?;
+    let raw = request.messages.ok_or_else(|| missing("messages"))?;
+    let messages = check_messages(&raw, session.is_some() || run.is_some())?;
+    let (system, messages) = split(messages, session.is_some());
+    let client_tools = read_tools(request.tools.as_deref().unwrap_or_default())?;
+    let tool_choice = read_tool_choice(request.tool_choice)?;
+    let no_tools = tool_choice == Choice::NoTools;
+    let is_json = is_json_format(request.response_format)?;
+    let hide = agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide);
+    let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
+    let on_disconnect = if shape.background { OnDisconnect::Continue } else { agent.on_disconnect.unwrap_or_default() };
+    let new = NewRun {
+        tenant: context.tenant,
+        allowed_agents: context.allowed_agents,
+        model: request.model,
+        session,
+        run,
+        system,
+        messages: messages.all,
+        answers_from: messages.answers_from,
+        answered: messages.answered,
+        client_tools: if no_tools { Vec::new() } else { client_tools },
+        tool_choice: if let Choice::Forced(choice) = tool_choice { Some(choice) } else { None },
+        parameters,
+        max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
+        parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
+        tools: if no_tools { Some(Vec::new()) } else { agent.tools },
+        limits: agent.limits.unwrap_or_default().0.check()?,
+        on_limit: agent.on_limit,
+        on_disconnect,
+        on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
+        reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
+        hide_intermediate_text: hide,
+        stream_tool_arguments: agent.stream_tool_arguments.unwrap_or(false),
+        max_discards: if can_void { MAX_DISCARDS } else { 0 },
+    };
+    Ok((new, shape))
+}
+
+/// Parses a JSON body; errors name the path of what is wrong.
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, ApiError> {
+    serde_json::from_str(body).map(|Strict(value)| value).or_else(|error| {
+        if error.is_syntax() || error.is_eof() {
+            return Err(malformed(&error));
+        }
+        // Once more, slower, to learn where.
+        let deserializer = &mut serde_json::Deserializer::from_str(body);
+        serde_path_to_error::deserialize(deserializer).map(|Strict(value)| value).map_err(|error| {
+            let path = error.path().to_string();
+            let inner = malformed(error.inner());
+            match path.as_str() {
+                "." => inner,
+                // The path of an unknown or missing field ends at its parent or at itself, by its kind.
+                path => match inner.object().param.clone() {
+                    Some(name) if path == name || path.ends_with(&format!(".{name}")) => inner.at(path),
+                    _ => inner.within(path),
+                },
+            }
+        })
+    })
+}
+
+impl CompletionRequest<'_> {
+    fn check(&self) -> Result<(), ApiError> {
+        range("temperature", self.temperature, 0.0, 2.0)?;
+        range("top_p", self.top_p, 0.0, 1.0)?;
+        range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?;
+        range("presence_penalty", self.presence_penalty, -2.0, 2.0)?;
+        for (param, tokens) in [("max_tokens", self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)]
+        {
+            if tokens.is_some_and(|tokens| !(1..=MAX_OUTPUT_TOKENS).contains(&tokens)) {
+                return Err(ApiError::invalid(param, format!("must be between 1 and {MAX_OUTPUT_TOKENS}")));
+            }
+        }
+        if self.functions.is_some() {
+            return Err(ApiError::invalid("functions", "functions are not supported; use tools"));
+        }
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(ApiError::invalid("n", "must be 1: a run has one answer"));
+        }
+        if let Some(stop) = self.stop {
+            let few = |texts: Vec<String>| texts.len() <= 4;
+            let valid = serde_json::from_str::<String>(stop.get()).is_ok()
+                || serde_json::from_str::<Vec<String>>(stop.get()).is_ok_and(few);
+            if !valid {
+                return Err(ApiError::invalid("stop", "must be a text or up to four texts"));
+            }
+        }
+        check_metadata(self.metadata.as_ref())
+    }
+
+    /// The members that pass through to the upstream.
+    fn parameters(&self) -> String {
+        let mut parameters = String::new();
+        let mut add = |name: &str, json: Option<String>| {
+            if let Some(json) = json {
+                let comma = if parameters.is_empty() { "" } else { "," };
+                let _ = write!(parameters, "{comma}\"{name}\":{json}");
+            }
+        };
+        let raw = |value: Option<&RawValue>| value.map(|value| value.get().to_owned());
+        let text = |value: &Option<String>| value.as_ref().and_then(|value| serde_json::to_string(value).ok());
+        let number = |value: Option<f64>| value.map(|value| value.to_string());
+        add("temperature", number(self.temperature));
+        add("top_p", number(self.top_p));
+        add("frequency_penalty", number(self.frequency_penalty));
+        add("presence_penalty", number(self.presence_penalty));
+        add("seed", self.seed.map(|seed| seed.to_string()));
+        add("stop", raw(self.stop));
+        add("response_format", raw(self.response_format));
+        add("logit_bias", raw(self.logit_bias));
+        add("reasoning_effort", text(&self.reasoning_effort));
+        add("verbosity", text(&self.verbosity));
+        add("user", text(&self.user));
+        add("service_tier", text(&self.service_tier));
+        add("prompt_cache_key", text(&self.prompt_cache_key));
+        add("safety_identifier", text(&self.safety_identifier));
+        add("prediction", raw(self.prediction));
+        parameters
+    }
+}
+
+impl LimitOptions {
+    fn check(self) -> Result<LimitsPatch, ApiError> {
+        let path = |name: &str| format!("agent.limits.{name}");
+        let whole = [
+            ("max_iterations", self.max_iterations.map(u64::from)),
+            ("timeout_ms", self.timeout_ms),
+            ("tool_timeout_ms", self.tool_timeout_ms),
+            ("token_budget", self.token_budget),
+        ];
+        for (name, value) in whole {
+            if value == Some(0) {
+                return Err(ApiError::invalid(path(name), "must be above 0; leave it out for the agent's limit"));
+            }
+        }
+        let money = self.cost_budget_usd;
+        if money.is_some_and(|usd| !usd.is_finite() || usd <= 0.0) {
+            return Err(ApiError::invalid(
+                path("cost_budget_usd"),
+                "must be above 0; leave it out for the agent's limit",
+            ));
+        }
+        Ok(LimitsPatch {
+            max_iterations: self.max_iterations,
+            timeout_ms: self.timeout_ms,
+            tool_timeout_ms: self.tool_timeout_ms,
+            token_budget: self.token_budget,
+            cost_budget: money.map(Micros::from_usd),
+        })
+    }
+}
+
+/// In a session, instructions shape this run only and stand ahead of the history; without one, they
+/// stay where they are.
+fn split(messages: Messages, in_session: bool) -> (Vec<Message>, Messages) {
+    if !in_session {
+        return (Vec::new(), messages);
+    }
+    let is_instruction = |message: &Message| matches!(message.role, Role::System | Role::Developer);
+    let before = messages.all[..messages.answers_from].iter().filter(|message| is_instruction(message)).count();
+    let (system, all) = messages.all.into_iter().partition(is_instruction);
+    (system, Messages { all, answers_from: messages.answers_from - before, answered: messages.answered })
+}
+
+fn session_id(body: Option<&str>, header: Option<&str>) -> Result<Option<SessionId>, ApiError> {
+    let (text, param) = match (body, header) {
+        (Some(body), Some(header)) if body != header => {
+            let message = "the body and the header x-loopgate-session-id name different sessions";
+            return Err(ApiError::invalid("agent.session_id", message));
+        }
+        (Some(body), _) => (body, "agent.session_id"),
+        (None, Some(header)) => (header, "x-loopgate-session-id"),
+        (None, None) => return Ok(None),
+    };
+    SessionId::parse(text).map(Some).ok_or_else(|| bad_session_id(param))
+}
+
+/// 400 for a session id that cannot be one.
+pub fn bad_session_id(param: &str) -> ApiError {
+    ApiError::invalid(param, "a session id is 1 to 128 of A-Z a-z 0-9 . _ : -")
+}
+
+fn no_run(id: &str) -> ApiError {
+    ApiError::not_found("run_not_found", format!("run {:?} does not exist", clip(id))).at("agent.run_id")
+}
+
+/// 400 for a member that must be there.
+pub fn missing(field: &str) -> ApiError {
+    ApiError::bad_request("missing_field", format!("{field} is missing")).at(field)
+}
+
+/// OpenAI's bounds on metadata.
+pub fn check_metadata(metadata: Option<&BTreeMap<String, String>>) -> Result<(), ApiError> {
+    let Some(metadata) = metadata else { return Ok(()) };
+    if metadata.len() > 16 {
+        return Err(ApiError::invalid("metadata", "may have at most 16 entries"));
+    }
+    match metadata.iter().find(|(key, value)| key.is_empty() || key.len() > 64 || value.chars().count() > 512) {
+        Some((key, _)) => {
+            let path = format!("metadata.{}", clip(key));
+            Err(ApiError::invalid(path, "keys have 1 to 64 characters, values at most 512"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn range(param: &str, value: Option<f64>, low: f64, high: f64) -> Result<(), ApiError> {
+    match value {
+        Some(value) if !(low..=high).contains(&value) => {
+            Err(ApiError::invalid(param, format!("must be between {low} and {high}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_json_format(raw: Option<&RawValue>) -> Result<bool, ApiError> {
+    #[derive(Deserialize)]
+    struct View<'a> {
+        r#type: String,
+        #[serde(borrow)]
+        json_schema: Option<&'a RawValue>,
+    }
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(false) };
+    let view: View<'_> =
+        serde_json::from_str(raw.get()).map_err(|error| malformed(&error).within("response_format"))?;
+    match (view.r#type.as_str(), view.json_schema) {
+        ("text", _) => Ok(false),
+        ("json_object", _) | ("json_schema", Some(_)) => Ok(true),
+        ("json_schema", None) => Err(missing("json_schema").within("response_format")),
+        _ => Err(ApiError::invalid("response_format.type", "must be text, json_object or json_schema")),
+    }
+}

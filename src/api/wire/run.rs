@@ -1,0 +1,113 @@
+//! Runs as resources: the run object and the list of runs.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::agent::Head;
+use crate::agent::runs::RunView;
+use crate::api::error::{ApiError, ErrorObject};
+use crate::api::wire::agent_object::{AgentObject, UsageObject};
+use crate::types::{RunStatus, SessionId, StopReason};
+
+/// A run.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunObject<'a> {
+    /// The run.
+    #[schema(example = "run_019a0000000070008000000000000000")]
+    pub id: &'a str,
+    /// `run`.
+    pub object: &'static str,
+    /// Where it stands.
+    #[schema(example = "completed")]
+    pub status: &'static str,
+    /// Its session.
+    pub session_id: Option<&'a str>,
+    /// The model or agent as it was asked for.
+    pub model: &'a str,
+    /// When it was accepted, Unix milliseconds.
+    pub created_ms: u64,
+    /// When it ended or began to wait, Unix milliseconds.
+    pub ended_ms: Option<u64>,
+    /// Why it ended or waits.
+    pub stop_reason: Option<&'static str>,
+    /// How it ended; in lists and while it is under way it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentObject<'a>>,
+    /// Tokens of all steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageObject>,
+    /// The final text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_text: Option<&'a str>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorObject>,
+}
+
+impl<'a> RunObject<'a> {
+    /// A run that was just accepted.
+    pub fn queued(head: &'a Head) -> Self {
+        Self { status: RunStatus::Queued.as_str(), ..head.into() }
+    }
+}
+
+impl<'a> From<&'a Head> for RunObject<'a> {
+    fn from(head: &'a Head) -> Self {
+        Self {
+            id: head.id.as_str(),
+            object: "run",
+            status: head.status.as_str(),
+            session_id: head.session.as_ref().map(SessionId::as_str),
+            model: &head.model,
+            created_ms: head.created_ms,
+            ended_ms: head.ended_ms,
+            stop_reason: head.reason.map(StopReason::as_str),
+            agent: None,
+            usage: None,
+            output_text: None,
+            error: None,
+        }
+    }
+}
+
+impl<'a> From<&'a RunView> for RunObject<'a> {
+    fn from(view: &'a RunView) -> Self {
+        let RunView { head, outcome } = view;
+        let Some(outcome) = outcome else { return head.into() };
+        Self {
+            agent: Some(AgentObject::new(&head.id, head.session.as_ref(), outcome, true)),
+            usage: Some((&outcome.usage).into()),
+            output_text: Some(&outcome.output_text),
+            error: outcome.error.as_ref().map(|error| ApiError::from(error).object().clone()),
+            ..head.into()
+        }
+    }
+}
+
+/// OpenAI's list shape.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct List<T> {
+    /// `list`.
+    pub object: &'static str,
+    /// The entries.
+    pub data: Vec<T>,
+    /// The first entry's id.
+    pub first_id: Option<String>,
+    /// The last entry's id; what the next page is `after`.
+    pub last_id: Option<String>,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+impl<T> List<T> {
+    /// A page of entries, `id` naming each.
+    pub fn new(data: Vec<T>, has_more: bool, id: impl Fn(&T) -> String) -> Self {
+        let (first_id, last_id) = (data.first().map(&id), data.last().map(&id));
+        Self { object: "list", data, first_id, last_id, has_more }
+    }
+
+    /// A whole list, whose entries have no ids to page by.
+    pub fn whole(data: Vec<T>) -> Self {
+        Self { object: "list", data, first_id: None, last_id: None, has_more: false }
+    }
+}

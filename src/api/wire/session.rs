@@ -1,0 +1,204 @@
+//! Sessions as resources.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::agent::sessions::{NewSession, SessionPatch, Versioned};
+use crate::api::error::ApiError;
+use crate::api::wire::agent_object::UsageObject;
+use crate::api::wire::message::{check_messages, malformed};
+use crate::api::wire::request::{bad_session_id, check_metadata, parse};
+use crate::types::{Micros, RunId, SessionId};
+
+/// Longest time a session may be kept, in seconds: ten years.
+const MAX_TTL_S: u64 = 10 * 366 * 24 * 3600;
+
+/// A session.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionObject {
+    /// The session.
+    #[schema(example = "sess_42")]
+    pub id: String,
+    /// `session`.
+    pub object: &'static str,
+    /// When it was created, Unix milliseconds.
+    pub created_ms: u64,
+    /// When it last changed, Unix milliseconds.
+    pub updated_ms: u64,
+    /// The agent of requests that name no model.
+    pub agent: Option<String>,
+    /// The caller's notes.
+    pub metadata: BTreeMap<String, String>,
+    /// Grows with every change.
+    pub version: u64,
+    /// Messages in its history.
+    pub message_count: u64,
+    /// Runs that ended in it.
+    pub runs: u64,
+    /// The run that holds it now.
+    pub active_run_id: Option<String>,
+    /// Tokens of all its ended runs.
+    pub usage: UsageObject,
+    /// Cost of all its ended runs, in US dollars.
+    pub cost_usd: f64,
+    /// Its budgets.
+    pub budget: SessionBudgetObject,
+    /// How often its history was shortened.
+    pub compactions: u64,
+    /// How long it is kept after its last change, in seconds; null means the server's setting.
+    pub ttl_s: Option<u64>,
+}
+
+/// A session's budgets.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionBudgetObject {
+    /// Most tokens of all runs.
+    pub token_limit: Option<u64>,
+    /// What is left of them.
+    pub tokens_remaining: Option<u64>,
+    /// Most money of all runs, in US dollars.
+    pub cost_limit_usd: Option<f64>,
+    /// What is left of it.
+    pub cost_remaining_usd: Option<f64>,
+}
+
+impl From<&Versioned> for SessionObject {
+    fn from(Versioned { session, version }: &Versioned) -> Self {
+        let left = |budget: Micros| budget.saturating_sub(session.cost).as_usd();
+        Self {
+            id: session.id.to_string(),
+            object: "session",
+            created_ms: session.created_ms,
+            updated_ms: session.updated_ms,
+            agent: session.agent.clone(),
+            metadata: session.metadata.clone(),
+            version: *version,
+            message_count: session.message_count,
+            runs: session.runs,
+            active_run_id: session.active_run.as_ref().map(RunId::to_string),
+            usage: (&session.usage).into(),
+            cost_usd: session.cost.as_usd(),
+            budget: SessionBudgetObject {
+                token_limit: session.token_budget,
+                tokens_remaining: session.token_budget.map(|limit| limit.saturating_sub(session.usage.total())),
+                cost_limit_usd: session.cost_budget.map(Micros::as_usd),
+                cost_remaining_usd: session.cost_budget.map(left),
+            },
+            compactions: 0,
+            ttl_s: session.ttl_s,
+        }
+    }
+}
+
+/// A session to create. An unknown field is an error.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSession<'a> {
+    /// The id; minted without it.
+    pub id: Option<String>,
+    /// The agent of requests that name no model.
+    pub agent: Option<String>,
+    /// Up to 16 short entries.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// Its first messages.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Object>)]
+    pub messages: Option<Vec<&'a RawValue>>,
+    /// Most tokens of all its runs.
+    pub token_budget: Option<u64>,
+    /// Most money of all its runs, in US dollars.
+    pub cost_budget_usd: Option<f64>,
+    /// How long it is kept after its last change, in seconds.
+    pub ttl_s: Option<u64>,
+}
+
+/// What to change in a session. An unknown field is an error.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchSession {
+    /// Entries to set, or to remove where null.
+    pub metadata: Option<BTreeMap<String, Option<String>>>,
+    /// The token budget; null removes it.
+    #[serde(default, deserialize_with = "present")]
+    pub token_budget: Option<Option<u64>>,
+    /// The cost budget in US dollars; null removes it.
+    #[serde(default, deserialize_with = "present")]
+    pub cost_budget_usd: Option<Option<f64>>,
+}
+
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Reads the body of `POST /v1/sessions`; an empty one is `{}`.
+pub fn read_create(body: &str) -> Result<NewSession, ApiError> {
+    let create: CreateSession<'_> = if body.trim().is_empty() { CreateSession::default() } else { parse(body)? };
+    let id = create.id.as_deref().map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id("id"))).transpose()?;
+    check_metadata(create.metadata.as_ref())?;
+    if create.ttl_s.is_some_and(|ttl| !(1..=MAX_TTL_S).contains(&ttl)) {
+        return Err(ApiError::invalid("ttl_s", format!("must be between 1 and {MAX_TTL_S}")));
+    }
+    let messages = match create.messages.as_deref() {
+        None | Some([]) => Vec::new(),
+        Some(raw) => check_messages(raw, false)?.all,
+    };
+    Ok(NewSession {
+        id,
+        agent: create.agent,
+        metadata: create.metadata.unwrap_or_default(),
+        messages,
+        token_budget: tokens(create.token_budget)?,
+        cost_budget: money(create.cost_budget_usd)?,
+        ttl_s: create.ttl_s,
+    })
+}
+
+/// Reads the body of `PATCH /v1/sessions/{id}`.
+pub fn read_patch(body: &str) -> Result<SessionPatch, ApiError> {
+    let patch: PatchSession = parse(body)?;
+    let metadata = patch.metadata.unwrap_or_default();
+    let set = metadata.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
+    check_metadata(Some(&set))?;
+    Ok(SessionPatch {
+        metadata,
+        token_budget: patch.token_budget.map(tokens).transpose()?,
+        cost_budget: patch.cost_budget_usd.map(money).transpose()?,
+    })
+}
+
+fn tokens(budget: Option<u64>) -> Result<Option<u64>, ApiError> {
+    match budget {
+        Some(0) => Err(ApiError::invalid("token_budget", "must be above 0; leave it out for no limit")),
+        budget => Ok(budget),
+    }
+}
+
+fn money(budget: Option<f64>) -> Result<Option<Micros>, ApiError> {
+    match budget {
+        Some(usd) if !usd.is_finite() || usd <= 0.0 => {
+            Err(ApiError::invalid("cost_budget_usd", "must be above 0; leave it out for no limit"))
+        }
+        budget => Ok(budget.map(Micros::from_usd)),
+    }
+}
+
+/// A message of a session with its place.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MessageObject {
+    /// Its place, counted from 1; what `after` names.
+    pub index: u64,
+    /// The message in OpenAI's shape.
+    #[schema(value_type = Object)]
+    pub message: Box<RawValue>,
+}
+
+impl MessageObject {
+    /// The message at `index`.
+    pub fn new(index: u64, json: &str) -> Result<Self, ApiError> {
+        let message = RawValue::from_string(json.to_owned()).map_err(|error| malformed(&error))?;
+        Ok(Self { index, message })
+    }
+}

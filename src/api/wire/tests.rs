@@ -1,0 +1,221 @@
+//! One run, in every dialect, frame for frame.
+
+use bytes::BytesMut;
+
+use super::agent_events::AgentEvents;
+use super::openai_chat::{ChatChunks, completion};
+use super::{Encoder, RunNames};
+use crate::types::event::{BudgetKind, DiscardReason, Reservation};
+use crate::types::outcome::{CallReport, Report, StepReport};
+use crate::types::{
+    CallId, Effect, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall, ToolOutcome,
+    Usage,
+};
+
+const RUN: &str = "run_019a0000000070008000000000000000";
+
+fn names() -> RunNames {
+    RunNames {
+        id: RunId::parse(RUN).unwrap(),
+        session: SessionId::parse("sess_42"),
+        model: "demo \"x\"".into(),
+        created_ms: 1_795_304_559_339,
+    }
+}
+
+fn call() -> ToolCall {
+    let id = RunId::parse(RUN).unwrap().call(1);
+    ToolCall { id, name: "calculator".into(), arguments: r#"{"expression":"1+1"}"#.into() }
+}
+
+#[test]
+fn arguments_on_several_lines_stay_within_one_line_of_their_event() {
+    let call = ToolCall { arguments: "{\n  \"expression\": \"1\"\r\n}".into(), ..call() };
+    let records = record(vec![Event::ToolStarted { step: 1, call, effect: Effect::Read }]);
+    let frame = encode(AgentEvents::new(names(), false), &records);
+    assert_eq!(frame.trim_end().lines().count(), 3, "{frame}");
+    assert!(frame.contains(r#""arguments":{"expression":"1"}"#), "{frame}");
+}
+
+fn usage() -> Usage {
+    Usage { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 3, reasoning_tokens: 1, estimated: false }
+}
+
+fn result() -> ToolOutcome {
+    ToolOutcome { content: "2\n".into(), is_error: false, truncated: false, skipped: false, latency_ms: 1 }
+}
+
+fn outcome(reason: StopReason) -> Outcome {
+    let report = CallReport {
+        call_id: call().id,
+        name: "calculator".into(),
+        arguments: call().arguments,
+        result_bytes: 2,
+        latency_ms: 1,
+        skipped: false,
+        error: None,
+    };
+    let step = StepReport {
+        index: 1,
+        llm_latency_ms: 7,
+        tool_latency_ms: 1,
+        usage: usage(),
+        finish_reason: "tool_calls".into(),
+        tool_calls: vec![report],
+    };
+    Outcome {
+        reason,
+        output_text: "it is 2".into(),
+        reasoning: String::new(),
+        error: None,
+        required_calls: Vec::new(),
+        usage: usage(),
+        cost: Micros(1230),
+        token_budget: Some(100),
+        iterations: 2,
+        tool_calls: 1,
+        warnings: Vec::new(),
+        report: Report { total_ms: 9, llm_time_ms: 8, tool_time_ms: 1, steps: vec![step] },
+    }
+}
+
+fn record(events: Vec<Event>) -> Vec<Record> {
+    (1..).zip(events).map(|(seq, event)| Record { seq, at_ms: 0, event }).collect()
+}
+
+/// A run in which everything happens that has a frame of its own.
+fn story() -> Vec<Record> {
+    let (upstream, model, cause) = ("openai".into(), "m".into(), "it was busy".into());
+    let completed = |step| Event::StepCompleted {
+        step,
+        usage: usage(),
+        finish_reason: "tool_calls".into(),
+        latency_ms: 7,
+        tokens_used: 14,
+        token_budget: Some(100),
+    };
+    let started = |step| Event::StepStarted { step, reserved: Reservation::default(), closing: None };
+    record(vec![
+        Event::RunStarted,
+        started(1),
+        Event::ProviderRetry { step: 1, upstream, model, attempt: 1, delay_ms: 1000, cause },
+        Event::ThinkingDelta { step: 1, text: "hm".into() },
+        Event::ToolArgumentsDelta { step: 1, call_id: call().id, delta: "{\"expr".into() },
+        Event::ToolStarted { step: 1, call: call(), effect: Effect::Read },
+        Event::ToolFinished { step: 1, call_id: call().id, name: "calculator".into(), outcome: result() },
+        completed(1),
+        Event::BudgetWarning { kind: BudgetKind::Tokens, used: 80, limit: 100 },
+        Event::BudgetWarning { kind: BudgetKind::Cost, used: 800_000, limit: 1_000_000 },
+        started(2),
+        Event::TextDelta { step: 2, text: "it ".into() },
+        Event::TextDelta { step: 2, text: "is \"2\"\n".into() },
+        completed(2),
+        Event::RunFinished(Box::new(outcome(StopReason::Done))),
+    ])
+}
+
+fn encode(mut encoder: impl Encoder, records: &[Record]) -> String {
+    let mut out = BytesMut::new();
+    for record in records {
+        encoder.encode(record, &mut out);
+    }
+    String::from_utf8(out.to_vec()).unwrap()
+}
+
+#[test]
+fn the_agent_door_shows_every_event_as_one_frame() {
+    insta::assert_snapshot!(encode(AgentEvents::new(names(), true), &story()));
+}
+
+#[test]
+fn the_chat_door_shows_nothing_but_chunks() {
+    let plain = encode(ChatChunks::new(names(), false, false, false), &story());
+    insta::assert_snapshot!(plain);
+    for line in plain.lines().filter(|line| !line.is_empty()) {
+        assert!(line.starts_with("data: {"), "{line}");
+    }
+}
+
+#[test]
+fn usage_comes_in_a_chunk_of_its_own_when_asked_for() {
+    let chunks = encode(ChatChunks::new(names(), true, false, false), &story());
+    let last = chunks.trim_end().rsplit("\n\n").next().unwrap();
+    insta::assert_snapshot!(last);
+    assert_eq!(chunks.matches(r#""usage":null"#).count(), chunks.matches("data: ").count() - 1);
+}
+
+#[test]
+fn the_extension_rides_on_ordinary_chunks() {
+    insta::assert_snapshot!(encode(ChatChunks::new(names(), false, true, false), &story()));
+}
+
+#[test]
+fn the_plain_response_is_the_same_run() {
+    let outcome = outcome(StopReason::Done);
+    let json = serde_json::to_string_pretty(&completion(&names(), &outcome, true)).unwrap();
+    insta::assert_snapshot!(json);
+}
+
+#[test]
+fn the_clients_calls_are_openais() {
+    let mut waiting = outcome(StopReason::ClientTools);
+    waiting.output_text = String::new();
+    waiting.required_calls =
+        vec![call(), ToolCall { id: CallId::foreign("call_2"), arguments: "not JSON".into(), ..call() }];
+    let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(waiting.clone()))]);
+    let chunks = encode(ChatChunks::new(names(), false, false, false), &records);
+    let json = serde_json::to_string_pretty(&completion(&names(), &waiting, false)).unwrap();
+    insta::assert_snapshot!(format!("{chunks}\n{json}"));
+}
+
+#[test]
+fn failures_after_the_first_byte_are_frames() {
+    let mut failed = outcome(StopReason::ProviderError);
+    let error = RunError {
+        status: 502,
+        r#type: "provider_error".into(),
+        code: "provider_error".into(),
+        message: "openai broke off".into(),
+        retryable: true,
+    };
+    failed.error = Some(error);
+    let finished = Event::RunFinished(Box::new(failed));
+    let records = record(vec![Event::RunStarted, finished.clone()]);
+    let native = encode(AgentEvents::new(names(), false), &records);
+    let chat = encode(ChatChunks::new(names(), false, false, false), &records);
+    insta::assert_snapshot!(format!("{native}\n{chat}"));
+
+    // Text that went out and became void ends a chat stream; what follows is not shown.
+    let voided = record(vec![
+        Event::RunStarted,
+        Event::TextDelta { step: 1, text: "half".into() },
+        Event::StepDiscarded { step: 1, reason: DiscardReason::Interrupted, usage: usage() },
+        Event::TextDelta { step: 2, text: "whole".into() },
+        finished,
+    ]);
+    let chat = encode(ChatChunks::new(names(), false, false, false), &voided);
+    assert_eq!((chat.matches(r#""error""#).count(), chat.contains("whole")), (1, false), "{chat}");
+}
+
+#[test]
+fn a_run_that_a_limit_ended_says_so_in_a_chat_stream_too() {
+    let limited = Outcome { output_text: "limit".into(), ..outcome(StopReason::MaxIterations) };
+    let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(limited))]);
+    let chat = encode(ChatChunks::new(names(), false, false, false), &records);
+    assert!(chat.contains(r#""delta":{"content":"limit"}"#), "{chat}");
+}
+
+#[test]
+fn text_joined_from_a_stream_is_the_text_of_the_run() {
+    for stream in [
+        encode(AgentEvents::new(names(), true), &story()),
+        encode(ChatChunks::new(names(), true, false, true), &story()),
+        encode(ChatChunks::new(names(), false, true, true), &story()),
+    ] {
+        let data = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+        let values = data.map(|data| serde_json::from_str::<serde_json::Value>(data).unwrap());
+        let text: String =
+            values.filter_map(|value| value["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect();
+        assert_eq!(text, "it is \"2\"\n");
+    }
+}

@@ -1,0 +1,111 @@
+//! The commands of the binary, a file each.
+
+mod ask;
+mod check_config;
+mod key;
+mod openapi;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config::Options;
+
+/// An OpenAI-compatible agent API: one POST runs the whole tool loop on the server.
+///
+/// Start it with no configuration at all:
+///
+///   loopgate serve
+///
+/// It listens on 127.0.0.1:8080, keeps runs and sessions under ./data, and finds its models by
+/// OPENAI_API_KEY or OPENAI_BASE_URL; without them a built-in demo model answers. Then:
+///
+///   loopgate ask "What is 1234 * 5678, and what time is it in Oslo?"
+#[derive(Debug, Parser)]
+#[command(name = "loopgate", version, verbatim_doc_comment, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the API until SIGTERM or Ctrl-C
+    Serve(Options),
+    /// Read the configuration and name every mistake with its line
+    CheckConfig(Options),
+    /// Ask a question and watch the run: text and tool events as they come
+    Ask(ask::Ask),
+    /// Make API keys
+    #[command(subcommand)]
+    Key(key::Key),
+    /// Print the OpenAPI description
+    Openapi,
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    // Only fails if a provider is installed already, which then serves as well.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let matches = Cli::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let result = match cli.command {
+        Command::Serve(options) => serve::run(&options),
+        Command::CheckConfig(options) => check_config::run(&options),
+        Command::Ask(ask) => ask::run(&ask),
+        Command::Key(key) => key::run(&key),
+        Command::Openapi => openapi::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { message, code }) => {
+            complain(&message);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+/// The exit code of a command whose configuration is wrong: `EX_CONFIG` of sysexits.h.
+const EX_CONFIG: u8 = 78;
+
+impl Failure {
+    fn new(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+
+    fn config(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: EX_CONFIG }
+    }
+}
+
+/// An environment variable; the one place that reads them besides the flags' own.
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+#[expect(clippy::print_stdout, reason = "what a command answers goes to standard output")]
+fn say(text: impl std::fmt::Display) {
+    println!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "what a person should see beside the answer goes to standard error")]
+fn complain(text: impl std::fmt::Display) {
+    eprintln!("{text}");
+}
+
+/// A runtime for one command.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)
+}

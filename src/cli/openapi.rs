@@ -1,0 +1,8 @@
+//! `loopgate openapi`.
+
+use super::{Failure, say};
+
+pub(super) fn run() -> Result<(), Failure> {
+    say(crate::api::openapi().to_pretty_json().map_err(Failure::new)?);
+    Ok(())
+}

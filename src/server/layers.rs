@@ -1,0 +1,117 @@
+//! What every request passes through, in order, outermost first.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use tower::ServiceBuilder;
+use tower_http::ServiceBuilderExt;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use tower_http::request_id::{MakeRequestUuid, RequestId};
+use tower_http::trace::TraceLayer;
+use tracing::{Span, field};
+
+use crate::api::error::ApiError;
+use crate::config::ServerConfig;
+
+/// Longest path and query together.
+const MAX_URI: usize = 8 * 1024;
+/// Longest request id that is taken over from a caller.
+const MAX_REQUEST_ID: usize = 128;
+/// How long a browser may remember what is allowed.
+const CORS_MAX_AGE: Duration = Duration::from_secs(600);
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Wraps the router.
+pub(super) fn apply(router: Router, settings: &ServerConfig) -> Router {
+    let layers = ServiceBuilder::new()
+        // A foreign id that is not sane is replaced, like one that is absent; the log line needs it.
+        .map_request(drop_bad_request_id)
+        .set_x_request_id(MakeRequestUuid)
+        // One log line for each request, so everything below it is seen in it.
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_request(()).on_response(log).on_failure(()))
+        // Also on errors and on the answers to preflights.
+        .propagate_x_request_id()
+        // A browser must be able to read the errors that follow.
+        .option_layer(cors(&settings.cors_origins))
+        // One request that panics is one 500.
+        .layer(CatchPanicLayer::custom(|_| ApiError::internal(&"a handler panicked").into_response()))
+        .layer(DefaultBodyLimit::max(usize::try_from(settings.max_body).unwrap_or(usize::MAX)))
+        .layer(axum::middleware::from_fn_with_state(settings.max_body, refuse_early));
+    // No compression, anywhere: it would hold streamed events back.
+    Router::new().fallback_service(layers.service(router))
+}
+
+fn drop_bad_request_id(mut request: Request) -> Request {
+    let sane = |value: &HeaderValue| {
+        (1..=MAX_REQUEST_ID).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic)
+    };
+    if request.headers().get(REQUEST_ID).is_some_and(|value| !sane(value)) {
+        request.headers_mut().remove(REQUEST_ID);
+    }
+    request
+}
+
+/// Refuses what its head alone makes unacceptable.
+async fn refuse_early(State(max_body): State<u64>, request: Request, next: axum::middleware::Next) -> Response {
+    let refuse =
+        |status, code, message: String| ApiError::new(status, "invalid_request_error", code, message).into_response();
+    if request.uri().path_and_query().is_some_and(|uri| uri.as_str().len() > MAX_URI) {
+        return refuse(StatusCode::URI_TOO_LONG, "invalid_value", format!("the path is longer than {MAX_URI} bytes"));
+    }
+    let names_host = request.headers().contains_key(header::HOST) || request.uri().authority().is_some();
+    if request.version() == Version::HTTP_11 && !names_host {
+        return refuse(StatusCode::BAD_REQUEST, "missing_field", "the host header is missing".to_owned());
+    }
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: u64| length > max_body) {
+        let message = format!("the body is larger than {max_body} bytes");
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message);
+    }
+    next.run(request).await
+}
+
+fn span(request: &Request) -> Span {
+    let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
+    let route = request.extensions().get::<MatchedPath>().map_or_else(|| request.uri().path(), MatchedPath::as_str);
+    tracing::info_span!("request", id, method = %request.method(), path = route, run = field::Empty)
+}
+
+fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
+    if let Some(run) = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok()) {
+        span.record("run", run);
+    }
+    tracing::info!(parent: span, status = response.status().as_u16(), latency_ms = latency.as_secs_f64() * 1e3, "served");
+}
+
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origin = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().filter_map(|origin| origin.parse().ok()))
+    };
+    let exposed = [
+        "x-request-id",
+        "x-loopgate-run-id",
+        "x-loopgate-session-id",
+        "x-should-retry",
+        "retry-after",
+        "x-ratelimit-limit-requests",
+        "x-ratelimit-remaining-requests",
+        "x-ratelimit-reset-requests",
+    ];
+    let layer = CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
+        .max_age(CORS_MAX_AGE)
+        // Whatever a client library adds; no cookies are involved.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(exposed.map(HeaderName::from_static));
+    Some(layer)
+}
