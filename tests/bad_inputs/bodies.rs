@@ -1,0 +1,238 @@
+//! Bodies of completion requests: rows 29 to 36, 40 to 52, 57 and 58.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Allowed, DOORS, House, check, complaint, nothing_in, valid, with, with_agent};
+
+const JSON: Allowed = &[(400, "invalid_json")];
+const VALUE: Allowed = &[(400, "invalid_value")];
+const MISSING: Allowed = &[(400, "missing_field")];
+const NO_MODEL: Allowed = &[(404, "model_not_found")];
+
+async fn refused(house: &House, bodies: impl IntoIterator<Item = (String, Allowed)>) {
+    let mut complaints = Vec::new();
+    for (body, allowed) in bodies {
+        for door in DOORS {
+            let request = house.server.request(Method::POST, door).header("content-type", "application/json");
+            let answer = house.server.send(request.body(body.clone())).await;
+            complaints.extend(complaint(&body, &answer, allowed));
+        }
+    }
+    nothing_in(&complaints);
+    house.still_stands().await;
+}
+
+#[tokio::test]
+async fn that_are_no_json() {
+    let good = valid().to_string();
+    let nested = format!(r#"{{"model":"test","messages":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    let deep: Allowed = &[(400, "invalid_json"), (400, "invalid_value")];
+    let rows: [(String, Allowed); 21] = [
+        // 29
+        (String::new(), JSON),
+        ("{".into(), JSON),
+        (format!("{good}{good}"), JSON),
+        (format!("{good} x"), JSON),
+        (format!("\u{feff}{good}"), JSON),
+        // 30
+        ("null".into(), VALUE),
+        ("[]".into(), VALUE),
+        ("\"x\"".into(), VALUE),
+        ("1".into(), VALUE),
+        // 31; bytes that are not UTF-8 are tested below
+        (good.replace("Hi", r"\ud800"), JSON),
+        // 32
+        (good.replacen('{', r#"{"model":"test","#, 1), JSON),
+        (
+            with("agent", json!({"session_id": "a"}))
+                .to_string()
+                .replace("\"session_id\"", "\"session_id\":\"b\",\"session_id\""),
+            JSON,
+        ),
+        (good.replacen(r#""role""#, r#""role":"user","role""#, 1), JSON),
+        // 33
+        (nested.clone(), deep),
+        (
+            nested
+                .replace('[', r#"{"a":"#)
+                .replace(']', "}")
+                .replace(r#":"test","messages":"#, r#":"test","messages":1,"x":"#),
+            deep,
+        ),
+        // 34
+        (good.replacen('{', r#"{"temperature":1e400,"#, 1), &[(400, "invalid_json"), (400, "invalid_value")]),
+        (good.replacen('{', r#"{"temperature":NaN,"#, 1), JSON),
+        (good.replacen('{', r#"{"max_tokens":18446744073709551616,"#, 1), VALUE),
+        (good.replacen('{', r#"{"max_tokens":-0,"#, 1), VALUE),
+        (good.replacen('{', r#"{"seed":18446744073709551616,"#, 1), VALUE),
+        (good.replacen('{', r#"{"n":1.5,"#, 1), VALUE),
+    ];
+    refused(&House::build("").await, rows).await;
+}
+
+#[tokio::test]
+async fn that_are_no_text() {
+    let house = House::build("").await;
+    for door in DOORS {
+        let mut body = valid().to_string().into_bytes();
+        let at = body.iter().position(|byte| *byte == b'H').expect("it says Hi");
+        body[at] = 0xff;
+        let request = house.server.request(Method::POST, door).header("content-type", "application/json");
+        check("a byte that is not UTF-8", &house.server.send(request.body(body)).await, JSON);
+    }
+    house.still_stands().await;
+}
+
+#[tokio::test]
+async fn with_parameters_out_of_range() {
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    let tools = |names: &[&str]| with("tools", names.iter().map(|name| tool(name)).collect::<Value>());
+    let mut no_model = valid();
+    no_model["model"] = Value::Null;
+    let rows: Vec<(Value, Allowed)> = vec![
+        // 40
+        (with("n", 0), VALUE),
+        (with("n", 2), VALUE),
+        (with("n", 1_000_000_000), VALUE),
+        // 41
+        (with("max_tokens", -1), VALUE),
+        (with("max_tokens", 0), VALUE),
+        (with("max_completion_tokens", 1_000_000_000_000_u64), VALUE),
+        // 42
+        (with("temperature", "hot"), VALUE),
+        (with("temperature", -1), VALUE),
+        (with("top_p", 99), VALUE),
+        // 43
+        (with("stream", "yes"), VALUE),
+        // 44
+        (with("model", "nonsense"), NO_MODEL),
+        (with("model", "../test"), NO_MODEL),
+        (with("model", "x".repeat(300)), NO_MODEL),
+        (with("model", "🦀"), NO_MODEL),
+        (with("model", 7), VALUE),
+        (no_model, &[(400, "missing_field"), (400, "invalid_value")]),
+        // 45
+        (with("tools", (0..10_000).map(|n| tool(&format!("t{n}"))).collect::<Value>()), VALUE),
+        (tools(&["a b"]), VALUE),
+        (tools(&[""]), VALUE),
+        (tools(&["same", "same"]), VALUE),
+        (tools(&["calculator"]), VALUE),
+        (with("tools", json!([{"type": "function"}])), MISSING),
+        (with("tools", json!([{"type": "magic"}])), VALUE),
+        (with("tools", "all"), VALUE),
+        (with("tool_choice", "sometimes"), VALUE),
+        (with("tool_choice", json!({"type": "function", "function": {"name": "absent"}})), VALUE),
+        // 48
+        (with("response_format", "junk"), VALUE),
+        (with("response_format", json!({"type": "xml"})), VALUE),
+        (with("response_format", json!({"type": "json_schema"})), &[(400, "invalid_value"), (400, "missing_field")]),
+        (with("stop", json!(["a", "b", "c", "d", "e"])), VALUE),
+        (with("metadata", json!({"a": 1})), VALUE),
+    ];
+    refused(&House::build("").await, rows.into_iter().map(|(body, allowed)| (body.to_string(), allowed))).await;
+}
+
+#[tokio::test]
+async fn with_wrong_options_for_the_agent() {
+    let limit = |name: &str, value: Value| with_agent("limits", json!({name: value}));
+    let unknown: Allowed = &[(400, "unknown_field")];
+    let forbidden: Allowed = &[(403, "tool_not_allowed")];
+    let mut rows: Vec<(Value, Allowed)> = vec![
+        // 49
+        (with_agent("limts", json!({})), unknown),
+        (limit("max_iteration", json!(1)), unknown),
+        (with("agent", "default"), VALUE),
+        // 50
+        (limit("max_iterations", json!(21)), VALUE),
+        (limit("max_iterations", json!(-1)), VALUE),
+        (limit("max_iterations", json!(0)), VALUE),
+        (limit("max_iterations", json!(1.5)), VALUE),
+        (limit("timeout_ms", json!(300_001)), VALUE),
+        (limit("tool_timeout_ms", json!("120s")), VALUE),
+        (limit("cost_budget_usd", json!(-0.5)), VALUE),
+        (limit("token_budget", json!(1_000_001)), VALUE),
+        (with_agent("on_limit", "explode"), VALUE),
+        (with_agent("on_disconnect", "stay"), VALUE),
+        (with_agent("on_conflict", "fight"), VALUE),
+        (with_agent("events", "all"), VALUE),
+        // 51
+        (with_agent("tools", json!(["shell"])), forbidden),
+        (with_agent("tools", json!(["calculator", "*_shell"])), forbidden),
+        (with_agent("tools", "calculator"), VALUE),
+        (with_agent("run_id", "run_nonsense"), &[(404, "run_not_found")]),
+    ];
+    // 57
+    for id in ["", "a/b", "{x}", "..", "a b", "naïve", "a\nb", &"x".repeat(129)] {
+        rows.push((with_agent("session_id", id), VALUE));
+    }
+    let house = House::build("[agents.default.limits]\ntoken_budget = 1000000\n").await;
+    refused(&house, rows.into_iter().map(|(body, allowed)| (body.to_string(), allowed))).await;
+}
+
+/// Row 36: no input is so long that it costs more than its own length.
+#[tokio::test]
+async fn that_are_too_long() {
+    let message = json!({"role": "user", "content": "x"});
+    let metadata: serde_json::Map<_, _> = (0..100_000).map(|n| (format!("k{n}"), json!("v"))).collect();
+    let too_long: Allowed = &[(400, "invalid_value"), (400, "context_length_exceeded"), (413, "payload_too_large")];
+    let rows = [
+        (with("messages", vec![message; 100_000]).to_string(), too_long),
+        (with("metadata", metadata).to_string(), too_long),
+    ];
+    refused(&House::build("").await, rows).await;
+}
+
+/// Row 46: the schema of a client's tool is for the model to read; nothing in it is fetched or followed.
+#[tokio::test]
+async fn with_schemas_that_lead_astray() {
+    let canary = crate::support::ToolServer::start([]).await;
+    let config = canary.config("canary", "read");
+    let url = config.split('"').find(|part| part.starts_with("http")).expect("it names its address").to_owned();
+    let house = House::build("").await;
+    for schema in [
+        json!({"$ref": url}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#"}}}),
+        json!({"type": "object", "description": "x".repeat(1 << 20)}),
+        json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+$"}}}),
+    ] {
+        let tool = json!({"type": "function", "function": {"name": "t", "parameters": schema}});
+        let answer = house.server.post(DOORS[0], &with("tools", json!([tool]))).await;
+        if answer.status != 200 {
+            check(&tool.to_string(), &answer, &[(400, "invalid_value"), (400, "context_length_exceeded")]);
+        }
+    }
+    assert!(canary.calls().is_empty(), "a schema's reference was fetched");
+    house.still_answers().await;
+}
+
+/// Rows 51, 52 and 58: what a body asks for beyond its rights has no effect.
+#[tokio::test]
+async fn that_ask_for_more_than_they_get() {
+    let house = House::build("").await;
+    let mut request = valid();
+    for (name, value) in [
+        ("api_base", json!("http://127.0.0.1:9/v1")),
+        ("base_url", json!("http://127.0.0.1:9/v1")),
+        ("api_key", json!("sk-stolen")),
+        ("extra_headers", json!({"x-stolen": "yes"})),
+        ("user", json!("eve\r\n\u{1b}[31mforged line\u{0}")),
+        ("metadata", json!({"a": "b\r\nforged line\u{1b}[0m"})),
+        ("agent", json!({"tools": ["*"]})),
+    ] {
+        request[name] = value;
+    }
+    house.server.post(DOORS[0], &request).await.ok();
+    let asked = &house.upstream.requests()[0];
+    for name in ["api_base", "base_url", "api_key", "extra_headers", "agent"] {
+        assert!(asked.get(name).is_none(), "{name} went to the upstream");
+    }
+    let raw = &house.upstream.raw_requests()[0];
+    assert!(!raw.headers.values().any(|value| value.contains("stolen")) && !raw.headers.contains_key("x-stolen"));
+    let offered = asked["tools"].as_array().expect("tools are offered");
+    let offered: Vec<_> = offered.iter().map(|tool| tool["function"]["name"].as_str().unwrap_or_default()).collect();
+    assert_eq!(offered, ["calculator", "current_time"], "a star is all that the agent has, not all there is");
+    let log = house.server.output();
+    assert!(!log.contains('\u{1b}') && !log.lines().any(|line| line.starts_with("forged")), "{log}");
+    house.still_answers().await;
+}

@@ -1,0 +1,144 @@
+//! Keys and what they may do: rows 21 to 24, 26, 72 and 73.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
+
+use super::{Allowed, DOORS, check, valid, with_agent};
+use crate::support::{Reply, Server, Upstream};
+
+const KEYS: &str = "[keys.a]\nkey_env = \"KEY_A\"\n[keys.b]\nkey_env = \"KEY_B\"\n";
+const BAD_KEY: Allowed = &[(401, "invalid_api_key")];
+
+async fn house(upstream: &Upstream, more_config: &str) -> Server {
+    let config = format!("{}{more_config}", upstream.config());
+    Server::with(&config).env("KEY_A", "lg_aaaa").env("KEY_B", "lg_bbbb").start().await
+}
+
+#[tokio::test]
+async fn without_a_valid_key() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let server = house(&upstream, KEYS).await;
+    let guarded: Vec<(Method, &str)> = vec![
+        (Method::POST, DOORS[0]),
+        (Method::POST, DOORS[1]),
+        (Method::GET, "/v1/models"),
+        (Method::GET, "/v1/tools"),
+        (Method::GET, "/v1/runs"),
+        (Method::GET, "/v1/runs/run_x/events"),
+        (Method::GET, "/v1/sessions"),
+        (Method::DELETE, "/v1/sessions/s"),
+    ];
+    for (method, path) in guarded {
+        let answer = server.send(server.request(method, path).body(valid().to_string())).await;
+        check(path, &answer, BAD_KEY);
+    }
+    let long = "x".repeat(10 << 10);
+    let authorizations = [
+        "Bearer",
+        "Bearer ",
+        "Bearer lg_aaa",
+        "Bearer lg_aaaab",
+        "Bearer lg_aaaa x",
+        "Bearer LG_AAAA",
+        "Basic lg_aaaa",
+        "lg_aaaa",
+        "Bearer ' OR 1=1 --",
+        &format!("Bearer {long}"),
+    ];
+    for value in authorizations {
+        let request = server.json(DOORS[0], &valid()).header("authorization", value);
+        check(value, &server.send(request).await, BAD_KEY);
+    }
+    let different =
+        server.json(DOORS[0], &valid()).header("authorization", "Bearer lg_aaaa").header("x-api-key", "lg_bbbb");
+    check("two keys", &server.send(different).await, BAD_KEY);
+    assert!(upstream.requests().is_empty());
+    for (name, value) in
+        [("authorization", "Bearer lg_aaaa"), ("authorization", "bearer lg_aaaa"), ("x-api-key", "lg_aaaa")]
+    {
+        server.send(server.json(DOORS[0], &valid()).header(name, value)).await.ok();
+    }
+    assert_eq!(server.respond(server.request(Method::GET, "/healthz")).await.status(), 200);
+    assert!(!server.output().contains("lg_aaa"), "a key is in the log");
+}
+
+/// Row 26: what belongs to others does not exist.
+#[tokio::test]
+async fn with_ids_of_others() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let mut server = house(&upstream, KEYS).await;
+    server.use_key("lg_aaaa");
+    let answer = server.post(DOORS[0], &with_agent("session_id", "mine")).await.ok();
+    let run = answer["agent"]["run_id"].as_str().expect("it has an id").to_owned();
+    server.get(&format!("/v1/runs/{run}")).await.ok();
+    server.use_key("lg_bbbb");
+    let no_run: Allowed = &[(404, "run_not_found")];
+    let no_session: Allowed = &[(404, "session_not_found")];
+    let requests: [(&str, RequestBuilder, Allowed); 8] = [
+        ("read", server.request(Method::GET, &format!("/v1/runs/{run}")), no_run),
+        ("follow", server.request(Method::GET, &format!("/v1/runs/{run}/events")), no_run),
+        ("cancel", server.json(&format!("/v1/runs/{run}/cancel"), &json!({})), no_run),
+        ("continue", server.json(DOORS[0], &with_agent("run_id", run.as_str())), no_run),
+        ("session", server.request(Method::GET, "/v1/sessions/mine"), no_session),
+        ("messages", server.request(Method::GET, "/v1/sessions/mine/messages"), no_session),
+        ("delete", server.request(Method::DELETE, "/v1/sessions/mine"), no_session),
+        (
+            "change",
+            server.request(Method::PATCH, "/v1/sessions/mine").header("content-type", "application/json").body("{}"),
+            no_session,
+        ),
+    ];
+    for (what, request, allowed) in requests {
+        check(what, &server.send(request).await, allowed);
+    }
+    for list in ["/v1/runs", "/v1/sessions"] {
+        assert_eq!(server.get(list).await.ok()["data"], json!([]), "{list}");
+    }
+    // The same name is another session to another tenant.
+    server.post(DOORS[0], &with_agent("session_id", "mine")).await.ok();
+    let last = upstream.requests().pop().expect("it was asked");
+    assert_eq!(last["messages"].as_array().map(Vec::len), Some(1), "{last}");
+    server.use_key("lg_aaaa");
+    let messages = server.get("/v1/sessions/mine/messages").await.ok();
+    assert_eq!(messages["data"].as_array().map(Vec::len), Some(2), "{messages}");
+}
+
+/// Row 72.
+#[tokio::test]
+async fn without_a_budget() {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let server = house(&upstream, "").await;
+    let refused = |answer: crate::support::Answer| {
+        check("an empty budget", &answer, &[(429, "budget_exceeded")]);
+        assert_eq!(answer.body["error"]["type"], "insufficient_quota");
+        assert_eq!(answer.header("x-should-retry"), "false");
+    };
+    for door in DOORS {
+        refused(server.post(door, &with_agent("limits", json!({"token_budget": 1}))).await);
+    }
+    server.post("/v1/sessions", &json!({"id": "poor", "token_budget": 1})).await.ok();
+    refused(server.post(DOORS[0], &with_agent("session_id", "poor")).await);
+    server.post(DOORS[0], &valid()).await.ok();
+}
+
+/// Row 73.
+#[tokio::test]
+async fn too_often() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let mut server = house(&upstream, &KEYS.replacen("KEY_A\"\n", "KEY_A\"\nrequests_per_minute = 2\n", 1)).await;
+    server.use_key("lg_aaaa");
+    for _ in 0..2 {
+        let answer = server.get("/v1/models").await;
+        assert_eq!((answer.status, answer.header("x-ratelimit-limit-requests")), (200, "2"));
+    }
+    let answer = server.post(DOORS[0], &valid()).await;
+    check("a third", &answer, &[(429, "rate_limit_exceeded")]);
+    let seconds: u64 = answer.header("retry-after").parse().expect("it says when to come back");
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), "0");
+    server.use_key("lg_bbbb");
+    server.post(DOORS[0], &valid()).await.ok();
+}

@@ -1,0 +1,180 @@
+//! Paths, methods, kinds of bodies and the numbers in a request's head: rows 11 to 17, 59, 63 to 66, 69 and 71.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{Allowed, DOORS, House, check, valid, with_agent};
+use crate::support::{Gate, Reply, Server, Upstream};
+
+const VALUE: Allowed = &[(400, "invalid_value")];
+const NO_RUN: Allowed = &[(404, "run_not_found")];
+
+#[tokio::test]
+async fn that_lead_nowhere() {
+    let house = House::build("").await;
+    // 13
+    for door in DOORS {
+        let answer = house.server.get(door).await;
+        check(door, &answer, &[(405, "method_not_allowed")]);
+        assert_eq!(answer.header("allow"), "POST");
+    }
+    // 14, 15
+    let unknown: Allowed = &[(404, "unknown_url"), (404, "run_not_found")];
+    for path in
+        ["/", "/v1", "/v2/models", "/v1/nonsense", "/v1/runs/..%2f..%2fetc", "/v1/runs/%00", "/v1/sessions/a%2fb/c"]
+    {
+        check(path, &house.server.get(path).await, unknown);
+    }
+    let answer = house.server.post("/v1/models/test", &json!({})).await;
+    check("POST /v1/models/test", &answer, &[(405, "method_not_allowed")]);
+    house.still_stands().await;
+}
+
+/// Rows 11 and 12.
+#[tokio::test]
+async fn with_bodies_of_the_wrong_kind() {
+    let house = House::build("").await;
+    for (name, value) in [
+        ("content-encoding", "gzip"),
+        ("content-encoding", "br"),
+        ("content-type", "text/plain"),
+        ("content-type", "multipart/form-data; boundary=x"),
+        ("content-type", ""),
+    ] {
+        let mut request = house.server.request(Method::POST, DOORS[0]).body(valid().to_string());
+        if name != "content-type" {
+            request = request.header("content-type", "application/json");
+        }
+        if !value.is_empty() {
+            request = request.header(name, value);
+        }
+        check(&format!("{name}: {value}"), &house.server.send(request).await, &[(415, "unsupported_media_type")]);
+    }
+    let request =
+        house.server.request(Method::POST, DOORS[0]).header("content-type", "application/json; charset=utf-8");
+    house.server.send(request.body(valid().to_string())).await.ok();
+    house.still_answers().await;
+}
+
+/// Row 59: a request id is taken over only if it can stand in a log line.
+#[tokio::test]
+async fn with_request_ids() {
+    let house = House::build("").await;
+    for (sent, is_kept) in [("abc-123", true), (&"x".repeat(4096), false), ("a b", false), ("naïve", false)] {
+        let answer =
+            house.server.send(house.server.request(Method::GET, "/v1/models").header("x-request-id", sent)).await;
+        let got = answer.header("x-request-id");
+        assert_eq!(got == sent, is_kept, "{sent:.20} became {got:.20}");
+        assert!(!got.is_empty());
+    }
+    house.still_stands().await;
+}
+
+/// Row 17: a page of another origin learns nothing.
+#[tokio::test]
+async fn from_foreign_pages() {
+    let house = House::build("").await;
+    let preflight = house.server.request(Method::OPTIONS, DOORS[0]).header("origin", "https://evil.example");
+    let answer = house.server.respond(preflight.header("access-control-request-method", "POST")).await;
+    assert!([403, 405].contains(&answer.status().as_u16()), "{}", answer.status());
+    assert!(!answer.headers().keys().any(|name| name.as_str().starts_with("access-control")));
+    house.still_stands().await;
+}
+
+/// Rows 64 to 66 and 69: a finished run, asked for with every kind of wrong number.
+#[tokio::test]
+async fn of_runs() {
+    let house = House::build("").await;
+    let server = &house.server;
+    let run = server.post(DOORS[0], &valid()).await.ok()["agent"]["run_id"].as_str().expect("it has an id").to_owned();
+    let events =
+        |after: &str| server.request(Method::GET, &format!("/v1/runs/{run}/events")).header("last-event-id", after);
+    for after in ["abc", "-1", "1e30", "99999999999999999999", " ", "1.0"] {
+        check(after, &server.send(events(after)).await, VALUE);
+    }
+    check("ahead", &server.send(events("1000")).await, &[(409, "event_id_ahead")]);
+    let last =
+        server.get(&format!("/v1/runs/{run}/events?stream=false")).await.ok()["data"].as_array().map_or(0, Vec::len);
+    assert!(last > 3, "the run has few events: {last}");
+    // The header wins.
+    let both = server.request(Method::GET, &format!("/v1/runs/{run}/events?after=1")).header("last-event-id", last);
+    assert_eq!(server.send(both).await.status, 204);
+    check("after=x", &server.get(&format!("/v1/runs/{run}/events?after=x")).await, VALUE);
+    // Cancelling what has ended changes nothing; what never was cannot be cancelled.
+    assert_eq!(server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok()["status"], "completed");
+    let absent = "run_00000000000070008000000000000000";
+    for id in [absent, "run_x", "x", "run_00000000000070008000000000000000x"] {
+        check(id, &server.post(&format!("/v1/runs/{id}/cancel"), &json!({})).await, NO_RUN);
+        check(id, &server.get(&format!("/v1/runs/{id}")).await, NO_RUN);
+        check(id, &server.get(&format!("/v1/runs/{id}/events")).await, NO_RUN);
+    }
+    check("run_id", &server.post(DOORS[0], &with_agent("run_id", absent)).await, NO_RUN);
+    let ended = server.post(DOORS[0], &with_agent("run_id", run.as_str())).await;
+    check("run_id of an ended run", &ended, &[(409, "run_not_waiting")]);
+    house.still_answers().await;
+}
+
+/// Row 71: the limits of lists.
+#[tokio::test]
+async fn of_lists() {
+    let house = House::build("").await;
+    house.server.post("/v1/sessions", &json!({"id": "s"})).await.ok();
+    for list in ["/v1/runs", "/v1/sessions", "/v1/sessions/s/messages"] {
+        for limit in ["0", "-1", "1000000000", "x", "1.5", "99999999999999999999", ""] {
+            let path = format!("{list}?limit={limit}");
+            check(&path, &house.server.get(&path).await, VALUE);
+        }
+        house.server.get(&format!("{list}?limit=1")).await.ok();
+    }
+    for path in ["/v1/runs?status=sleeping", "/v1/runs?after=x", "/v1/sessions/s/messages?order=sideways"] {
+        check(path, &house.server.get(path).await, VALUE);
+    }
+    house.still_stands().await;
+}
+
+/// Row 57 at the other doors to sessions.
+#[tokio::test]
+async fn of_sessions() {
+    let house = House::build("").await;
+    let server = &house.server;
+    for id in ["", "a/b", "..", "a b", &"x".repeat(129)] {
+        check(id, &server.post("/v1/sessions", &json!({"id": id})).await, VALUE);
+        let request = server.json(DOORS[0], &valid()).header("x-loopgate-session-id", id);
+        check(id, &server.send(request).await, VALUE);
+    }
+    check("absent", &server.get("/v1/sessions/absent").await, &[(404, "session_not_found")]);
+    check(
+        "a name that cannot be",
+        &server.get("/v1/sessions/%7Bx%7D").await,
+        &[(404, "session_not_found"), (400, "invalid_value")],
+    );
+    let named = server.json(DOORS[0], &with_agent("session_id", "a")).header("x-loopgate-session-id", "b");
+    check("two sessions", &server.send(named).await, VALUE);
+    house.still_stands().await;
+}
+
+/// Row 63: whoever finds the session busy can join the run that holds it.
+#[tokio::test]
+async fn of_a_busy_session() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("Wait").gate(&gate).finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held]).await;
+    let server = Server::start(&upstream.config()).await;
+    let mut request = with_agent("session_id", "s");
+    let busy = request.clone();
+    request["stream"] = true.into();
+    let mut stream = server.stream(DOORS[0], &request).await;
+    let first = stream.next().await.expect("it begins").json();
+    gate.reached().await;
+    let answer = server.post(DOORS[0], &busy).await;
+    check("a second run", &answer, &[(409, "session_busy")]);
+    assert_eq!(answer.header("x-should-retry"), "false");
+    assert_eq!(answer.body["error"]["run_id"], first["run_id"]);
+    let events = answer.body["error"]["events_url"].as_str().expect("it names the events");
+    gate.open();
+    let joined = server.respond(server.request(Method::GET, events)).await;
+    let joined = crate::support::SseReader::new(joined).rest().await;
+    assert_eq!(joined[0].json(), first);
+    assert_eq!(joined[joined.len() - 2].name(), "run.completed");
+    stream.until(|frame| frame.name() == "run.completed").await;
+}

@@ -1,0 +1,199 @@
+//! The official OpenAI clients for Python and Node against the real binary: what their users see is the
+//! same for both, and what they would see of OpenAI itself.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::{Reply, Server, Upstream, within};
+
+/// Runs one case of `tests/sdk/client.*` with both clients. Each gets a server of its own, whose upstream
+/// has these replies. Returns what the upstream was asked by each.
+async fn both(case: &str, replies: &[Reply], more_config: &str, expected: Value) -> [Vec<Value>; 2] {
+    [python(case, replies, more_config, &expected).await, node(case, replies, more_config, &expected).await]
+}
+
+async fn python(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+    let interpreter = installed("LOOPGATE_TEST_PYTHON", "python/bin/python");
+    let mut command = Command::new(interpreter);
+    command.arg(script("client.py"));
+    run(command, case, replies, more_config, expected).await
+}
+
+async fn node(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+    let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
+    let mut command = Command::new("node");
+    command.arg(script("client.mjs")).env("LOOPGATE_TEST_NODE_MODULES", modules);
+    run(command, case, replies, more_config, expected).await
+}
+
+async fn run(mut command: Command, case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+    let upstream = Upstream::start(replies.iter().cloned()).await;
+    let config = format!("{}{more_config}", upstream.config());
+    let server = Server::with(&config).env("LOOPGATE_TEST_KEY", "lg_secret").start().await;
+    command.arg(case).arg(server.url()).stdin(Stdio::null()).kill_on_drop(true);
+    let done = within(case, command.output()).await.expect("the interpreter starts");
+    let said = String::from_utf8_lossy(&done.stdout);
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{command:?}:\n{said}{complaint}\n{}", server.output());
+    let seen: Value = serde_json::from_str(&said).expect("it prints JSON");
+    assert_eq!(seen, *expected, "{command:?}");
+    upstream.requests()
+}
+
+/// What `scripts/test` has installed, by the variable that names it or at its usual place.
+fn installed(variable: &str, path: &str) -> PathBuf {
+    let usual = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("sdk").join(path);
+    let path = std::env::var_os(variable).map_or_else(usual, PathBuf::from);
+    let found = path.exists();
+    assert!(found, "the official OpenAI clients are not at {}: run scripts/test, which installs them", path.display());
+    path
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
+}
+
+#[tokio::test]
+async fn a_chat() {
+    let expected = json!({
+        "content": "Hello", "finish_reason": "stop", "total_tokens": 15, "status": "completed", "has_request_id": true,
+    });
+    both("chat", &[Reply::says("Hello")], "", expected).await;
+}
+
+#[tokio::test]
+async fn a_chat_whose_tools_run_on_the_server() {
+    let replies = [Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("It is 42.")];
+    let expected = json!({
+        "content": "It is 42.", "finish_reason": "stop", "total_tokens": 30, "status": "completed",
+        "has_request_id": true,
+    });
+    for requests in both("chat", &replies, "", expected).await {
+        let messages = requests[1]["messages"].as_array().expect("there are messages");
+        assert_eq!(messages.last().expect("there are some")["content"], "42");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_read_carelessly() {
+    let replies = [
+        Reply::stream().text("Let me see. ").tool_call(0, "call_1", "calculator", r#"{"expression":"1+1"}"#),
+        Reply::stream().text("It ").text("is 2.").finish("stop").usage(10, 5).done(),
+    ];
+    let [first, second] = replies;
+    let replies = [first.finish("tool_calls").usage(10, 5).done(), second];
+    let expected = json!({"text": "Let me see. It is 2.", "finish_reason": "stop", "ids": 1});
+    both("stream", &replies, "", expected).await;
+}
+
+#[tokio::test]
+async fn a_stream_with_usage() {
+    let replies = [Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")];
+    both("stream_usage", &replies, "", json!({"text": "42", "total_tokens": 30, "usages": 1})).await;
+}
+
+#[tokio::test]
+async fn the_streaming_helpers() {
+    let replies = [Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")];
+    both("helper", &replies, "", json!({"content": "42", "finish_reason": "stop"})).await;
+}
+
+/// The model calls one of the server's tools and one of the client's in the same turn. The client knows
+/// nothing of the server's, yet the model sees both results.
+#[tokio::test]
+async fn tools_of_client_and_server_together() {
+    let calls = Reply::stream().tool_call(0, "call_1", "calculator", r#"{"expression":"6 * 7"}"#).tool_call(
+        1,
+        "call_2",
+        "get_weather",
+        r#"{"city":"Oslo"}"#,
+    );
+    let replies = [calls.finish("tool_calls").usage(10, 5).done(), Reply::says("42, and rain.")];
+    let expected = json!({"content": "42, and rain.", "called": [["get_weather", {"city": "Oslo"}]]});
+    for case in ["client_tools", "client_tools_streamed"] {
+        for requests in both(case, &replies, "", expected.clone()).await {
+            let messages = requests[1]["messages"].as_array().expect("there are messages");
+            let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap_or_default()).collect();
+            assert_eq!(roles, ["user", "assistant", "tool", "tool"], "{case}");
+            assert_eq!((&messages[2]["content"], &messages[3]["content"]), (&json!("42"), &json!("rain")), "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session() {
+    let expected = json!({"sessions": ["sdk-session", "sdk-session"], "contents": ["Hello", "Again"]});
+    for requests in both("session", &[Reply::says("Hello"), Reply::says("Again")], "", expected).await {
+        let contents: Vec<_> =
+            requests[1]["messages"].as_array().into_iter().flatten().map(|message| &message["content"]).collect();
+        assert_eq!(contents, ["Hi", "Hello", "And now?"]);
+    }
+}
+
+#[tokio::test]
+async fn events_in_the_extension() {
+    let replies = [Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")];
+    let events = [
+        "run.started",
+        "step.started",
+        "tool.call",
+        "tool.result",
+        "step.completed",
+        "step.started",
+        "step.completed",
+        "run.completed",
+    ];
+    both("extension", &replies, "", json!({"text": "42", "events": events})).await;
+}
+
+#[tokio::test]
+async fn the_list_of_models() {
+    let agent = "[agents.researcher]\nmodel = \"scripted/test\"\n";
+    let expected = json!({"ids": ["researcher", "scripted/test"], "one": "scripted/test"});
+    both("models", &[], agent, expected).await;
+}
+
+#[tokio::test]
+async fn an_unknown_model() {
+    let expected = json!({
+        "error": "NotFoundError", "status": 404, "code": "model_not_found", "type": "invalid_request_error",
+        "param": "model", "has_request_id": true, "attempts": 1,
+    });
+    both("unknown_model", &[], "", expected).await;
+}
+
+#[tokio::test]
+async fn a_wrong_key() {
+    let expected = json!({
+        "error": "AuthenticationError", "status": 401, "code": "invalid_api_key", "type": "authentication_error",
+        "param": null, "has_request_id": true, "attempts": 1,
+    });
+    both("unauthorized", &[], "[keys.test]\nkey_env = \"LOOPGATE_TEST_KEY\"\n", expected).await;
+}
+
+/// Both clients repeat every 429 twice, unless they are told that it cannot help.
+#[tokio::test]
+async fn an_empty_budget_is_not_asked_for_again() {
+    let expected = json!({
+        "error": "RateLimitError", "status": 429, "code": "budget_exceeded", "type": "insufficient_quota",
+        "param": null, "has_request_id": true, "attempts": 1,
+    });
+    both("quota", &[], "", expected).await;
+}
+
+/// Both clients take a stream that just ends for a success.
+#[tokio::test]
+async fn a_stream_that_breaks_is_an_error() {
+    let broken = [Reply::stream().text("Hel").cut()];
+    let expected = |has_request_id| {
+        json!({
+            "error": "APIError", "status": null, "code": "provider_error", "type": "provider_error", "param": null,
+            "has_request_id": has_request_id, "attempts": 1, "text": "Hel",
+        })
+    };
+    python("broken_stream", &broken, "", &expected(false)).await;
+    node("broken_stream", &broken, "", &expected(true)).await;
+}

@@ -1,0 +1,162 @@
+"""The official OpenAI client for Python, used as its users use it.
+
+Usage: client.py CASE BASE_URL. Prints one line of JSON, what a user would see; client.mjs prints the same.
+"""
+
+import json
+import sys
+
+import openai
+
+attempts = 0
+
+
+def count(_request):
+    global attempts
+    attempts += 1
+
+
+client = openai.OpenAI(
+    base_url=sys.argv[2] + "/v1",
+    api_key="sk-test",
+    http_client=openai.DefaultHttpxClient(trust_env=False, event_hooks={"request": [count]}),
+)
+question = [{"role": "user", "content": "Hi"}]
+weather = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def chat():
+    answer = client.chat.completions.create(model="test", messages=question)
+    return {
+        "content": answer.choices[0].message.content,
+        "finish_reason": answer.choices[0].finish_reason,
+        "total_tokens": answer.usage.total_tokens,
+        "status": answer.agent["status"],
+        "has_request_id": bool(answer._request_id),
+    }
+
+
+def stream():
+    text, finish_reason, ids = "", None, set()
+    for chunk in client.chat.completions.create(model="test", messages=question, stream=True):
+        # What most programs do: no thought of chunks without choices.
+        text += chunk.choices[0].delta.content or ""
+        finish_reason = chunk.choices[0].finish_reason or finish_reason
+        ids.add(chunk.id)
+    return {"text": text, "finish_reason": finish_reason, "ids": len(ids)}
+
+
+def stream_usage():
+    text, total, usages = "", None, 0
+    options = {"include_usage": True}
+    for chunk in client.chat.completions.create(model="test", messages=question, stream=True, stream_options=options):
+        if chunk.choices:
+            text += chunk.choices[0].delta.content or ""
+        if chunk.usage:
+            total, usages = chunk.usage.total_tokens, usages + 1
+    return {"text": text, "total_tokens": total, "usages": usages}
+
+
+def helper():
+    with client.chat.completions.stream(model="test", messages=question) as events:
+        for _ in events:
+            pass
+        answer = events.get_final_completion()
+    return {"content": answer.choices[0].message.content, "finish_reason": answer.choices[0].finish_reason}
+
+
+def client_tools(stream=False):
+    messages, called = list(question), []
+    while True:
+        if stream:
+            with client.chat.completions.stream(model="test", messages=messages, tools=[weather]) as events:
+                message = events.get_final_completion().choices[0].message
+        else:
+            answer = client.chat.completions.create(model="test", messages=messages, tools=[weather])
+            message = answer.choices[0].message
+        # The transcript goes back as it came.
+        messages.append(message.model_dump(exclude_none=True))
+        if not message.tool_calls:
+            return {"content": message.content, "called": called}
+        for call in message.tool_calls:
+            called.append([call.function.name, json.loads(call.function.arguments)])
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": "rain"})
+
+
+def client_tools_streamed():
+    return client_tools(stream=True)
+
+
+def session():
+    options = {"agent": {"session_id": "sdk-session"}}
+    first = client.chat.completions.create(model="test", messages=question, extra_body=options)
+    more = [{"role": "user", "content": "And now?"}]
+    second = client.chat.completions.create(model="test", messages=more, extra_body=options)
+    return {
+        "sessions": [first.agent["session_id"], second.agent["session_id"]],
+        "contents": [first.choices[0].message.content, second.choices[0].message.content],
+    }
+
+
+def extension():
+    text, events = "", []
+    options = {"agent": {"events": "extension"}}
+    for chunk in client.chat.completions.create(model="test", messages=question, stream=True, extra_body=options):
+        text += chunk.choices[0].delta.content or ""
+        event = (chunk.model_extra or {}).get("loopgate", {}).get("type")
+        if event:
+            events.append(event)
+    return {"text": text, "events": events}
+
+
+def models():
+    return {"ids": [model.id for model in client.models.list()], "one": client.models.retrieve("scripted/test").id}
+
+
+def failure(call):
+    try:
+        call()
+    except openai.APIError as error:
+        return {
+            "error": type(error).__name__,
+            "status": getattr(error, "status_code", None),
+            "code": error.code,
+            "type": error.type,
+            "param": error.param,
+            "has_request_id": bool(getattr(error, "request_id", None)),
+            "attempts": attempts,
+        }
+    raise SystemExit("no error was raised")
+
+
+def unknown_model():
+    return failure(lambda: client.chat.completions.create(model="nonsense", messages=question))
+
+
+def unauthorized():
+    return failure(lambda: client.chat.completions.create(model="test", messages=question))
+
+
+def quota():
+    options = {"agent": {"limits": {"token_budget": 1}}}
+    return failure(lambda: client.chat.completions.create(model="test", messages=question, extra_body=options))
+
+
+def broken_stream():
+    text = ""
+
+    def read():
+        nonlocal text
+        for chunk in client.chat.completions.create(model="test", messages=question, stream=True):
+            text += chunk.choices[0].delta.content or ""
+
+    return failure(read) | {"text": text}
+
+
+print(json.dumps(globals()[sys.argv[1]]()))

@@ -1,0 +1,306 @@
+//! The real binary, started with a configuration in a directory of its own.
+
+use std::fmt::Write;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{PATIENCE, SseReader, within};
+
+/// How to start a server.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    config: String,
+    env: Vec<(String, String)>,
+}
+
+impl Builder {
+    /// Sets an environment variable.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(crate) async fn start(self) -> Server {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        std::fs::write(directory.path().join("test.toml"), &self.config).expect("it can be written to");
+        let process = Process::start(&directory, &self.env).await;
+        let client = Client::builder().no_proxy().build().expect("the defaults are valid");
+        Server { directory, env: self.env, process, client, key: None }
+    }
+}
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    directory: TempDir,
+    env: Vec<(String, String)>,
+    process: Process,
+    client: Client,
+    key: Option<String>,
+}
+
+/// A JSON answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The status.
+    pub(crate) status: u16,
+    /// The headers.
+    pub(crate) headers: HeaderMap,
+    /// The body; `null` if it is empty.
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// Reads a response whose body is JSON or empty.
+    pub(crate) async fn read(response: Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = within("the rest of an answer", response.text()).await.expect("the answer is whole");
+        let body = if text.is_empty() { Ok(Value::Null) } else { serde_json::from_str(&text) };
+        let body = body.unwrap_or_else(|error| panic!("{status} with a body that is not JSON ({error}): {text}"));
+        Self { status, headers, body }
+    }
+
+    /// A header's value, or `""`.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The body, after a check that all went well.
+    pub(crate) fn ok(self) -> Value {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.body);
+        self.body
+    }
+
+    /// The error's code, after a check that the error has the one shape that is promised.
+    pub(crate) fn code(&self) -> &str {
+        let error = self.body["error"].as_object().unwrap_or_else(|| panic!("{} {}", self.status, self.body));
+        for key in ["message", "type", "param", "code"] {
+            assert!(error.contains_key(key), "the error has no {key}: {}", self.body);
+        }
+        assert!(error["message"].as_str().is_some_and(|message| message.len() > 5), "{}", self.body);
+        assert!(error["type"].is_string(), "{}", self.body);
+        assert!(error["param"].is_string() || error["param"].is_null(), "{}", self.body);
+        assert!(!self.header("x-request-id").is_empty(), "the answer has no request id: {}", self.body);
+        error["code"].as_str().unwrap_or_else(|| panic!("the code is no string: {}", self.body))
+    }
+}
+
+impl Server {
+    /// Starts a server with this configuration and the embedded store.
+    pub(crate) async fn start(config: &str) -> Self {
+        Self::with(config).start().await
+    }
+
+    /// The same, with more to be set.
+    pub(crate) fn with(config: &str) -> Builder {
+        // Whoever stops it in a test has no load balancer to wait for.
+        let config = if config.contains("[server]") { config.to_owned() } else { format!("{config}{NO_DELAY}") };
+        Builder { config, env: Vec::new() }
+    }
+
+    /// Sends this key with every request from now on.
+    pub(crate) fn use_key(&mut self, key: &str) {
+        self.key = Some(key.to_owned());
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> &str {
+        &self.process.url
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn address(&self) -> &str {
+        self.process.url.trim_start_matches("http://")
+    }
+
+    /// What it has written so far, logs and all.
+    pub(crate) fn output(&self) -> String {
+        self.process.output.text()
+    }
+
+    /// A request to be sent, for those who need more than the methods below.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.process.url));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    /// Sends a request and reads its JSON answer.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Answer {
+        Answer::read(self.respond(request).await).await
+    }
+
+    /// `GET path`.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// `POST path` with a JSON body.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.json(path, body)).await
+    }
+
+    /// `POST path` with a JSON body, answered by a stream.
+    pub(crate) async fn stream(&self, path: &str, body: &Value) -> SseReader {
+        SseReader::new(self.respond(self.json(path, body)).await)
+    }
+
+    /// The events of a run after event `after`.
+    pub(crate) async fn events(&self, run: &str, after: u64) -> SseReader {
+        let request = self.request(Method::GET, &format!("/v1/runs/{run}/events"));
+        SseReader::new(self.respond(request.header("last-event-id", after)).await)
+    }
+
+    /// `POST path` with a JSON body, not sent yet.
+    pub(crate) fn json(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.request(Method::POST, path).header("content-type", "application/json").body(body.to_string())
+    }
+
+    /// Sends a request and returns as soon as the head of the answer is there.
+    pub(crate) async fn respond(&self, request: RequestBuilder) -> Response {
+        within("an answer", request.send()).await.expect("the server answers")
+    }
+
+    /// Kills it with a signal that it cannot catch.
+    pub(crate) async fn kill9(&mut self) {
+        self.process.child.kill().await.expect("it is running");
+    }
+
+    /// Starts it again, in the same directory.
+    pub(crate) async fn restart(&mut self) {
+        self.process = Process::start(&self.directory, &self.env).await;
+    }
+
+    /// Asks it to end.
+    pub(crate) async fn sigterm(&self) {
+        let pid = self.process.child.id().expect("it is running");
+        // The standard library knows no signals but the deadliest; the shell's own `kill` is everywhere.
+        let killed = Command::new("sh").arg("-c").arg(format!("kill -TERM {pid}")).status().await;
+        assert!(killed.expect("there is a shell").success());
+    }
+
+    /// Returns once it has ended by itself.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        within("the server to end", self.process.child.wait()).await.expect("it was not waited for yet")
+    }
+}
+
+const NO_DELAY: &str = "\n[server]\ndrain_delay = \"0s\"\n";
+
+/// One life of the server.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    url: String,
+    output: Output,
+    _readers: JoinSet<()>,
+}
+
+impl Process {
+    async fn start(directory: &TempDir, env: &[(String, String)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
+        command.args(["serve", "--config", "test.toml", "--listen", "127.0.0.1:0"]).current_dir(directory.path());
+        for (name, _) in std::env::vars_os() {
+            let upper = name.to_string_lossy().to_uppercase();
+            if upper.starts_with("OPENAI_") || upper.starts_with("LOOPGATE_") || upper.ends_with("_PROXY") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the binary was built with the tests");
+        let output = Output::default();
+        let mut readers = JoinSet::new();
+        readers.spawn(output.clone().collect(child.stdout.take().expect("it is piped")));
+        readers.spawn(output.clone().collect(child.stderr.take().expect("it is piped")));
+        let url = tokio::select! {
+            url = output.url() => url,
+            status = child.wait() => {
+                // What it said last may still be on its way.
+                while readers.join_next().await.is_some() {}
+                panic!("the server did not start, {status:?}:\n{}", output.text())
+            }
+        };
+        wait_until_ready(&url, &output).await;
+        Self { child, url, output, _readers: readers }
+    }
+}
+
+async fn wait_until_ready(url: &str, output: &Output) {
+    let client = Client::builder().no_proxy().build().expect("the defaults are valid");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answer = client.get(format!("{url}/readyz")).send().await;
+        if answer.is_ok_and(|answer| answer.status() == 200) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the server is not ready:\n{}", output.text());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What a process writes, both streams together.
+#[derive(Debug, Clone)]
+struct Output {
+    text: Arc<Mutex<String>>,
+    changed: Arc<watch::Sender<()>>,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self { text: Arc::default(), changed: Arc::new(watch::Sender::new(())) }
+    }
+}
+
+impl Output {
+    fn text(&self) -> String {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn collect(self, from: impl AsyncRead + Unpin) {
+        let mut lines = BufReader::new(from).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+            writeln!(text, "{line}").expect("a string takes it");
+            drop(text);
+            self.changed.send_replace(());
+        }
+    }
+
+    /// The address that it says it listens on.
+    async fn url(&self) -> String {
+        let mut changed = self.changed.subscribe();
+        let named = async {
+            loop {
+                if let Some(url) = find_url(&self.text()) {
+                    return url;
+                }
+                changed.changed().await.expect("we hold a sender");
+            }
+        };
+        let named = tokio::time::timeout(PATIENCE, named).await;
+        named.unwrap_or_else(|_| panic!("the server names no address:\n{}", self.text()))
+    }
+}
+
+fn find_url(text: &str) -> Option<String> {
+    const BEFORE: &str = "http://127.0.0.1:";
+    text.match_indices(BEFORE).find_map(|(at, _)| {
+        let port: String = text[at + BEFORE.len()..].chars().take_while(char::is_ascii_digit).collect();
+        // A port of 0 is what was asked for, not where it is.
+        (!port.is_empty() && port != "0").then(|| format!("{BEFORE}{port}"))
+    })
+}

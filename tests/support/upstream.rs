@@ -1,0 +1,156 @@
+//! A scripted server of models that speaks OpenAI's chat completions, and judges every request it gets.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::http::{HttpServer, Request};
+use super::reply::Reply;
+
+/// The scripted upstream. Its model is called `test`.
+///
+/// When it is dropped it fails the test if a request broke one of OpenAI's rules or came unexpected.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    server: HttpServer,
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    replies: VecDeque<Reply>,
+    otherwise: Option<Reply>,
+    complaints: Vec<String>,
+}
+
+impl Upstream {
+    /// Starts one that gives these replies, in this order.
+    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let script = Arc::new(Mutex::new(Script { replies: replies.into_iter().collect(), ..Script::default() }));
+        let decided = script.clone();
+        let decide = move |request: &Request| lock(&decided).decide(request);
+        Self { server: HttpServer::start(|request| !is_list(request), decide).await, script }
+    }
+
+    /// Adds a reply to the script.
+    pub(crate) fn then(&self, reply: Reply) {
+        lock(&self.script).replies.push_back(reply);
+    }
+
+    /// What is replied whenever the script has come to its end.
+    pub(crate) fn otherwise(&self, reply: Reply) {
+        lock(&self.script).otherwise = Some(reply);
+    }
+
+    /// Its declaration for a server's configuration.
+    pub(crate) fn config(&self) -> String {
+        format!("[upstreams.scripted]\nbase_url = \"http://{}/v1\"\nmodels = [\"test\"]\n", self.server.address())
+    }
+
+    /// The bodies of the completions that were asked for so far.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.server.requests().iter().map(Request::json).collect()
+    }
+
+    /// The same requests whole.
+    pub(crate) fn raw_requests(&self) -> Vec<Request> {
+        self.server.requests()
+    }
+
+    /// Returns the bodies once `count` completions were asked for.
+    pub(crate) async fn received(&self, count: usize) -> Vec<Value> {
+        self.server.received(count).await.iter().map(Request::json).collect()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let complaints = std::mem::take(&mut lock(&self.script).complaints);
+        if !std::thread::panicking() {
+            assert!(complaints.is_empty(), "the upstream got bad requests:\n{}", complaints.join("\n"));
+        }
+    }
+}
+
+impl Script {
+    fn decide(&mut self, request: &Request) -> Reply {
+        if is_list(request) {
+            return Reply::json(200, &json!({"object": "list", "data": [{"id": "test", "object": "model"}]}));
+        }
+        if request.method != "POST" || request.target != "/v1/chat/completions" {
+            self.complaints.push(format!("{} {} is none of its paths", request.method, request.target));
+            return Reply::error(404, "unknown_url", "no such path");
+        }
+        let body = request.json();
+        self.complaints.extend(faults(&body).into_iter().map(|fault| format!("{fault}, in {body}")));
+        if let Some(reply) = self.replies.pop_front().or_else(|| self.otherwise.clone()) {
+            return reply;
+        }
+        self.complaints.push(format!("no reply is left for {body}"));
+        Reply::error(400, "unscripted", "the script has ended")
+    }
+}
+
+fn is_list(request: &Request) -> bool {
+    request.method == "GET" && request.target == "/v1/models"
+}
+
+fn lock(script: &Mutex<Script>) -> std::sync::MutexGuard<'_, Script> {
+    script.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which of the rules that every request must keep this one breaks.
+pub(super) fn faults(body: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    if body["stream"] != true {
+        faults.push("stream is not true".to_owned());
+    }
+    if body["stream_options"]["include_usage"] != true {
+        faults.push("the usage is not asked for".to_owned());
+    }
+    if !body["max_tokens"].is_u64() && !body["max_completion_tokens"].is_u64() {
+        faults.push("max_tokens is not given".to_owned());
+    }
+    if body.get("tools").is_some_and(|tools| tools.as_array().is_none_or(Vec::is_empty)) {
+        faults.push("tools is not an array of tools".to_owned());
+    }
+    match body["messages"].as_array() {
+        Some(messages) if !messages.is_empty() => faults.extend(pairing_faults(messages)),
+        _ => faults.push("there are no messages".to_owned()),
+    }
+    faults
+}
+
+/// Every call of an assistant message has exactly one tool message before the next other message.
+fn pairing_faults(messages: &[Value]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let (mut open, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for (index, message) in messages.iter().enumerate() {
+        if message["role"] == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            if !open.remove(id) {
+                faults.push(format!("messages[{index}] answers {id:?}, which is no open call"));
+            }
+            continue;
+        }
+        if !open.is_empty() {
+            faults.push(format!("messages[{index}] comes before the calls {open:?} are answered"));
+            open.clear();
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let id = call["id"].as_str().unwrap_or_default();
+            if id.is_empty() || !seen.insert(id) {
+                faults.push(format!("messages[{index}] has a call whose id, {id:?}, is missing or used twice"));
+            }
+            if !call["function"]["arguments"].is_string() {
+                faults.push(format!("messages[{index}] has a call whose arguments are not a string"));
+            }
+            open.insert(id);
+        }
+    }
+    if !open.is_empty() {
+        faults.push(format!("the calls {open:?} are not answered"));
+    }
+    faults
+}
