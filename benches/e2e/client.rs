@@ -1,0 +1,195 @@
+//! The load client: connections that are kept, each asking again as soon as it is answered.
+//!
+//! It reads every answer to its end and compares the text, so that a server gains nothing by
+//! failing fast.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::Failure;
+use crate::fleet::Subject;
+use crate::script;
+
+/// No answer of any script takes that long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Where to ask, and for what.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    address: SocketAddr,
+    path: &'static str,
+    body: Bytes,
+    answer: String,
+}
+
+impl Ask {
+    /// Asks `subject`, which listens on `address`, for what `model` says.
+    pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
+        Self { address, path: subject.path(), body: script::request(model), answer: script::answer(model) }
+    }
+}
+
+/// Asks `requests` times over `connections` connections and returns the times to the first token.
+pub(crate) async fn drive(ask: &Ask, connections: u32, requests: u32) -> Result<Vec<Duration>, Failure> {
+    let mut clients = JoinSet::new();
+    for index in 0..connections {
+        let share = requests / connections + u32::from(index < requests % connections);
+        clients.spawn(ask_again_and_again(ask.clone(), share));
+    }
+    let mut first_tokens = Vec::new();
+    while let Some(client) = clients.join_next().await {
+        first_tokens.extend(client??);
+    }
+    Ok(first_tokens)
+}
+
+async fn ask_again_and_again(ask: Ask, times: u32) -> Result<Vec<Duration>, Failure> {
+    let mut connection = connect(ask.address).await?;
+    let mut first_tokens = Vec::new();
+    for _ in 0..times {
+        let one = async {
+            let asked = Instant::now();
+            let mut answer = Answer::begin(&mut connection, &ask).await?;
+            answer.read_until(|answer| !answer.text.is_empty()).await?;
+            let first_token = asked.elapsed();
+            answer.read_until(|_| false).await?;
+            answer.check(&ask.answer)?;
+            Ok::<_, Failure>(first_token)
+        };
+        first_tokens.push(timeout(ANSWER_TIMEOUT, one).await.map_err(|_| "an answer took too long")??);
+    }
+    Ok(first_tokens)
+}
+
+/// A stream that is held open after its first token.
+pub(crate) struct OpenStream {
+    _connection: SendRequest<Full<Bytes>>,
+    _answer: Answer,
+}
+
+/// Opens `count` streams, `at_once` of them at a time, and reads the first token of each.
+pub(crate) async fn open_streams(ask: &Ask, count: u32, at_once: u32) -> Result<Vec<OpenStream>, Failure> {
+    let (mut opening, mut streams) = (JoinSet::new(), Vec::new());
+    for _ in 0..count {
+        if opening.len() >= at_once as usize
+            && let Some(stream) = opening.join_next().await
+        {
+            streams.push(stream??);
+        }
+        opening.spawn(timeout(ANSWER_TIMEOUT, open_stream(ask.clone())));
+    }
+    while let Some(stream) = opening.join_next().await {
+        streams.push(stream??);
+    }
+    streams.into_iter().collect()
+}
+
+async fn open_stream(ask: Ask) -> Result<OpenStream, Failure> {
+    let mut connection = connect(ask.address).await?;
+    let mut answer = Answer::begin(&mut connection, &ask).await?;
+    answer.read_until(|answer| !answer.text.is_empty()).await?;
+    if answer.text.is_empty() {
+        return Err("a stream ended before its first token".into());
+    }
+    Ok(OpenStream { _connection: connection, _answer: answer })
+}
+
+async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    // It ends with its sender. An error also reaches whoever reads the answer.
+    tokio::spawn(async move { connection.await.ok() });
+    Ok(sender)
+}
+
+/// A streamed answer, as far as it was read.
+struct Answer {
+    body: Incoming,
+    unread: Vec<u8>,
+    text: String,
+    done: bool,
+}
+
+/// What matters of an event's data, on either door.
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    delta: Delta,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+}
+
+impl Answer {
+    async fn begin(connection: &mut SendRequest<Full<Bytes>>, ask: &Ask) -> Result<Self, Failure> {
+        let request = Request::post(ask.path).header("host", "localhost").header("content-type", "application/json");
+        connection.ready().await?;
+        let response = connection.send_request(request.body(Full::new(ask.body.clone()))?).await?;
+        let status = response.status();
+        let mut body = response.into_body();
+        if !status.is_success() {
+            let body = (&mut body).collect().await?.to_bytes();
+            return Err(format!("it answered {status}: {}", String::from_utf8_lossy(&body)).into());
+        }
+        Ok(Self { body, unread: Vec::new(), text: String::new(), done: false })
+    }
+
+    /// Reads until `enough` or the end.
+    async fn read_until(&mut self, enough: impl Fn(&Self) -> bool) -> Result<(), Failure> {
+        while !enough(self) {
+            let Some(frame) = self.body.frame().await else { break };
+            if let Some(data) = frame?.data_ref() {
+                self.unread.extend_from_slice(data);
+                self.take_lines()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_lines(&mut self) -> Result<(), Failure> {
+        let complete = memchr::memrchr(b'\n', &self.unread).map_or(0, |end| end + 1);
+        for line in self.unread[..complete].split(|&byte| byte == b'\n') {
+            match line.strip_prefix(b"data: ") {
+                Some(b"[DONE]") => self.done = true,
+                Some(data) => {
+                    let chunk: Chunk = serde_json::from_slice(data)?;
+                    if chunk.error.is_some() {
+                        return Err(format!("the stream failed: {}", String::from_utf8_lossy(data)).into());
+                    }
+                    self.text.extend(chunk.choices.into_iter().filter_map(|choice| choice.delta.content));
+                }
+                None => {}
+            }
+        }
+        self.unread.drain(..complete);
+        Ok(())
+    }
+
+    fn check(&self, expected: &str) -> Result<(), Failure> {
+        if self.done && self.text == expected {
+            return Ok(());
+        }
+        Err(format!("a wrong answer (ended by [DONE]: {}): {:?}", self.done, self.text).into())
+    }
+}

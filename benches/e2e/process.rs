@@ -1,0 +1,177 @@
+//! The processes of a benchmark: started, found by what they print, killed when dropped.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::machine::Cores;
+use crate::{Failure, script};
+
+/// The arguments by which this program is one of the servers.
+pub(crate) const UPSTREAM: &str = "__upstream";
+pub(crate) const PASSTHROUGH: &str = "__passthrough";
+pub(crate) const LEAST_LOOP: &str = "__least_loop";
+
+/// A process that does not answer by then never will.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Program {
+    /// The scripted upstream.
+    Upstream,
+    /// The proxy.
+    PassThrough,
+    /// The loop server without features.
+    LeastLoop,
+    /// What this is all about.
+    Loopgate,
+}
+
+/// A running server. It is killed when this is dropped, however that comes about.
+pub(crate) struct Process {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// From its start until it answered its first request.
+    pub(crate) ready_after: Duration,
+    /// Holds its output, its configuration and its working directory.
+    _directory: TempDir,
+}
+
+impl Process {
+    /// Starts `program` against `upstream` (the upstream itself needs none), on the server's core if
+    /// `cores` are divided, and waits until it answers.
+    pub(crate) async fn start(
+        program: Program,
+        upstream: Option<SocketAddr>,
+        cores: Option<&Cores>,
+    ) -> Result<Self, Failure> {
+        let directory = TempDir::with_prefix("loopgate-bench-")?;
+        let output = directory.path().join("output");
+        let mut command = command(program, upstream, directory.path())?;
+        let file = File::create(&output)?;
+        command.current_dir(directory.path()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let started = Instant::now();
+        let child = match cores {
+            Some(cores) => cores.on_server_core(|| command.spawn()),
+            None => command.spawn(),
+        };
+        let child = child.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        let unspecified = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, _directory: directory };
+        match timeout(START_TIMEOUT, process.wait_until_ready(&output, upstream)).await {
+            Ok(ready) => ready?,
+            Err(_) => return Err(format!("{program:?} did not answer in time; {}", last_words(&output)).into()),
+        }
+        process.ready_after = started.elapsed();
+        Ok(process)
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    async fn wait_until_ready(&mut self, output: &PathBuf, upstream: Option<SocketAddr>) -> Result<(), Failure> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("it ended with {status} before it answered; {}", last_words(output)).into());
+            }
+            if let Some(address) = announced(&std::fs::read_to_string(output)?, upstream) {
+                self.address = address;
+                if is_healthy(address).await.unwrap_or(false) {
+                    return Ok(());
+                }
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone after the wait.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn command(program: Program, upstream: Option<SocketAddr>, directory: &Path) -> Result<Command, Failure> {
+    let itself = std::env::current_exe()?;
+    let (executable, role) = match program {
+        Program::Upstream => (itself, Some(UPSTREAM)),
+        Program::PassThrough => (itself, Some(PASSTHROUGH)),
+        Program::LeastLoop => (itself, Some(LEAST_LOOP)),
+        Program::Loopgate => (loopgate(), None),
+    };
+    let mut command = Command::new(executable);
+    if let Some(role) = role {
+        command.arg(role).args(upstream.map(|address| address.to_string()));
+        return Ok(command);
+    }
+    let file = directory.join("loopgate.toml");
+    std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?))?;
+    // Only what is set here, so that the caller's environment is not part of the result.
+    command.env_clear().env("OPENAI_API_KEY", "bench");
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--log", "info", "--config"]).arg(file);
+    Ok(command)
+}
+
+/// The binary that is measured.
+fn loopgate() -> PathBuf {
+    std::env::var_os("LOOPGATE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_loopgate").into(), PathBuf::from)
+}
+
+/// Defaults but for the upstream; without keys there are no rate limits and no quotas.
+fn configuration(upstream: SocketAddr) -> String {
+    let models = script::MODELS;
+    format!(
+        r#"
+[upstreams.bench]
+kind = "openai"
+base_url = "http://{upstream}/v1"
+api_key_env = "OPENAI_API_KEY"
+models = {models:?}
+
+[agents.default]
+tools = ["calculator"]
+"#
+    )
+}
+
+/// The address in a process's output that is not its upstream's.
+fn announced(output: &str, upstream: Option<SocketAddr>) -> Option<SocketAddr> {
+    let complete = &output[..=output.rfind('\n')?];
+    let mentions = complete.match_indices("127.0.0.1:").map(|(at, _)| &complete[at..]);
+    let addresses = mentions.filter_map(|text| {
+        let port = text["127.0.0.1:".len()..].split(|c: char| !c.is_ascii_digit()).next()?;
+        format!("127.0.0.1:{port}").parse().ok()
+    });
+    addresses.into_iter().find(|address: &SocketAddr| address.port() != 0 && Some(*address) != upstream)
+}
+
+async fn is_healthy(address: SocketAddr) -> Result<bool, Failure> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await?;
+    Ok(response.starts_with(b"HTTP/1.1 200"))
+}
+
+fn last_words(output: &PathBuf) -> String {
+    let output = std::fs::read(output).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    let last: Vec<&str> = output.lines().rev().take(5).collect();
+    if last.is_empty() {
+        return "it printed nothing".into();
+    }
+    format!("its last words: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))
+}

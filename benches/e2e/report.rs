@@ -1,0 +1,163 @@
+//! The figures as Markdown tables, with what was aimed at and whether it was reached.
+
+use crate::fleet::Subject;
+
+/// A figure of each server for each round.
+#[derive(Default)]
+pub(crate) struct Rounds(Vec<(Subject, Vec<f64>)>);
+
+/// A ratio that is not to be exceeded.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) of: Subject,
+    pub(crate) over: Subject,
+    pub(crate) at_most: f64,
+}
+
+/// A median with its extremes.
+#[derive(Clone, Copy)]
+struct Summary {
+    low: f64,
+    median: f64,
+    high: f64,
+}
+
+impl Rounds {
+    /// Adds the next round's figure of `subject`.
+    pub(crate) fn add(&mut self, subject: Subject, figure: f64) {
+        match self.0.iter_mut().find(|(known, _)| *known == subject) {
+            Some((_, figures)) => figures.push(figure),
+            None => self.0.push((subject, vec![figure])),
+        }
+    }
+
+    fn of(&self, subject: Subject) -> &[f64] {
+        self.0.iter().find(|(known, _)| *known == subject).map_or(&[], |(_, figures)| figures)
+    }
+
+    fn summary(&self, subject: Subject) -> Option<Summary> {
+        Summary::of(self.of(subject).to_vec())
+    }
+
+    /// The summary of what `combine` makes of two subjects' figures of the same round.
+    fn compared(&self, one: Subject, other: Subject, combine: fn(f64, f64) -> f64) -> Option<Summary> {
+        Summary::of(self.of(one).iter().zip(self.of(other)).map(|(&one, &other)| combine(one, other)).collect())
+    }
+}
+
+impl Summary {
+    fn of(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let (&low, &high) = (figures.first()?, figures.last()?);
+        let middle = figures.len() / 2;
+        let median =
+            if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) };
+        Some(Self { low, median, high })
+    }
+}
+
+/// Where and how the figures below were taken.
+pub(crate) fn machine(rounds: u32, pinned: bool) {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("?", |(_, m)| m);
+    let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let pinning = if pinned && cores > 1 { "servers on one core of their own" } else { "servers on every core" };
+    println!("{model}, {cores} cores, Linux {}; {rounds} rounds; {pinning}", kernel.trim());
+    println!("Figures are medians over the rounds (lowest–highest); ratios are taken within a round.");
+}
+
+/// CPU time per request.
+pub(crate) fn cpu(title: &str, load: &str, subjects: &[Subject], rounds: &Rounds, target: Target) {
+    println!("\n### CPU: {title}\n\n{load}\n");
+    let ratio = |one, other| two_decimals(rounds.compared(one, other, |one, other| one / other));
+    let rows = subjects.iter().map(|&subject| {
+        [
+            subject.name().into(),
+            one_decimal(rounds.summary(subject)),
+            ratio(subject, Subject::PassThrough),
+            ratio(subject, Subject::LeastLoop),
+        ]
+    });
+    table(["server", "CPU µs per request", "÷ pass-through", "÷ least loop"], rows);
+    let reached = rounds.compared(target.of, target.over, |one, other| one / other);
+    let what = format!("{} ÷ {}", target.of.name(), target.over.name());
+    verdict(&what, target.at_most, "", reached);
+}
+
+/// Time to the first token, and what each server adds to it.
+pub(crate) fn first_token(load: &str, subjects: &[Subject], medians: &Rounds, slow: &Rounds) {
+    println!("\n### Time to the first token\n\n{load}\n");
+    let rows = subjects.iter().map(|&subject| {
+        [
+            subject.name().into(),
+            one_decimal(medians.summary(subject)),
+            one_decimal(medians.compared(subject, Subject::Direct, |one, other| one - other)),
+            one_decimal(slow.summary(subject)),
+        ]
+    });
+    table(["path", "median µs", "added µs", "99th percentile µs"], rows);
+}
+
+/// How fast a process is ready, and what it takes while idle.
+pub(crate) fn ready(starts: u32, ready: &Rounds, idle: &Rounds) {
+    println!("\n### Start and idle memory\n\n{starts} starts each\n");
+    let subjects = [
+        (Subject::PassThrough, "pass-through proxy"),
+        (Subject::LeastLoop, "least loop server"),
+        (Subject::LoopgateChat, "Loopgate"),
+    ];
+    let rows = subjects
+        .map(|(subject, name)| [name.into(), one_decimal(ready.summary(subject)), one_decimal(idle.summary(subject))]);
+    table(["server", "ready after ms", "idle RSS MB"], rows);
+    verdict("Loopgate ready after", 100.0, " ms", ready.summary(Subject::LoopgateChat));
+    verdict("Loopgate idle RSS", 15.0, " MB", idle.summary(Subject::LoopgateChat));
+}
+
+/// What an open stream takes that waits for its upstream.
+pub(crate) fn streams(count: u32, subjects: &[Subject], before: &Rounds, per_stream: &Rounds) {
+    println!("\n### Memory of {count} open streams\n\neach got its first token, then nothing\n");
+    let rows = subjects.iter().map(|&subject| {
+        [subject.name().into(), one_decimal(before.summary(subject)), one_decimal(per_stream.summary(subject))]
+    });
+    table(["server", "RSS MB before", "RSS KiB per stream"], rows);
+    verdict("Loopgate, chat door, per stream", 25.0, " KiB", per_stream.summary(Subject::LoopgateChat));
+}
+
+fn verdict(what: &str, at_most: f64, unit: &str, measured: Option<Summary>) {
+    let verdict = match &measured {
+        None => "not measured",
+        Some(summary) if summary.median <= at_most => "met",
+        Some(_) => "MISSED",
+    };
+    println!("\ntarget: {what} ≤ {at_most}{unit}: {} – {verdict}", two_decimals(measured));
+}
+
+fn one_decimal(summary: Option<Summary>) -> String {
+    written(summary, 1)
+}
+
+fn two_decimals(summary: Option<Summary>) -> String {
+    written(summary, 2)
+}
+
+fn written(summary: Option<Summary>, decimals: usize) -> String {
+    match summary {
+        None => "–".into(),
+        Some(Summary { low, median, high }) if low.total_cmp(&high).is_eq() => format!("{median:.decimals$}"),
+        Some(Summary { low, median, high }) => format!("{median:.decimals$} ({low:.decimals$}–{high:.decimals$})"),
+    }
+}
+
+fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+    let rows: Vec<[String; N]> = [head.map(String::from)].into_iter().chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    for (number, row) in rows.iter().enumerate() {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        println!("| {} |", cells.join(" | "));
+        if number == 0 {
+            println!("|{}|", widths.map(|width| "-".repeat(width + 2)).join("|"));
+        }
+    }
+}

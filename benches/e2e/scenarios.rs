@@ -1,0 +1,219 @@
+//! What is measured, and the order in which it is: every server in turn, round after round.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tokio::time::sleep;
+
+use crate::client::{Ask, drive, open_streams};
+use crate::fleet::{Fleet, Subject};
+use crate::machine::{CpuTime, resident};
+use crate::process::Process;
+use crate::report::{self, Rounds, Target};
+use crate::{Failure, Options, Scenario, script};
+
+/// All servers that loop.
+const LOOPS: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
+/// All servers.
+const SERVERS: [Subject; 4] = [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
+/// All servers, and none.
+const PATHS: [Subject; 5] =
+    [Subject::Direct, Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
+
+/// What a server still does after an answer is its cost, too: this long is waited for it.
+const AFTERMATH: Duration = Duration::from_millis(100);
+/// How long memory is given to settle before it is read.
+const SETTLE: Duration = Duration::from_secs(3);
+/// How often a process is started to see how long that takes.
+const STARTS: u32 = 10;
+/// How many streams are opened at a time.
+const OPENED_AT_ONCE: u32 = 64;
+
+/// A comparison of CPU time per request.
+struct CpuPlan {
+    title: &'static str,
+    model: &'static str,
+    connections: u32,
+    /// In one block, which is what each server gets in each round.
+    requests: u32,
+    subjects: &'static [Subject],
+    target: Target,
+}
+
+const PLAIN: CpuPlan = CpuPlan {
+    title: "a short answer of 10 tokens",
+    model: script::PLAIN,
+    connections: 16,
+    requests: 1000,
+    subjects: &SERVERS,
+    target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 },
+};
+
+const TOOLS3: CpuPlan = CpuPlan {
+    title: "a tool loop of 3 rounds: two calculator calls, then 10 tokens",
+    model: script::TOOLS3,
+    connections: 16,
+    requests: 500,
+    subjects: &LOOPS,
+    target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 1.5 },
+};
+
+const BURST100: CpuPlan = CpuPlan {
+    title: "100 tokens in one burst",
+    model: script::BURST100,
+    connections: 16,
+    requests: 400,
+    subjects: &SERVERS,
+    target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6 },
+};
+
+const PACED100: CpuPlan = CpuPlan {
+    title: "100 tokens, one every 2 ms",
+    model: script::PACED100,
+    connections: 32,
+    requests: 160,
+    subjects: &SERVERS,
+    target: Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 },
+};
+
+/// Measures the chosen scenarios and prints each as soon as it is known.
+pub(crate) async fn run(options: &Options, open_files: u64) {
+    report::machine(options.rounds, !options.unpinned);
+    let chosen = if options.scenarios.is_empty() { Scenario::value_variants() } else { &options.scenarios };
+    for &scenario in chosen {
+        let measured = match scenario {
+            Scenario::Ready => ready().await,
+            Scenario::Plain => cpu(&PLAIN, options).await,
+            Scenario::Tools3 => cpu(&TOOLS3, options).await,
+            Scenario::Burst100 => cpu(&BURST100, options).await,
+            Scenario::Paced100 => cpu(&PACED100, options).await,
+            Scenario::Ttft => first_token(options).await,
+            Scenario::Streams => streams(options.streams, open_files).await,
+        };
+        if let Err(error) = measured {
+            println!("\nthe scenario failed: {error}");
+        }
+    }
+}
+
+/// CPU time per request, server by server, round by round.
+async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure> {
+    let fleet = Fleet::start(plan.subjects, !options.unpinned).await?;
+    let mut rounds = Rounds::default();
+    let block = async |subject: Subject, process: &Process| {
+        let before = CpuTime::of(process.id())?;
+        drive(&Ask::new(subject, process.address, plan.model), plan.connections, plan.requests).await?;
+        sleep(AFTERMATH).await;
+        Ok(CpuTime::of(process.id())?.since(&before))
+    };
+    in_turn(&fleet, plan.subjects, options.rounds, block, |subject, spent| {
+        rounds.add(subject, micros(spent) / f64::from(plan.requests));
+    })
+    .await;
+    let load = format!("{} connections, {} requests per block", plan.connections, plan.requests);
+    report::cpu(plan.title, &load, plan.subjects, &rounds, plan.target);
+    Ok(())
+}
+
+/// Time to the first token of one request at a time.
+async fn first_token(options: &Options) -> Result<(), Failure> {
+    const REQUESTS: u32 = 300;
+    let fleet = Fleet::start(&PATHS, !options.unpinned).await?;
+    let (mut medians, mut slow) = (Rounds::default(), Rounds::default());
+    let block = async |subject: Subject, process: &Process| {
+        let mut times = drive(&Ask::new(subject, process.address, script::PLAIN), 1, REQUESTS).await?;
+        times.sort_unstable();
+        Ok((times[times.len() / 2], times[times.len() * 99 / 100]))
+    };
+    in_turn(&fleet, &PATHS, options.rounds, block, |subject, (median, slowest)| {
+        medians.add(subject, micros(median));
+        slow.add(subject, micros(slowest));
+    })
+    .await;
+    report::first_token(&format!("1 connection, {REQUESTS} requests per block"), &PATHS, &medians, &slow);
+    Ok(())
+}
+
+/// Gives each of `subjects` a block in each round. One that fails is out from then on.
+async fn in_turn<T>(
+    fleet: &Fleet,
+    subjects: &[Subject],
+    rounds: u32,
+    block: impl AsyncFn(Subject, &Process) -> Result<T, Failure>,
+    mut keep: impl FnMut(Subject, T),
+) {
+    let mut subjects = subjects.to_vec();
+    // Round 0 warms up: connections to the upstream, allocators, branch predictors.
+    for round in 0..=rounds {
+        for subject in subjects.clone() {
+            let Some(process) = fleet.process(subject) else { continue };
+            match block(subject, process).await {
+                Ok(measured) if round > 0 => keep(subject, measured),
+                Ok(_) => {}
+                Err(error) => {
+                    println!("\n{} failed in round {round}: {error}", subject.name());
+                    subjects.retain(|&other| other != subject);
+                }
+            }
+        }
+    }
+}
+
+/// Time until a fresh process answers, and its memory when it has done nothing else.
+async fn ready() -> Result<(), Failure> {
+    let (mut ready, mut idle) = (Rounds::default(), Rounds::default());
+    for subject in [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat] {
+        for start in 1..=STARTS {
+            let fleet = Fleet::start(&[subject], false).await?;
+            let Some(process) = fleet.process(subject) else { break };
+            ready.add(subject, micros(process.ready_after) / 1000.0);
+            if start == STARTS {
+                sleep(Duration::from_secs(1)).await;
+                idle.add(subject, bytes(resident(process.id())?) / 1e6);
+            }
+        }
+    }
+    report::ready(STARTS, &ready, &idle);
+    Ok(())
+}
+
+/// Memory per stream that got its first token and then nothing.
+async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure> {
+    // A server has two sockets for each stream; some files are everyone's.
+    let possible = u32::try_from(open_files.saturating_sub(200) / 2).unwrap_or(u32::MAX);
+    let count = wanted.min(possible);
+    if count < wanted {
+        println!("\nonly {count} of {wanted} streams: the limit on open files is {open_files}");
+    }
+    let (mut before, mut per_stream) = (Rounds::default(), Rounds::default());
+    for subject in SERVERS {
+        let fleet = Fleet::start(&[subject], false).await?;
+        let Some(process) = fleet.process(subject) else { continue };
+        sleep(Duration::from_secs(1)).await;
+        let idle = resident(process.id())?;
+        let ask = Ask::new(subject, process.address, script::STALL);
+        let opened = match open_streams(&ask, count, OPENED_AT_ONCE).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                println!("\n{} failed: {error}", subject.name());
+                continue;
+            }
+        };
+        sleep(SETTLE).await;
+        let holding = resident(process.id())?;
+        drop(opened);
+        before.add(subject, bytes(idle) / 1e6);
+        per_stream.add(subject, (bytes(holding) - bytes(idle)) / f64::from(count) / 1024.0);
+    }
+    report::streams(count, &SERVERS, &before, &per_stream);
+    Ok(())
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^53")]
+fn bytes(count: u64) -> f64 {
+    count as f64
+}

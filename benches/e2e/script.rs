@@ -1,0 +1,127 @@
+//! What each model of the scripted upstream says, in the bytes that OpenAI would send.
+//!
+//! The load client reads from here what a right answer is, so that no server is measured giving
+//! a wrong one.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// The models, by what a request to them puts a server through.
+pub(crate) const MODELS: [&str; 5] = [PLAIN, TOOLS3, BURST100, PACED100, STALL];
+/// A short answer of ten tokens.
+pub(crate) const PLAIN: &str = "plain";
+/// Two rounds with one calculator call each, then a short answer.
+pub(crate) const TOOLS3: &str = "tools3";
+/// A hundred tokens at once.
+pub(crate) const BURST100: &str = "burst100";
+/// A hundred tokens, one every 2 ms.
+pub(crate) const PACED100: &str = "paced100";
+/// One token, then silence until the client goes.
+pub(crate) const STALL: &str = "stall";
+
+const PACE: Duration = Duration::from_millis(2);
+
+/// What the two calls of `tools3` compute. They differ, lest a guard against loops steps in.
+const EXPRESSIONS: [&str; 2] = ["1234 * 5678", "4321 * 8765"];
+
+const WORDS: [&str; 10] =
+    [" A", " river", " that", " \"bends\"", " is", " long", ";\n", " one", " in Åmot", " is short."];
+
+/// One streamed answer of the upstream.
+#[derive(Clone)]
+pub(crate) struct Script {
+    /// The server-sent events, each with its blank line.
+    pub(crate) events: Vec<Bytes>,
+    /// The wait before each event from the third to the last token; none if all come at once.
+    pub(crate) pace: Option<Duration>,
+    /// Whether the response stays open after the last event.
+    pub(crate) stalls: bool,
+}
+
+impl Script {
+    /// What `model` answers to a conversation that holds `tool_results` messages of tools.
+    pub(crate) fn of(model: &str, tool_results: usize) -> Option<Self> {
+        let at_once = |events| Some(Self { events, pace: None, stalls: false });
+        match model {
+            TOOLS3 if tool_results < EXPRESSIONS.len() => at_once(calculator_call(model, tool_results)),
+            PLAIN | TOOLS3 => at_once(text(model, 10)),
+            BURST100 => at_once(text(model, 100)),
+            PACED100 => Some(Self { events: text(model, 100), pace: Some(PACE), stalls: false }),
+            STALL => Some(Self { events: text(model, 1).drain(..2).collect(), pace: None, stalls: true }),
+            _ => None,
+        }
+    }
+}
+
+/// The text that a client must have received when the answer is over.
+pub(crate) fn answer(model: &str) -> String {
+    (0..if [BURST100, PACED100].contains(&model) { 100 } else { 10 }).map(token).collect()
+}
+
+/// The request that every server gets. It asks for usage, so that every server gets the same answer.
+pub(crate) fn request(model: &str) -> Bytes {
+    let question = "What is 1234 * 5678, and what is 4321 * 8765? Use the calculator, then tell me about rivers.";
+    json!({
+        "model": model,
+        "messages": [
+            {"role": "system", "content": "You are a careful assistant. Answer in one or two sentences."},
+            {"role": "user", "content": question},
+        ],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    })
+    .to_string()
+    .into()
+}
+
+fn token(index: usize) -> &'static str {
+    WORDS[index % WORDS.len()]
+}
+
+/// The role, so many tokens, the finish, the usage, the end.
+fn text(model: &str, tokens: usize) -> Vec<Bytes> {
+    let mut events = vec![delta(model, r#"{"role":"assistant","content":"","refusal":null}"#)];
+    let content = |index| format!(r#"{{"content":{}}}"#, Value::from(token(index)));
+    events.extend((0..tokens).map(|index| delta(model, &content(index))));
+    events.extend(ending(model, "stop", tokens));
+    events
+}
+
+/// A call whose arguments arrive in pieces.
+fn calculator_call(model: &str, round: usize) -> Vec<Bytes> {
+    let call = format!(
+        r#"{{"index":0,"id":"call_{round}","type":"function","function":{{"name":"calculator","arguments":""}}}}"#
+    );
+    let mut events = vec![delta(model, &format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}}"#))];
+    let arguments = json!({"expression": EXPRESSIONS[round]}).to_string();
+    for piece in arguments.as_bytes().chunks(4) {
+        let piece = Value::from(String::from_utf8_lossy(piece));
+        let piece = format!(r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":{piece}}}}}]}}"#);
+        events.push(delta(model, &piece));
+    }
+    events.extend(ending(model, "tool_calls", arguments.len() / 4));
+    events
+}
+
+fn ending(model: &str, finish_reason: &str, tokens: usize) -> [Bytes; 3] {
+    let total = 60 + tokens;
+    let finish = format!(r#"{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"{finish_reason}"}}"#);
+    let usage = format!(
+        r#"{{"prompt_tokens":60,"completion_tokens":{tokens},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
+    );
+    [chunk(model, &finish, "null"), chunk(model, "", &usage), Bytes::from_static(b"data: [DONE]\n\n")]
+}
+
+fn delta(model: &str, delta: &str) -> Bytes {
+    chunk(model, &format!(r#"{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":null}}"#), "null")
+}
+
+/// Written by hand, for the keys' order is OpenAI's, too.
+fn chunk(model: &str, choice: &str, usage: &str) -> Bytes {
+    let event = format!(
+        r#"data: {{"id":"chatcmpl-CZ4gN1lQ0sW8dYk5v2bJ7tRfXh3mE","object":"chat.completion.chunk","created":1780000000,"model":"{model}","service_tier":"default","system_fingerprint":"fp_5d1e8c0b2a","choices":[{choice}],"usage":{usage}}}"#
+    );
+    Bytes::from(event + "\n\n")
+}

@@ -1,0 +1,130 @@
+//! What one token costs on its way: parsed from the upstream's bytes, recorded, encoded for a reader.
+//! Time and allocations; see `README.md` beside this file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher};
+use loopgate::agent::recorder::Recorder;
+use loopgate::api::wire::agent_events::AgentEvents;
+use loopgate::api::wire::openai_chat::ChatChunks;
+use loopgate::api::wire::{Encoder, RunNames};
+use loopgate::llm::openai::decode::Decoder;
+use loopgate::store::memory::MemoryStore;
+use loopgate::store::{Partition, Store};
+use loopgate::types::{Event, Record, RunId, RunSpec};
+use serde_json::json;
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+const TOKENS: usize = 100;
+
+fn main() {
+    divan::main();
+}
+
+/// 100 tokens that arrive one by one.
+#[divan::bench]
+fn parse_paced(bencher: Bencher<'_, '_>) {
+    let chunks: Vec<String> = (0..TOKENS).map(chunk).collect();
+    bencher.counter(ItemsCount::new(TOKENS)).bench(|| {
+        let (mut decoder, mut deltas) = (Decoder::default(), Vec::new());
+        for chunk in &chunks {
+            decoder.feed(chunk.as_bytes(), &mut deltas).expect("the chunks are valid");
+            deltas.clear();
+        }
+    });
+}
+
+/// 100 tokens that arrive in one piece.
+#[divan::bench]
+fn parse_burst(bencher: Bencher<'_, '_>) {
+    let burst: String = (0..TOKENS).map(chunk).collect();
+    bencher.counter(ItemsCount::new(TOKENS)).bench(|| {
+        let (mut decoder, mut deltas) = (Decoder::default(), Vec::new());
+        decoder.feed(burst.as_bytes(), &mut deltas).expect("the chunks are valid");
+        deltas
+    });
+}
+
+/// 100 pieces of text, each stored, applied and shown by itself.
+#[divan::bench]
+fn record(bencher: Bencher<'_, '_>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let events: Vec<Event> = (0..TOKENS).map(text).collect();
+    bencher.counter(ItemsCount::new(TOKENS)).with_inputs(|| runtime.block_on(recorder())).bench_values(
+        |mut recorder| {
+            runtime.block_on(async {
+                for event in &events {
+                    recorder.record(event.clone()).await.expect("the memory store takes everything");
+                }
+            });
+            recorder
+        },
+    );
+}
+
+/// 100 pieces of text as named events and chunks with ids.
+#[divan::bench]
+fn encode_agent_door(bencher: Bencher<'_, '_>) {
+    encode(bencher, || AgentEvents::new(names(), false));
+}
+
+/// 100 pieces of text as OpenAI's chunks.
+#[divan::bench]
+fn encode_chat_door(bencher: Bencher<'_, '_>) {
+    encode(bencher, || ChatChunks::new(names(), false, false, false));
+}
+
+fn encode<E: Encoder>(bencher: Bencher<'_, '_>, encoder: impl Fn() -> E + Sync) {
+    let records: Vec<Record> =
+        (1..).zip((0..TOKENS).map(text)).map(|(seq, event)| Record { seq, at_ms: 0, event }).collect();
+    bencher
+        .counter(ItemsCount::new(TOKENS))
+        .with_inputs(|| (encoder(), BytesMut::with_capacity(1 << 16)))
+        .bench_values(|(mut encoder, mut out)| {
+            for record in &records {
+                encoder.encode(record, &mut out);
+            }
+            out
+        });
+}
+
+fn chunk(number: usize) -> String {
+    format!(
+        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
+         \"system_fingerprint\":\"fp\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" word{number}\"}},\
+         \"logprobs\":null,\"finish_reason\":null}}]}}\n\n"
+    )
+}
+
+fn text(number: usize) -> Event {
+    Event::TextDelta { step: 1, text: format!(" word{number}") }
+}
+
+fn names() -> RunNames {
+    RunNames { id: RunId::mint(), session: None, model: "m".into(), created_ms: 1 }
+}
+
+async fn recorder() -> Recorder {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let id = RunId::mint();
+    let spec: RunSpec = serde_json::from_value(json!({
+        "id": id, "tenant": "default", "session": null, "created_ms": 1, "model": "m", "agent": "default",
+        "upstream": "u", "upstream_model": "m", "system": [], "history_len": 0, "input": [], "context_tokens": 1,
+        "tools": [], "client_tools": [], "parameters": "", "max_output_tokens": 100,
+        "limits": {"max_iterations": 1, "timeout_ms": 1000, "tool_timeout_ms": 1000, "token_budget": null, "cost_budget": null},
+        "price": {"input": 0, "cached_input": 0, "output": 0}, "price_estimated": false, "parallel_tool_calls": true,
+        "on_limit": "stop", "on_disconnect": "cancel", "on_unknown_outcome": "fail", "reconnect_grace_ms": 1000,
+        "hide_intermediate_text": false, "stream_tool_arguments": false, "max_discards": 0,
+    }))
+    .expect("the specification is whole");
+    let partition = Partition::new(format!("default/run/{id}"));
+    let lease = format!("lease/{id}").into();
+    let fence = store.acquire(&partition, &lease, Duration::from_secs(600)).await;
+    let fence = fence.expect("the memory store answers").expect("nobody holds the lease");
+    Recorder::resume(store, Arc::new(spec), &[], fence)
+}
