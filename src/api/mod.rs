@@ -75,6 +75,7 @@ fn routes(callers: &Arc<Callers>) -> OpenApiRouter<Api> {
 pub fn router(agent: Agent, callers: &Arc<Callers>) -> Router {
     let (router, document) = routes(callers).split_for_parts();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", described(document));
+    let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
     router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_url).with_state(Api { agent })
 }
 
@@ -89,6 +90,13 @@ fn described(mut document: Document) -> Document {
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     document.components.get_or_insert_default().add_security_scheme("bearer", bearer);
     document
+}
+
+/// The pages' own 404 has no body.
+async fn in_shape(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let response = next.run(request).await;
+    if response.status() == StatusCode::NOT_FOUND { unknown_url(method, uri).await } else { response }
 }
 
 async fn unknown_url(method: Method, uri: Uri) -> Response {

@@ -86,6 +86,8 @@ async fn what_is_not_there_is_refused_in_shape() {
     let get = Request::builder().uri("/v2/x%0d%0a").body(Body::empty()).unwrap();
     let (status, body) = send(&router, get).await;
     assert_eq!((status, &body["error"]["code"]), (StatusCode::NOT_FOUND, &Value::from("unknown_url")));
+    let page = Request::builder().uri("/docs/nope").body(Body::empty()).unwrap();
+    assert_eq!(send(&router, page).await.1["error"]["code"], "unknown_url");
     for member in ["message", "type", "param", "code"] {
         assert!(body["error"].get(member).is_some(), "{member}");
     }
