@@ -48,6 +48,11 @@ pub(super) struct Idle {
 }
 
 impl Idle {
+    /// Where the run stands by its log.
+    fn status(&self) -> RunStatus {
+        Run::new(self.spec.clone()).replayed(&self.records).status()
+    }
+
     /// Leaves the run as it was.
     pub(super) async fn release(self) -> Result<(), Unavailable> {
         self.lease.release().await
@@ -97,14 +102,19 @@ impl Agent {
     async fn recover(&self, run: &RunId, found: &Document) -> Result<(), Unavailable> {
         let entry: LiveEntry = decode(&found.value)?;
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
-        let head = crate::agent::head::read(&*self.store, &partition, run).await?;
+        let document = self.store.get(&partition, &keys::head(run)).await?;
+        let version = document.as_ref().map_or(0, |document| document.version);
+        let head: Option<Head> = document.map(|document| decode(&document.value)).transpose()?;
         let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
         match head {
             Some(head) if head.status == RunStatus::InProgress => {
                 if self.store.get(&partition, &keys::spec(run)).await?.is_none() {
-                    return self.give_up(&partition, head).await;
+                    return self.give_up(&partition, head, version).await;
                 }
                 if let Some(idle) = self.take_up(&entry.tenant, &head).await? {
+                    if idle.status() != RunStatus::InProgress {
+                        return idle.release().await;
+                    }
                     tracing::info!(%run, "taking up a run that nobody drives");
                     self.resume(idle, Vec::new()).await?;
                 }
@@ -125,14 +135,20 @@ impl Agent {
         }
     }
 
-    /// Ends a run of which the store no longer knows what it was asked to do.
-    async fn give_up(&self, partition: &Partition, head: Head) -> Result<(), Unavailable> {
-        tracing::error!(run = %head.id, "part of the run is no longer in the store; it fails");
+    /// Ends a run of which the store no longer knows what it was asked to do, unless its head, which
+    /// stood at `version`, has changed: then it ended by itself meanwhile.
+    async fn give_up(&self, partition: &Partition, head: Head, version: u64) -> Result<(), Unavailable> {
         let (run, reason) = (head.id.clone(), StopReason::StoreLostState);
         let head = Head { status: RunStatus::Failed, reason: Some(reason), ended_ms: Some(now_ms()), ..head };
-        let put = Write::Put { key: keys::head(&run), value: encode(&head), ttl: Some(self.keep.run) };
-        self.store.commit(Tx::new(partition.clone()).write(put)).await.map_err(unavailable)?;
-        self.unmark_live(&run).await
+        let (key, ttl) = (keys::head(&run), Some(self.keep.run));
+        match self.store.commit(Tx::new(partition.clone()).put_at(key, version, encode(&head), ttl)).await {
+            Ok(()) => {
+                tracing::error!(%run, "part of the run is no longer in the store; it fails");
+                self.unmark_live(&run).await
+            }
+            Err(CommitError::VersionConflict { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
+        }
     }
 
     /// The lease and the log of a run; `None` while another process has it or once it ended.
@@ -147,7 +163,13 @@ impl Agent {
         let Some(lease) = self.leases.acquire(&spec).await? else { return Ok(None) };
         // Read after the lease was granted: nobody else writes now.
         let records = self.records(&spec).await?;
-        Ok(Some(Idle { spec, records, lease }))
+        let idle = Idle { spec, records, lease };
+        // The head that led here may be older than the log.
+        if idle.status().is_final() {
+            idle.release().await?;
+            return Ok(None);
+        }
+        Ok(Some(idle))
     }
 
     /// Goes on with a run. `answers` are its client's; without them it is taken up after a crash.

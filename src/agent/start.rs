@@ -140,6 +140,10 @@ impl Agent {
 
     /// Starts a run; `None` if its session changed meanwhile.
     async fn try_start(&self, new: &NewRun, session: Option<Versioned>) -> Result<Option<Started>, StartError> {
+        if new.answers_from == 0 && !new.answered.is_empty() {
+            let message = "no run waits for the results of these tool calls".to_owned();
+            return Err(StartError::Invalid { param: "messages[0]".to_owned(), message });
+        }
         if let Some(Versioned { session, .. }) = &session {
             if let Some(run) = active_run(self, &new.tenant, session).await? {
                 return Err(StartError::SessionBusy { session: session.id.clone(), run });
@@ -147,7 +151,8 @@ impl Agent {
             if let Some(abandoned) = &session.active_run {
                 // It waited for its client, which asks for something else now. A request that is refused
                 // changes nothing, so this one is checked first.
-                self.specify(new, Some(session), "").await?;
+                let spec = Arc::new(self.specify(new, Some(session), "").await?);
+                self.has_budget(&spec, Some(session)).await?;
                 self.abandon(&new.tenant, session, abandoned).await?;
             }
         }
@@ -159,10 +164,6 @@ impl Agent {
             && let Some(run) = active_run(self, &new.tenant, session).await?
         {
             return Err(StartError::SessionBusy { session: session.id.clone(), run });
-        }
-        if new.answers_from == 0 && !new.answered.is_empty() {
-            let message = "no run waits for the results of these tool calls".to_owned();
-            return Err(StartError::Invalid { param: "messages[0]".to_owned(), message });
         }
         let history = match &session {
             Some(Versioned { session, .. }) => self.history(&new.tenant, &session.id, session.message_count).await?,

@@ -177,3 +177,26 @@ async fn a_reader_that_came_before_the_run_was_taken_up_counts_as_its_reader() {
     let status = bench.agent.run(&tenant, &spec.id).await.unwrap().head.status;
     assert_eq!(status, RunStatus::Cancelled, "nobody does any more");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_has_its_end_is_not_gone_on_with_whatever_the_head_says() {
+    let (spec, whole) = undisturbed().await;
+    let (bench, store) = found(&spec, &whole, Effect::Read).await;
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let log = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
+    assert_eq!(log.entries.len(), whole.len());
+    assert!(bench.model.requests.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
+    let (spec, whole) = undisturbed().await;
+    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let lose = Tx::new(keys::partition_of(&spec)).write(Write::Delete { key: keys::spec(&spec.id) });
+    store.commit(lose).await.unwrap();
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let head = bench.agent.run(&spec.tenant, &spec.id).await.unwrap().head;
+    assert_eq!((head.status, head.reason), (RunStatus::Failed, Some(StopReason::StoreLostState)));
+}

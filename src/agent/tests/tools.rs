@@ -167,3 +167,25 @@ async fn a_session_whose_client_asks_something_else_is_not_blocked() {
     let paired = [Role::User, Role::Assistant, Role::Tool, Role::User, Role::Assistant];
     assert_eq!(roles, paired, "the abandoned call has a result too");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_leaves_the_waiting_run_as_it_was() {
+    let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
+    let mut first = request();
+    first.client_tools = vec![client_tool()];
+    first.session = SessionId::parse("s");
+    let started = bench.agent.start(first).await.unwrap();
+    let waiting = started.head.id.clone();
+    watch(started).await;
+    let mut unknown = request();
+    unknown.session = SessionId::parse("s");
+    unknown.model = Some("nope/nope".into());
+    let mut poor = request();
+    poor.session = SessionId::parse("s");
+    poor.limits.token_budget = Some(1);
+    for refused in [unknown, poor] {
+        assert!(bench.agent.start(refused).await.is_err());
+    }
+    let tenant = crate::types::Tenant::default_tenant();
+    assert_eq!(bench.agent.run(&tenant, &waiting).await.unwrap().head.status, RunStatus::RequiresAction);
+}
