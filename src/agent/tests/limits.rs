@@ -198,3 +198,14 @@ async fn a_model_that_gives_up_at_the_deadline_has_not_failed() {
     assert_eq!((outcome.reason, outcome.status()), (StopReason::Timeout, RunStatus::Incomplete));
     assert_eq!(outcome.output_text, "so far");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_begins_within_the_grace_ends_with_it() {
+    let bench = bench(vec![Say::Calls("", vec![("hang", "{}")]), Say::Stall(&["x"])]);
+    let mut request = request();
+    request.on_disconnect = OnDisconnect::Cancel;
+    let tenant = request.tenant.clone();
+    let run = bench.agent.start(request).await.unwrap().head.id;
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    assert_eq!(bench.agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+}

@@ -184,6 +184,7 @@ async fn a_log_that_has_its_end_is_not_gone_on_with_whatever_the_head_says() {
     let (bench, store) = found(&spec, &whole, Effect::Read).await;
     bench.agent.begin();
     tokio::time::sleep(Duration::from_secs(20)).await;
+    bench.agent.cancel(&spec.tenant, &spec.id).await.unwrap();
     let log = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
     assert_eq!(log.entries.len(), whole.len());
     assert!(bench.model.requests.lock().unwrap().is_empty());

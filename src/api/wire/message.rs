@@ -286,7 +286,11 @@ mod tests {
                 "messages[0].tool_call_id",
             ),
             (format!("[{call}]"), "invalid_value", "messages[0]"),
-            (format!(r#"[{call},{{"role":"user","content":"x"}}]"#), "invalid_value", "messages[1]"),
+            (
+                format!(r#"[{call},{{"role":"user","content":"x"}},{{"role":"user","content":"y"}}]"#),
+                "invalid_value",
+                "messages[1]",
+            ),
             (
                 format!(r#"[{call},{{"role":"tool","tool_call_id":"a","content":"x"}},{call}]"#),
                 "invalid_value",
