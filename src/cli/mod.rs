@@ -6,6 +6,7 @@ mod key;
 mod openapi;
 mod serve;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -95,9 +96,9 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-#[expect(clippy::print_stdout, reason = "what a command answers goes to standard output")]
+/// Writes what a command answers to standard output. Who closed the pipe wants no more of it.
 fn say(text: impl std::fmt::Display) {
-    println!("{text}");
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 #[expect(clippy::print_stderr, reason = "what a person should see beside the answer goes to standard error")]
