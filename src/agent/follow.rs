@@ -54,7 +54,7 @@ impl Follower {
         live: Option<Reader>,
         seq: u64,
     ) -> Self {
-        let (log, topic) = (keys::events(&run), keys::topic(&run));
+        let (log, topic) = (keys::events(&run), keys::topic(&partition, &run));
         Self {
             store,
             partition,

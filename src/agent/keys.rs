@@ -54,6 +54,11 @@ pub fn events(run: &RunId) -> Key {
     format!("events/{run}").into()
 }
 
+/// What others leave for who drives a run.
+pub fn mail(run: &RunId) -> Key {
+    format!("mail/{run}").into()
+}
+
 /// The lease of who drives a run.
 pub fn lease(run: &RunId) -> Key {
     format!("lease/{run}").into()
@@ -95,7 +100,7 @@ pub fn session_cost() -> Key {
     "cost".into()
 }
 
-/// Nudged when a run's log grows.
-pub fn topic(run: &RunId) -> Topic {
-    run.as_str().into()
+/// Nudged when the log of a run in this partition grows.
+pub fn topic(partition: &Partition, run: &RunId) -> Topic {
+    Topic::new(partition.clone(), run.as_str())
 }

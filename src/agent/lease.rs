@@ -111,15 +111,15 @@ impl Leases {
 
     async fn renew(&self, run: &RunId, held: Held) {
         let good_until = Instant::now() + TTL - MARGIN;
-        let renewed = self.0.store.renew(&held.partition, &keys::lease(run), held.fence, TTL).await;
+        let renewed = self.0.store.renew(&held.partition, &keys::lease(run), held.fence, TTL, &keys::mail(run)).await;
         let lost = match renewed {
-            Ok(true) => {
+            Ok(Some(_)) => {
                 if let Some(held) = self.0.held().get_mut(run) {
                     held.good_until = good_until;
                 }
                 false
             }
-            Ok(false) => true,
+            Ok(None) => true,
             Err(error) => {
                 tracing::warn!(%run, %error, "a lease could not be renewed");
                 Instant::now() >= held.good_until

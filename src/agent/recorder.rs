@@ -36,7 +36,7 @@ impl Recorder {
     /// Goes on with a run of which `records` are in the log.
     pub fn resume(store: Arc<dyn Store>, spec: Arc<RunSpec>, records: &[Record], fence: Fence) -> Self {
         let partition = keys::partition_of(&spec);
-        let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&spec.id));
+        let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&partition, &spec.id));
         let mut run = Run::new(spec);
         for record in records {
             run.apply(record);
