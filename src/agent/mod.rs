@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod active;
+mod answer;
 pub mod budget;
 pub mod catalog;
 mod context;
@@ -23,10 +24,12 @@ pub mod machine;
 pub mod recorder;
 pub mod recover;
 mod recovery;
+mod request;
 pub mod runs;
 mod said;
 pub mod sessions;
 mod signals;
+mod specify;
 mod start;
 mod steps;
 pub mod tail;
@@ -36,7 +39,8 @@ mod toolbox;
 
 pub use catalog::Catalog;
 pub use head::Head;
-pub use start::{LimitsPatch, NewRun, Started};
+pub use request::{LimitsPatch, NewRun};
+pub use start::Started;
 pub use steps::finish::Keep;
 
 use crate::agent::active::Active;

@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{Effect, Event, Message, Outcome, Record, Role, Tenant, Usage};
+use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
 
 /// What the model does in one turn.
 #[derive(Debug, Clone)]
@@ -229,6 +229,7 @@ pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect)
 /// An ordinary request.
 pub(super) fn request() -> NewRun {
     NewRun {
+        id: RunId::mint(),
         tenant: Tenant::default_tenant(),
         allowed_agents: None,
         model: Some("m".into()),
