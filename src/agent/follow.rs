@@ -158,6 +158,9 @@ impl Follower {
 
     /// Waits until a run that is not driven here may have got further.
     async fn wait(&mut self) -> Result<(), FollowError> {
+        if self.movable && self.handing_over.is_cancelled() {
+            return Err(FollowError::Leaving);
+        }
         // What changes before there is a watch is found by looking once more.
         let Some(watch) = &mut self.watch else {
             self.watch = Some(self.store.watch(&self.topic));

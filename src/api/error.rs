@@ -201,6 +201,7 @@ impl From<LookupError> for ApiError {
             LookupError::EventIdAhead { .. } => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "event_id_ahead", message).permanent()
             }
+            LookupError::TooManyLetters(_) => Self::invalid("messages", message).permanent(),
             LookupError::NotLive(_) => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "run_not_waiting", message).permanent()
             }
