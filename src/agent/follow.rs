@@ -38,6 +38,8 @@ pub struct Follower {
     /// place `seq` misses nothing; what comes again is dropped.
     position: u64,
     ended: bool,
+    /// Whether to end where the run first does, though it may have gone on since.
+    to_first_end: bool,
     /// Whether this process stopped driving the run before it ended.
     orphaned: bool,
     /// Whether the log had more than the last page that was read of it.
@@ -67,9 +69,18 @@ impl Follower {
             seq,
             position: seq,
             ended: false,
+            to_first_end: false,
             orphaned: false,
             more_in_log: false,
         }
+    }
+
+    /// Ends where the run first ends or waits for its client: what one request came to. Without this, a
+    /// run that went on since is read on.
+    #[must_use]
+    pub fn to_first_end(mut self) -> Self {
+        self.to_first_end = true;
+        self
     }
 
     /// Whether the last record was returned.
@@ -88,7 +99,7 @@ impl Follower {
             if self.live.is_none() {
                 self.live = self.active.get(&self.run).map(|live| live.tail.reader());
             }
-            let records = match self.live.as_mut().map(|live| live.read(self.seq)) {
+            let mut records = match self.live.as_mut().map(|live| live.read(self.seq)) {
                 Some(Found::Records(records)) => {
                     self.more_in_log = false;
                     records
@@ -106,10 +117,15 @@ impl Follower {
                 }
                 Some(Found::InTheLog) | None => self.read_log().await?,
             };
+            if self.to_first_end
+                && let Some(end) = records.iter().position(|record| ends(&record.event))
+            {
+                records.truncate(end + 1);
+            }
             if let Some(last) = records.last() {
                 self.seq = last.seq;
                 self.position = self.position.max(self.seq);
-                self.ended = ends(&last.event);
+                self.ended = ends(&last.event) && (self.to_first_end || !self.more_in_log);
                 return Ok(Some(records));
             }
             if self.orphaned {

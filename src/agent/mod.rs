@@ -18,6 +18,7 @@ mod driver;
 pub mod error;
 pub mod follow;
 mod head;
+pub mod idempotency;
 mod keys;
 mod lease;
 pub mod machine;

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::error::{LookupError, StartError};
+use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::types::{RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.
@@ -178,6 +178,7 @@ impl From<StartError> for ApiError {
             StartError::Draining => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "draining", message).retry_after(2)
             }
+            StartError::Claim(error) => error.into(),
             StartError::Store(error) => LookupError::Store(error).into(),
         }
     }
@@ -200,10 +201,29 @@ impl From<LookupError> for ApiError {
             LookupError::EventIdAhead { .. } => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "event_id_ahead", message).permanent()
             }
+            LookupError::Claim(error) => error.into(),
             LookupError::Store(cause) => {
                 tracing::error!(%cause, "the store failed a request");
                 let message = "the store is not available; try again in a moment";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "store_unavailable", message).retry_after(1)
+            }
+        }
+    }
+}
+
+impl From<ClaimError> for ApiError {
+    fn from(error: ClaimError) -> Self {
+        let message = error.to_string();
+        let invalid = |status, code| Self::new(status, "invalid_request_error", code, message.clone());
+        match error {
+            ClaimError::Reused => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                invalid(status, "idempotency_key_reused").at("idempotency-key").permanent()
+            }
+            ClaimError::Gone => invalid(StatusCode::GONE, "result_expired").permanent(),
+            ClaimError::Store(error) => LookupError::Store(error).into(),
+            ClaimError::Busy => {
+                Self::new(StatusCode::CONFLICT, "conflict_error", "version_conflict", message).retry_after(1)
             }
         }
     }
