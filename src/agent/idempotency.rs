@@ -86,7 +86,8 @@ impl Agent {
     /// Starts or continues a run as [`Agent::start`] does, unless this request did already: then its
     /// events are followed from where it set in, live or once more.
     pub async fn start_once(&self, mut new: NewRun, once: &Once) -> Result<Started, StartError> {
-        if self.refusing.is_cancelled() {
+        // A refused first attempt must not leave an earlier request's run to its repetition.
+        if self.refusing.is_cancelled() && once.kind != Kind::FirstAttempt {
             return Err(StartError::Draining);
         }
         let named = new.run.clone();

@@ -323,6 +323,30 @@ async fn an_attempt_that_is_repeated_joins_its_own_run_f37() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_attempt_is_not_answered_by_an_earlier_request() {
+    let store = memory();
+    let (bench, draining) = (replica(&store), replica(&store));
+    let start = async |kind| watch(bench.agent.start_once(request(), &once(kind)).await.unwrap()).await;
+    let (earlier, _, _) = start(Kind::FirstAttempt).await;
+    draining.agent.refuse();
+    let refused = draining.agent.start_once(request(), &once(Kind::FirstAttempt)).await;
+    assert!(matches!(refused, Err(StartError::Draining)));
+    assert_ne!(start(Kind::Repeated).await.0, earlier);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_twins_run_that_waits_already_is_not_ended() {
+    let store = memory();
+    let bench = handing_over(&store);
+    let session = SessionId::parse("s").unwrap();
+    let (run, _, _) = handed_over(&bench, Some(session.clone())).await;
+    let late = NewRun { id: run.clone(), session: Some(session), ..request() };
+    let refused = bench.agent.start(late).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
+    assert_eq!(bench.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeated_attempt_joins_a_live_run_and_begins_one_where_there_is_none() {
     let store = memory();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["ok"])];
