@@ -7,6 +7,7 @@ use self::store::{Fault, Unreliable};
 use super::support::{Bench, Say, bench_over, outcome, request, shown};
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::idempotency::{Kind, Once};
+use crate::agent::runs::Filter;
 use crate::agent::sessions::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Started, keys};
 use crate::store::memory::MemoryStore;
@@ -171,6 +172,24 @@ async fn a_claimant_that_stood_still_joins_whoever_took_its_place_f21() {
     unreliable.go_on();
     assert_eq!(stalled.join_all().await, [(run, records, true)]);
     assert_eq!((calls(&slow), calls(&quick), runs_named(&store).await), (0, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claimant_that_stood_still_makes_nothing_that_came_and_went() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    unreliable.next(creates_a_run, Fault::Hang);
+    let (slow, quick) = (replica(&store), replica(&store));
+    let agent = slow.agent.clone();
+    let mut stalled = tokio::task::JoinSet::new();
+    stalled.spawn(async move { agent.start_once(request(), &by_key()).await.map(|started| started.head) });
+    unreliable.reached().await;
+    watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    unreliable.go_on();
+    let late = stalled.join_all().await;
+    assert!(matches!(late[..], [Err(StartError::Store(_))]), "{late:?}");
+    assert!(quick.agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
