@@ -6,6 +6,7 @@
 
 /// Every place, in the order in which a run passes them.
 pub const POINTS: &[&str] = &[
+    "claim.recorded",
     "run.before_create",
     "run.indexed",
     "run.created",

@@ -54,6 +54,26 @@ pub enum StartError {
     /// The server is about to end.
     #[error("the server is shutting down; try again in a moment")]
     Draining,
+    /// It came before, and that is in its way.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+}
+
+/// Why a request that may have come before is not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// The same key came with another request.
+    #[error("this idempotency key was used for another request; take a new key for a new request")]
+    Reused,
+    /// What the first of these requests led to is no longer kept.
+    #[error("what this request led to when it first came is no longer kept; take a new idempotency key to do it anew")]
+    Gone,
+    /// The same request is being taken in elsewhere, and takes long.
+    #[error("the same request is being taken in at this moment; try again in a moment")]
+    Busy,
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
@@ -102,6 +122,9 @@ pub enum LookupError {
     /// The run has ended.
     #[error("run {0} has ended")]
     NotLive(RunId),
+    /// The request came before, and that is in its way.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),

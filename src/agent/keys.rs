@@ -36,6 +36,17 @@ pub fn live_partition() -> Partition {
     Partition::new("live")
 }
 
+/// The partition of what is kept of a request that may come again, by a hash of what it is known by. One
+/// for each, so that twins meet there whatever sessions they name.
+pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {
+    Partition::new(format!("{tenant}/idem/{name}"))
+}
+
+/// What such a request led to.
+pub fn claim() -> Key {
+    "claim".into()
+}
+
 /// A run's specification.
 pub fn spec(run: &RunId) -> Key {
     format!("spec/{run}").into()

@@ -19,6 +19,7 @@ mod driver;
 pub mod error;
 pub mod follow;
 mod head;
+pub mod idempotency;
 mod keys;
 pub mod lease;
 pub mod machine;

@@ -29,6 +29,8 @@ pub struct Caller {
     pub tenant: Tenant,
     /// The agents that it may use; `None` for all.
     pub agents: Option<Vec<String>>,
+    /// The operator's name of its key; empty where there are no keys.
+    pub key: Arc<str>,
 }
 
 impl Caller {
@@ -65,7 +67,7 @@ impl Callers {
     #[must_use]
     pub fn new(keys: &[KeyConfig], per_minute: Option<u32>) -> Self {
         let keys = keys.iter().map(|key| {
-            let caller = Caller { tenant: key.tenant.clone(), agents: key.agents.clone() };
+            let caller = Caller { tenant: key.tenant.clone(), agents: key.agents.clone(), key: (*key.name).into() };
             let limiter = key.requests_per_minute.and_then(NonZeroU32::new).map(|limit| (limit, limiter(limit)));
             (key.hash, Key { caller, limiter })
         });
@@ -82,7 +84,7 @@ impl Callers {
 
     fn identify(&self, headers: &HeaderMap, address: IpAddr) -> Result<(Caller, Option<Allowance>), ApiError> {
         if self.keys.is_empty() {
-            let caller = Caller { tenant: Tenant::default_tenant(), agents: None };
+            let caller = Caller { tenant: Tenant::default_tenant(), agents: None, key: "".into() };
             return Ok((caller, self.anonymous.as_ref().map(|(limit, limiter)| check(*limit, limiter, &address))));
         }
         let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;

@@ -5,6 +5,7 @@ mod completions;
 pub mod error;
 mod extract;
 mod health;
+mod idempotency;
 mod models;
 mod runs;
 mod sessions;

@@ -192,6 +192,15 @@ impl Outcome {
     pub fn status(&self) -> RunStatus {
         if self.error.is_some() { RunStatus::Failed } else { self.reason.status() }
     }
+
+    /// Whether the same request may be made again: it came to nothing, for a reason that may have gone,
+    /// and no tool was called that would be called once more.
+    #[must_use]
+    pub fn may_be_repeated(&self) -> bool {
+        let failed_for_now = self.error.as_ref().is_some_and(|error| error.retryable);
+        let is_limit = self.reason.status() == RunStatus::Incomplete;
+        self.tool_calls == 0 && !is_limit && (failed_for_now || self.reason == StopReason::Cancelled)
+    }
 }
 
 /// What a run did and how long it took.
