@@ -67,6 +67,10 @@ impl Agent {
             Role::User | Role::Assistant => true,
         });
         let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
+        if let Err(error) = self.take_slot(&idle.spec).await {
+            idle.release().await?;
+            return Err(error);
+        }
         let follower = self.resume(idle, answers).await?;
         Ok(Started { head: Head { status: RunStatus::InProgress, ..head.clone() }, follower })
     }

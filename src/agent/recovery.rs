@@ -324,12 +324,14 @@ impl Agent {
             }
             None => None,
         };
+        let account = self.open_account(&spec, records).await?;
         Ok(Driver {
             model: self.catalog.model(&spec.upstream),
             tools: Toolbox::new(&self.tools, &spec),
             recorder,
             history,
             session,
+            account,
             keep: self.keep,
             signals,
         })

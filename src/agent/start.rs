@@ -84,18 +84,15 @@ impl Agent {
         let found = session.as_ref().map(|found| &found.session);
         let spec = Arc::new(self.specify(new, found, &history).await?);
         self.has_budget(&spec, found).await?;
+        let slot = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(StartError::Draining)?;
         let created = self.create(&spec, session).await;
-        match created {
-            Ok(true) => {}
-            Ok(false) => {
-                lease.release().await?;
-                return Ok(None);
+        if !matches!(created, Ok(true)) {
+            if let Some(mut slot) = slot {
+                slot.free_slot().await;
             }
-            Err(error) => {
-                lease.release().await?;
-                return Err(error);
-            }
+            lease.release().await?;
+            return created.map(|_| None);
         }
         let record = recorder::encode(&mut 0, Event::RunStarted).0;
         let head = Head::new(&spec);

@@ -72,6 +72,7 @@ async fn complete(
 ) -> Result<Response, ApiError> {
     let context = RequestContext {
         tenant: caller.tenant,
+        key_name: caller.key_name,
         allowed_agents: caller.agents,
         session_header: header_text(headers, "x-loopgate-session-id")?.map(str::to_owned),
         default_events,

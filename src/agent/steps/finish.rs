@@ -29,6 +29,9 @@ pub struct Keep {
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
     kill::point("run.before_end");
+    if let Some(account) = &mut driver.account {
+        account.free_slot().await;
+    }
     let outcome = driver.recorder.run().outcome(reason, now_ms());
     let mut attempts = 0;
     let mut lost = false;
