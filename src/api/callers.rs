@@ -127,8 +127,9 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
             None => Asker::Address(address),
         };
         if let Some(taken) = guard.agent.count_request(asker, allowance.limit).await {
-            let (allowed, remaining, reset) = (taken.allowed, taken.remaining, taken.reset);
-            *allowance = Allowance { allowed, remaining, reset, ..*allowance };
+            allowance.allowed = taken.allowed;
+            allowance.remaining = taken.remaining;
+            allowance.reset = taken.reset;
         }
     }
     let refused = allowance.as_ref().filter(|allowance| !allowance.allowed);

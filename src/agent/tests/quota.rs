@@ -12,10 +12,11 @@ use crate::agent::{NewRun, Quotas, keys};
 use crate::config::{Allotment, KeyConfig, Period, QuotaConfig};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
-use crate::store::{Key, Order, Partition, Scan, Store, Tx};
+use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Micros, Outcome, SessionId, StopReason, Tenant};
+use crate::types::run::{ClientTool, RawValueEq};
+use crate::types::{CallId, Effect, Event, Message, Micros, Outcome, SessionId, StopReason, Tenant};
 
 const KEY: &str = "web";
 
@@ -64,7 +65,7 @@ fn two_steps() -> Vec<Say> {
     vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["he", "llo"])]
 }
 
-/// A store that notes the highest value that it sees of a counter of the key, right after each commit.
+/// The highest values of the key's counters that were seen, just before each commit of any replica.
 #[derive(Debug, Clone, Default)]
 struct Peaks(Arc<[AtomicI64; 2]>);
 
@@ -88,9 +89,8 @@ impl Peaks {
 /// Starts 64 runs at once on four replicas over one store; returns how those ended that were taken.
 async fn parallel(store: &Arc<dyn Store>, quota: QuotaConfig) -> (Vec<Outcome>, [u64; 2]) {
     let peaks = Peaks::default();
-    let replicas: Vec<Bench> = (0..4)
-        .map(|_| bench_within(peaks.over(store), two_steps(), crate::types::Effect::Read, quotas(quota)))
-        .collect();
+    let replicas: Vec<Bench> =
+        (0..4).map(|_| bench_within(peaks.over(store), two_steps(), Effect::Read, quotas(quota))).collect();
     let mut tasks = JoinSet::new();
     for number in 0..64 {
         let agent = replicas[number % 4].agent.clone();
@@ -133,9 +133,8 @@ async fn runs_on_many_replicas_never_pass_their_keys_cost_budget() {
 #[tokio::test(start_paused = true)]
 async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
     let store = memory();
-    let replicas: Vec<Bench> = (0..4)
-        .map(|_| bench_within(store.clone(), two_steps(), crate::types::Effect::Read, quotas(tokens(100_000))))
-        .collect();
+    let replicas: Vec<Bench> =
+        (0..4).map(|_| bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(100_000)))).collect();
     let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let new = NewSession { id: Some(id.clone()), token_budget: Some(1_100), ..NewSession::default() };
     replicas[0].agent.create_session(&tenant, new).await.unwrap();
@@ -159,9 +158,32 @@ async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_session_refuses_is_given_back_to_the_key() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")])];
+    let bench = bench_within(store.clone(), turns, Effect::Read, quotas(tokens(100_000)));
+    let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
+    let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
+    bench.agent.create_session(&tenant, new).await.unwrap();
+    let mut started = bench.agent.start(NewRun { session: Some(id.clone()), ..keyed() }).await.unwrap();
+    let mut calls = 0;
+    while calls == 0 {
+        let page = started.follower.next().await.unwrap().unwrap();
+        calls += page.iter().filter(|record| matches!(record.event, Event::ToolStarted { .. })).count();
+    }
+    // What others in the session took meanwhile: the key has room for the next step, the session has not.
+    let take = Write::Add { counter: keys::session_tokens(), delta: 1_980, ceiling: None };
+    store.commit(Tx::new(keys::session_partition(&tenant, &id)).write(take)).await.unwrap();
+    let outcome = outcome(&watch(started).await);
+    assert_eq!((outcome.reason, outcome.iterations), (StopReason::TokenBudget, 1));
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, outcome.usage.total());
+    assert_eq!(standing(&store).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_of_a_keys_budget_makes_for_a_shorter_answer_and_then_for_none() {
     let store = memory();
-    let bench = bench_within(store.clone(), vec![Say::Text(&["hi"])], crate::types::Effect::Read, quotas(tokens(700)));
+    let bench = bench_within(store.clone(), vec![Say::Text(&["hi"])], Effect::Read, quotas(tokens(700)));
     let mut asked = Vec::new();
     let refused = loop {
         let new = NewRun { max_output_tokens: Some(600), ..keyed() };
@@ -192,7 +214,7 @@ async fn a_death_at_any_commit_loses_nothing_and_settles_nothing_twice() {
             let mortal = Faulty::new(store.clone(), move |_: &Tx| {
                 if commits.fetch_add(1, Ordering::SeqCst) == nth { last_wish } else { Fate::Happens }
             });
-            let first = bench_within(mortal.clone(), two_steps(), crate::types::Effect::Read, quotas(quota));
+            let first = bench_within(mortal.clone(), two_steps(), Effect::Read, quotas(quota));
             let new = keyed();
             let (tenant, run) = (new.tenant.clone(), new.id.clone());
             let mut tasks = JoinSet::new();
@@ -203,21 +225,18 @@ async fn a_death_at_any_commit_loses_nothing_and_settles_nothing_twice() {
             }
             let died = mortal.is_dead();
             mortal.die();
-            let second = bench_within(store.clone(), two_steps(), crate::types::Effect::Read, quotas(quota));
+            let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
             second.agent.begin();
             // Longer than a lease, and than what nobody's slots are watched for.
             tokio::time::sleep(Duration::from_secs(300)).await;
-            let used = match second.agent.run(&tenant, &run).await {
-                Ok(view) => {
-                    let outcome = view.outcome.unwrap_or_else(|| panic!("{last_wish:?} {nth}: it has not ended"));
-                    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
-                    in_full += usize::from(outcome.usage.estimated);
-                    (outcome.usage.total(), outcome.cost.0)
-                }
-                Err(_) => {
-                    unborn += 1;
-                    (0, 0)
-                }
+            let used = if let Ok(view) = second.agent.run(&tenant, &run).await {
+                let outcome = view.outcome.unwrap_or_else(|| panic!("{last_wish:?} {nth}: it has not ended"));
+                assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
+                in_full += usize::from(outcome.usage.estimated);
+                (outcome.usage.total(), outcome.cost.0)
+            } else {
+                unborn += 1;
+                (0, 0)
             };
             let charged =
                 (count(&store, &counter(BudgetKind::Tokens)).await, count(&store, &counter(BudgetKind::Cost)).await);
@@ -240,7 +259,7 @@ async fn a_run_that_is_ended_instead_of_taken_up_settles_too() {
     let store = memory();
     let mortal =
         Faulty::new(store.clone(), |tx: &Tx| if tx.partition == place() { Fate::DiesAfter } else { Fate::Happens });
-    let first = bench_within(mortal.clone(), two_steps(), crate::types::Effect::Read, quotas(tokens(50_000)));
+    let first = bench_within(mortal.clone(), two_steps(), Effect::Read, quotas(tokens(50_000)));
     let new = keyed();
     let (tenant, run) = (new.tenant.clone(), new.id.clone());
     let started = first.agent.start(new).await.unwrap();
@@ -249,7 +268,7 @@ async fn a_run_that_is_ended_instead_of_taken_up_settles_too() {
     }
     assert_eq!(standing(&store).await.len(), 1);
     assert!(count(&store, &counter(BudgetKind::Tokens)).await > 300);
-    let second = bench_within(store.clone(), two_steps(), crate::types::Effect::Read, quotas(tokens(50_000)));
+    let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(50_000)));
     tokio::time::sleep(Duration::from_secs(11)).await;
     second.agent.cancel(&tenant, &run).await.unwrap();
     assert_eq!((standing(&store).await.len(), count(&store, &counter(BudgetKind::Tokens)).await), (0, 0));
@@ -259,7 +278,7 @@ async fn a_run_that_is_ended_instead_of_taken_up_settles_too() {
 #[tokio::test(start_paused = true)]
 async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
     let store = memory();
-    let bench = bench_within(store.clone(), two_steps(), crate::types::Effect::Read, quotas(tokens(1_000)));
+    let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(1_000)));
     let mut spec = crate::agent::machine::tests::spec();
     spec.key_name = Some(KEY.to_owned());
     let mut account = bench.agent.account(&spec).unwrap();
@@ -282,7 +301,7 @@ async fn what_is_counted_is_counted_in_its_period() {
     let store = memory();
     let per = |per| Some(Allotment { limit: 50_000, per: Some(per) });
     let quota = QuotaConfig { token_budget: per(Period::Day), ..QuotaConfig::default() };
-    let bench = bench_within(store.clone(), two_steps(), crate::types::Effect::Read, quotas(quota));
+    let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
     let day = |at| keys::budget_counter(BudgetKind::Tokens, &crate::agent::budget::period_name(Some(Period::Day), at));
     let before = day(now_ms());
     let used = outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).usage.total();
@@ -299,9 +318,8 @@ async fn what_is_counted_is_counted_in_its_period() {
 #[tokio::test(start_paused = true)]
 async fn all_replicas_together_run_no_more_at_once_than_a_key_may() {
     let store = memory();
-    let replicas: Vec<Bench> = (0..3)
-        .map(|_| bench_within(store.clone(), vec![Say::Stall(&["x"])], crate::types::Effect::Read, quotas(runs(4))))
-        .collect();
+    let replicas: Vec<Bench> =
+        (0..3).map(|_| bench_within(store.clone(), vec![Say::Stall(&["x"])], Effect::Read, quotas(runs(4)))).collect();
     let mut tasks = JoinSet::new();
     for number in 0..24 {
         let agent = replicas[number % 3].agent.clone();
@@ -324,23 +342,51 @@ async fn all_replicas_together_run_no_more_at_once_than_a_key_may() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_runs_end_can_start_the_next() {
-    let bench = bench_within(memory(), two_steps(), crate::types::Effect::Read, quotas(runs(1)));
+    let bench = bench_within(memory(), two_steps(), Effect::Read, quotas(runs(1)));
     for _ in 0..10 {
         assert_eq!(outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).reason, StopReason::Done);
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_its_client_has_no_slot_and_needs_one_to_go_on() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Stall(&["x"])];
+    let bench = bench_within(store.clone(), turns, Effect::Read, quotas(runs(1)));
+    let tool = serde_json::value::RawValue::from_string(r#"{"type":"function","function":{"name":"ask"}}"#.to_owned());
+    let client_tools = vec![ClientTool { name: "ask".into(), definition: RawValueEq(tool.unwrap()) }];
+    let new = NewRun { client_tools, ..keyed() };
+    let (tenant, run) = (new.tenant.clone(), new.id.clone());
+    let call = outcome(&watch(bench.agent.start(new.clone()).await.unwrap()).await).required_calls[0].id.clone();
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+    // Another run takes the slot: its model stalls in its first turn.
+    let other = NewRun { messages: vec![Message::assistant("", &[]), new.messages[0].clone()], ..keyed() };
+    let other = bench.agent.start(other).await.unwrap().head.id;
+    let answer = |call: &CallId| NewRun {
+        run: Some(run.clone()),
+        answered: vec![call.clone()],
+        messages: vec![Message::tool(call, "yes")],
+        ..keyed()
+    };
+    assert!(matches!(bench.agent.start(answer(&call)).await, Err(StartError::TooManyRuns(1))));
+    bench.agent.cancel(&tenant, &other).await.unwrap();
+    bench.agent.start(answer(&call)).await.unwrap();
+    assert_eq!(count(&store, &keys::slots_taken()).await, 1);
+    bench.agent.cancel(&tenant, &run).await.unwrap();
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_replicas_runs_keep_their_slots_until_they_end_elsewhere() {
     let store = memory();
     let mortal = Faulty::new(store.clone(), |_: &Tx| Fate::Happens);
-    let first = bench_within(mortal.clone(), vec![Say::Stall(&["x"])], crate::types::Effect::Read, quotas(runs(2)));
+    let first = bench_within(mortal.clone(), vec![Say::Stall(&["x"])], Effect::Read, quotas(runs(2)));
     let mut started = Vec::new();
     for _ in 0..2 {
         started.push(first.agent.start(keyed()).await.unwrap().head.id);
     }
     mortal.die();
-    let second = bench_within(store.clone(), two_steps(), crate::types::Effect::Read, quotas(runs(2)));
+    let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(runs(2)));
     assert!(matches!(second.agent.start(keyed()).await, Err(StartError::TooManyRuns(2))));
     second.agent.begin();
     tokio::time::sleep(Duration::from_secs(30)).await;
