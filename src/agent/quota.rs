@@ -190,6 +190,11 @@ impl Account {
         Err(Refusal::Failed(CommitError::VersionConflict { key, actual: 0 }))
     }
 
+    /// Whether something is reserved.
+    pub fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Settles what is reserved at what was used, once the run's log says so.
     pub async fn settle(&mut self, used: Used) -> Result<(), CommitError> {
         match self.held.take() {

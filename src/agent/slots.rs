@@ -9,6 +9,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
+
 use crate::agent::error::{StartError, unavailable};
 use crate::agent::head::{self, decode, encode};
 use crate::agent::quota::{ATTEMPTS, Account};
@@ -35,6 +37,8 @@ impl Agent {
     /// Gives slots back whose runs are not under way, for ever.
     pub(super) async fn sweep_slots(&self) {
         let mut tick = tokio::time::interval(SWEEP_EVERY);
+        // Two looks are never closer to each other, however long the first one took.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut suspects = HashMap::new();
         loop {
             tick.tick().await;

@@ -88,7 +88,8 @@ impl Agent {
         let lease = self.leases.acquire(&spec).await?.ok_or(StartError::Draining)?;
         let created = self.create(&spec, session).await;
         if !matches!(created, Ok(true)) {
-            if let Some(mut slot) = slot {
+            // After a failure nobody knows whether the run exists: its slot is left to the sweep.
+            if let Some(mut slot) = slot.filter(|_| created.is_ok()) {
                 slot.free_slot().await;
             }
             lease.release().await?;

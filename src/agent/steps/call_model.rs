@@ -161,7 +161,7 @@ async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Re
             |tx: Tx| tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None));
         driver.recorder.record_with(None, settle).await?;
     }
-    if let Some(account) = &mut driver.account {
+    if let Some(account) = driver.account.as_mut().filter(|account| account.holds()) {
         driver.recorder.flush().await?;
         kill::point("step.before_settle");
         account.settle(used).await?;
