@@ -135,6 +135,7 @@ pub fn charge(records: &[Record], price: &Price, step: u32) -> Charge {
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }
+            | Event::MailRead { .. }
             | Event::RunFinished(_) => {}
         }
     }

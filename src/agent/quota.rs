@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::budget::{Charge, Used, charge, period_name};
 use crate::agent::head::{decode, encode};
+use crate::agent::patience::Patience;
 use crate::agent::{Agent, keys};
 use crate::config::{KeyConfig, QuotaConfig};
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
@@ -112,8 +113,8 @@ impl Agent {
         })
     }
 
-    /// The account of a run that is driven from now on, of which `records` are in the log: its slot is
-    /// taken, and what another driver left reserved is settled.
+    /// The account of a run that is taken up, of which `records` are in the log: its slot is kept, and
+    /// what another driver left reserved is settled.
     pub(super) async fn open_account(
         &self,
         spec: &RunSpec,
@@ -140,8 +141,14 @@ impl Account {
     }
 
     /// Reserves what a step may take, instead of what is reserved for it already. It expires after
-    /// `ttl` and a grace.
-    pub async fn reserve(&mut self, step: u32, wanted: Reservation, ttl: Duration) -> Result<(), Refusal> {
+    /// `ttl` and a grace. A store that does not answer is asked again while there is `patience`.
+    pub async fn reserve(
+        &mut self,
+        step: u32,
+        wanted: Reservation,
+        ttl: Duration,
+        mut patience: Patience,
+    ) -> Result<(), Refusal> {
         if !self.has_budgets() {
             return Ok(());
         }
@@ -152,7 +159,8 @@ impl Account {
             Some((Share { kind, counter, amount }, limit))
         });
         let (shares, limits): (Vec<_>, Vec<_>) = budgets.unzip();
-        for _ in 0..ATTEMPTS {
+        let mut conflicts = 0;
+        loop {
             let version = self.held.as_ref().map_or(0, |held| held.version);
             let mut tx = Tx::new(self.partition.clone()).put_at(
                 key.clone(),
@@ -175,8 +183,12 @@ impl Account {
                     self.held = Some(Held { key, version: version + 1, shares });
                     return Ok(());
                 }
-                // A driver that lost its lease came late, or a commit of ours did happen.
-                Err(CommitError::VersionConflict { .. }) => self.held = self.read(&key).await.map_err(failed)?,
+                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => {}
+                // A driver that lost its lease came late, or a commit that nobody confirmed did happen.
+                Err(CommitError::VersionConflict { .. }) if conflicts < ATTEMPTS => {
+                    conflicts += 1;
+                    self.held = patience.clone().read(|| self.read(&key)).await.map_err(failed)?;
+                }
                 Err(CommitError::CeilingReached { counter, value }) => {
                     let full = shares.iter().zip(&limits).find(|(share, _)| share.counter == counter);
                     let Some((share, limit)) = full else {
@@ -187,7 +199,6 @@ impl Account {
                 Err(error) => return Err(Refusal::Failed(error)),
             }
         }
-        Err(Refusal::Failed(CommitError::VersionConflict { key, actual: 0 }))
     }
 
     /// Whether something is reserved.
@@ -195,11 +206,15 @@ impl Account {
         self.held.is_some()
     }
 
-    /// Settles what is reserved at what was used, once the run's log says so.
-    pub async fn settle(&mut self, used: Used) -> Result<(), CommitError> {
-        match self.held.take() {
-            Some(held) => self.close(&held, Charge::Used(used)).await,
-            None => Ok(()),
+    /// Settles what is reserved at what was used, once the run's log says so. A store that does not
+    /// answer is asked again while there is `patience`.
+    pub async fn settle(&mut self, used: Used, mut patience: Patience) -> Result<(), CommitError> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        loop {
+            match self.close(&held, Charge::Used(used)).await {
+                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => {}
+                result => return result,
+            }
         }
     }
 

@@ -24,11 +24,12 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const PAGE: usize = 256;
 
 impl Agent {
-    /// Takes a slot for a run that is to begin or to go on.
+    /// The account of a run that is to begin or to go on, with a slot for it.
     pub(super) async fn take_slot(&self, spec: &RunSpec) -> Result<Option<Account>, StartError> {
         let Some(mut account) = self.account(spec) else { return Ok(None) };
-        let Some(most) = account.quota.max_concurrent_runs else { return Ok(None) };
-        if !account.occupy(Some(most.into())).await? {
+        if let Some(most) = account.quota.max_concurrent_runs
+            && !account.occupy(Some(most.into())).await?
+        {
             return Err(StartError::TooManyRuns(most));
         }
         Ok(Some(account))
@@ -103,7 +104,7 @@ impl Agent {
 impl Account {
     /// Makes the slot that the run was given this driver's, so that no other gives it back. One that was
     /// given back is taken anew, whether or not there is room: the run is under way.
-    pub(super) async fn keep_slot(&mut self) -> Result<(), Unavailable> {
+    pub async fn keep_slot(&mut self) -> Result<(), Unavailable> {
         if self.quota.max_concurrent_runs.is_some() {
             self.occupy(None).await?;
         }

@@ -130,6 +130,10 @@ impl Store for Faulty {
         self.live().await.take(partition, bucket, rate).await
     }
 
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     fn pace(&self) -> Duration {
         self.inner.pace()
     }

@@ -10,6 +10,7 @@ use crate::agent::budget::{self, Used};
 use crate::agent::context;
 use crate::agent::driver::{Driver, Left};
 use crate::agent::keys;
+use crate::agent::patience::Patience;
 use crate::agent::quota::Refusal;
 use crate::agent::said::Said;
 use crate::agent::signals::Interruption;
@@ -20,10 +21,6 @@ use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
 use crate::types::outcome::RunError;
 use crate::types::{Event, Micros, StopReason, ToolCall, Usage};
-
-/// Pieces of text are recorded at most this often: faster than anyone reads, and it bounds what a fast
-/// model's stream costs the store and its readers.
-const GAP: Duration = Duration::from_millis(25);
 
 /// Most calls of one turn.
 const MAX_CALLS: usize = 64;
@@ -42,11 +39,14 @@ pub async fn call_model(
     reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<(), Left> {
-    if let Some(interruption) = driver.signals.now() {
+    if let Some(interruption) = driver.signals.before_a_step() {
         return driver.heed(interruption);
     }
     let Some(reserve) = begin_step(driver, step, reserve, closing).await? else { return Ok(()) };
     kill::point("model.before_call");
+    if !driver.signals.term.is_good() {
+        return Err(Left::Told);
+    }
     let started = Instant::now();
     let mut said = Said::new(driver, step, closing.is_some());
     let end = listen(driver, &mut said, reserve, closing).await?;
@@ -102,7 +102,7 @@ async fn begin_step(
             reserve = smaller;
         } else {
             if let Some(account) = &mut driver.account {
-                account.settle(Used::default()).await?;
+                account.settle(Used::default(), Patience::new(driver.recorder.term())).await?;
             }
             driver.recorder.queue(Event::StopRequested { reason, error: None });
             return Ok(None);
@@ -119,7 +119,7 @@ async fn try_begin(
 ) -> Result<(), Refusal> {
     if let Some(account) = &mut driver.account {
         let ttl = Duration::from_millis(driver.recorder.run().deadline_ms().saturating_sub(now_ms()));
-        account.reserve(step, reserve, ttl).await?;
+        account.reserve(step, reserve, ttl, Patience::new(driver.recorder.term())).await?;
         kill::point("step.reserved");
     }
     let event = Event::StepStarted { step, reserved: reserve, closing };
@@ -164,13 +164,13 @@ async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Re
     if let Some(account) = driver.account.as_mut().filter(|account| account.holds()) {
         driver.recorder.flush().await?;
         kill::point("step.before_settle");
-        account.settle(used).await?;
+        account.settle(used, Patience::new(driver.recorder.term())).await?;
     }
     kill::point("turn.settled");
     Ok(())
 }
 
-/// Records deltas as they come, the first at once. Those that come within [`GAP`] of the last record,
+/// Records deltas as they come, the first at once. Those that come within the store's pace of the last,
 /// or while it is under way, are joined into the next; what is still unrecorded when the model ends is
 /// queued.
 async fn listen(
@@ -183,6 +183,7 @@ async fn listen(
     let mut deltas = driver.model.stream(request);
     let mut interrupted = pin!(driver.signals.interrupted());
     let mut gap = pin!(tokio::time::sleep(Duration::ZERO));
+    let pace = driver.recorder.store().pace();
     let mut end = None;
     loop {
         if let Some(end) = end {
@@ -201,7 +202,7 @@ async fn listen(
                 }
             }
             kill::point("model.delta_recorded");
-            gap.as_mut().reset(Instant::now() + GAP);
+            gap.as_mut().reset(Instant::now() + pace);
         } else {
             tokio::select! {
                 biased;

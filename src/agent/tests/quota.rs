@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::support::{Bench, Say, bench_within, outcome, request, watch};
+use crate::agent::budget::{Used, period_name};
 use crate::agent::error::StartError;
+use crate::agent::patience::Patience;
 use crate::agent::quota::Refusal;
 use crate::agent::sessions::NewSession;
 use crate::agent::{NewRun, Quotas, keys};
@@ -281,18 +283,20 @@ async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
     let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(1_000)));
     let mut spec = crate::agent::machine::tests::spec();
     spec.key_name = Some(KEY.to_owned());
+    let lease = bench.agent.leases.acquire(&spec).await.unwrap().unwrap();
+    let patience = || Patience::new(&lease.term());
     let mut account = bench.agent.account(&spec).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
-    account.reserve(1, reservation(500), Duration::from_secs(60)).await.unwrap();
-    let refused = account.reserve(2, reservation(950), Duration::from_secs(60)).await;
+    account.reserve(1, reservation(500), Duration::from_secs(60), patience()).await.unwrap();
+    let refused = account.reserve(2, reservation(950), Duration::from_secs(60), patience()).await;
     assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
     let mut other = bench.agent.account(&spec).unwrap();
-    other.reserve(1, reservation(400), Duration::from_secs(60)).await.unwrap();
+    other.reserve(1, reservation(400), Duration::from_secs(60), patience()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!(standing(&store).await, Vec::<String>::new());
-    other.settle(crate::agent::budget::Used::default()).await.unwrap();
-    account.settle(crate::agent::budget::Used::default()).await.unwrap();
+    other.settle(Used::default(), patience()).await.unwrap();
+    account.settle(Used::default(), patience()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500);
 }
 
@@ -302,7 +306,7 @@ async fn what_is_counted_is_counted_in_its_period() {
     let per = |per| Some(Allotment { limit: 50_000, per: Some(per) });
     let quota = QuotaConfig { token_budget: per(Period::Day), ..QuotaConfig::default() };
     let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
-    let day = |at| keys::budget_counter(BudgetKind::Tokens, &crate::agent::budget::period_name(Some(Period::Day), at));
+    let day = |at| keys::budget_counter(BudgetKind::Tokens, &period_name(Some(Period::Day), at));
     let before = day(now_ms());
     let used = outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).usage.total();
     let after = day(now_ms());
