@@ -73,6 +73,10 @@ impl Agent {
             Role::User | Role::Assistant => true,
         });
         let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
+        if let Err(error) = self.take_slot(&idle.spec).await {
+            idle.release().await?;
+            return Err(error);
+        }
         if let Some(claim) = claim {
             let after = idle.records.last().map_or(0, |record| record.seq);
             let product = Product::Run { id: head.id.clone(), session: head.session.clone(), after };

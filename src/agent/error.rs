@@ -37,6 +37,9 @@ pub enum StartError {
     /// A budget is empty, or too small for any model call.
     #[error("the {} is used up or too small for this request", budget_name(*.0))]
     BudgetExceeded(StopReason),
+    /// The key has as many live runs as it may have.
+    #[error("this key may have {0} runs at once; try again once one of them has ended")]
+    TooManyRuns(u32),
     /// The session has a live run.
     #[error("session {session} has a live run, {run}; follow it, or try again once it has ended")]
     SessionBusy {

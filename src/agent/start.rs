@@ -100,24 +100,22 @@ impl Agent {
         let found = session.as_ref().map(|found| &found.session);
         let spec = Arc::new(self.specify(new, found, &history).await?);
         self.has_budget(&spec, found).await?;
+        let account = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
         let created = self.create(&spec, lease.fence(), session).await;
-        match created {
-            Ok(true) => {}
-            Ok(false) => {
-                lease.release().await?;
-                return Ok(None);
+        if !matches!(created, Ok(true)) {
+            // After a failure nobody knows whether the run exists: its slot is left to the sweep.
+            if let Some(mut account) = account.filter(|_| created.is_ok()) {
+                account.free_slot().await;
             }
-            Err(error) => {
-                lease.release().await?;
-                return Err(error);
-            }
+            lease.release().await?;
+            return created.map(|_| None);
         }
         let record = recorder::encode(&mut 0, Event::RunStarted).0;
         let head = Head::new(&spec);
         let records = vec![(*record).clone()];
-        let ready = Ready { spec, records, lease, history: history.into(), budget, letters: Vec::new() };
+        let ready = Ready { spec, records, lease, history: history.into(), budget, account, letters: Vec::new() };
         let follower = self.spawn(ready, 0).to_first_end();
         Ok(Some(Started { head, follower, replayed: false }))
     }

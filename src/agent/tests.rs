@@ -5,6 +5,7 @@
 mod idempotency;
 mod limits;
 mod link;
+mod quota;
 mod replicas;
 mod resume;
 mod support;

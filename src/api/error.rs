@@ -171,6 +171,10 @@ impl From<StartError> for ApiError {
             StartError::BudgetExceeded(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", "budget_exceeded", message).permanent()
             }
+            StartError::TooManyRuns(_) => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                Self::new(status, "rate_limit_error", "rate_limit_exceeded", message).retry_after(2)
+            }
             StartError::SessionBusy { run, .. } => Self::busy(message, &run),
             StartError::RunNotFound(_) => Self::not_found("run_not_found", message).at("agent.run_id"),
             StartError::NotWaiting(_) => {

@@ -82,7 +82,7 @@ impl Announced {
             }),
             Self::Attempt(count) => {
                 // A library sends the same bytes again.
-                let name = hash(&["attempt", route, &caller.key, session, body]);
+                let name = hash(&["attempt", route, caller.key_name.as_deref().unwrap_or_default(), session, body]);
                 let kind = if *count == 0 { Kind::FirstAttempt } else { Kind::Repeated };
                 Some(Once { fingerprint: name.clone(), name, kind })
             }
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_key_is_for_a_route_and_a_count_for_a_caller_and_its_bytes() {
-        let caller = |key: &str| Caller { tenant: Tenant::default_tenant(), agents: None, key: key.into() };
+        let caller = |key: &str| Caller { tenant: Tenant::default_tenant(), agents: None, key_name: Some(key.into()) };
         let once = |announced: &Announced, route: &str, key: &str, body: &str| {
             announced.once(route, &caller(key), body, None).unwrap().unwrap()
         };

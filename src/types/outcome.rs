@@ -60,9 +60,9 @@ pub enum StopReason {
     Length,
     /// [`Limits::max_iterations`](crate::types::Limits::max_iterations).
     MaxIterations,
-    /// The token budget of the run or its session.
+    /// The token budget of the run, its session or its key.
     TokenBudget,
-    /// The cost budget of the run or its session.
+    /// The cost budget of the run, its session or its key.
     CostBudget,
     /// [`Limits::timeout_ms`](crate::types::Limits::timeout_ms).
     Timeout,
