@@ -220,7 +220,7 @@ pub(super) fn read_role(answer: &Value, host: &RedisHost) -> Result<Role, Troubl
     let role = parts.first().and_then(|role| String::from_redis_value_ref(role).ok());
     match (role.as_deref(), parts.get(2)) {
         (Some("master"), Some(Value::Array(replicas))) => Ok(Role { replicas: replicas.len() }),
-        (Some("slave"), _) => Err(Trouble::away(format!("{host} is a replica, not the primary"))),
+        (Some("slave"), _) => Err(Trouble::Replica(format!("{host} is a replica, not the primary").into())),
         _ => Err(nonsense(host)),
     }
 }
