@@ -135,7 +135,8 @@ impl Dialer {
             }
         };
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        // What was not sent yet when a connection is given up must not arrive later.
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive).set_linger_time(Duration::ZERO);
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
         let info = address.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(self.settings.clone());

@@ -98,10 +98,13 @@ async fn append_through(store: &RedisStore, place: &Partition, until: impl Futur
             appended = append(store, place, done) => match appended {
                 Ok(()) => done += 1,
                 Err(CommitError::Unavailable(_)) => {
-                    if let Ok(page) = store.read_log(place, &key("log"), 0, 0).await {
+                    eventually("it can be read", async || {
+                        let Ok(page) = store.read_log(place, &key("log"), 0, 0).await else { return false };
                         assert!(page.head >= done, "{done} were confirmed and {} are there", page.head);
                         done = page.head;
-                    }
+                        true
+                    })
+                    .await;
                 }
                 Err(other) => panic!("{other} after {done}"),
             },

@@ -38,7 +38,23 @@ async fn nothing_happens_twice_when_answers_are_lost() {
         let taken = store.take(&place, &key("bucket"), rate).await.unwrap();
         assert_eq!((taken.allowed, taken.remaining), (true, remaining));
     }
-    assert!(server.cli(&["INFO", "commandstats"]).await.contains("evalsha"));
+}
+
+#[tokio::test]
+async fn attempt_that_arrives_late_changes_nothing() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let place = partition("p");
+    let add = Write::Add { counter: key("count"), delta: 1, ceiling: None };
+    store.commit(Tx::new(place.clone()).write(add.clone())).await.unwrap();
+    proxy.hold(1);
+    store.commit(Tx::new(place.clone()).write(add)).await.unwrap();
+    let before = calls(&server, "evalsha").await;
+    assert_eq!(store.counter(&place, &key("count")).await, Ok(2));
+    proxy.pass_on();
+    eventually("the first attempt arrives", async || calls(&server, "evalsha").await == before + 1).await;
+    assert_eq!(store.counter(&place, &key("count")).await, Ok(2));
 }
 
 #[tokio::test]

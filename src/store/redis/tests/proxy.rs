@@ -24,6 +24,10 @@ struct Faults {
     hole: AtomicBool,
     /// Notified to close all connections.
     close: Notify,
+    /// How many scripts are kept back, though connections stay open.
+    hold: AtomicUsize,
+    /// Notified to pass on what was kept back.
+    pass_on: Notify,
 }
 
 impl Proxy {
@@ -64,6 +68,16 @@ impl Proxy {
         self.faults.hole.store(all, Ordering::SeqCst);
     }
 
+    /// Keeps the next scripts back until [`pass_on`](Self::pass_on).
+    pub(super) fn hold(&self, scripts: usize) {
+        self.faults.hold.store(scripts, Ordering::SeqCst);
+    }
+
+    /// Passes on what was kept back, even if nobody waits for it any more.
+    pub(super) fn pass_on(&self) {
+        self.faults.pass_on.notify_waiters();
+    }
+
     /// Closes all connections.
     pub(super) fn close(&self) {
         self.faults.close.notify_waiters();
@@ -76,6 +90,10 @@ async fn pass(client: TcpStream, server: TcpStream, faults: Arc<Faults>) {
     let asking = async {
         let mut bytes = [0; 16_384];
         while let Ok(read @ 1..) = from_client.read(&mut bytes).await {
+            let is_script = bytes[..read].windows(4).any(|word| word == b"EVAL");
+            if is_script && spend(&faults.hold) {
+                faults.pass_on.notified().await;
+            }
             if !faults.hole.load(Ordering::SeqCst) && to_server.write_all(&bytes[..read]).await.is_err() {
                 return;
             }
@@ -84,8 +102,7 @@ async fn pass(client: TcpStream, server: TcpStream, faults: Arc<Faults>) {
     let answering = async {
         let mut bytes = [0; 16_384];
         while let Ok(read @ 1..) = from_server.read(&mut bytes).await {
-            let lose = faults.lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            if lose.is_ok() {
+            if spend(&faults.lose) {
                 return;
             }
             if !faults.hole.load(Ordering::SeqCst) && to_client.write_all(&bytes[..read]).await.is_err() {
@@ -98,4 +115,9 @@ async fn pass(client: TcpStream, server: TcpStream, faults: Arc<Faults>) {
         () = answering => {}
         () = faults.close.notified() => {}
     }
+}
+
+/// Takes one from a number of faults; whether there was one.
+fn spend(faults: &AtomicUsize) -> bool {
+    faults.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
