@@ -96,6 +96,12 @@ pub enum LookupError {
         /// The log's last.
         last: u64,
     },
+    /// Too much was left for the run already.
+    #[error("run {0} takes no more messages")]
+    TooManyLetters(RunId),
+    /// The run has ended.
+    #[error("run {0} has ended")]
+    NotLive(RunId),
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),

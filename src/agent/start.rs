@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::driver::SessionBudget;
 use crate::agent::error::{StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, encode};
 use crate::agent::recorder;
+use crate::agent::replica::LiveEntry;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::{Versioned, forget_session};
+use crate::agent::spawn::Ready;
 use crate::agent::{Agent, active_run, keys};
 use crate::kill;
 use crate::store::{CommitError, Tx, Write};
@@ -77,6 +80,7 @@ impl Agent {
         {
             return Err(StartError::SessionBusy { session: session.id.clone(), run });
         }
+        self.replica.register(&self.leases).await?;
         let history = match &session {
             Some(Versioned { session, .. }) => self.history(&new.tenant, &session.id, session.message_count).await?,
             None => String::new(),
@@ -85,6 +89,7 @@ impl Agent {
         let spec = Arc::new(self.specify(new, found, &history).await?);
         self.has_budget(&spec, found).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(StartError::Draining)?;
+        let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
         let created = self.create(&spec, session).await;
         match created {
             Ok(true) => {}
@@ -99,7 +104,9 @@ impl Agent {
         }
         let record = recorder::encode(&mut 0, Event::RunStarted).0;
         let head = Head::new(&spec);
-        let follower = self.spawn(spec, std::slice::from_ref(&*record), lease, history.into(), 0).await?;
+        let records = vec![(*record).clone()];
+        let ready = Ready { spec, records, lease, history: history.into(), budget, letters: Vec::new() };
+        let follower = self.spawn(ready, 0);
         Ok(Some(Started { head, follower }))
     }
 
@@ -128,7 +135,7 @@ impl Agent {
             self.index_session(&spec.tenant, &session).await?;
         }
         // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
-        let live = Self::mark_live(&spec.tenant, spec.session.as_ref(), &spec.id);
+        let live = self.replica.mark(&spec.id, &LiveEntry::of(spec));
         tokio::try_join!(self.store.commit(self.index_entry(spec)), self.store.commit(live)).map_err(unavailable)?;
         kill::point("run.indexed");
         match self.store.commit(tx).await {
@@ -152,7 +159,10 @@ impl Agent {
     async fn abandon(&self, tenant: &Tenant, session: &Session, run: &RunId) -> Result<(), StartError> {
         let partition = keys::session_partition(tenant, &session.id);
         match crate::agent::head::read(&*self.store, &partition, run).await? {
-            Some(head) if head.status == RunStatus::RequiresAction => Ok(self.stop_idle(tenant, &head).await?),
+            Some(head) if head.status == RunStatus::RequiresAction => {
+                self.stop_idle(tenant, &head).await?;
+                Ok(())
+            }
             Some(_) | None => Ok(()),
         }
     }

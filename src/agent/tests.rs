@@ -3,6 +3,8 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
 mod limits;
+mod link;
+mod replicas;
 mod resume;
 mod support;
 mod tools;

@@ -58,6 +58,7 @@ fn routes(callers: &Arc<Callers>) -> OpenApiRouter<Api> {
         .routes(routes!(runs::get))
         .routes(routes!(runs::events))
         .routes(routes!(runs::cancel))
+        .routes(routes!(runs::steer))
         .routes(routes!(sessions::list, sessions::create))
         .routes(routes!(sessions::get, sessions::patch, sessions::delete))
         .routes(routes!(sessions::messages))

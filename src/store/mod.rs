@@ -282,6 +282,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Takes one from a bucket, if there is one.
     async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable>;
 
+    /// Whether other processes work with the same store at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// How often it pays to send small appends, such as pieces of a text that is being written.
     fn pace(&self) -> Duration;
 

@@ -192,7 +192,9 @@ pub(super) struct Bench {
 
 /// An agent whose model plays `turns`, with the tools `echo` (read), `save` (write) and `hang`.
 pub(super) fn bench(turns: Vec<Say>) -> Bench {
-    bench_over(Arc::new(MemoryStore::default()), turns, Effect::Read)
+    let bench = bench_over(Arc::new(MemoryStore::default()), turns, Effect::Read);
+    bench.agent.begin();
+    bench
 }
 
 /// The same over a store that others may hold too; `echo` has this effect.
