@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::agent::history::History;
 use crate::agent::machine::Step;
 use crate::agent::recorder::Recorder;
 use crate::agent::signals::{Interruption, Signals};
@@ -23,8 +24,8 @@ pub struct Driver {
     pub model: Arc<dyn Model>,
     /// What it may do.
     pub tools: Toolbox,
-    /// The session's earlier messages: JSON objects, separated by commas.
-    pub history: Arc<str>,
+    /// The session's earlier messages.
+    pub history: History,
     /// What the session's budgets allow.
     pub session: Option<SessionBudget>,
     /// How long the session and the ended run are kept.

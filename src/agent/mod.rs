@@ -14,10 +14,13 @@ mod answer;
 pub mod budget;
 pub mod catalog;
 mod context;
+mod draft;
 mod driver;
 pub mod error;
 pub mod follow;
+pub mod fork;
 mod head;
+mod history;
 mod keys;
 mod lease;
 pub mod machine;
@@ -29,6 +32,7 @@ pub mod runs;
 mod said;
 pub mod sessions;
 mod signals;
+pub mod snapshot;
 mod specify;
 mod start;
 mod steps;
@@ -44,6 +48,7 @@ pub use start::Started;
 pub use steps::finish::Keep;
 
 use crate::agent::active::Active;
+use crate::agent::history::Histories;
 use crate::agent::lease::Leases;
 use crate::store::{Store, Unavailable};
 use crate::tools::Registry;
@@ -66,6 +71,7 @@ pub struct Inner {
     keep: Keep,
     active: Arc<Active>,
     leases: Leases,
+    histories: Histories,
     tasks: TaskTracker,
     /// The process is about to end, and says so when asked.
     draining: CancellationToken,
@@ -95,6 +101,7 @@ impl Agent {
             keep,
             active: Arc::default(),
             leases,
+            histories: Histories::new(keep.history_bytes),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             refusing: CancellationToken::new(),

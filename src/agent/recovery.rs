@@ -14,9 +14,11 @@ use crate::agent::driver::{Driver, Left, SessionBudget};
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, decode, encode};
+use crate::agent::history::History;
 use crate::agent::lease::Lease;
 use crate::agent::machine::Run;
 use crate::agent::recorder::{self, Recorder};
+use crate::agent::sessions::keep_session;
 use crate::agent::signals::Signals;
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, keys, steps};
@@ -195,9 +197,8 @@ impl Agent {
             // Whoever meant to start or delete beside this run learns of it.
             let ttl = self.session_ttl_under(&found.session, &spec);
             let session = Session { active_run: Some(spec.id.clone()), ..found.session };
-            tx = tx
-                .put_at(keys::session(), found.version, encode(&session), Some(ttl))
-                .write(Write::ExpireLog { log: keys::messages(), ttl });
+            self.index_session(&spec.tenant, &session, ttl).await?;
+            tx = keep_session(tx.put_at(keys::session(), found.version, encode(&session), Some(ttl)), ttl);
         }
         let (by_tenant, live) =
             (self.index_entry(&spec), Self::mark_live(&spec.tenant, spec.session.as_ref(), &spec.id));
@@ -206,18 +207,15 @@ impl Agent {
         self.store.commit(tx).await.map_err(unavailable)?;
         kill::point("resume.recorded");
         records.push((*resumed).clone());
-        let history = match &spec.session {
-            Some(session) => self.history(&spec.tenant, session, spec.history_len).await?,
-            None => String::new(),
-        };
-        self.spawn(spec, &records, lease, history.into(), before).await
+        let history = self.history_of(&spec).await?;
+        self.spawn(spec, &records, lease, history, before).await
     }
 
     /// Ends a run that nobody drives.
     pub(super) async fn stop_idle(&self, tenant: &Tenant, head: &Head) -> Result<(), Unavailable> {
         let Some(Idle { spec, records, lease }) = self.take_up(tenant, head).await? else { return Ok(()) };
         let run = spec.id.clone();
-        let mut driver = self.driver(spec, &records, &lease, Arc::from(""), CancellationToken::new()).await?;
+        let mut driver = self.driver(spec, &records, &lease, History::default(), CancellationToken::new()).await?;
         driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
         let ended = driver.drive().await;
         lease.release().await?;
@@ -234,7 +232,7 @@ impl Agent {
         spec: Arc<RunSpec>,
         records: &[Record],
         lease: Lease,
-        history: Arc<str>,
+        history: History,
         seq: u64,
     ) -> Result<Follower, Unavailable> {
         let cancel = CancellationToken::new();
@@ -291,7 +289,7 @@ impl Agent {
         spec: Arc<RunSpec>,
         records: &[Record],
         lease: &Lease,
-        history: Arc<str>,
+        history: History,
         cancel: CancellationToken,
     ) -> Result<Driver, Unavailable> {
         let recorder = Recorder::resume(self.store.clone(), spec.clone(), records, lease.fence);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::agent::error::{StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, encode};
+use crate::agent::history::History;
 use crate::agent::recorder;
 use crate::agent::request::NewRun;
-use crate::agent::sessions::{Versioned, forget_session};
+use crate::agent::sessions::{Versioned, forget_session, keep_session};
 use crate::agent::{Agent, active_run, keys};
 use crate::kill;
 use crate::store::{CommitError, Tx, Write};
@@ -63,7 +64,7 @@ impl Agent {
             if let Some(abandoned) = &session.active_run {
                 // It waited for its client, which asks for something else now. A request that is refused
                 // changes nothing, so this one is checked first.
-                let spec = Arc::new(self.specify(new, Some(session), "").await?);
+                let spec = Arc::new(self.specify(new, Some(session), 0).await?);
                 self.has_budget(&spec, Some(session)).await?;
                 self.abandon(&new.tenant, session, abandoned).await?;
             }
@@ -78,11 +79,11 @@ impl Agent {
             return Err(StartError::SessionBusy { session: session.id.clone(), run });
         }
         let history = match &session {
-            Some(Versioned { session, .. }) => self.history(&new.tenant, &session.id, session.message_count).await?,
-            None => String::new(),
+            Some(Versioned { session, .. }) => self.history(&new.tenant, session).await?,
+            None => History::default(),
         };
         let found = session.as_ref().map(|found| &found.session);
-        let spec = Arc::new(self.specify(new, found, &history).await?);
+        let spec = Arc::new(self.specify(new, found, history.bytes()).await?);
         self.has_budget(&spec, found).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(StartError::Draining)?;
         let created = self.create(&spec, session).await;
@@ -99,7 +100,7 @@ impl Agent {
         }
         let record = recorder::encode(&mut 0, Event::RunStarted).0;
         let head = Head::new(&spec);
-        let follower = self.spawn(spec, std::slice::from_ref(&*record), lease, history.into(), 0).await?;
+        let follower = self.spawn(spec, std::slice::from_ref(&*record), lease, history, 0).await?;
         Ok(Some(Started { head, follower }))
     }
 
@@ -122,10 +123,8 @@ impl Agent {
                 // An expired session of the same name leaves nothing to its successor.
                 tx = forget_session(tx);
             }
-            tx = tx
-                .put_at(keys::session(), version, encode(&session), Some(ttl))
-                .write(Write::ExpireLog { log: keys::messages(), ttl });
-            self.index_session(&spec.tenant, &session).await?;
+            tx = keep_session(tx.put_at(keys::session(), version, encode(&session), Some(ttl)), ttl);
+            self.index_session(&spec.tenant, &session, ttl).await?;
         }
         // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
         let live = Self::mark_live(&spec.tenant, spec.session.as_ref(), &spec.id);

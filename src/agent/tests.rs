@@ -2,7 +2,10 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod histories;
 mod limits;
 mod resume;
+mod sessions;
 mod support;
 mod tools;
+mod watched;

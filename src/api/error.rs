@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::error::{LookupError, StartError};
+use crate::agent::error::{ForkError, LookupError, StartError};
 use crate::types::{RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.
@@ -205,6 +205,15 @@ impl From<LookupError> for ApiError {
                 let message = "the store is not available; try again in a moment";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "store_unavailable", message).retry_after(1)
             }
+        }
+    }
+}
+
+impl From<ForkError> for ApiError {
+    fn from(error: ForkError) -> Self {
+        match error {
+            ForkError::BeyondEnd { .. } | ForkError::SplitsCalls { .. } => Self::invalid("at", error.to_string()),
+            ForkError::Lookup(error) => error.into(),
         }
     }
 }

@@ -111,7 +111,11 @@ fn guarded() -> Router {
         Arc::new(crate::store::memory::MemoryStore::default()),
         crate::agent::Catalog::new([].into(), Vec::new(), [].into()),
         crate::tools::Registry::new([]).unwrap(),
-        crate::agent::Keep { run: std::time::Duration::from_secs(1), session: std::time::Duration::from_secs(1) },
+        crate::agent::Keep {
+            run: std::time::Duration::from_secs(1),
+            session: std::time::Duration::from_secs(1),
+            history_bytes: 1 << 20,
+        },
     );
     router(agent, &Arc::new(Callers::new(&[key], None)))
 }

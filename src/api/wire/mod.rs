@@ -11,6 +11,7 @@ pub mod openai_chat;
 pub mod request;
 pub mod run;
 pub mod session;
+pub mod snapshot;
 pub mod strict;
 pub mod tool;
 
