@@ -3,5 +3,6 @@
 mod bad_inputs;
 mod durability;
 mod sdk;
+mod sessions;
 mod support;
 mod tidy;

@@ -1,5 +1,7 @@
 //! The router as a whole: its description, who may pass, and how it refuses.
 
+mod sessions;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -107,17 +109,21 @@ fn guarded() -> Router {
         agents: None,
         requests_per_minute: Some(2),
     };
-    let agent = crate::agent::Agent::new(
+    router(agent(), &Arc::new(Callers::new(&[key], None)))
+}
+
+/// An agent without upstreams.
+fn agent() -> crate::agent::Agent {
+    crate::agent::Agent::new(
         Arc::new(crate::store::memory::MemoryStore::default()),
         crate::agent::Catalog::new([].into(), Vec::new(), [].into()),
         crate::tools::Registry::new([]).unwrap(),
         crate::agent::Keep {
-            run: std::time::Duration::from_secs(1),
-            session: std::time::Duration::from_secs(1),
+            run: std::time::Duration::from_secs(60),
+            session: std::time::Duration::from_secs(60),
             history_bytes: 1 << 20,
         },
-    );
-    router(agent, &Arc::new(Callers::new(&[key], None)))
+    )
 }
 
 async fn send(router: &Router, request: Request<Body>) -> (StatusCode, Value) {

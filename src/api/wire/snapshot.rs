@@ -8,10 +8,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::error::ApiError;
-use crate::api::wire::message::{check_history, malformed};
+use crate::api::wire::message::check_history;
 use crate::api::wire::request::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::session::{check_ttl, money, tokens};
-use crate::api::wire::strict::Strict;
 use crate::api::wire::write_json;
 use crate::types::session::Session;
 use crate::types::{Message, Micros, SessionId, Usage};
@@ -133,8 +132,7 @@ pub fn read_snapshot(body: &str) -> Result<Snapshot, ApiError> {
         return Err(ApiError::invalid("version", message));
     }
     let raw = export.session.ok_or_else(|| missing("session"))?;
-    let Strict::<SnapshotObject>(object) =
-        serde_json::from_str(raw.get()).map_err(|error| malformed(&error).within("session"))?;
+    let object: SnapshotObject = parse(raw.get()).map_err(|error| error.within("session"))?;
     let (text, param) = match (&export.id, &object.id) {
         (Some(id), _) => (Some(id), "id"),
         (None, id) => (id.as_ref(), "session.id"),
