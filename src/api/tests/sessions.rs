@@ -62,7 +62,7 @@ fn conversation() -> Vec<Value> {
 }
 
 /// A snapshot, as an export gives it.
-fn snapshot(messages: Vec<Value>) -> Value {
+fn snapshot(messages: &[Value]) -> Value {
     json!({
         "object": "session.export", "version": 1,
         "session": {
@@ -96,7 +96,7 @@ async fn what_was_exported_comes_back_as_it_was() {
     // With what it has used, and whatever its length: calls' ids may come again in a long session.
     let long: Vec<Value> = (0..6_000).flat_map(|number| call_of(&format!("c{}", number % 7))).collect();
     for (name, messages) in [("long", long), ("short", Vec::new())] {
-        let mut given = snapshot(messages);
+        let mut given = snapshot(&messages);
         given["session"]["id"] = name.into();
         let (status, session) = post(&router, "one", "/v1/sessions/import", given.clone()).await;
         assert_eq!((status, &session["budget"]["tokens_remaining"]), (201, &json!(900)), "{session}");
@@ -108,7 +108,7 @@ async fn what_was_exported_comes_back_as_it_was() {
 #[tokio::test]
 async fn an_import_belongs_to_whoever_imports() {
     let router = two_tenants();
-    let mut given = snapshot(conversation());
+    let mut given = snapshot(&conversation());
     given["tenant"] = "one".into();
     given["session"]["tenant"] = "one".into();
     assert_eq!(post(&router, "two", "/v1/sessions/import", given).await.0, 201);
@@ -127,12 +127,12 @@ async fn an_import_belongs_to_whoever_imports() {
 async fn snapshots_that_are_none_are_refused() {
     let router = two_tenants();
     let with = |pointer: &str, value: Value| {
-        let mut given = snapshot(conversation());
+        let mut given = snapshot(&conversation());
         *given.pointer_mut(pointer).unwrap() = value;
         given
     };
     let without = |name: &str| {
-        let mut given = snapshot(conversation());
+        let mut given = snapshot(&conversation());
         given.as_object_mut().unwrap().remove(name);
         given
     };
@@ -167,7 +167,7 @@ async fn snapshots_that_are_none_are_refused() {
     ] {
         assert_eq!(refusal(&router, "/v1/sessions/import", given.clone()).await, expected, "{given}");
     }
-    let mut given = snapshot(conversation());
+    let mut given = snapshot(&conversation());
     given["id"] = "..".into();
     assert_eq!(refusal(&router, "/v1/sessions/import", given).await, value("id"));
     assert_eq!(get(&router, "one", "/v1/sessions").await.1["data"], json!([]), "nothing was stored");
