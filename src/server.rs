@@ -59,7 +59,12 @@ impl Server {
             });
         }
         let catalog = Catalog::new(settings.agents.clone(), upstreams, settings.models.clone());
-        let keep = Keep { run: settings.store.run_ttl, session: settings.store.session_ttl };
+        let store_settings = &settings.store;
+        let keep = Keep {
+            run: store_settings.run_ttl,
+            session: store_settings.session_ttl,
+            history_bytes: store_settings.history_cache,
+        };
         let agent = Agent::new(store, catalog, registry(&settings)?, keep, Quotas::new(&settings.keys));
         let callers = Arc::new(Callers::new(&settings.keys, settings.server.requests_per_minute));
         let router = layers::apply(api::router(agent.clone(), &callers), &settings.server);

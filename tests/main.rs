@@ -4,5 +4,6 @@ mod bad_inputs;
 mod durability;
 mod idempotency;
 mod sdk;
+mod sessions;
 mod support;
 mod tidy;

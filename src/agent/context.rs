@@ -20,7 +20,8 @@ pub fn model_request(driver: &Driver, reserve: Reservation, closing: Option<Stop
     let spec = run.spec();
     let closing_note = closing.map(|_| Message::text(Role::User, CLOSE));
     let own = run.messages().iter().chain(&closing_note);
-    let messages = join(spec.system.iter(), &driver.history, own);
+    let before = spec.system.iter().map(Message::json).chain(driver.history.texts());
+    let messages = before.chain(own.map(Message::json)).collect::<Vec<_>>().join(",");
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = spec.tool_choice.as_ref().filter(|_| run.iterations() == 0);
     ModelRequest {
@@ -47,15 +48,4 @@ fn choice_json(choice: &ToolChoice) -> String {
 pub fn estimate(spec: &RunSpec, history_bytes: usize, definitions_bytes: usize) -> u64 {
     let messages: usize = spec.system.iter().chain(&spec.input).map(|message| message.json().len()).sum();
     ((messages + history_bytes + definitions_bytes) as u64).div_ceil(4)
-}
-
-/// Joins encoded messages with commas.
-fn join<'a>(
-    before: impl Iterator<Item = &'a Message>,
-    history: &'a str,
-    after: impl Iterator<Item = &'a Message>,
-) -> String {
-    let history = Some(history).filter(|history| !history.is_empty());
-    let parts: Vec<&str> = before.map(Message::json).chain(history).chain(after.map(Message::json)).collect();
-    parts.join(",")
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::agent::attendant::Numbered;
+use crate::agent::history::History;
 use crate::agent::machine::Step;
 use crate::agent::mailbox::Letter;
 use crate::agent::quota::Account;
@@ -33,8 +34,8 @@ pub struct Driver {
     pub model: Arc<dyn Model>,
     /// What it may do.
     pub tools: Toolbox,
-    /// The session's earlier messages: JSON objects, separated by commas.
-    pub history: Arc<str>,
+    /// The session's earlier messages.
+    pub history: History,
     /// What the session's budgets allow.
     pub session: Option<SessionBudget>,
     /// What its key allows, if that is not everything.

@@ -133,6 +133,38 @@ pub enum LookupError {
     Store(#[from] Unavailable),
 }
 
+/// Why a session was not forked.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// It has not that many messages.
+    #[error("the session has {count} messages, not {at}")]
+    BeyondEnd {
+        /// What the caller named.
+        at: u64,
+        /// How many there are.
+        count: u64,
+    },
+    /// A message's tool calls would be without all of their results.
+    #[error("after message {at}, tool calls are still without their results; fork at {before} or {after}")]
+    SplitsCalls {
+        /// What the caller named.
+        at: u64,
+        /// How many messages there are before the calls.
+        before: u64,
+        /// How many with their results.
+        after: u64,
+    },
+    /// The source could not be read or the new session not be written.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+}
+
+impl From<Unavailable> for ForkError {
+    fn from(error: Unavailable) -> Self {
+        Self::Lookup(error.into())
+    }
+}
+
 fn budget_name(reason: StopReason) -> &'static str {
     if reason == StopReason::CostBudget { "cost budget" } else { "token budget" }
 }

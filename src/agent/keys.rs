@@ -182,6 +182,11 @@ pub fn messages() -> Key {
     "messages".into()
 }
 
+/// The lease of who writes a new session of several pages.
+pub fn drafting() -> Key {
+    "drafting".into()
+}
+
 /// Tokens that a session's runs used and reserved.
 pub fn session_tokens() -> Key {
     "tokens".into()

@@ -15,10 +15,13 @@ mod attendant;
 pub mod budget;
 pub mod catalog;
 mod context;
+mod draft;
 mod driver;
 pub mod error;
 pub mod follow;
+pub mod fork;
 mod head;
+mod history;
 pub mod idempotency;
 mod keys;
 pub mod lease;
@@ -36,6 +39,7 @@ mod said;
 pub mod sessions;
 mod signals;
 mod slots;
+pub mod snapshot;
 mod spawn;
 mod specify;
 mod start;
@@ -55,6 +59,7 @@ pub use start::Started;
 pub use steps::finish::Keep;
 
 use crate::agent::active::Active;
+use crate::agent::history::Histories;
 use crate::agent::lease::Leases;
 use crate::agent::rate::Rates;
 use crate::agent::replica::Replica;
@@ -82,6 +87,7 @@ pub struct Inner {
     active: Arc<Active>,
     leases: Leases,
     replica: Replica,
+    histories: Histories,
     tasks: TaskTracker,
     /// Whoever follows a run through this process.
     readers: TaskTracker,
@@ -121,6 +127,7 @@ impl Agent {
             replica,
             handing_over: CancellationToken::new(),
             readers: TaskTracker::new(),
+            histories: Histories::new(keep.history_bytes),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             refusing: CancellationToken::new(),

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+
 use crate::agent::Agent;
 use crate::agent::error::{LookupError, unavailable};
-use crate::agent::head::{decode, encode};
+use crate::agent::head::{Head, decode, encode};
+use crate::agent::history::in_pages;
+use crate::agent::runs::RunView;
 use crate::agent::{active_run, keys};
 use crate::store::{CommitError, Order, Scan, Tx, Write};
 use crate::types::clock::now_ms;
-use crate::types::session::Session;
-use crate::types::{Message, Micros, RunId, RunSpec, SessionId, Tenant, Usage};
+use crate::types::session::{Digest, Session};
+use crate::types::{Message, Micros, RunId, RunSpec, RunStatus, SessionId, Tenant, Usage};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
@@ -18,8 +22,10 @@ const ATTEMPTS: usize = 8;
 const MAX_METADATA: usize = 16;
 /// How much longer than its session an index entry is kept, since a run's end renews only the session.
 const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
-/// Messages copied from the store at a time.
-const PAGE: usize = 512;
+/// Heads of a session's runs read at a time.
+const PAGE: usize = 256;
+/// Runs cancelled at once.
+const CANCELLED_AT_ONCE: usize = 16;
 
 /// What a new session is to be.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +81,7 @@ impl Session {
             token_budget: None,
             cost_budget: None,
             message_count: 0,
+            digest: Digest::mint(),
             usage: Usage::default(),
             cost: Micros::default(),
             runs: 0,
@@ -86,29 +93,15 @@ impl Session {
 impl Agent {
     /// Creates a session.
     pub async fn create_session(&self, tenant: &Tenant, new: NewSession) -> Result<Versioned, LookupError> {
-        let id = new.id.unwrap_or_else(SessionId::mint);
         let session = Session {
             agent: new.agent,
             metadata: new.metadata,
             ttl_s: new.ttl_s,
             token_budget: new.token_budget,
             cost_budget: new.cost_budget,
-            message_count: new.messages.len() as u64,
-            ..Session::new(id.clone())
+            ..Session::new(new.id.unwrap_or_else(SessionId::mint))
         };
-        let ttl = self.session_ttl(&session);
-        let entries = new.messages.iter().map(|message| message.json().to_owned().into()).collect();
-        let tx = forget_session(Tx::new(keys::session_partition(tenant, &id)))
-            .put_at(keys::session(), 0, encode(&session), Some(ttl))
-            .write(Write::Append { log: keys::messages(), after: 0, entries })
-            .write(Write::ExpireLog { log: keys::messages(), ttl });
-        match self.store.commit(tx).await {
-            Ok(()) => {}
-            Err(CommitError::VersionConflict { .. }) => return Err(LookupError::SessionExists(id)),
-            Err(error) => return Err(unavailable(error).into()),
-        }
-        self.index_session(tenant, &session).await?;
-        Ok(Versioned { session, version: 1 })
+        self.write_session(tenant, session, in_pages(&new.messages)).await
     }
 
     /// A session of this tenant.
@@ -168,13 +161,19 @@ impl Agent {
             session.token_budget = patch.token_budget.unwrap_or(session.token_budget);
             session.cost_budget = patch.cost_budget.unwrap_or(session.cost_budget);
             session.updated_ms = now_ms();
-            let ttl = self.session_ttl(&session);
-            let tx = Tx::new(keys::session_partition(tenant, id))
-                .put_at(keys::session(), version, encode(&session), Some(ttl))
-                .write(Write::ExpireLog { log: keys::messages(), ttl });
-            match self.store.commit(tx).await {
+            let partition = keys::session_partition(tenant, id);
+            let ttl = match &session.active_run {
+                // A change must not make the session expire under its run.
+                Some(run) => match self.store.get(&partition, &keys::spec(run)).await? {
+                    Some(spec) => self.session_ttl_under(&session, &decode(&spec.value)?),
+                    None => self.session_ttl(&session),
+                },
+                None => self.session_ttl(&session),
+            };
+            let tx = Tx::new(partition).put_at(keys::session(), version, encode(&session), Some(ttl));
+            match self.store.commit(keep_session(tx, ttl)).await {
                 Ok(()) => {
-                    self.index_session(tenant, &session).await?;
+                    self.index_session(tenant, &session, ttl).await?;
                     return Ok(Versioned { session, version: version + 1 });
                 }
                 Err(CommitError::VersionConflict { .. }) => {}
@@ -230,6 +229,48 @@ impl Agent {
         Ok((messages, total))
     }
 
+    /// Cancels a session's runs and returns them, newest first, once they have stopped.
+    pub async fn cancel_session(&self, tenant: &Tenant, id: &SessionId) -> Result<Vec<RunView>, LookupError> {
+        self.session(tenant, id).await?;
+        let live = self.unfinished_runs(tenant, id).await?;
+        // Those that wait for their turn go first, so that none of them gets it.
+        let (queued, others): (Vec<_>, Vec<_>) = live.into_iter().partition(|head| head.status == RunStatus::Queued);
+        let mut cancelled = Vec::new();
+        for heads in [queued, others] {
+            let cancelling = heads.into_iter().map(|head| async move { self.cancel(tenant, &head.id).await });
+            let mut cancelling = futures_util::stream::iter(cancelling).buffer_unordered(CANCELLED_AT_ONCE);
+            while let Some(result) = cancelling.next().await {
+                match result {
+                    Ok(view) => cancelled.push(view),
+                    // It ended and expired meanwhile.
+                    Err(LookupError::RunNotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        cancelled.sort_by(|one, other| other.head.id.cmp(&one.head.id));
+        Ok(cancelled)
+    }
+
+    /// The heads of a session's runs that have not ended.
+    async fn unfinished_runs(&self, tenant: &Tenant, id: &SessionId) -> Result<Vec<Head>, LookupError> {
+        let partition = keys::session_partition(tenant, id);
+        let mut found: Vec<Head> = Vec::new();
+        let mut after = None;
+        loop {
+            let scan = Scan { prefix: keys::HEADS.to_owned(), after, limit: PAGE, order: Order::Ascending };
+            let page = self.store.scan(&partition, scan).await?;
+            for (_, document) in &page {
+                let head: Head = decode(&document.value)?;
+                found.extend(Some(head).filter(|head| !head.status.is_final()));
+            }
+            if page.len() < PAGE {
+                return Ok(found);
+            }
+            after = page.last().map(|(key, _)| key.clone());
+        }
+    }
+
     pub(super) async fn find_session(
         &self,
         tenant: &Tenant,
@@ -245,10 +286,11 @@ impl Agent {
         &self,
         tenant: &Tenant,
         session: &Session,
+        ttl: Duration,
     ) -> Result<(), crate::store::Unavailable> {
         let key = keys::session_entry(&session.id);
         // Renewed by every run and change; the session's own document decides whether it still exists.
-        let ttl = Some(self.session_ttl(session) + INDEX_SLACK);
+        let ttl = Some(ttl + INDEX_SLACK);
         let tx = Tx::new(keys::tenant_partition(tenant)).write(Write::Put { key, value: Vec::new().into(), ttl });
         self.store.commit(tx).await.map_err(unavailable)
     }
@@ -263,33 +305,6 @@ impl Agent {
         let run = Duration::from_millis(spec.limits.timeout_ms) + self.keep.run;
         self.session_ttl(session).max(run)
     }
-
-    /// The first `count` messages of a session, encoded and joined with commas.
-    pub(super) async fn history(
-        &self,
-        tenant: &Tenant,
-        id: &SessionId,
-        count: u64,
-    ) -> Result<String, crate::store::Unavailable> {
-        let partition = keys::session_partition(tenant, id);
-        let mut history = String::new();
-        let mut read = 0;
-        while read < count {
-            let limit = PAGE.min(usize::try_from(count - read).unwrap_or(PAGE));
-            let page = self.store.read_log(&partition, &keys::messages(), read, limit).await?;
-            if page.entries.is_empty() {
-                break;
-            }
-            for entry in &page.entries {
-                if !history.is_empty() {
-                    history.push(',');
-                }
-                history.push_str(&String::from_utf8_lossy(entry));
-            }
-            read += page.entries.len() as u64;
-        }
-        Ok(history)
-    }
 }
 
 /// Removes what a session has beside its document.
@@ -297,4 +312,11 @@ pub(super) fn forget_session(tx: Tx) -> Tx {
     tx.write(Write::DeleteLog { log: keys::messages() })
         .write(Write::DeleteCounter { counter: keys::session_tokens() })
         .write(Write::DeleteCounter { counter: keys::session_cost() })
+}
+
+/// Lets what a session has beside its document live as long as that.
+pub(super) fn keep_session(tx: Tx, ttl: Duration) -> Tx {
+    tx.write(Write::ExpireLog { log: keys::messages(), ttl })
+        .write(Write::ExpireCounter { counter: keys::session_tokens(), ttl })
+        .write(Write::ExpireCounter { counter: keys::session_cost(), ttl })
 }

@@ -13,6 +13,7 @@ use crate::agent::active::Live;
 use crate::agent::attendant::Attendant;
 use crate::agent::driver::{Driver, Left, SessionBudget};
 use crate::agent::follow::Follower;
+use crate::agent::history::History;
 use crate::agent::lease::Lease;
 use crate::agent::mailbox::Letter;
 use crate::agent::quota::Account;
@@ -39,8 +40,8 @@ pub(super) struct Ready {
     /// What is in its log.
     pub(super) records: Vec<Record>,
     pub(super) lease: Lease,
-    /// The session's earlier messages: JSON objects, separated by commas.
-    pub(super) history: Arc<str>,
+    /// The session's earlier messages.
+    pub(super) history: History,
     /// What its session allows; `None` without a session.
     pub(super) budget: Option<SessionBudget>,
     /// What its key allows, if that is not everything.

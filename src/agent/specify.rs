@@ -20,7 +20,7 @@ impl Agent {
         &self,
         new: &NewRun,
         session: Option<&Session>,
-        history: &str,
+        history_bytes: usize,
     ) -> Result<RunSpec, StartError> {
         let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
             StartError::Invalid { param: "model".to_owned(), message: "name a model or an agent".to_owned() }
@@ -64,7 +64,7 @@ impl Agent {
             max_discards: new.max_discards,
         };
         let definitions = Toolbox::new(&self.tools, &spec).definitions();
-        spec.context_tokens = context::estimate(&spec, history.len(), definitions.len());
+        spec.context_tokens = context::estimate(&spec, history_bytes, definitions.len());
         if spec.context_tokens > resolved.facts.context_window {
             let message = format!(
                 "the messages take about {} tokens; the model {} takes {}",

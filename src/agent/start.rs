@@ -7,11 +7,12 @@ use crate::agent::driver::SessionBudget;
 use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, encode};
+use crate::agent::history::History;
 use crate::agent::idempotency::Held;
 use crate::agent::recorder;
 use crate::agent::replica::LiveEntry;
 use crate::agent::request::NewRun;
-use crate::agent::sessions::{Versioned, forget_session};
+use crate::agent::sessions::{Versioned, forget_session, keep_session};
 use crate::agent::spawn::Ready;
 use crate::agent::{Agent, active_run, keys};
 use crate::kill;
@@ -78,7 +79,7 @@ impl Agent {
             if let Some(abandoned) = &session.active_run {
                 // It waited for its client, which asks for something else now. A request that is refused
                 // changes nothing, so this one is checked first.
-                let spec = Arc::new(self.specify(new, Some(session), "").await?);
+                let spec = Arc::new(self.specify(new, Some(session), 0).await?);
                 self.has_budget(&spec, Some(session)).await?;
                 self.abandon(&new.tenant, session, abandoned).await?;
             }
@@ -94,11 +95,11 @@ impl Agent {
         }
         self.replica.register(&self.leases).await?;
         let history = match &session {
-            Some(Versioned { session, .. }) => self.history(&new.tenant, &session.id, session.message_count).await?,
-            None => String::new(),
+            Some(Versioned { session, .. }) => self.history(&new.tenant, session).await?,
+            None => History::default(),
         };
         let found = session.as_ref().map(|found| &found.session);
-        let spec = Arc::new(self.specify(new, found, &history).await?);
+        let spec = Arc::new(self.specify(new, found, history.bytes()).await?);
         self.has_budget(&spec, found).await?;
         let account = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
@@ -115,7 +116,7 @@ impl Agent {
         let record = recorder::encode(&mut 0, Event::RunStarted).0;
         let head = Head::new(&spec);
         let records = vec![(*record).clone()];
-        let ready = Ready { spec, records, lease, history: history.into(), budget, account, letters: Vec::new() };
+        let ready = Ready { spec, records, lease, history, budget, account, letters: Vec::new() };
         let follower = self.spawn(ready, 0).to_first_end();
         Ok(Some(Started { head, follower, replayed: false }))
     }
@@ -142,10 +143,8 @@ impl Agent {
                 // An expired session of the same name leaves nothing to its successor.
                 tx = forget_session(tx);
             }
-            tx = tx
-                .put_at(keys::session(), version, encode(&session), Some(ttl))
-                .write(Write::ExpireLog { log: keys::messages(), ttl });
-            self.index_session(&spec.tenant, &session).await?;
+            tx = keep_session(tx.put_at(keys::session(), version, encode(&session), Some(ttl)), ttl);
+            self.index_session(&spec.tenant, &session, ttl).await?;
         }
         // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
         let live = self.replica.mark(&spec.id, &LiveEntry::of(spec));

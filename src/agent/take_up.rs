@@ -7,11 +7,13 @@ use crate::agent::driver::{Left, SessionBudget};
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, decode, encode};
+use crate::agent::history::History;
 use crate::agent::lease::Lease;
 use crate::agent::machine::Run;
 use crate::agent::mailbox::{self, Letter};
 use crate::agent::recorder;
 use crate::agent::replica::LiveEntry;
+use crate::agent::sessions::keep_session;
 use crate::agent::spawn::Ready;
 use crate::agent::{Agent, keys};
 use crate::kill;
@@ -91,9 +93,8 @@ impl Agent {
             // Whoever meant to start or delete beside this run learns of it.
             let ttl = self.session_ttl_under(&found.session, &spec);
             let session = Session { active_run: Some(spec.id.clone()), ..found.session };
-            tx = tx
-                .put_at(keys::session(), found.version, encode(&session), Some(ttl))
-                .write(Write::ExpireLog { log: keys::messages(), ttl });
+            self.index_session(&spec.tenant, &session, ttl).await?;
+            tx = keep_session(tx.put_at(keys::session(), found.version, encode(&session), Some(ttl)), ttl);
         }
         let (by_tenant, live) = (self.index_entry(&spec), self.replica.adopt(&spec.id, &LiveEntry::of(&spec)));
         tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
@@ -101,12 +102,9 @@ impl Agent {
         self.store.commit(tx).await.map_err(unavailable)?;
         kill::point("resume.recorded");
         records.push((*resumed).clone());
-        let history = match &spec.session {
-            Some(session) => self.history(&spec.tenant, session, spec.history_len).await?,
-            None => String::new(),
-        };
+        let history = self.history_of(&spec).await?;
         let letters = self.letters(&spec, &records).await?;
-        Ok(self.spawn(Ready { spec, records, lease, history: history.into(), budget, account, letters }, before))
+        Ok(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before))
     }
 
     /// What others left for a run with these records, beyond what they say was read.
@@ -128,7 +126,7 @@ impl Agent {
         };
         let account = self.open_account(&spec, &records).await?;
         let letters = self.letters(&spec, &records).await?;
-        let ready = Ready { spec, records, lease, history: Arc::from(""), budget, account, letters };
+        let ready = Ready { spec, records, lease, history: History::default(), budget, account, letters };
         let (mut driver, _attendant, lease) = self.driver(ready);
         driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
         let ended = driver.drive().await;

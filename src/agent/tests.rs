@@ -2,11 +2,14 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod histories;
 mod idempotency;
 mod limits;
 mod link;
 mod quota;
 mod replicas;
 mod resume;
+mod sessions;
 mod support;
 mod tools;
+mod watched;

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::error::{ClaimError, LookupError, StartError};
+use crate::agent::error::{ClaimError, ForkError, LookupError, StartError};
 use crate::agent::follow::FollowError;
 use crate::types::{RunError, RunId};
 
@@ -247,6 +247,15 @@ impl From<ClaimError> for ApiError {
             ClaimError::Busy => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "version_conflict", message).retry_after(1)
             }
+        }
+    }
+}
+
+impl From<ForkError> for ApiError {
+    fn from(error: ForkError) -> Self {
+        match error {
+            ForkError::BeyondEnd { .. } | ForkError::SplitsCalls { .. } => Self::invalid("at", error.to_string()),
+            ForkError::Lookup(error) => error.into(),
         }
     }
 }

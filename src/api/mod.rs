@@ -8,6 +8,7 @@ mod health;
 mod idempotency;
 mod models;
 mod runs;
+mod session_copies;
 mod sessions;
 mod sse;
 #[cfg(test)]
@@ -63,6 +64,11 @@ fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> OpenA
         .routes(routes!(sessions::list, sessions::create))
         .routes(routes!(sessions::get, sessions::patch, sessions::delete))
         .routes(routes!(sessions::messages))
+        .routes(routes!(sessions::cancel))
+        .routes(routes!(session_copies::fork))
+        .routes(routes!(session_copies::export))
+        .routes(routes!(session_copies::import))
+        .route("/v1/sessions/import", session_copies::session_called_import())
         .routes(routes!(models::list))
         .routes(routes!(models::get))
         .routes(routes!(models::tools));

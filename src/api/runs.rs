@@ -14,9 +14,10 @@ use crate::api::extract::{Id, JsonText, Query, header_text};
 use crate::api::sse;
 use crate::api::wire::agent_events::{AgentEvents, NativeEvent, native};
 use crate::api::wire::message::clip;
-use crate::api::wire::openai_chat::ChunkTemplate;
+use crate::api::wire::openai_chat::{ChatChunks, ChunkTemplate};
+use crate::api::wire::request::EventsMode;
 use crate::api::wire::run::{List, RunObject, Steering, read_steering};
-use crate::api::wire::{RunNames, write_json};
+use crate::api::wire::{Resumed, RunNames, write_json};
 use crate::types::{Event, RunId, RunStatus, SessionId};
 
 /// Largest event id that every client can count to.
@@ -77,6 +78,8 @@ pub async fn get(
         ("after" = Option<u64>, Query, description = "Only events with greater ids; the header goes first"),
         ("last-event-id" = Option<u64>, Header, description = "Only events with greater ids"),
         ("stream" = Option<bool>, Query, description = "`false` for a JSON list of what is there"),
+        ("events" = Option<EventsMode>, Query, description = "What the stream shows beside text: `native` without it"),
+        ("include_usage" = Option<bool>, Query, description = "Whether a stream of chunks has a usage chunk"),
     ),
     responses((status = 200, description = "The events, then `[DONE]`",
                content((NativeEvent<'_> = "text/event-stream"), (List<NativeEvent<'_>> = "application/json"))),
@@ -95,10 +98,27 @@ pub async fn events(
         None => query.get("after").map_or(Ok(0), |text| event_id("after", text))?,
     };
     let stream = query.parsed("stream", |text| text.parse::<bool>().ok())?.unwrap_or(true);
-    let Following { head, follower } = api.agent.follow(&caller.tenant, &run_id(&id)?, after).await?;
+    let mode = query.parsed("events", parse_events)?.unwrap_or(EventsMode::Native);
+    let include_usage = query.parsed("include_usage", |text| text.parse::<bool>().ok())?.unwrap_or(false);
+    if !stream && mode != EventsMode::Native {
+        return Err(ApiError::invalid("events", "a list shows native events; leave events or stream=false out"));
+    }
+    let id = run_id(&id)?;
+    let Following { head, follower } = api.agent.follow(&caller.tenant, &id, after).await?;
     let names = RunNames::from(&head);
     let mut response = match (stream, follower) {
-        (true, Some(follower)) => return Ok(sse::stream(follower, AgentEvents::new(names.clone(), true), &names)),
+        (true, Some(follower)) if mode == EventsMode::Native => {
+            return Ok(sse::stream(follower, AgentEvents::new(names.clone(), true), &names));
+        }
+        (true, Some(rest)) => {
+            // What a chunk looks like depends on those before it: they are written again, and left out.
+            let whole = if after == 0 { Some(rest) } else { api.agent.follow(&caller.tenant, &id, 0).await?.follower };
+            let chunks = ChatChunks::new(names.clone(), include_usage, mode == EventsMode::Extension, true);
+            match whole {
+                Some(whole) => return Ok(sse::stream(whole, Resumed::new(chunks, after), &names)),
+                None => StatusCode::NO_CONTENT.into_response(),
+            }
+        }
         (true, None) => StatusCode::NO_CONTENT.into_response(),
         (false, follower) => {
             let mut events: Vec<Box<RawValue>> = Vec::new();
@@ -174,6 +194,15 @@ fn event_id(param: &str, text: &str) -> Result<u64, ApiError> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let id = text.parse().ok().filter(|id| plain && *id <= MAX_EVENT_ID);
     id.ok_or_else(|| ApiError::invalid(param, format!("{:?} is not an event id", clip(text))))
+}
+
+fn parse_events(text: &str) -> Option<EventsMode> {
+    match text {
+        "native" => Some(EventsMode::Native),
+        "extension" => Some(EventsMode::Extension),
+        "none" => Some(EventsMode::None),
+        _ => None,
+    }
 }
 
 fn parse_status(text: &str) -> Option<RunStatus> {

@@ -13,7 +13,7 @@ use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Id, JsonText, Query};
 use crate::api::idempotency::{Announced, mark_replayed};
 use crate::api::wire::message::clip;
-use crate::api::wire::run::List;
+use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
 use crate::store::Order;
 use crate::types::SessionId;
@@ -179,6 +179,23 @@ pub async fn messages(
     Ok(axum::Json(List::new(data, has_more, |message| message.index.to_string())).into_response())
 }
 
+/// Cancels a session's runs and answers once they have stopped.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/cancel", tag = "sessions", operation_id = "cancelSession",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 200, description = "The runs as they ended, newest first", body = List<RunObject<'_>>),
+              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+)]
+pub async fn cancel(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id,
+) -> Result<Response, ApiError> {
+    let cancelled = api.agent.cancel_session(&caller.tenant, &session_id(&id)?).await?;
+    let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();
+    Ok(axum::Json(List::new(runs, false, |run| run.id.to_owned())).into_response())
+}
+
 /// After how many messages a page begins, and how many it has.
 fn page(after: Option<u64>, limit: u64, total: u64, order: Order) -> (u64, u64) {
     match order {
@@ -191,7 +208,8 @@ fn page(after: Option<u64>, limit: u64, total: u64, order: Order) -> (u64, u64) 
     }
 }
 
-fn session_id(text: &str) -> Result<SessionId, ApiError> {
+/// The session that a path names.
+pub fn session_id(text: &str) -> Result<SessionId, ApiError> {
     let missing = || ApiError::not_found("session_not_found", format!("session {:?} does not exist", clip(text)));
     SessionId::parse(text).ok_or_else(missing)
 }

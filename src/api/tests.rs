@@ -1,5 +1,7 @@
 //! The router as a whole: its description, who may pass, and how it refuses.
 
+mod sessions;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -146,14 +148,27 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         requests_per_minute: Some(2),
         quota: QuotaConfig::default(),
     };
-    let agent = crate::agent::Agent::new(
+    router(agent_over(store), &Arc::new(Callers::new(&[key], None)))
+}
+
+/// An agent without upstreams.
+fn agent() -> crate::agent::Agent {
+    agent_over(Arc::new(crate::store::memory::MemoryStore::default()))
+}
+
+/// The same over this store.
+fn agent_over(store: Arc<dyn crate::store::Store>) -> crate::agent::Agent {
+    crate::agent::Agent::new(
         store,
         crate::agent::Catalog::new([].into(), Vec::new(), [].into()),
         crate::tools::Registry::new([]).unwrap(),
-        crate::agent::Keep { run: std::time::Duration::from_secs(1), session: std::time::Duration::from_secs(1) },
+        crate::agent::Keep {
+            run: std::time::Duration::from_secs(60),
+            session: std::time::Duration::from_secs(60),
+            history_bytes: 1 << 20,
+        },
         crate::agent::Quotas::default(),
-    );
-    router(agent, &Arc::new(Callers::new(&[key], None)))
+    )
 }
 
 async fn send(router: &Router, request: Request<Body>) -> (StatusCode, Value) {

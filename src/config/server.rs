@@ -104,6 +104,8 @@ pub struct StoreConfig {
     pub session_ttl: Duration,
     /// How long a run can be read after its end.
     pub run_ttl: Duration,
+    /// Most bytes of sessions' messages that are kept in memory.
+    pub history_cache: u64,
 }
 
 impl StoreConfig {
@@ -114,6 +116,11 @@ impl StoreConfig {
              share a Redis or Valkey: `redis://HOST`, `redis-sentinel://HOSTS/MASTER`, `redis-cluster://HOSTS`.",
             StoreUrl::Embedded("./data".into()),
         );
+        let Size(history_cache) = section.key(
+            "history_cache",
+            "How much memory may hold sessions' messages, so that a run reads only those that are new.",
+            Size(64 << 20),
+        );
         Self {
             url: options.store.clone().unwrap_or(url),
             session_ttl: section.key(
@@ -122,6 +129,7 @@ impl StoreConfig {
                 seconds(30 * 86_400),
             ),
             run_ttl: section.key("run_ttl", "How long a run can be read after its end.", seconds(86_400)),
+            history_cache,
         }
     }
 }

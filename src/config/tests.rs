@@ -52,6 +52,7 @@ fn nothing_written_is_all_defaults() {
         ),
         session_ttl: 2592000s,
         run_ttl: 86400s,
+        history_cache: 67108864,
     }
     {
         "default": AgentConfig {

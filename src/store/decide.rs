@@ -53,7 +53,8 @@ pub(super) fn decide(checks: &[Check], writes: &[Write], standing: &impl Standin
             | Write::DeleteLog { .. }
             | Write::ExpireLog { .. }
             | Write::Add { .. }
-            | Write::DeleteCounter { .. } => {}
+            | Write::DeleteCounter { .. }
+            | Write::ExpireCounter { .. } => {}
         }
     }
     Ok(())
@@ -71,7 +72,8 @@ fn head_after(writes: &[Write], log: &Key, head: u64) -> u64 {
         | Write::Put { .. }
         | Write::Delete { .. }
         | Write::Add { .. }
-        | Write::DeleteCounter { .. } => head,
+        | Write::DeleteCounter { .. }
+        | Write::ExpireCounter { .. } => head,
     })
 }
 
@@ -80,8 +82,10 @@ fn value_after(writes: &[Write], counter: &Key, value: i64) -> i64 {
     writes.iter().fold(value, |value, write| match write {
         Write::Add { counter: other, delta, .. } if other == counter => value.saturating_add(*delta),
         Write::DeleteCounter { counter: other } if other == counter => 0,
+        Write::ExpireCounter { counter: other, ttl } if other == counter && ttl.is_zero() => 0,
         Write::Add { .. }
         | Write::DeleteCounter { .. }
+        | Write::ExpireCounter { .. }
         | Write::Put { .. }
         | Write::Delete { .. }
         | Write::Append { .. }

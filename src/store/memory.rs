@@ -87,7 +87,7 @@ impl Store for MemoryStore {
 
     async fn counter(&self, partition: &Partition, key: &Key) -> Result<i64, Unavailable> {
         let state = self.lock();
-        Ok(state.partitions.get(partition).map_or(0, |contents| contents.counter(key)))
+        Ok(state.partitions.get(partition).map_or(0, |contents| contents.counter(key, Instant::now())))
     }
 
     async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | log | a run's events, a session's messages | append at an expected length, read, expire |
 //! | document | session, run, index entry | get, put at an expected version, delete, scan by prefix, expire |
-//! | counter | tokens and money of a session | add within a ceiling, read |
+//! | counter | tokens and money of a session | add within a ceiling, read, expire |
 //! | lease | who drives a run | acquire, renew, release; taken over once it ran out |
 //! | bucket | how often a caller may knock | take one |
 //!
@@ -157,6 +157,9 @@ pub enum Write {
     Add { counter: Key, delta: i64, ceiling: Option<i64> },
     /// Removes a counter, if it is there.
     DeleteCounter { counter: Key },
+    /// Lets a counter expire after `ttl`, if it is there; adding later does not change that. One that
+    /// stands at 0 is not there.
+    ExpireCounter { counter: Key, ttl: Duration },
 }
 
 /// Why a [`Tx`] did not happen.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use crate::types::usage::{Micros, Usage};
 use crate::types::{RunId, SessionId};
@@ -33,6 +35,9 @@ pub struct Session {
     pub cost_budget: Option<Micros>,
     /// Messages in its history.
     pub message_count: u64,
+    /// What they are.
+    #[serde(default)]
+    pub digest: Digest,
     /// Tokens of all its ended runs.
     pub usage: Usage,
     /// Cost of all its ended runs.
@@ -42,4 +47,29 @@ pub struct Session {
     /// The run that holds it now: live, or waiting for its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_run: Option<RunId>,
+}
+
+/// Stands for a session's messages: while it is the same, so are they.
+///
+/// It begins at random, which tells a session from an earlier one of the same name, and takes in each
+/// message that is appended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Digest(Uuid);
+
+impl Digest {
+    /// The digest of a history that begins.
+    #[must_use]
+    pub fn mint() -> Self {
+        Self(Uuid::now_v7())
+    }
+
+    /// The digest once these messages are appended.
+    #[must_use]
+    pub fn with<T: AsRef<[u8]>>(self, messages: &[T]) -> Self {
+        messages.iter().fold(self, |Self(before), message| {
+            let hash = Sha256::new().chain_update(before.as_bytes()).chain_update(message).finalize();
+            Self(Uuid::from_bytes(std::array::from_fn(|index| hash[index])))
+        })
+    }
 }

@@ -1,4 +1,4 @@
-//! Paths, methods, kinds of bodies and the numbers in a request's head: rows 11 to 17, 59, 63 to 66, 69 and 71.
+//! Paths, methods, kinds of bodies and the numbers in a request's head: rows 11 to 17, 59, 63 to 66, 69 to 71.
 
 use reqwest::Method;
 use serde_json::json;
@@ -129,6 +129,35 @@ async fn of_lists() {
     for path in ["/v1/runs?status=sleeping", "/v1/runs?after=x", "/v1/sessions/s/messages?order=sideways"] {
         check(path, &house.server.get(path).await, VALUE);
     }
+    house.still_stands().await;
+}
+
+/// Rows 70 and 71: copies of sessions.
+#[tokio::test]
+async fn of_copies() {
+    let house = House::build("\n[server]\ndrain_delay = \"0s\"\nmax_body = \"16KiB\"\n").await;
+    let server = &house.server;
+    server.post("/v1/sessions", &json!({"id": "s", "messages": valid()["messages"]})).await.ok();
+    for at in [json!(2), json!(-1), json!(0.5), json!("1"), json!(1_000_000_000_u64), json!(1e300)] {
+        check(&format!("at {at}"), &server.post("/v1/sessions/s/fork", &json!({"at": at})).await, VALUE);
+    }
+    let whole = server.get("/v1/sessions/s/export").await.ok();
+    let mut unknown = whole.clone();
+    unknown["version"] = 99.into();
+    check("version 99", &server.post("/v1/sessions/import", &unknown).await, VALUE);
+    let mut object = whole.clone();
+    object["messages"][0] = json!({"lc": 1, "type": "constructor", "id": ["os", "system"]});
+    check("an object", &server.post("/v1/sessions/import", &object).await, &[(400, "missing_field")]);
+    let mut large = whole.clone();
+    large["messages"][0]["content"] = "x".repeat(17 << 10).into();
+    check("17 KiB", &server.post("/v1/sessions/import", &large).await, &[(413, "payload_too_large")]);
+    let mut inert = whole;
+    inert["id"] = "inert".into();
+    inert["tenant"] = "other".into();
+    inert["messages"][0]["content"] = r#"{"lc": 1}"#.into();
+    server.post("/v1/sessions/import", &inert).await.ok();
+    let read = server.get("/v1/sessions/inert/messages").await.ok();
+    assert_eq!(read["data"][0]["message"]["content"], r#"{"lc": 1}"#);
     house.still_stands().await;
 }
 

@@ -10,6 +10,7 @@ use crate::agent::head::{self, Head};
 use crate::agent::keys;
 use crate::agent::mailbox;
 use crate::agent::patience::Patience;
+use crate::agent::sessions::keep_session;
 use crate::kill;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
@@ -19,13 +20,15 @@ use crate::types::{Event, Outcome, RunStatus, StopReason};
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
 
-/// How long things are kept.
+/// How long things are kept, and how much of them at hand.
 #[derive(Debug, Clone, Copy)]
 pub struct Keep {
     /// An ended run, after its end.
     pub run: Duration,
     /// A session, after its last change.
     pub session: Duration,
+    /// Most bytes of sessions' messages that are kept in memory.
+    pub history_bytes: u64,
 }
 
 /// Records the run's end for `reason`.
@@ -92,14 +95,20 @@ async fn record_end(
         } else {
             Write::Put { key, value: head::encode(&*spec), ttl: Some(keep.run) }
         });
-        if let Some((version, session)) = session.filter(|_| status.is_final()) {
+        if let Some((version, session)) = session {
             let ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
+            if !status.is_final() {
+                // The session was made to outlive the run's wait when it began; so is what it counted since.
+                let wait = Duration::from_millis(spec.limits.timeout_ms) + keep.run;
+                return keep_session(tx, ttl.max(wait));
+            }
             let entries: Vec<Bytes> =
                 new_messages.iter().map(|message| Bytes::copy_from_slice(message.json().as_bytes())).collect();
             let after = session.message_count;
             let session = Session {
                 updated_ms: now,
                 message_count: after + entries.len() as u64,
+                digest: session.digest.with(&entries),
                 usage: {
                     let mut usage = session.usage;
                     usage += outcome.usage;
@@ -110,10 +119,12 @@ async fn record_end(
                 active_run: session.active_run.filter(|active| *active != spec.id),
                 ..session
             };
-            tx = tx
-                .put_at(keys::session(), version, head::encode(&session), Some(ttl))
-                .write(Write::Append { log: keys::messages(), after, entries })
-                .write(Write::ExpireLog { log: keys::messages(), ttl });
+            tx = tx.put_at(keys::session(), version, head::encode(&session), Some(ttl)).write(Write::Append {
+                log: keys::messages(),
+                after,
+                entries,
+            });
+            tx = keep_session(tx, ttl);
         }
         tx
     };

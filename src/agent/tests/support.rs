@@ -229,7 +229,7 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
         Arc::new(Echo::new("save", Effect::Write, 1_000)),
         Arc::new(Echo::new("hang", Effect::Read, 0)),
     ];
-    let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600) };
+    let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
     Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal }
 }
 

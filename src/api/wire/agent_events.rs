@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::api::error::{ApiError, ErrorObject};
 use crate::api::wire::agent_object::{AgentObject, Arguments, Budget, UsageObject};
 use crate::api::wire::openai_chat::ChunkTemplate;
-use crate::api::wire::{Encoder, RunNames, write_json};
+use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::BudgetKind;
 use crate::types::{Event, Micros, Outcome, Record, RunStatus, SessionId};
 
@@ -267,10 +267,4 @@ impl NativeEvent<'_> {
             Self::RunFailed(_) => "run.failed",
         }
     }
-}
-
-fn write_id(seq: u64, out: &mut BytesMut) {
-    out.put_slice(b"id: ");
-    write_json(&seq, out);
-    out.put_u8(b'\n');
 }

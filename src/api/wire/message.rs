@@ -86,8 +86,17 @@ pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, Ap
     if raw.len() > MAX_MESSAGES {
         return Err(ApiError::invalid("messages", format!("there may be at most {MAX_MESSAGES} messages")));
     }
+    read(raw, Pairing { may_begin_with_results: continues, ..Pairing::default() })
+}
+
+/// Checks a session's whole history, of any length. Its calls' ids are those of many requests, so one
+/// may come again once its call has its result.
+pub fn check_history(raw: &[&RawValue]) -> Result<Vec<Message>, ApiError> {
+    Ok(read(raw, Pairing { ids_come_again: true, ..Pairing::default() })?.all)
+}
+
+fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, ApiError> {
     let mut messages = Messages::default();
-    let mut pairing = Pairing { open: HashSet::new(), seen: HashSet::new(), may_begin_with_results: continues };
     for (index, json) in raw.iter().enumerate() {
         let path = format!("messages[{index}]");
         let Strict::<View<'_>>(view) =
@@ -104,7 +113,7 @@ pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, Ap
         }
         messages.all.push(Message::from_valid_json(role, json.get()));
     }
-    pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len() - 1)))?;
+    pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len().saturating_sub(1))))?;
     Ok(messages)
 }
 
@@ -179,10 +188,12 @@ fn check_part(part: &Part<'_>, role: Role) -> Result<(), ApiError> {
 }
 
 /// Every assistant call has exactly one result before the next message of another kind.
+#[derive(Default)]
 struct Pairing {
     open: HashSet<String>,
     seen: HashSet<String>,
     may_begin_with_results: bool,
+    ids_come_again: bool,
 }
 
 impl Pairing {
@@ -201,6 +212,9 @@ impl Pairing {
         self.close()?;
         // Whoever answers a waiting run may go on talking in the same request.
         self.may_begin_with_results &= role == Role::System || role == Role::Developer;
+        if self.ids_come_again {
+            self.seen.clear();
+        }
         for (index, call) in view.tool_calls.iter().flatten().enumerate() {
             if call.function.name.is_empty() {
                 let path = format!("tool_calls[{index}].function.name");

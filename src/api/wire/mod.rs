@@ -11,6 +11,7 @@ pub mod openai_chat;
 pub mod request;
 pub mod run;
 pub mod session;
+pub mod snapshot;
 pub mod strict;
 pub mod tool;
 
@@ -53,6 +54,40 @@ pub trait Encoder: Send + 'static {
 
     /// Appends the frames of one event, often one, sometimes none.
     fn encode(&mut self, record: &Record, out: &mut BytesMut);
+}
+
+/// Writes only what comes after an event that was seen. The inner encoder sees all of them, so that
+/// what it writes is what it would have written.
+#[derive(Debug)]
+pub struct Resumed<E> {
+    encoder: E,
+    after: u64,
+}
+
+impl<E> Resumed<E> {
+    /// The part of `encoder`'s stream after event `after`; 0 for all of it.
+    pub fn new(encoder: E, after: u64) -> Self {
+        Self { encoder, after }
+    }
+}
+
+impl<E: Encoder> Encoder for Resumed<E> {
+    const READERS_COME_BACK: bool = true;
+
+    fn encode(&mut self, record: &Record, out: &mut BytesMut) {
+        let begin = out.len();
+        self.encoder.encode(record, out);
+        if record.seq <= self.after {
+            out.truncate(begin);
+        }
+    }
+}
+
+/// Appends the line that numbers a frame.
+fn write_id(seq: u64, out: &mut BytesMut) {
+    out.extend_from_slice(b"id: ");
+    write_json(&seq, out);
+    out.extend_from_slice(b"\n");
 }
 
 /// The last frame of every stream.

@@ -2,6 +2,9 @@
 //!
 //! The stream holds nothing else: no event names, no foreign frames. With the extension, every other
 //! event rides on an ordinary chunk as one more field, which clients pass on or ignore.
+//!
+//! The last frame of an event bears the event's number. A stream that is cut within an event is resumed
+//! after the one before, so whoever resumes drops the frames that came without a number since.
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
@@ -11,9 +14,12 @@ use utoipa::ToSchema;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::wire::agent_events::{NativeEvent, native};
 use crate::api::wire::agent_object::{AgentObject, UsageObject};
-use crate::api::wire::{Encoder, RunNames, write_json};
+use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::message::CallJson;
 use crate::types::{Event, Outcome, Record, RunStatus};
+
+/// What ends a frame. JSON holds no line breaks, so it stands nowhere else.
+const FRAME_END: &[u8] = b"\n\n";
 
 /// Writes chunks.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub struct ChatChunks {
     /// Whether text of the current step went out: if that becomes void, the stream has failed.
     text_out: bool,
     failed: bool,
+    /// Whether the answer ended: if the run goes on, its client answered, and another one begins.
+    ended: bool,
 }
 
 /// The parts of a chunk that are the same in all of a run's.
@@ -93,6 +101,51 @@ impl ChatChunks {
             said_role: false,
             text_out: false,
             failed: false,
+            ended: false,
+        }
+    }
+
+    fn write_frames(&mut self, record: &Record, out: &mut BytesMut) {
+        if self.ended {
+            (self.said_role, self.text_out, self.failed, self.ended) = (false, false, false, false);
+        }
+        self.ended = matches!(record.event, Event::RunFinished(_));
+        if self.failed {
+            return;
+        }
+        if !self.said_role {
+            self.said_role = true;
+            self.template.write(&json!({"role": "assistant", "content": ""}), None, b"", out);
+        }
+        match &record.event {
+            Event::TextDelta { step, text } => {
+                self.text_out = true;
+                out.put_slice(b"data: ");
+                self.template.write_text(text, Some(*step).filter(|_| self.extension), out);
+                out.put_slice(b"\n\n");
+            }
+            Event::StepDiscarded { .. } if self.text_out => {
+                self.fail(&ApiError::broken_stream(), out);
+            }
+            Event::StepStarted { .. } => {
+                self.text_out = false;
+                self.extend(record, out);
+            }
+            Event::RunFinished(outcome) => {
+                self.extend(record, out);
+                self.finish(outcome, out);
+            }
+            Event::RunStarted
+            | Event::RunResumed { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolArgumentsDelta { .. }
+            | Event::ProviderRetry { .. }
+            | Event::StepDiscarded { .. }
+            | Event::BudgetWarning { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolFinished { .. }
+            | Event::StepCompleted { .. } => self.extend(record, out),
+            Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {}
         }
     }
 
@@ -149,44 +202,21 @@ impl Encoder for ChatChunks {
     const READERS_COME_BACK: bool = false;
 
     fn encode(&mut self, record: &Record, out: &mut BytesMut) {
-        if self.failed {
-            return;
-        }
-        if !self.said_role {
-            self.said_role = true;
-            self.template.write(&json!({"role": "assistant", "content": ""}), None, b"", out);
-        }
-        match &record.event {
-            Event::TextDelta { step, text } => {
-                self.text_out = true;
-                out.put_slice(b"data: ");
-                self.template.write_text(text, Some(*step).filter(|_| self.extension), out);
-                out.put_slice(b"\n\n");
-            }
-            Event::StepDiscarded { .. } if self.text_out => {
-                self.fail(&ApiError::broken_stream(), out);
-            }
-            Event::StepStarted { .. } => {
-                self.text_out = false;
-                self.extend(record, out);
-            }
-            Event::RunFinished(outcome) => {
-                self.extend(record, out);
-                self.finish(outcome, out);
-            }
-            Event::RunStarted
-            | Event::RunResumed { .. }
-            | Event::ThinkingDelta { .. }
-            | Event::ToolArgumentsDelta { .. }
-            | Event::ProviderRetry { .. }
-            | Event::StepDiscarded { .. }
-            | Event::BudgetWarning { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::StepCompleted { .. } => self.extend(record, out),
-            Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {}
-        }
+        let begin = out.len();
+        self.write_frames(record, out);
+        number_last_frame(record.seq, begin, out);
     }
+}
+
+/// Numbers the last of the frames that begin at `begin`, if there are any.
+fn number_last_frame(seq: u64, begin: usize, out: &mut BytesMut) {
+    let Some(end) = out.len().checked_sub(FRAME_END.len()).filter(|end| *end > begin) else { return };
+    let before = memchr::memmem::rfind(&out[begin..end], FRAME_END);
+    let last = before.map_or(begin, |at| begin + at + FRAME_END.len());
+    let length = out.len();
+    write_id(seq, out);
+    let written = out.len() - length;
+    out[last..].rotate_right(written);
 }
 
 #[derive(Serialize)]

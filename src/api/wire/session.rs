@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::agent::fork::Fork;
 use crate::agent::sessions::{NewSession, SessionPatch, Versioned};
 use crate::api::error::ApiError;
 use crate::api::wire::agent_object::UsageObject;
@@ -115,6 +116,17 @@ pub struct CreateSession<'a> {
     pub ttl_s: Option<u64>,
 }
 
+/// Where to fork a session. An unknown field is an error.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkSession {
+    /// How many of its messages the new session begins with; all of them without it.
+    #[schema(example = 2)]
+    pub at: Option<u64>,
+    /// The new session's id; minted without it.
+    pub id: Option<String>,
+}
+
 /// What to change in a session. An unknown field is an error.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -138,9 +150,7 @@ pub fn read_create(body: &str) -> Result<NewSession, ApiError> {
     let create: CreateSession<'_> = if body.trim().is_empty() { CreateSession::default() } else { parse(body)? };
     let id = create.id.as_deref().map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id("id"))).transpose()?;
     check_metadata(create.metadata.as_ref())?;
-    if create.ttl_s.is_some_and(|ttl| !(1..=MAX_TTL_S).contains(&ttl)) {
-        return Err(ApiError::invalid("ttl_s", format!("must be between 1 and {MAX_TTL_S}")));
-    }
+    check_ttl(create.ttl_s)?;
     let messages = match create.messages.as_deref() {
         None | Some([]) => Vec::new(),
         Some(raw) => check_messages(raw, false)?.all,
@@ -156,6 +166,13 @@ pub fn read_create(body: &str) -> Result<NewSession, ApiError> {
     })
 }
 
+/// Reads the body of `POST /v1/sessions/{id}/fork`; an empty one is `{}`.
+pub fn read_fork(body: &str) -> Result<Fork, ApiError> {
+    let fork: ForkSession = if body.trim().is_empty() { ForkSession::default() } else { parse(body)? };
+    let id = fork.id.as_deref().map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id("id"))).transpose()?;
+    Ok(Fork { at: fork.at, id })
+}
+
 /// Reads the body of `PATCH /v1/sessions/{id}`.
 pub fn read_patch(body: &str) -> Result<SessionPatch, ApiError> {
     let patch: PatchSession = parse(body)?;
@@ -169,14 +186,26 @@ pub fn read_patch(body: &str) -> Result<SessionPatch, ApiError> {
     })
 }
 
-fn tokens(budget: Option<u64>) -> Result<Option<u64>, ApiError> {
+/// Bounds on a session's time to live.
+pub fn check_ttl(ttl_s: Option<u64>) -> Result<(), ApiError> {
+    match ttl_s {
+        Some(ttl) if !(1..=MAX_TTL_S).contains(&ttl) => {
+            Err(ApiError::invalid("ttl_s", format!("must be between 1 and {MAX_TTL_S}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A session's token budget, which is never nothing.
+pub fn tokens(budget: Option<u64>) -> Result<Option<u64>, ApiError> {
     match budget {
         Some(0) => Err(ApiError::invalid("token_budget", "must be above 0; leave it out for no limit")),
         budget => Ok(budget),
     }
 }
 
-fn money(budget: Option<f64>) -> Result<Option<Micros>, ApiError> {
+/// A session's cost budget, which is never nothing.
+pub fn money(budget: Option<f64>) -> Result<Option<Micros>, ApiError> {
     match budget {
         Some(usd) if !usd.is_finite() || usd <= 0.0 => {
             Err(ApiError::invalid("cost_budget_usd", "must be above 0; leave it out for no limit"))

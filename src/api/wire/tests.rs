@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::agent_events::AgentEvents;
 use super::openai_chat::{ChatChunks, completion};
-use super::{Encoder, RunNames};
+use super::{Encoder, Resumed, RunNames};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, StepReport};
 use crate::types::{
@@ -132,7 +132,7 @@ fn the_chat_door_shows_nothing_but_chunks() {
     let plain = encode(ChatChunks::new(names(), false, false, false), &story());
     insta::assert_snapshot!(plain);
     for line in plain.lines().filter(|line| !line.is_empty()) {
-        assert!(line.starts_with("data: {"), "{line}");
+        assert!(line.starts_with("data: {") || line.starts_with("id: "), "{line}");
     }
 }
 
@@ -203,6 +203,78 @@ fn a_run_that_a_limit_ended_says_so_in_a_chat_stream_too() {
     let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(limited))]);
     let chat = encode(ChatChunks::new(names(), false, false, false), &records);
     assert!(chat.contains(r#""delta":{"content":"limit"}"#), "{chat}");
+}
+
+/// The story, then the client's answer to the calls that it ends with.
+fn long_story() -> Vec<Record> {
+    let mut events: Vec<_> = story().into_iter().map(|record| record.event).collect();
+    let mut waiting = outcome(StopReason::ClientTools);
+    waiting.required_calls = vec![call(), call()];
+    events.pop();
+    // On a chat door, the discarded step ends the first answer, but not the second.
+    let discarded = Event::StepDiscarded { step: 2, reason: DiscardReason::StreamBroke, usage: usage() };
+    events.extend([discarded, Event::RunFinished(Box::new(waiting)), Event::RunResumed { answers: Vec::new() }]);
+    events.extend(story().into_iter().skip(1).map(|record| record.event));
+    record(events)
+}
+
+/// The numbers that a stream's frames bear.
+fn ids(stream: &str) -> Vec<u64> {
+    stream.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.parse().unwrap()).collect()
+}
+
+/// Cuts a stream after every event and asserts that what comes after it is what a resumed one has.
+fn assert_resumable<E: Encoder>(encoder: impl Fn() -> E) {
+    let records = long_story();
+    let whole = encode(encoder(), &records);
+    for after in 0..=records.len() {
+        let seen = encode(encoder(), &records[..after]);
+        let rest = encode(Resumed::new(encoder(), after as u64), &records);
+        assert_eq!(seen.clone() + &rest, whole, "cut after {after}");
+        // A client names the last number that it saw, which may be an earlier one: events without a
+        // frame have no number to see.
+        let last = ids(&seen).last().copied().unwrap_or(0);
+        assert_eq!(encode(Resumed::new(encoder(), last), &records), rest, "cut after {after}, seen {last}");
+    }
+    let ids = ids(&whole);
+    assert!(ids.is_sorted_by(|one, other| one < other), "{ids:?}");
+    assert_eq!(ids.last(), Some(&(records.len() as u64)));
+}
+
+#[test]
+fn a_stream_that_was_cut_goes_on_where_it_was_cut() {
+    assert_resumable(|| AgentEvents::new(names(), true));
+    for include_usage in [false, true] {
+        assert_resumable(|| ChatChunks::new(names(), include_usage, true, true));
+        assert_resumable(|| ChatChunks::new(names(), include_usage, false, true));
+    }
+}
+
+#[test]
+fn frames_of_a_chunk_stream_since_the_last_number_are_those_of_an_event_that_is_not_whole() {
+    let chunks = encode(ChatChunks::new(names(), true, true, true), &long_story());
+    let frames: Vec<_> = chunks.split_inclusive("\n\n").collect();
+    for cut in 0..=frames.len() {
+        let seen = &frames[..cut];
+        let numbered = seen.iter().rposition(|frame| frame.starts_with("id: ")).map_or(0, |at| at + 1);
+        let last = ids(&seen.concat()).last().copied().unwrap_or(0);
+        let rest = encode(Resumed::new(ChatChunks::new(names(), true, true, true), last), &long_story());
+        assert_eq!(seen[..numbered].concat() + &rest, chunks, "cut after frame {cut}");
+    }
+}
+
+#[test]
+fn a_chunk_stream_of_an_answered_run_has_an_answer_for_each_response() {
+    let chunks = encode(ChatChunks::new(names(), false, false, true), &long_story());
+    assert_eq!(chunks.matches(r#""role":"assistant""#).count(), 2);
+    assert_eq!(
+        (chunks.matches(r#"data: {"error""#).count(), chunks.matches(r#""finish_reason":"stop""#).count()),
+        (1, 1)
+    );
+    let records = long_story();
+    let resumed = records.iter().position(|record| matches!(record.event, Event::RunResumed { .. })).unwrap();
+    let second = encode(ChatChunks::new(names(), false, false, true), &records[resumed..]);
+    assert!(chunks.ends_with(&second), "the second is as its own response was");
 }
 
 #[test]

@@ -42,3 +42,49 @@ pub(crate) async fn deleted_counter_starts_at_zero(store: &dyn Store) {
     assert_eq!(counter(store, &place, "spent").await, 0);
     assert_eq!(write(store, &place, add("spent", 1, Some(1))).await, Ok(()));
 }
+
+pub(crate) async fn expired_counter_is_gone_and_starts_again(store: &dyn Store) {
+    let place = partition();
+    for ttl in [SHORT, Duration::ZERO] {
+        write(store, &place, add("spent", 10, None)).await.unwrap();
+        write(store, &place, expire("spent", ttl)).await.unwrap();
+        until(async || (counter(store, &place, "spent").await == 0).then_some(())).await;
+        assert_eq!(write(store, &place, add("spent", 1, Some(1))).await, Ok(()));
+        assert_eq!(counter(store, &place, "spent").await, 1);
+        let_short_run_out(store).await;
+        assert_eq!(counter(store, &place, "spent").await, 1, "the new one does not expire with the old one");
+        write(store, &place, Write::DeleteCounter { counter: key("spent") }).await.unwrap();
+    }
+}
+
+pub(crate) async fn adding_does_not_change_when_a_counter_expires(store: &dyn Store) {
+    let place = partition();
+    write(store, &place, add("spent", 1, None)).await.unwrap();
+    write(store, &place, add("kept", 1, None)).await.unwrap();
+    for (name, ttl) in [("spent", LONG), ("spent", SHORT), ("kept", LONG), ("kept", Duration::MAX)] {
+        write(store, &place, expire(name, ttl)).await.unwrap();
+        // By nothing, since the short time may be over already.
+        write(store, &place, add(name, 0, None)).await.unwrap();
+    }
+    let_short_run_out(store).await;
+    assert_eq!(counter(store, &place, "spent").await, 0);
+    assert_eq!(counter(store, &place, "kept").await, 1);
+}
+
+pub(crate) async fn expiry_of_an_unknown_counter_changes_nothing(store: &dyn Store) {
+    let place = partition();
+    assert_eq!(write(store, &place, expire("spent", SHORT)).await, Ok(()));
+    write(store, &place, add("spent", 1, None)).await.unwrap();
+    // A counter that came to 0 was gone in between, and its expiry with it.
+    write(store, &place, add("back", 1, None)).await.unwrap();
+    write(store, &place, expire("back", LONG)).await.unwrap();
+    write(store, &place, add("back", -1, None)).await.unwrap();
+    write(store, &place, expire("back", SHORT)).await.unwrap();
+    write(store, &place, add("back", 1, None)).await.unwrap();
+    let_short_run_out(store).await;
+    assert_eq!((counter(store, &place, "spent").await, counter(store, &place, "back").await), (1, 1));
+}
+
+fn expire(counter: &str, ttl: Duration) -> Write {
+    Write::ExpireCounter { counter: key(counter), ttl }
+}

@@ -35,6 +35,7 @@ enum Step {
     ExpireLog { log: u8, ttl: Duration },
     Add { counter: u8, delta: i64, ceiling: Option<i64> },
     DeleteCounter { counter: u8 },
+    ExpireCounter { counter: u8, ttl: Duration },
 }
 
 /// Histories over two names of each kind.
@@ -52,6 +53,7 @@ pub(crate) fn histories() -> impl Strategy<Value = Vec<Move>> {
         3 => (name(), -4..6_i64, prop::option::of(0..12_i64))
             .prop_map(|(counter, delta, ceiling)| Step::Add { counter, delta, ceiling }),
         1 => name().prop_map(|counter| Step::DeleteCounter { counter }),
+        1 => (name(), ttl()).prop_map(|(counter, ttl)| Step::ExpireCounter { counter, ttl }),
     ];
     let durability = prop_oneof![9 => Just(Durability::Written), 1 => Just(Durability::Synced)];
     let one = (prop::collection::vec((name(), right()), 0..2), prop::collection::vec(step, 0..5), durability);
@@ -151,6 +153,7 @@ impl Model {
             Step::ExpireLog { log, ttl } => Write::ExpireLog { log: named("log", log), ttl },
             Step::Add { counter, delta, ceiling } => Write::Add { counter: named("counter", counter), delta, ceiling },
             Step::DeleteCounter { counter } => Write::DeleteCounter { counter: named("counter", counter) },
+            Step::ExpireCounter { counter, ttl } => Write::ExpireCounter { counter: named("counter", counter), ttl },
         }
     }
 
@@ -205,6 +208,11 @@ impl Model {
                 }
             }
             Write::DeleteCounter { counter } => drop(self.counters.remove(counter)),
+            Write::ExpireCounter { counter, ttl } => {
+                if ttl.is_zero() {
+                    self.counters.remove(counter);
+                }
+            }
         }
         Ok(())
     }

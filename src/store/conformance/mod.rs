@@ -88,6 +88,9 @@ cases! {
     sum_may_reach_its_ceiling_and_not_pass_it,
     ceiling_does_not_hold_back_a_negative_delta,
     deleted_counter_starts_at_zero,
+    expired_counter_is_gone_and_starts_again,
+    adding_does_not_change_when_a_counter_expires,
+    expiry_of_an_unknown_counter_changes_nothing,
 
     refused_transaction_changes_nothing,
     writes_happen_in_order_and_see_those_before,

@@ -165,7 +165,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn counter(&self, partition: &Partition, key: &Key) -> Result<i64, Unavailable> {
-        self.read(|txn, _| reads::counter(txn, partition.as_str(), key))
+        self.read(|txn, now| reads::counter(txn, partition.as_str(), key, now))
     }
 
     async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use redb::ReadTransaction;
 
-use super::tables::{COUNTERS, DOCUMENTS, ENTRIES, LOGS};
+use super::tables::{COUNTER_EXPIRIES, COUNTERS, DOCUMENTS, ENTRIES, LOGS};
 use crate::store::{Document, LogPage, Order, Scan};
 
 type Read<T> = Result<T, redb::Error>;
@@ -15,8 +15,9 @@ pub(super) fn document(txn: &ReadTransaction, place: &str, key: &str, now: u64) 
     Ok(found.and_then(|row| unexpired(row.value(), now)))
 }
 
-pub(super) fn counter(txn: &ReadTransaction, place: &str, counter: &str) -> Read<i64> {
-    Ok(txn.open_table(COUNTERS)?.get((place, counter))?.map_or(0, |row| row.value()))
+pub(super) fn counter(txn: &ReadTransaction, place: &str, counter: &str, now: u64) -> Read<i64> {
+    let expired = txn.open_table(COUNTER_EXPIRIES)?.get((place, counter))?.is_some_and(|row| row.value() <= now);
+    Ok(if expired { 0 } else { txn.open_table(COUNTERS)?.get((place, counter))?.map_or(0, |row| row.value()) })
 }
 
 pub(super) fn page(txn: &ReadTransaction, place: &str, log: &str, after: u64, limit: usize, now: u64) -> Read<LogPage> {

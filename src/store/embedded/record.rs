@@ -87,6 +87,10 @@ impl Encoder {
                 self.0.extend(delta.to_le_bytes());
             }
             Write::DeleteCounter { counter } => self.head(7, counter),
+            Write::ExpireCounter { counter, ttl } => {
+                self.head(8, counter);
+                self.number(millis(*ttl));
+            }
         }
     }
 
@@ -156,6 +160,7 @@ impl<'a> Decoder<'a> {
             5 => Write::ExpireLog { log: name, ttl: Duration::from_millis(self.number()?) },
             6 => Write::Add { counter: name, delta: i64::from_le_bytes(self.array()?), ceiling: None },
             7 => Write::DeleteCounter { counter: name },
+            8 => Write::ExpireCounter { counter: name, ttl: Duration::from_millis(self.number()?) },
             _ => return None,
         })
     }
@@ -205,6 +210,7 @@ mod tests {
             Write::ExpireLog { log: name("log"), ttl },
             Write::Add { counter: name("spent"), delta: -5, ceiling: None },
             Write::DeleteCounter { counter: name("spënt") },
+            Write::ExpireCounter { counter: name("spent"), ttl },
         ]
     }
 

@@ -6,13 +6,14 @@
 //! | `logs` | partition, log | id, number of the last entry, expiry |
 //! | `entries` | id of the log, number | entry |
 //! | `counters` | partition, counter | value, never 0 |
+//! | `counter_expiries` | partition, counter | expiry, for counters that have one |
 //! | `expiries` | expiry, kind, partition, name | nothing |
 //! | `removed` | id of a removed log | nothing |
 //! | `meta` | name | number |
 //!
 //! Keys are redb's tuples, whose texts carry their lengths: no partition and name can be mistaken for
-//! another pair. An expiry is in ms since the Unix epoch, [`NEVER`] for none. Every document and
-//! every log that will expire has one row in `expiries`.
+//! another pair. An expiry is in ms since the Unix epoch, [`NEVER`] for none. Everything that will
+//! expire has one row in `expiries`.
 //!
 //! A log's entries hang on an id that is never used again, so that removing a log of any length is
 //! one row; [`Tables::purge`] removes the entries later, a few at a time.
@@ -27,6 +28,7 @@ pub(super) const DOCUMENTS: TableDefinition<(&str, &str), (u64, u64, &[u8])> = T
 pub(super) const LOGS: TableDefinition<(&str, &str), (u64, u64, u64)> = TableDefinition::new("logs");
 pub(super) const ENTRIES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("entries");
 pub(super) const COUNTERS: TableDefinition<(&str, &str), i64> = TableDefinition::new("counters");
+pub(super) const COUNTER_EXPIRIES: TableDefinition<(&str, &str), u64> = TableDefinition::new("counter_expiries");
 const EXPIRIES: TableDefinition<(u64, u8, &str, &str), ()> = TableDefinition::new("expiries");
 const REMOVED: TableDefinition<u64, ()> = TableDefinition::new("removed");
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -40,6 +42,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// What the kinds in `expiries` stand for.
 const DOCUMENT: u8 = 0;
 const LOG: u8 = 1;
+const COUNTER: u8 = 2;
 
 /// The numbers in `meta`.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +74,7 @@ pub(super) struct Tables<'txn> {
     logs: Table<'txn, (&'static str, &'static str), (u64, u64, u64)>,
     entries: Table<'txn, (u64, u64), &'static [u8]>,
     counters: Table<'txn, (&'static str, &'static str), i64>,
+    counter_expiries: Table<'txn, (&'static str, &'static str), u64>,
     expiries: Table<'txn, (u64, u8, &'static str, &'static str), ()>,
     removed: Table<'txn, u64, ()>,
     meta: Table<'txn, &'static str, u64>,
@@ -84,6 +88,7 @@ impl<'txn> Tables<'txn> {
             logs: txn.open_table(LOGS)?,
             entries: txn.open_table(ENTRIES)?,
             counters: txn.open_table(COUNTERS)?,
+            counter_expiries: txn.open_table(COUNTER_EXPIRIES)?,
             expiries: txn.open_table(EXPIRIES)?,
             removed: txn.open_table(REMOVED)?,
             meta: txn.open_table(META)?,
@@ -100,9 +105,10 @@ impl<'txn> Tables<'txn> {
                 Write::Append { log, entries, .. } => self.append(place, log, entries, now)?,
                 Write::DeleteLog { log } => self.delete_log(place, log)?,
                 Write::ExpireLog { log, ttl } => self.expire_log(place, log, expiry(now, Some(*ttl)), now)?,
-                Write::Add { counter, delta, .. } => self.add(place, counter, *delta)?,
-                Write::DeleteCounter { counter } => {
-                    self.counters.remove((place, &**counter))?;
+                Write::Add { counter, delta, .. } => self.add(place, counter, *delta, now)?,
+                Write::DeleteCounter { counter } => self.delete_counter(place, counter)?,
+                Write::ExpireCounter { counter, ttl } => {
+                    self.expire_counter(place, counter, expiry(now, Some(*ttl)), now)?;
                 }
             }
         }
@@ -127,9 +133,10 @@ impl<'txn> Tables<'txn> {
         }))
     }
 
-    /// A counter's value, or 0.
-    pub(super) fn counter(&self, place: &str, counter: &str) -> Result<i64, redb::Error> {
-        Ok(self.counters.get((place, counter))?.map_or(0, |row| row.value()))
+    /// The value of a counter that did not expire, or 0.
+    pub(super) fn counter(&self, place: &str, counter: &str, now: u64) -> Result<i64, redb::Error> {
+        let found = self.counters.get((place, counter))?.map_or(0, |row| row.value());
+        Ok(if found != 0 && self.counter_expiry(place, counter)? <= now { 0 } else { found })
     }
 
     /// A number that was set, or 0.
@@ -149,10 +156,10 @@ impl<'txn> Tables<'txn> {
         while purged < limit
             && let Some((expiry, kind, place, name)) = self.first_expiry(now)?
         {
-            if kind == LOG {
-                self.delete_log(&place, &name)?;
-            } else {
-                self.delete(&place, &name)?;
+            match kind {
+                LOG => self.delete_log(&place, &name)?,
+                COUNTER => self.delete_counter(&place, &name)?,
+                _ => self.delete(&place, &name)?,
             }
             // Gone already, unless the row belongs to nothing.
             self.expiries.remove((expiry, kind, &*place, &*name))?;
@@ -221,15 +228,41 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    fn add(&mut self, place: &str, counter: &str, delta: i64) -> Result<(), redb::Error> {
+    fn add(&mut self, place: &str, counter: &str, delta: i64, now: u64) -> Result<(), redb::Error> {
         // Counters end where numbers do rather than fail the transaction half way.
-        let value = self.counter(place, counter)?.saturating_add(delta);
-        if value == 0 {
-            self.counters.remove((place, counter))?;
-        } else {
+        let before = self.counter(place, counter, now)?;
+        let value = before.saturating_add(delta);
+        if before == 0 || value == 0 {
+            self.delete_counter(place, counter)?;
+        }
+        if value != 0 {
             self.counters.insert((place, counter), value)?;
         }
         Ok(())
+    }
+
+    fn delete_counter(&mut self, place: &str, counter: &str) -> Result<(), redb::Error> {
+        self.counters.remove((place, counter))?;
+        let removed = self.counter_expiries.remove((place, counter))?;
+        let before = removed.map_or(NEVER, |row| row.value());
+        self.move_expiry(before, NEVER, COUNTER, place, counter)
+    }
+
+    fn expire_counter(&mut self, place: &str, counter: &str, at: u64, now: u64) -> Result<(), redb::Error> {
+        if self.counter(place, counter, now)? == 0 {
+            return Ok(());
+        }
+        let before = self.counter_expiry(place, counter)?;
+        if at == NEVER {
+            self.counter_expiries.remove((place, counter))?;
+        } else {
+            self.counter_expiries.insert((place, counter), at)?;
+        }
+        self.move_expiry(before, at, COUNTER, place, counter)
+    }
+
+    fn counter_expiry(&self, place: &str, counter: &str) -> Result<u64, redb::Error> {
+        Ok(self.counter_expiries.get((place, counter))?.map_or(NEVER, |row| row.value()))
     }
 
     fn move_expiry(&mut self, from: u64, to: u64, kind: u8, place: &str, name: &str) -> Result<(), redb::Error> {
@@ -289,6 +322,7 @@ pub(super) fn rows(txn: &redb::ReadTransaction) -> Result<Vec<(&'static str, u64
         ("logs", txn.open_table(LOGS)?.len()?),
         ("entries", txn.open_table(ENTRIES)?.len()?),
         ("counters", txn.open_table(COUNTERS)?.len()?),
+        ("counter_expiries", txn.open_table(COUNTER_EXPIRIES)?.len()?),
         ("expiries", txn.open_table(EXPIRIES)?.len()?),
         ("removed", txn.open_table(REMOVED)?.len()?),
     ];

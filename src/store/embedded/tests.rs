@@ -169,6 +169,8 @@ async fn rows_of_what_expired_or_was_removed_are_purged() {
         tx = tx.write(Write::Append { log: key("long"), after: 50 * number, entries: entries.clone() });
         let gone = Key::from(format!("gone/{number}"));
         tx = tx.write(Write::Append { log: gone.clone(), after: 0, entries });
+        let counter = Key::from(format!("spent/{number}"));
+        tx = tx.write(add(&counter, 1)).write(Write::ExpireCounter { counter, ttl: Duration::ZERO });
         store.commit(tx.write(Write::DeleteLog { log: gone })).await.unwrap();
     }
     let expire = Write::ExpireLog { log: key("long"), ttl: Duration::ZERO };

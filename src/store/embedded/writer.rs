@@ -298,7 +298,7 @@ impl Standing for View<'_, '_> {
     }
 
     fn counter(&self, counter: &Key) -> Result<i64, Unavailable> {
-        readable(self.tables.counter(self.partition.as_str(), counter))
+        readable(self.tables.counter(self.partition.as_str(), counter, self.now))
     }
 
     fn holds(&self, lease: &Key, fence: Fence) -> bool {

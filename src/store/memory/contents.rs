@@ -17,7 +17,7 @@ pub(super) struct Contents {
     documents: BTreeMap<Key, Stored>,
     logs: BTreeMap<Key, Log>,
     /// Without zeros: a counter at zero is like one that was never counted.
-    counters: BTreeMap<Key, i64>,
+    counters: BTreeMap<Key, Counter>,
 }
 
 #[derive(Debug)]
@@ -32,6 +32,12 @@ struct Log {
     expiry: Option<Ticket>,
 }
 
+#[derive(Debug)]
+struct Counter {
+    value: i64,
+    expiry: Option<Ticket>,
+}
+
 /// When something expires, and a number to tell it from what expires at the same time.
 type Ticket = (Instant, u64);
 
@@ -40,6 +46,7 @@ type Ticket = (Instant, u64);
 pub(super) enum Thing {
     Document(Key),
     Log(Key),
+    Counter(Key),
 }
 
 /// Everything that will expire, by time. Holds one entry for each such thing: what is put again or
@@ -101,18 +108,9 @@ impl Moment<'_> {
                 Write::Append { log, entries, .. } => self.append(contents, log, entries),
                 Write::DeleteLog { log } => self.delete_log(contents, &log),
                 Write::ExpireLog { log, ttl } => self.expire_log(contents, log, ttl),
-                Write::Add { counter, delta, .. } => {
-                    // Counters end where numbers do rather than fail the transaction half way.
-                    let value = contents.counter(&counter).saturating_add(delta);
-                    if value == 0 {
-                        contents.counters.remove(&counter);
-                    } else {
-                        contents.counters.insert(counter, value);
-                    }
-                }
-                Write::DeleteCounter { counter } => {
-                    contents.counters.remove(&counter);
-                }
+                Write::Add { counter, delta, .. } => self.add(contents, counter, delta),
+                Write::DeleteCounter { counter } => self.delete_counter(contents, &counter),
+                Write::ExpireCounter { counter, ttl } => self.expire_counter(contents, counter, ttl),
             }
         }
     }
@@ -154,6 +152,36 @@ impl Moment<'_> {
             found.expiry = at.map(|at| self.expiries.add(at, self.partition, Thing::Log(log)));
         }
     }
+
+    fn add(&mut self, contents: &mut Contents, counter: Key, delta: i64) {
+        // Counters end where numbers do rather than fail the transaction half way.
+        let value = contents.counter(&counter, self.at).saturating_add(delta);
+        match contents.counters.get_mut(&counter) {
+            Some(found) if value != 0 && !expired(found.expiry, self.at) => found.value = value,
+            Some(_) | None => {
+                self.delete_counter(contents, &counter);
+                if value != 0 {
+                    contents.counters.insert(counter, Counter { value, expiry: None });
+                }
+            }
+        }
+    }
+
+    fn delete_counter(&mut self, contents: &mut Contents, counter: &Key) {
+        if let Some(counter) = contents.counters.remove(counter) {
+            self.expiries.cancel(counter.expiry);
+        }
+    }
+
+    fn expire_counter(&mut self, contents: &mut Contents, counter: Key, ttl: Duration) {
+        let at = self.at.checked_add(ttl);
+        if let Some(found) = contents.counters.get_mut(&counter)
+            && !expired(found.expiry, self.at)
+        {
+            self.expiries.cancel(found.expiry);
+            found.expiry = at.map(|at| self.expiries.add(at, self.partition, Thing::Counter(counter)));
+        }
+    }
 }
 
 /// What a transaction is decided against.
@@ -172,7 +200,7 @@ impl Standing for View<'_> {
     }
 
     fn counter(&self, counter: &Key) -> Result<i64, Unavailable> {
-        Ok(self.contents.counter(counter))
+        Ok(self.contents.counter(counter, self.now.at))
     }
 
     fn holds(&self, lease: &Key, fence: Fence) -> bool {
@@ -189,8 +217,8 @@ impl Contents {
         self.documents.get(key).filter(|stored| !expired(stored.expiry, now)).map(|stored| &stored.document)
     }
 
-    pub(super) fn counter(&self, counter: &Key) -> i64 {
-        self.counters.get(counter).copied().unwrap_or(0)
+    pub(super) fn counter(&self, counter: &Key, now: Instant) -> i64 {
+        self.counters.get(counter).filter(|counter| !expired(counter.expiry, now)).map_or(0, |counter| counter.value)
     }
 
     pub(super) fn page(&self, log: &Key, after: u64, limit: usize, now: Instant) -> LogPage {
@@ -225,6 +253,9 @@ impl Contents {
                 self.documents.remove(key);
             }
             Thing::Log(log) => garbage.extend(self.logs.remove(log).map(|log| log.entries)),
+            Thing::Counter(counter) => {
+                self.counters.remove(counter);
+            }
         }
     }
 

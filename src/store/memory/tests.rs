@@ -10,11 +10,13 @@ fn place(number: usize) -> Partition {
 }
 
 fn expiring(partition: Partition, ttl: Duration) -> Tx {
-    let (key, log) = (Key::from("document"), Key::from("log"));
+    let (key, log, counter) = (Key::from("document"), Key::from("log"), Key::from("counter"));
     Tx::new(partition)
         .write(Write::Put { key, value: bytes::Bytes::new(), ttl: Some(ttl) })
         .write(Write::Append { log: log.clone(), after: 0, entries: vec![bytes::Bytes::new()] })
         .write(Write::ExpireLog { log, ttl })
+        .write(Write::Add { counter: counter.clone(), delta: 1, ceiling: None })
+        .write(Write::ExpireCounter { counter, ttl })
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +45,7 @@ async fn putting_again_does_not_pile_up_expiries() {
         let tx = expiring(place(0), Duration::from_mins(1)).write(Write::DeleteLog { log });
         store.commit(tx).await.unwrap();
     }
-    assert_eq!(store.lock().expiries.due.len(), 1);
+    assert_eq!(store.lock().expiries.due.len(), 2, "the document's and the counter's");
 }
 
 #[tokio::test]

@@ -115,7 +115,7 @@ local function add(key, delta)
   if type(sum) == 'table' then
     -- Counters end where numbers do.
     local bound = string.byte(delta) == 45 and '-9223372036854775808' or '9223372036854775807'
-    redis.call('SET', key, bound)
+    redis.call('SET', key, bound, 'KEEPTTL')
   elseif sum == 0 then
     redis.call('DEL', key)
   end

@@ -142,7 +142,8 @@ impl Plan {
                 known.set_sum(counter, from_zero, added + i128::from(*delta));
             }
             Write::DeleteCounter { counter } => known.set_sum(counter, true, 0),
-            Write::Put { .. } | Write::Delete { .. } | Write::ExpireLog { .. } => {}
+            Write::ExpireCounter { counter, ttl } if ttl.is_zero() => known.set_sum(counter, true, 0),
+            Write::Put { .. } | Write::Delete { .. } | Write::ExpireLog { .. } | Write::ExpireCounter { .. } => {}
         }
         Ok(())
     }
@@ -162,17 +163,22 @@ impl Plan {
                 let entries = std::iter::once(text(entries.len())).chain(entries.iter().cloned());
                 self.push("A", place.log(log), entries);
             }
-            Write::ExpireLog { log, ttl } if !ttl.is_zero() => {
-                let ttl = millis(*ttl).map_or_else(String::new, |ttl| ttl.to_string());
-                self.push("E", place.log(log), [Bytes::from(ttl)]);
-            }
+            Write::ExpireLog { log, ttl } if !ttl.is_zero() => self.expire(place.log(log), *ttl),
+            Write::ExpireCounter { counter, ttl } if !ttl.is_zero() => self.expire(place.counter(counter), *ttl),
             Write::DeleteLog { log } | Write::ExpireLog { log, .. } => self.push("X", place.log(log), []),
             Write::Add { counter, delta, .. } if *delta != 0 => {
                 self.push("I", place.counter(counter), [Bytes::from(delta.to_string())]);
             }
             Write::Add { .. } => {}
-            Write::DeleteCounter { counter } => self.push("X", place.counter(counter), []),
+            Write::DeleteCounter { counter } | Write::ExpireCounter { counter, .. } => {
+                self.push("X", place.counter(counter), []);
+            }
         }
+    }
+
+    fn expire(&mut self, key: String, ttl: Duration) {
+        let ttl = millis(ttl).map_or_else(String::new, |ttl| ttl.to_string());
+        self.push("E", key, [Bytes::from(ttl)]);
     }
 
     fn push(&mut self, kind: &'static str, key: String, arguments: impl IntoIterator<Item = Bytes>) {

@@ -158,7 +158,7 @@ fn journal_that_cannot_be_written_fails_that_batch_alone() {
     let killed = copy(dir.path());
     let writer = start::open(killed.path(), patient(), FileBackend::new).unwrap();
     let txn = writer.shared.database().as_ref().unwrap().begin_read().unwrap();
-    assert_eq!(reads::counter(&txn, place().as_str(), "spent").unwrap(), 101);
+    assert_eq!(reads::counter(&txn, place().as_str(), "spent", 0).unwrap(), 101);
 }
 
 #[tokio::test]

@@ -1,0 +1,124 @@
+//! What of a session a run sends to its model, and what reading it costs.
+
+use std::sync::Arc;
+
+use super::support::*;
+use super::watched::Watched;
+use crate::agent::NewRun;
+use crate::agent::keys;
+use crate::agent::sessions::NewSession;
+use crate::store::memory::MemoryStore;
+use crate::store::{Document, Store, Tx, Write};
+use crate::types::run::ClientTool;
+use crate::types::{CallId, Effect, Message, Role, SessionId, Tenant};
+
+fn session() -> SessionId {
+    SessionId::parse("s").unwrap()
+}
+
+fn tenant() -> Tenant {
+    Tenant::default_tenant()
+}
+
+/// A session with as many messages.
+fn filled(count: usize) -> NewSession {
+    let messages = (0..count).map(|number| Message::text(Role::User, &format!("message {number:06}"))).collect();
+    NewSession { id: Some(session()), messages, ..NewSession::default() }
+}
+
+fn ask(text: &str) -> NewRun {
+    NewRun { session: Some(session()), messages: vec![Message::text(Role::User, text)], ..request() }
+}
+
+/// Asks a question and returns the contents that the model was sent last.
+async fn asked(bench: &Bench, text: &str) -> Vec<String> {
+    watch(bench.agent.start(ask(text)).await.unwrap()).await;
+    sent(bench)
+}
+
+fn sent(bench: &Bench) -> Vec<String> {
+    let request = bench.model.requests.lock().unwrap().last().unwrap().messages.clone();
+    let messages: Vec<serde_json::Value> = serde_json::from_str(&format!("[{request}]")).unwrap();
+    messages.iter().map(|message| message["content"].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+fn says(text: &'static [&'static str], store: &Arc<dyn Store>) -> Bench {
+    bench_over(store.clone(), vec![Say::Text(text)], Effect::Read)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_message_costs_a_long_session_what_it_costs_a_short_one() {
+    let mut costs = Vec::new();
+    for count in [20, 2_000] {
+        let store = Watched::new();
+        let bench = bench_over(store.clone(), vec![Say::Text(&["answer"])], Effect::Read);
+        bench.agent.create_session(&tenant(), filled(count)).await.unwrap();
+        assert_eq!(asked(&bench, "first").await.len(), count + 1);
+        store.cost();
+        assert_eq!(asked(&bench, "second").await.len(), count + 3);
+        costs.push(store.cost());
+    }
+    assert_eq!(costs[0].0, costs[1].0, "calls: {costs:?}");
+    assert!(costs[1].1.abs_diff(costs[0].1) < 32, "bytes, but for the digits of counts: {costs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_replica_sees_what_others_wrote() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (here, there) = (says(&["here"], &store), says(&["there"], &store));
+    assert_eq!(asked(&here, "1").await, ["1"]);
+    assert_eq!(asked(&there, "2").await, ["1", "here", "2"]);
+    assert_eq!(asked(&there, "3").await, ["1", "here", "2", "there", "3"]);
+    assert_eq!(asked(&here, "4").await, ["1", "here", "2", "there", "3", "there", "4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_created_anew_has_nothing_of_the_old_one() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (here, there) = (says(&["here"], &store), says(&["there"], &store));
+    asked(&here, "secret").await;
+    asked(&here, "known here").await;
+    there.agent.delete_session(&tenant(), &session()).await.unwrap();
+    asked(&there, "a").await;
+    asked(&there, "b").await;
+    asked(&there, "c").await;
+    assert_eq!(asked(&here, "d").await, ["a", "there", "b", "there", "c", "there", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lost_its_last_writes_is_believed() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (here, there) = (says(&["here"], &store), says(&["there"], &store));
+    asked(&here, "1").await;
+    let place = keys::session_partition(&tenant(), &session());
+    let Document { value, .. } = store.get(&place, &keys::session()).await.unwrap().unwrap();
+    let kept = store.read_log(&place, &keys::messages(), 0, 100).await.unwrap().entries;
+    asked(&here, "lost").await;
+    asked(&here, "lost too").await;
+    let back = Tx::new(place)
+        .write(Write::DeleteLog { log: keys::messages() })
+        .write(Write::Append { log: keys::messages(), after: 0, entries: kept })
+        .write(Write::Put { key: keys::session(), value, ttl: None });
+    store.commit(back).await.unwrap();
+    asked(&there, "2").await;
+    asked(&there, "3").await;
+    assert_eq!(asked(&here, "4").await, ["1", "here", "2", "there", "3", "there", "4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_goes_on_elsewhere_has_the_history_that_it_began_with() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let turns = || vec![Say::Text(&["one"]), Say::Calls("", vec![("pick", "{}")]), Say::Text(&["picked"])];
+    let here = bench_over(store.clone(), turns(), Effect::Read);
+    let there = bench_over(store.clone(), turns(), Effect::Read);
+    asked(&here, "1").await;
+    let definition = r#"{"type":"function","function":{"name":"pick","parameters":{"type":"object"}}}"#;
+    let definition = crate::types::run::RawValueEq(serde_json::from_str(definition).unwrap());
+    let client_tools = vec![ClientTool { name: "pick".into(), definition }];
+    let waits = watch(here.agent.start(NewRun { client_tools, ..ask("2") }).await.unwrap()).await;
+    let call: CallId = outcome(&waits).required_calls[0].id.clone();
+    let messages = vec![Message::tool(&call, "this one")];
+    let answer = NewRun { answered: vec![call], messages, ..ask("") };
+    watch(there.agent.start(answer).await.unwrap()).await;
+    assert_eq!(sent(&there), ["1", "one", "2", "-", "this one"]);
+}

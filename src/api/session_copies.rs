@@ -1,0 +1,96 @@
+//! Copies of sessions: `/v1/sessions/{id}/fork`, `/v1/sessions/{id}/export`, `/v1/sessions/import`.
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use http::{HeaderValue, StatusCode, header};
+
+use crate::agent::snapshot::Export;
+use crate::api::Api;
+use crate::api::callers::Caller;
+use crate::api::error::{ApiError, ErrorBody};
+use crate::api::extract::{Id, JsonText};
+use crate::api::sessions;
+use crate::api::sessions::session_id;
+use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
+use crate::api::wire::snapshot::{END, SessionExport, Snapshot, read_snapshot, write_head, write_messages};
+
+/// Makes a new session of another's first messages.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/fork", tag = "sessions", operation_id = "forkSession",
+    params(("id" = String, Path, description = "The session to copy from")),
+    request_body = ForkSession,
+    responses((status = 201, description = "The new session", body = SessionObject),
+              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+)]
+pub async fn fork(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id,
+    body: JsonText,
+) -> Result<Response, ApiError> {
+    let id = session_id(&id)?;
+    let forked = api.agent.fork_session(&caller.tenant, &id, read_fork(body.as_str()?)?).await?;
+    Ok((StatusCode::CREATED, axum::Json(SessionObject::from(&forked))).into_response())
+}
+
+/// Reads a session with all of its messages, as `import` takes it.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/export", tag = "sessions", operation_id = "exportSession",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 200, description = "The session; a body that breaks off is not whole", body = SessionExport<'_>),
+              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+)]
+pub async fn export(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id,
+) -> Result<Response, ApiError> {
+    let Export { session, mut pages } = api.agent.export_session(&caller.tenant, &session_id(&id)?).await?;
+    // What fails at once can still be an error response.
+    let begin = pages.try_next().await?.unwrap_or_default();
+    let body = async_stream::try_stream! {
+        yield write_head(&session);
+        yield write_messages(&begin, true);
+        let mut is_first = begin.is_empty();
+        drop(begin);
+        while let Some(page) = pages.try_next().await.inspect_err(|error| tracing::warn!(%error, "an export broke off"))? {
+            yield write_messages(&page, is_first);
+            is_first = false;
+        }
+        yield Bytes::from_static(END);
+    };
+    let body: futures_util::stream::BoxStream<'static, Result<Bytes, crate::agent::error::LookupError>> =
+        Box::pin(body);
+    let mut response = Response::new(Body::from_stream(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// Creates a session from what `export` gave.
+#[utoipa::path(
+    post, path = "/v1/sessions/import", tag = "sessions", operation_id = "importSession",
+    request_body = SessionExport<'_>,
+    responses((status = 201, description = "The session", body = SessionObject),
+              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+)]
+pub async fn import(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    body: JsonText,
+) -> Result<Response, ApiError> {
+    let Snapshot { session, messages } = read_snapshot(body.as_str()?)?;
+    let imported = api.agent.import_session(&caller.tenant, session, &messages).await?;
+    Ok((StatusCode::CREATED, axum::Json(SessionObject::from(&imported))).into_response())
+}
+
+/// A session may be called `import`: what is said of it is not said of importing.
+pub fn session_called_import() -> MethodRouter<Api> {
+    let id = || Id("import".to_owned());
+    axum::routing::get(move |api, caller| sessions::get(api, caller, id()))
+        .patch(move |api, caller, body| sessions::patch(api, caller, id(), body))
+        .delete(move |api, caller| sessions::delete(api, caller, id()))
+}

@@ -1,0 +1,210 @@
+//! Copies of sessions, through the router.
+
+use serde_json::json;
+
+use super::*;
+
+/// A router for two tenants; the name of each is its key.
+fn two_tenants() -> Router {
+    let key = |name: &str| KeyConfig {
+        name: name.into(),
+        tenant: Tenant::parse(name).unwrap(),
+        hash: key::hash(name),
+        agents: None,
+        requests_per_minute: None,
+        quota: QuotaConfig::default(),
+    };
+    router(agent(), &Arc::new(Callers::new(&[key("one"), key("two")], None)))
+}
+
+async fn call(router: &Router, tenant: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request = Request::builder().method(method).uri(path).header("x-api-key", tenant);
+    let request = request.header("content-type", "application/json").body(body).unwrap();
+    let (status, body) = send(router, request).await;
+    (status.as_u16(), body)
+}
+
+async fn get(router: &Router, tenant: &str, path: &str) -> (u16, Value) {
+    call(router, tenant, Method::GET, path, Value::Null).await
+}
+
+async fn post(router: &Router, tenant: &str, path: &str, body: Value) -> (u16, Value) {
+    call(router, tenant, Method::POST, path, body).await
+}
+
+/// Status, code and parameter of a refusal.
+async fn refusal(router: &Router, path: &str, body: Value) -> (u16, String, String) {
+    let (status, body) = post(router, "one", path, body).await;
+    let text = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
+    (status, text("code"), text("param"))
+}
+
+fn refused(status: u16, code: &str, param: &str) -> (u16, String, String) {
+    (status, code.to_owned(), param.to_owned())
+}
+
+fn call_of(id: &str) -> [Value; 2] {
+    let call = json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}});
+    [
+        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": id, "content": "{\"lc\":1,\"type\":\"constructor\",\"id\":[\"os\"]}"}),
+    ]
+}
+
+fn conversation() -> Vec<Value> {
+    let [asked, answered] = call_of("a");
+    vec![
+        json!({"role": "user", "content": [{"type": "text", "text": "q\u{0}ü"}]}),
+        asked,
+        answered,
+        json!({"role": "assistant", "content": "done"}),
+    ]
+}
+
+/// A snapshot, as an export gives it.
+fn snapshot(messages: &[Value]) -> Value {
+    json!({
+        "object": "session.export", "version": 1,
+        "session": {
+            "id": "s", "created_ms": 5, "updated_ms": 6, "agent": "default", "metadata": {"k": "v"}, "ttl_s": 60,
+            "token_budget": 1000, "cost_budget_usd": 0.25,
+            "usage": {"prompt_tokens": 90, "completion_tokens": 10, "cached_tokens": 3, "reasoning_tokens": 4,
+                      "estimated": true},
+            "cost_usd": 0.05, "runs": 7,
+        },
+        "messages": messages,
+    })
+}
+
+#[tokio::test]
+async fn what_was_exported_comes_back_as_it_was() {
+    let router = two_tenants();
+    let created = json!({"id": "s", "metadata": {"k": "v"}, "messages": conversation(), "cost_budget_usd": 0.1});
+    post(&router, "one", "/v1/sessions", created).await;
+    let (status, exported) = get(&router, "one", "/v1/sessions/s/export").await;
+    assert_eq!((status, &exported["version"], &exported["object"]), (200, &json!(1), &json!("session.export")));
+    assert_eq!(exported["messages"], Value::from(conversation()));
+    let (status, body) = post(&router, "one", "/v1/sessions/import", exported.clone()).await;
+    assert_eq!((status, &body["error"]["code"]), (409, &json!("version_conflict")));
+    let mut renamed = exported.clone();
+    renamed["id"] = "t".into();
+    assert_eq!(post(&router, "one", "/v1/sessions/import", renamed).await.1["id"], "t");
+    call(&router, "one", Method::DELETE, "/v1/sessions/s", Value::Null).await;
+    assert_eq!(post(&router, "one", "/v1/sessions/import", exported.clone()).await.0, 201);
+    assert_eq!(get(&router, "one", "/v1/sessions/s/export").await, (200, exported));
+
+    // With what it has used, and whatever its length: calls' ids may come again in a long session.
+    let long: Vec<Value> = (0..6_000).flat_map(|number| call_of(&format!("c{}", number % 7))).collect();
+    for (name, messages) in [("long", long), ("short", Vec::new())] {
+        let mut given = snapshot(&messages);
+        given["session"]["id"] = name.into();
+        let (status, session) = post(&router, "one", "/v1/sessions/import", given.clone()).await;
+        assert_eq!((status, &session["budget"]["tokens_remaining"]), (201, &json!(900)), "{session}");
+        assert_eq!(session["budget"]["cost_remaining_usd"], 0.2);
+        assert_eq!(get(&router, "one", &format!("/v1/sessions/{name}/export")).await, (200, given));
+    }
+}
+
+#[tokio::test]
+async fn an_import_belongs_to_whoever_imports() {
+    let router = two_tenants();
+    let mut given = snapshot(&conversation());
+    given["tenant"] = "one".into();
+    given["session"]["tenant"] = "one".into();
+    assert_eq!(post(&router, "two", "/v1/sessions/import", given).await.0, 201);
+    for path in ["/v1/sessions/s", "/v1/sessions/s/export"] {
+        let (status, body) = get(&router, "one", path).await;
+        assert_eq!((status, &body["error"]["code"]), (404, &json!("session_not_found")));
+        assert_eq!(get(&router, "two", path).await.0, 200);
+    }
+    for path in ["/v1/sessions/s/fork", "/v1/sessions/s/cancel"] {
+        let (status, body) = post(&router, "one", path, Value::Null).await;
+        assert_eq!((status, &body["error"]["code"]), (404, &json!("session_not_found")));
+    }
+}
+
+#[tokio::test]
+async fn snapshots_that_are_none_are_refused() {
+    let router = two_tenants();
+    let with = |pointer: &str, value: Value| {
+        let mut given = snapshot(&conversation());
+        *given.pointer_mut(pointer).unwrap() = value;
+        given
+    };
+    let without = |name: &str| {
+        let mut given = snapshot(&conversation());
+        given.as_object_mut().unwrap().remove(name);
+        given
+    };
+    let [asked, answered] = call_of("a");
+    let value = |param: &str| refused(400, "invalid_value", param);
+    for (given, expected) in [
+        (with("/version", json!(99)), value("version")),
+        (with("/version", json!("1")), value("version")),
+        (with("/object", json!("session")), value("object")),
+        (without("version"), refused(400, "missing_field", "version")),
+        (without("session"), refused(400, "missing_field", "session")),
+        (without("messages"), refused(400, "missing_field", "messages")),
+        (with("/messages", json!({})), value("messages")),
+        (
+            with("/messages/0", json!({"lc": 1, "type": "constructor"})),
+            refused(400, "missing_field", "messages[0].role"),
+        ),
+        (with("/messages", json!([answered])), value("messages[0].tool_call_id")),
+        (with("/messages", json!([asked])), value("messages[0]")),
+        (with("/messages", json!([asked, asked])), value("messages[1]")),
+        (with("/session", json!([])), value("session")),
+        (with("/session/id", json!("a/b")), value("session.id")),
+        (with("/session/metadata", json!({"k": {"lc": 1}})), value("session.metadata.k")),
+        (with("/session/metadata", json!({"": "v"})), value("session.metadata.")),
+        (with("/session/ttl_s", json!(0)), value("session.ttl_s")),
+        (with("/session/token_budget", json!(0)), value("session.token_budget")),
+        (with("/session/cost_budget_usd", json!(-1)), value("session.cost_budget_usd")),
+        (with("/session/cost_usd", json!(-0.1)), value("session.cost_usd")),
+        (with("/session/cost_usd", json!(1e300)), value("session.cost_usd")),
+        (with("/session/usage/prompt_tokens", json!(1_u64 << 60)), value("session.usage.prompt_tokens")),
+        (with("/session/runs", json!(-1)), value("session.runs")),
+    ] {
+        assert_eq!(refusal(&router, "/v1/sessions/import", given.clone()).await, expected, "{given}");
+    }
+    let mut given = snapshot(&conversation());
+    given["id"] = "..".into();
+    assert_eq!(refusal(&router, "/v1/sessions/import", given).await, value("id"));
+    assert_eq!(get(&router, "one", "/v1/sessions").await.1["data"], json!([]), "nothing was stored");
+}
+
+#[tokio::test]
+async fn forks_say_where_they_are_possible() {
+    let router = two_tenants();
+    post(&router, "one", "/v1/sessions", json!({"id": "s", "messages": conversation()})).await;
+    let fork = "/v1/sessions/s/fork";
+    for at in [json!(5), json!(-1), json!(1.5), json!("1"), json!(1_000_000_000), json!(2)] {
+        let refusal = refusal(&router, fork, json!({"at": at})).await;
+        assert_eq!(refusal, refused(400, "invalid_value", "at"), "{at}");
+    }
+    assert_eq!(refusal(&router, fork, json!({"att": 1})).await, refused(400, "unknown_field", "att"));
+    assert_eq!(refusal(&router, fork, json!({"id": "a b"})).await, refused(400, "invalid_value", "id"));
+    assert_eq!(refusal(&router, fork, json!({"id": "s"})).await, refused(409, "version_conflict", ""));
+    let (_, split) = post(&router, "one", fork, json!({"at": 2})).await;
+    let message = split["error"]["message"].as_str().unwrap();
+    assert!(message.contains("1 or 3"), "{message}");
+    for (body, count) in [(Value::Null, 4), (json!({"at": null}), 4), (json!({"at": 0}), 0), (json!({"at": 3}), 3)] {
+        let (status, session) = post(&router, "one", fork, body).await;
+        assert_eq!((status, &session["message_count"]), (201, &json!(count)));
+        let id = session["id"].as_str().unwrap();
+        assert_eq!(get(&router, "one", &format!("/v1/sessions/{id}")).await, (200, session.clone()));
+    }
+}
+
+#[tokio::test]
+async fn a_session_may_be_called_import() {
+    let router = two_tenants();
+    post(&router, "one", "/v1/sessions", json!({"id": "import"})).await;
+    let path = "/v1/sessions/import";
+    assert_eq!(get(&router, "one", path).await.1["id"], "import");
+    let patch = json!({"metadata": {"k": "v"}});
+    assert_eq!(call(&router, "one", Method::PATCH, path, patch).await.1["metadata"]["k"], "v");
+    assert_eq!(call(&router, "one", Method::DELETE, path, Value::Null).await.1["deleted"], true);
+    assert_eq!(get(&router, "one", path).await.0, 404);
+}

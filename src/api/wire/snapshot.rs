@@ -1,0 +1,211 @@
+//! A session as a snapshot: what leaves the server by export, and comes back by import.
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::error::ApiError;
+use crate::api::wire::message::check_history;
+use crate::api::wire::request::{bad_session_id, check_metadata, missing, parse};
+use crate::api::wire::session::{check_ttl, money, tokens};
+use crate::api::wire::write_json;
+use crate::types::session::Session;
+use crate::types::{Message, Micros, SessionId, Usage};
+
+/// The `object` of a snapshot.
+const OBJECT: &str = "session.export";
+/// The form that is written, and the only one that is read.
+const VERSION: u64 = 1;
+/// The largest number that every client can write.
+const MAX_NUMBER: u64 = 1 << 53;
+/// More than a session can have cost, in US dollars.
+const MAX_COST_USD: f64 = 1e9;
+
+/// A session with all of its messages.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct SessionExport<'a> {
+    /// `session.export`.
+    #[schema(example = "session.export")]
+    pub object: String,
+    /// 1.
+    #[schema(example = 1)]
+    pub version: u64,
+    /// For imports: the id to store it under instead of its own.
+    pub id: Option<String>,
+    /// What is known of it.
+    #[serde(borrow)]
+    #[schema(value_type = SnapshotObject)]
+    pub session: Option<&'a RawValue>,
+    /// Its messages in OpenAI's shape.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Object>)]
+    pub messages: Option<Vec<&'a RawValue>>,
+}
+
+/// A session in a snapshot. Members that are not known are ignored.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotObject {
+    /// Its id.
+    #[schema(example = "sess_42")]
+    pub id: Option<String>,
+    /// When it was created, Unix milliseconds.
+    pub created_ms: u64,
+    /// When it last changed, Unix milliseconds.
+    pub updated_ms: u64,
+    /// The agent of requests that name no model.
+    pub agent: Option<String>,
+    /// The caller's notes.
+    pub metadata: BTreeMap<String, String>,
+    /// How long it is kept after its last change, in seconds; null means the server's setting.
+    pub ttl_s: Option<u64>,
+    /// Most tokens of all its runs.
+    pub token_budget: Option<u64>,
+    /// Most money of all its runs, in US dollars.
+    pub cost_budget_usd: Option<f64>,
+    /// Tokens of all its ended runs.
+    pub usage: SnapshotUsage,
+    /// Cost of all its ended runs, in US dollars.
+    pub cost_usd: f64,
+    /// Runs that ended in it.
+    pub runs: u64,
+}
+
+/// Tokens in a snapshot.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotUsage {
+    /// Input tokens, cached ones included.
+    pub prompt_tokens: u64,
+    /// Output tokens, reasoning included.
+    pub completion_tokens: u64,
+    /// The part of the input that the upstream had cached.
+    pub cached_tokens: u64,
+    /// The part of the output that was reasoning.
+    pub reasoning_tokens: u64,
+    /// Whether any of it was estimated because the upstream did not say.
+    pub estimated: bool,
+}
+
+/// What a snapshot holds, once it was found valid.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The session.
+    pub session: Session,
+    /// Its messages.
+    pub messages: Vec<Message>,
+}
+
+/// Everything of a session's snapshot before its first message.
+pub fn write_head(session: &Session) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_slice(br#"{"object":"session.export","version":1,"session":"#);
+    write_json(&SnapshotObject::from(session), &mut out);
+    out.put_slice(br#","messages":["#);
+    out.freeze()
+}
+
+/// Encoded messages of a snapshot; `first` says that none stands before them.
+pub fn write_messages(page: &[Bytes], first: bool) -> Bytes {
+    let mut out = BytesMut::with_capacity(page.iter().map(|message| message.len() + 1).sum());
+    for (index, message) in page.iter().enumerate() {
+        if !first || index > 0 {
+            out.put_u8(b',');
+        }
+        out.put_slice(message);
+    }
+    out.freeze()
+}
+
+/// What follows the last message of a snapshot.
+pub const END: &[u8] = b"]}";
+
+/// Reads the body of `POST /v1/sessions/import`.
+pub fn read_snapshot(body: &str) -> Result<Snapshot, ApiError> {
+    let export: SessionExport<'_> = parse(body)?;
+    if export.object != OBJECT {
+        return Err(ApiError::invalid("object", format!("must be {OBJECT:?}")));
+    }
+    if export.version != VERSION {
+        let message = format!("version {} is not known; this server reads version {VERSION}", export.version);
+        return Err(ApiError::invalid("version", message));
+    }
+    let raw = export.session.ok_or_else(|| missing("session"))?;
+    let object: SnapshotObject = parse(raw.get()).map_err(|error| error.within("session"))?;
+    let (text, param) = match (&export.id, &object.id) {
+        (Some(id), _) => (Some(id), "id"),
+        (None, id) => (id.as_ref(), "session.id"),
+    };
+    let id = text.map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id(param))).transpose()?;
+    let session = object.session(id.unwrap_or_else(SessionId::mint)).map_err(|error| error.within("session"))?;
+    let messages = check_history(&export.messages.ok_or_else(|| missing("messages"))?)?;
+    Ok(Snapshot { session, messages })
+}
+
+impl SnapshotObject {
+    fn session(self, id: SessionId) -> Result<Session, ApiError> {
+        check_metadata(Some(&self.metadata))?;
+        check_ttl(self.ttl_s)?;
+        let numbers = [
+            ("created_ms", self.created_ms),
+            ("updated_ms", self.updated_ms),
+            ("runs", self.runs),
+            ("usage.prompt_tokens", self.usage.prompt_tokens),
+            ("usage.completion_tokens", self.usage.completion_tokens),
+            ("usage.cached_tokens", self.usage.cached_tokens),
+            ("usage.reasoning_tokens", self.usage.reasoning_tokens),
+        ];
+        if let Some((name, _)) = numbers.iter().find(|(_, number)| *number > MAX_NUMBER) {
+            return Err(ApiError::invalid(*name, format!("must be at most {MAX_NUMBER}")));
+        }
+        if !(0.0..=MAX_COST_USD).contains(&self.cost_usd) {
+            return Err(ApiError::invalid("cost_usd", format!("must be between 0 and {MAX_COST_USD}")));
+        }
+        Ok(Session {
+            created_ms: self.created_ms,
+            updated_ms: self.updated_ms,
+            agent: self.agent,
+            metadata: self.metadata,
+            ttl_s: self.ttl_s,
+            token_budget: tokens(self.token_budget)?,
+            cost_budget: money(self.cost_budget_usd)?,
+            usage: self.usage.into(),
+            cost: Micros::from_usd(self.cost_usd),
+            runs: self.runs,
+            ..Session::new(id)
+        })
+    }
+}
+
+impl From<&Session> for SnapshotObject {
+    fn from(session: &Session) -> Self {
+        Self {
+            id: Some(session.id.to_string()),
+            created_ms: session.created_ms,
+            updated_ms: session.updated_ms,
+            agent: session.agent.clone(),
+            metadata: session.metadata.clone(),
+            ttl_s: session.ttl_s,
+            token_budget: session.token_budget,
+            cost_budget_usd: session.cost_budget.map(Micros::as_usd),
+            usage: session.usage.into(),
+            cost_usd: session.cost.as_usd(),
+            runs: session.runs,
+        }
+    }
+}
+
+impl From<Usage> for SnapshotUsage {
+    fn from(usage: Usage) -> Self {
+        let Usage { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated } = usage;
+        Self { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated }
+    }
+}
+
+impl From<SnapshotUsage> for Usage {
+    fn from(usage: SnapshotUsage) -> Self {
+        let SnapshotUsage { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated } = usage;
+        Self { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated }
+    }
+}
