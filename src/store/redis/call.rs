@@ -24,8 +24,11 @@ const OPERATION: Duration = Duration::from_millis(1500);
 /// How long replicas may take to confirm, in one attempt.
 const CONFIRM: Duration = Duration::from_millis(250);
 
+/// How much later than asked a server may stop waiting for replicas: it looks ten times a second.
+const SLACK: Duration = Duration::from_millis(150);
+
 /// The least time in which it is worth asking once more.
-const ATTEMPT: Duration = Duration::from_millis(100);
+const ATTEMPT: Duration = Duration::from_millis(200);
 
 /// Pauses before asking again a server that could not do it just now.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(200));
@@ -94,18 +97,28 @@ impl Attempts<'_> {
         let mut link = self.in_time(lane.link(wait)).await?;
 
         let now = Instant::now();
-        let confirm = confirming.map(|_| CONFIRM.min((self.deadline - now).saturating_sub(ATTEMPT / 2)));
+        let confirm =
+            confirming.map(|_| CONFIRM.min(self.deadline.saturating_duration_since(now).saturating_sub(SLACK)));
         let exchange = self.call.exchange(&mut link.connection, self.sent, confirm);
-        let result = timeout_at(self.deadline.min(now + ANSWER), exchange).await;
-        let result = result.unwrap_or_else(|_| Err(Fault::Lost(format!("{} did not answer in time", node.host))));
+        let Ok(result) = timeout_at(self.deadline.min(now + ANSWER), exchange).await else {
+            self.sent = true;
+            if !link.was_heard_since(now) {
+                lane.give_up(link.number);
+            }
+            return Err(Fault::Lost(format!("{} did not answer in time", node.host)));
+        };
         match &result {
             Err(Fault::Lost(_)) => {
                 self.sent = true;
                 lane.give_up(link.number);
             }
-            Err(Fault::Unconfirmed(_)) => self.sent = true,
+            Err(Fault::Unconfirmed(_)) => {
+                self.sent = true;
+                link.heard();
+            }
             Err(Fault::Demoted(_)) => node.renew(),
-            Ok(_) | Err(Fault::Moved(_) | Fault::Busy(_) | Fault::Refused(_)) => {}
+            Ok(_) => link.heard(),
+            Err(Fault::Moved(_) | Fault::Busy(_) | Fault::Refused(_)) => {}
         }
         result
     }

@@ -26,6 +26,9 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 /// How many requests may wait to be written to one connection.
 const WAITING: usize = 1024;
 
+/// The policy of servers that lose nothing when their memory is full.
+const NO_EVICTION: &str = "noeviction";
+
 /// What a connection tells beside answers.
 pub(super) type Pushes = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
@@ -203,16 +206,29 @@ fn check_hello(hello: &Value, host: &RedisHost, mode: Mode) -> Result<(), Troubl
 /// A server that evicts keys loses runs. One that does not let us look is trusted.
 fn check_policy(answer: &Value, host: &RedisHost) -> Result<(), Trouble> {
     match field(answer, "maxmemory-policy") {
-        Some(policy) if policy != "noeviction" => Err(Trouble::unfit(format!(
+        Some(policy) if policy != NO_EVICTION => Err(Trouble::unfit(format!(
             "{host} evicts keys when its memory is full (maxmemory-policy {policy}), which would lose runs: set it to \
-             noeviction"
+             {NO_EVICTION}"
         ))),
-        Some(_) => Ok(()),
-        None => {
-            tracing::debug!(%host, "the server does not tell its maxmemory-policy, which must be noeviction");
-            Ok(())
-        }
+        Some(_) | None => Ok(()),
     }
+}
+
+/// Tells the log what could be better about a server that can be used.
+pub(super) async fn advise(dialer: &Dialer, host: &RedisHost) -> Result<(), Trouble> {
+    let mut questions = redis::pipe();
+    for setting in ["maxmemory-policy", "appendonly"] {
+        questions.cmd("CONFIG").arg("GET").arg(setting);
+    }
+    let answers = dialer.ask(host, &questions).await?;
+    let [policy, appendonly] = &answers[..] else { return Err(nonsense(host)) };
+    if field(policy, "maxmemory-policy").is_none() {
+        tracing::warn!(%host, "Redis does not tell its maxmemory-policy, which must be {NO_EVICTION}");
+    }
+    if field(appendonly, "appendonly").is_some_and(|value| value == "no") {
+        tracing::warn!(%host, "Redis may lose runs when it restarts: set appendonly to yes");
+    }
+    Ok(())
 }
 
 /// Reads the answer to ROLE.

@@ -33,6 +33,35 @@ pub(super) struct Link {
     pub(super) number: u64,
     /// To send requests with.
     pub(super) connection: MultiplexedConnection,
+    heard: Arc<Heard>,
+}
+
+/// When a connection last brought an answer, in milliseconds since it was made.
+#[derive(Debug)]
+struct Heard {
+    made: Instant,
+    last: AtomicU64,
+}
+
+impl Link {
+    fn new(number: u64, connection: MultiplexedConnection) -> Self {
+        let heard = Heard { made: Instant::now(), last: AtomicU64::new(0) };
+        Self { number, connection, heard: Arc::new(heard) }
+    }
+
+    /// Notes that an answer came.
+    pub(super) fn heard(&self) {
+        self.heard.last.store(self.age(Instant::now()), Ordering::Relaxed);
+    }
+
+    /// Whether any answer came since then: if so, the server is slow rather than out of reach.
+    pub(super) fn was_heard_since(&self, then: Instant) -> bool {
+        self.heard.last.load(Ordering::Relaxed) > self.age(then)
+    }
+
+    fn age(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.heard.made).as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 /// For how long a request waits for a connection that is down.
@@ -178,7 +207,7 @@ impl Keeper {
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
             match self.upkeep.dialer.connect(&self.upkeep.host, self.pushes(number)).await {
                 Ok((connection, role)) => {
-                    let link = Link { number, connection };
+                    let link = Link::new(number, connection);
                     self.upkeep.up(&link, role);
                     return link;
                 }

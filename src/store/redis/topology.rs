@@ -1,5 +1,6 @@
 //! Which server serves which slot, kept up to date.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::dial::Dialer;
+use super::dial::{Dialer, advise};
 use super::fault::Trouble;
 use super::find::{Finder, Ranges};
 use super::lane::Wait;
@@ -75,7 +76,8 @@ impl Topology {
     pub(super) fn new(finder: Finder, dialer: Dialer, nudges: mpsc::UnboundedSender<nudges::Event>) -> Self {
         let stale = Arc::new(Notify::new());
         let (sender, map) = watch::channel(Map::default());
-        let keeper = Keeper { finder, dialer: Arc::new(dialer), nudges, stale: stale.clone(), map: sender };
+        let (dialer, advised) = (Arc::new(dialer), HashSet::new());
+        let keeper = Keeper { finder, dialer, nudges, stale: stale.clone(), map: sender, advised };
         let mut tasks = JoinSet::new();
         tasks.spawn(keeper.keep());
         Self { map, stale, _tasks: tasks }
@@ -140,10 +142,12 @@ struct Keeper {
     nudges: mpsc::UnboundedSender<nudges::Event>,
     stale: Arc<Notify>,
     map: watch::Sender<Map>,
+    /// Servers that were looked over.
+    advised: HashSet<RedisHost>,
 }
 
 impl Keeper {
-    async fn keep(self) {
+    async fn keep(mut self) {
         let mut looks = 0;
         loop {
             let known = self.map.borrow().hosts();
@@ -161,7 +165,10 @@ impl Keeper {
                 let stale = timeout(LOOK_EVERY, self.stale.notified()).await.is_ok();
                 let nodes = self.map.borrow().nodes();
                 if !stale {
-                    join_all(nodes.iter().map(|node| node.look())).await;
+                    let looks = join_all(nodes.iter().map(|node| node.look())).await;
+                    for (node, _) in nodes.iter().zip(looks).filter(|(_, look)| look.is_ok()) {
+                        self.look_over(&node.host).await;
+                    }
                 }
                 looks += 1;
                 let watched = matches!(self.finder, Finder::Sentinels { .. }) || looks % LOOKS_PER_MAP == 0;
@@ -169,6 +176,13 @@ impl Keeper {
                     break;
                 }
             }
+        }
+    }
+
+    /// Tells the log once what could be better about a server.
+    async fn look_over(&mut self, host: &RedisHost) {
+        if !self.advised.contains(host) && advise(&self.dialer, host).await.is_ok() {
+            self.advised.insert(host.clone());
         }
     }
 

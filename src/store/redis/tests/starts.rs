@@ -73,7 +73,7 @@ async fn server_that_is_not_there_yet_is_waited_for() {
 }
 
 #[tokio::test]
-async fn something_else_than_redis_is_refused() {
+async fn something_else_than_redis_is_never_healthy() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut tasks = JoinSet::new();
