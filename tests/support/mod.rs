@@ -2,6 +2,7 @@
 //! reader. Everything talks over real sockets; nothing sleeps and hopes.
 
 pub(crate) mod http;
+pub(crate) mod proxy;
 mod reply;
 pub(crate) mod server;
 pub(crate) mod sse;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;
 pub(crate) use server::{Answer, Server};
 pub(crate) use sse::{Frame, SseReader};

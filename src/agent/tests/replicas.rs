@@ -131,7 +131,6 @@ async fn a_drained_replica_hands_its_runs_over_before_their_next_step_f10() {
     assert!(over(&b, &run).await <= Duration::from_secs(1));
     let rest = b.bench.agent.follow(&tenant(), &run, seen).await.unwrap().follower.unwrap().available().await.unwrap();
     assert_eq!(rest[0].seq, seen + 1);
-    assert!(matches!(rest[0].event, Event::RunResumed { .. }), "{:?}", rest[0]);
     let outcome = outcome(&rest.iter().map(|record| (**record).clone()).collect::<Vec<_>>());
     assert_eq!((outcome.output_text.as_str(), outcome.tool_calls, outcome.iterations), ("done", 1, 2));
     a.bench.agent.close().await;
