@@ -10,7 +10,7 @@ use crate::agent::sessions::NewSession;
 use crate::store::memory::MemoryStore;
 use crate::store::{Document, Store, Tx, Write};
 use crate::types::run::ClientTool;
-use crate::types::{CallId, Effect, Message, Role, SessionId, Tenant};
+use crate::types::{CallId, Effect, Message, Role, RunSpec, SessionId, Tenant};
 
 fn session() -> SessionId {
     SessionId::parse("s").unwrap()
@@ -117,6 +117,13 @@ async fn a_run_that_goes_on_elsewhere_has_the_history_that_it_began_with() {
     let client_tools = vec![ClientTool { name: "pick".into(), definition }];
     let waits = watch(here.agent.start(NewRun { client_tools, ..ask("2") }).await.unwrap()).await;
     let call: CallId = outcome(&waits).required_calls[0].id.clone();
+    let spec = keys::spec(&call.run().unwrap());
+    let spec = store.get(&keys::session_partition(&tenant(), &session()), &spec).await.unwrap().unwrap();
+    let spec: RunSpec = serde_json::from_slice(&spec.value).unwrap();
+    for history_len in 0..=2 {
+        let began = there.agent.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
+        assert_eq!(began.count(), history_len, "whatever the session has by now");
+    }
     let messages = vec![Message::tool(&call, "this one")];
     let answer = NewRun { answered: vec![call], messages, ..ask("") };
     watch(there.agent.start(answer).await.unwrap()).await;

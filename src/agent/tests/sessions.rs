@@ -11,6 +11,7 @@ use crate::agent::sessions::NewSession;
 use crate::agent::{NewRun, keys};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
+use crate::types::session::Session;
 use crate::types::{CallId, Effect, Message, Micros, Role, RunStatus, SessionId, Tenant, ToolCall};
 
 fn id(text: &str) -> SessionId {
@@ -144,6 +145,33 @@ async fn of_several_forks_to_one_name_one_comes_to_be() {
     assert!(one.is_ok() != other.is_ok());
     let winner = if one.is_ok() { "a" } else { "b" };
     assert_eq!(messages(&bench, "f").await, messages(&bench, winner).await);
+}
+
+/// Two pages of a new session named `f`, so many seconds apart, and how writing them ended.
+async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), LookupError> {
+    let page = vec![bytes::Bytes::copy_from_slice(Message::text(Role::User, text).json().as_bytes())];
+    let pages = async_stream::stream! {
+        yield Ok(page.clone());
+        yield Ok(page.clone());
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        yield Ok(page);
+    };
+    bench.agent.write_session(&tenant(), Session::new(id("f")), pages).await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stalls_while_writing_a_session_does_not_mix_into_anothers() {
+    let bench = bench_over(Watched::new(), vec![], Effect::Read);
+    let stalled = write_slowly(&bench, "stalled", 70);
+    // It begins when the other's lease has run out, and is at the same place when the other goes on.
+    let other = async {
+        tokio::time::sleep(Duration::from_secs(65)).await;
+        write_slowly(&bench, "other", 10).await
+    };
+    let (stalled, other) = tokio::join!(stalled, other);
+    assert!(matches!(stalled, Err(LookupError::VersionConflict(_))), "{stalled:?}");
+    other.unwrap();
+    assert_eq!(messages(&bench, "f").await, vec![Message::text(Role::User, "other"); 3]);
 }
 
 #[tokio::test(start_paused = true)]
