@@ -20,6 +20,7 @@ use crate::agent::recorder::{self, Recorder};
 use crate::agent::signals::Signals;
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, keys, steps};
+use crate::kill;
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::{OnDisconnect, OnLimit};
@@ -161,6 +162,7 @@ impl Agent {
         let Some(document) = self.store.get(&partition, &keys::spec(&head.id)).await? else { return Ok(None) };
         let spec: Arc<RunSpec> = Arc::new(decode(&document.value)?);
         let Some(lease) = self.leases.acquire(&spec).await? else { return Ok(None) };
+        kill::point("resume.leased");
         // Read after the lease was granted: nobody else writes now.
         let records = self.records(&spec).await?;
         let idle = Idle { spec, records, lease };
@@ -200,7 +202,9 @@ impl Agent {
         let (by_tenant, live) =
             (self.index_entry(&spec), Self::mark_live(&spec.tenant, spec.session.as_ref(), &spec.id));
         tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
+        kill::point("resume.before_record");
         self.store.commit(tx).await.map_err(unavailable)?;
+        kill::point("resume.recorded");
         records.push((*resumed).clone());
         let history = match &spec.session {
             Some(session) => self.history(&spec.tenant, session, spec.history_len).await?,
@@ -273,7 +277,9 @@ impl Agent {
                 Ok(())
             }
         };
+        kill::point("run.unmarked");
         let released = lease.release().await;
+        kill::point("run.released");
         if let Err(error) = unmarked.and(released) {
             tracing::warn!(%run, %error, "could not tidy up after a run");
         }

@@ -12,6 +12,7 @@ use crate::agent::sessions::{Versioned, forget_session};
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, active_run, context, keys};
 use crate::config::AgentConfig;
+use crate::kill;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, ToolChoice};
@@ -325,6 +326,7 @@ impl Agent {
 
     /// Stores the run with its first event; `false` if its session changed meanwhile.
     async fn create(&self, spec: &RunSpec, session: Option<Versioned>) -> Result<bool, StartError> {
+        kill::point("run.before_create");
         let (_, entry) = recorder::encode(&mut 0, Event::RunStarted);
         let mut tx = Tx::new(keys::partition_of(spec))
             .put_at(keys::spec(&spec.id), 0, encode(spec), None)
@@ -349,8 +351,12 @@ impl Agent {
         // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
         let live = Self::mark_live(&spec.tenant, spec.session.as_ref(), &spec.id);
         tokio::try_join!(self.store.commit(self.index_entry(spec)), self.store.commit(live)).map_err(unavailable)?;
+        kill::point("run.indexed");
         match self.store.commit(tx).await {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                kill::point("run.created");
+                Ok(true)
+            }
             Err(CommitError::VersionConflict { .. }) => Ok(false),
             Err(error) => Err(unavailable(error).into()),
         }

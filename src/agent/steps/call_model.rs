@@ -12,6 +12,7 @@ use crate::agent::driver::{Driver, Left};
 use crate::agent::keys;
 use crate::agent::said::Said;
 use crate::agent::signals::Interruption;
+use crate::kill;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
 use crate::types::event::{DiscardReason, Reservation, Turn};
@@ -43,9 +44,11 @@ pub async fn call_model(
         return driver.heed(interruption);
     }
     let Some(reserve) = begin_step(driver, step, reserve, closing).await? else { return Ok(()) };
+    kill::point("model.before_call");
     let started = Instant::now();
     let mut said = Said::new(driver, step, closing.is_some());
     let end = listen(driver, &mut said, reserve, closing).await?;
+    kill::point("model.answered");
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let end = match (end, driver.signals.now()) {
         // The model gave up because the run's time was up: that is no failure of the model's.
@@ -81,6 +84,7 @@ async fn begin_step(
     mut reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<Option<Reservation>, Left> {
+    kill::point("step.before_start");
     loop {
         let event = Event::StepStarted { step, reserved: reserve, closing };
         let session = driver.session;
@@ -126,6 +130,7 @@ async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Re
             |tx: Tx| tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None));
         driver.recorder.record_with(None, settle).await?;
     }
+    kill::point("turn.settled");
     Ok(())
 }
 
@@ -159,6 +164,7 @@ async fn listen(
                     delta = deltas.next(), if end.is_none() => end = hear(said, delta),
                 }
             }
+            kill::point("model.delta_recorded");
             gap.as_mut().reset(Instant::now() + GAP);
         } else {
             tokio::select! {

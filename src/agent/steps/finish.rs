@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::agent::driver::{Driver, Left};
 use crate::agent::head::{self, Head};
 use crate::agent::keys;
+use crate::kill;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
@@ -27,6 +28,7 @@ pub struct Keep {
 
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
+    kill::point("run.before_end");
     let outcome = driver.recorder.run().outcome(reason, now_ms());
     let mut attempts = 0;
     let mut lost = false;
@@ -40,7 +42,11 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
                 tracing::error!(run = %driver.recorder.run().spec().id, "the session's messages are not those it counts");
                 lost = true;
             }
-            result => return Ok(result?),
+            result => {
+                result?;
+                kill::point("run.ended");
+                return Ok(());
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::agent::driver::{Driver, Left};
+use crate::kill;
 use crate::tools::CallContext;
 use crate::tools::{RegisteredTool, invoke};
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
@@ -71,7 +72,9 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
             driver.recorder.queue(Event::ToolStarted { step, call, effect });
         }
     }
+    kill::point("tool.before_intent");
     driver.recorder.flush().await?;
+    kill::point("tool.intent_recorded");
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let mut running: FuturesUnordered<_> = batch
         .into_iter()
@@ -93,6 +96,7 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
         };
         match answered {
             Ok(Some((call, outcome))) => {
+                kill::point("tool.answered");
                 open.retain(|open| open.id != call.id);
                 driver.finish_call(&call, outcome);
                 if !open.is_empty() {
@@ -111,5 +115,6 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
             }
         }
     }
+    kill::point("tool.finished");
     Ok(true)
 }
