@@ -1,0 +1,114 @@
+//! Asks servers for all they have of runs and sessions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use reqwest::Client;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::evidence::{Evidence, RunView, Seen, SessionView};
+use super::stream::{Decoder, Event};
+
+/// How long a server is asked again.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// After so much silence a stream of an ended run is taken for one that does not end.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Runs and sessions of these clients, as the servers at these addresses have them.
+pub(super) async fn read_servers(addresses: &[String], clients: &[Seen]) -> Evidence {
+    let http = Client::builder().no_proxy().build().expect("the defaults are valid");
+    let mut evidence = Evidence::default();
+    let mut runs: BTreeSet<String> = clients.iter().flat_map(|seen| seen.runs.iter().cloned()).collect();
+    let sessions: BTreeSet<&String> = clients.iter().filter_map(|seen| seen.session.as_ref()).collect();
+    // Also those that nobody knows of: their requests broke off before they were answered.
+    let listed = read_pages(&http, &addresses[0], "/v1/runs?limit=100".to_owned()).await;
+    runs.extend(listed.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)));
+    for run in runs {
+        let view = read_run(&http, addresses, &run).await;
+        evidence.runs.insert(run, view);
+    }
+    for session in sessions {
+        let view = read_session(&http, &addresses[0], session).await;
+        evidence.sessions.insert(session.clone(), view);
+    }
+    evidence
+}
+
+async fn read_run(http: &Client, addresses: &[String], run: &str) -> RunView {
+    let path = format!("/v1/runs/{run}");
+    let mut view = RunView::default();
+    for address in addresses {
+        if let Some(events) = read_stream(http, &format!("{address}{path}/events")).await {
+            view.streams.insert(address.clone(), events);
+        }
+    }
+    view.object = read_json(http, &addresses[0], &path).await;
+    let list = read_json(http, &addresses[0], &format!("{path}/events?stream=false")).await;
+    view.list = list["data"].as_array().cloned().unwrap_or_default();
+    view
+}
+
+async fn read_session(http: &Client, address: &str, session: &str) -> SessionView {
+    let path = format!("/v1/sessions/{session}");
+    let object = read_json(http, address, &path).await;
+    let messages = read_pages(http, address, format!("{path}/messages?limit=100&order=asc"));
+    let runs = read_pages(http, address, format!("/v1/runs?limit=100&session_id={session}"));
+    let (messages, runs) = tokio::join!(messages, runs);
+    let messages = messages.iter().map(|entry| entry["message"].clone()).collect();
+    let runs = runs.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)).collect();
+    SessionView { object, messages, runs }
+}
+
+async fn read_pages(http: &Client, address: &str, path: String) -> Vec<Value> {
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = read_json(http, address, &format!("{path}{after}")).await;
+        all.extend(page["data"].as_array().cloned().unwrap_or_default());
+        match page["last_id"].as_str().filter(|_| page["has_more"] == true) {
+            Some(id) => after = format!("&after={id}"),
+            None => return all,
+        }
+    }
+}
+
+/// A JSON answer; `null` if there is none, however often it is asked for.
+async fn read_json(http: &Client, address: &str, path: &str) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = async {
+            let response = http.get(format!("{address}{path}")).send().await.ok()?;
+            let (status, body) = (response.status(), response.text().await.ok()?);
+            Some((status, serde_json::from_str(&body).unwrap_or_default()))
+        };
+        match timeout(PATIENCE, answer).await.ok().flatten() {
+            Some((status, body)) if !status.is_server_error() => return body,
+            _ if Instant::now() >= deadline => return Value::Null,
+            _ => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// The events of a stream up to `[DONE]`, or until nothing comes any more.
+async fn read_stream(http: &Client, url: &str) -> Option<Vec<Event>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut response = loop {
+        match timeout(PATIENCE, http.get(url).send()).await {
+            Ok(Ok(response)) if response.status().is_success() => break response,
+            _ if Instant::now() >= deadline => return None,
+            _ => sleep(Duration::from_millis(100)).await,
+        }
+    };
+    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+    while let Ok(Ok(Some(bytes))) = timeout(SILENCE, response.chunk()).await {
+        for event in decoder.read(&bytes) {
+            if event.data == "[DONE]" {
+                return Some(events);
+            }
+            if event.id.is_some() {
+                events.push(event);
+            }
+        }
+    }
+    Some(events)
+}
