@@ -346,3 +346,6 @@ impl Drop for Open<'_> {
         self.0.connections.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests;

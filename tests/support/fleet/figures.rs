@@ -69,11 +69,18 @@ impl Figures {
     }
 }
 
-/// The times between a run's last event and its resumption.
+/// The times between the last event of a connection that broke and the run's resumption on a later one.
 fn takeovers(seen: &Seen) -> Vec<u64> {
-    let events: Vec<_> = seen.readings.iter().flat_map(|reading| &reading.events).collect();
-    let pairs = events.windows(2).filter(|pair| pair[1].1.name == "run.resumed");
-    pairs.map(|pair| pair[1].0.saturating_sub(pair[0].0)).collect()
+    let mut last = None;
+    let mut times = Vec::new();
+    for reading in &seen.readings {
+        let resumed = reading.events.iter().find(|(_, event)| event.name == "run.resumed");
+        if let (Some(last), Some((at, _))) = (last, resumed) {
+            times.push(at.saturating_sub(last));
+        }
+        last = reading.events.last().map(|(at, _)| *at).or(last);
+    }
+    times
 }
 
 impl fmt::Display for Figures {

@@ -15,11 +15,14 @@ mod reading;
 pub(crate) mod stream;
 pub(crate) mod tools;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::seed::Seed;
+use super::within;
 use checker::check;
 use client::Client;
 use evidence::{Evidence, Seen};
@@ -38,6 +41,9 @@ pub(crate) struct Fleet {
     pub(crate) tools: FleetTools,
 }
 
+/// Tokens of a session: more than its runs take, even if each of their steps were charged in full.
+const BUDGET: u64 = 10_000_000;
+
 /// A plan and the session that it belongs to.
 pub(crate) type Order = (Plan, Option<String>);
 
@@ -51,6 +57,19 @@ impl Fleet {
     pub(crate) fn config(&self) -> String {
         let agent = "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\n";
         format!("{}{agent}{}", self.model.config(), self.tools.config())
+    }
+
+    /// Opens the sessions of these orders with a budget that is more than enough, so that it can be seen
+    /// whether all that was reserved was settled.
+    pub(crate) async fn open_sessions(address: &str, orders: &[Order]) {
+        let http = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
+        let sessions: BTreeSet<&String> = orders.iter().filter_map(|(_, session)| session.as_ref()).collect();
+        for session in sessions {
+            let body = json!({"id": session, "token_budget": BUDGET});
+            let request = http.post(format!("{address}/v1/sessions")).header("content-type", "application/json");
+            let answer = within("a session", request.body(body.to_string()).send()).await;
+            assert_eq!(answer.expect("the server answers").status(), 201, "{session}");
+        }
     }
 
     /// Lets clients run these orders, all at once.

@@ -1,7 +1,5 @@
 //! Checks what clients saw against the log.
 
-use serde_json::Value;
-
 use super::log::{Log, show};
 use super::{Complaints, Promise, clip};
 use crate::support::fleet::evidence::{End, RunView, Seen};
@@ -74,11 +72,11 @@ pub(super) fn check_terminal(view: &RunView, log: &Log, allowed: &[String], comp
         complaints.add(Promise::F, what);
     }
     let interrupted = |tool: Tool| log.calls().any(|call| call.interrupted && call.name == tool.name());
-    let is_good = match reason {
-        Value::String(reason) if reason == "done" => status == "completed",
-        Value::String(reason) if reason == "outcome_unknown" => status == "failed" && interrupted(Tool::Book),
-        Value::String(reason) => allowed.contains(reason),
-        _ => false,
+    let is_good = match reason.as_str() {
+        Some("done") => status == "completed",
+        Some("outcome_unknown") => status == "failed" && interrupted(Tool::Book),
+        Some(reason) => allowed.iter().any(|allowed| allowed == reason),
+        None => false,
     };
     if !is_good {
         complaints.add(Promise::F, clip(&format!("it ended as {status} for {reason}: {}", terminal["error"])));

@@ -100,7 +100,7 @@ impl Log {
         let number = if is_text { &data["loopgate"]["step"] } else { &data["step"] }.as_u64();
         let open = self.steps.last_mut().filter(|step| step.end == StepEnd::Open);
         match (event.name.as_str(), number, open) {
-            ("run.started", None, None) => {}
+            ("run.started", None, None) | ("budget.warning", _, _) => {}
             ("run.resumed", None, open) => {
                 self.resumed += 1;
                 for call in open.into_iter().flat_map(|step| &mut step.calls) {
@@ -134,9 +134,8 @@ impl Log {
                 }
                 "provider.retry" => self.retried += 1,
                 "thinking.delta" | "tool.call.delta" => {}
-                _ => wrong("an event that no run of a fleet has"),
+                _ => wrong("an event stands where it cannot"),
             },
-            ("budget.warning", _, _) => {}
             ("run.completed" | "run.incomplete" | "run.cancelled" | "run.failed" | "run.requires_action", None, _) => {
                 self.terminal = Some(data);
             }

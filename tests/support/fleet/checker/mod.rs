@@ -15,6 +15,7 @@ mod clients;
 mod log;
 mod sessions;
 mod steps;
+#[cfg(test)]
 mod tests;
 mod tools;
 

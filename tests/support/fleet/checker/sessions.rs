@@ -112,7 +112,7 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
 fn history_fault(plan: &Plan, turns: &[Value]) -> Option<String> {
     let mut rest = turns;
     for round in 0..=plan.rounds {
-        let Some((turn, after)) = rest.split_first() else { return None };
+        let (turn, after) = rest.split_first()?;
         let said = turn["content"].as_str().unwrap_or_default();
         if turn["role"] != "assistant" || !plan.text(round).starts_with(said) {
             return Some(format!("turn {round} is {turn}"));
