@@ -7,6 +7,9 @@
 mod chaos;
 mod kill;
 mod network;
+mod outage;
+mod site;
+mod takeover;
 
 use std::time::Duration;
 

@@ -34,7 +34,8 @@ async fn connections_may_break_at_any_time() {
     behind("breaks", async |proxy, seed| {
         for _ in 0..scaled(6, 12) {
             tokio::time::sleep(Duration::from_millis(100 + seed.below(200))).await;
-            if seed.below(2) == 0 { proxy.cut() } else { proxy.reset() }
+            let harm = seed.pick(&[Proxy::cut as fn(&Proxy), Proxy::reset]);
+            harm(proxy);
         }
     })
     .await;

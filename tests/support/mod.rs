@@ -4,6 +4,7 @@
 pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod proxy;
+pub(crate) mod redis;
 mod reply;
 pub(crate) mod seed;
 pub(crate) mod server;

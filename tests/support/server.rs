@@ -296,7 +296,7 @@ impl Process {
 
 /// A port that is free now, below those that the system hands out, so that no other socket takes it while
 /// its server is down.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static TRIED: AtomicU16 = AtomicU16::new(0);
     let mix = std::process::id().wrapping_mul(2_654_435_761);
     let own = u16::try_from(mix % 11_000).expect("it is below 11000");

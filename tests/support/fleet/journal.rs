@@ -67,11 +67,11 @@ impl<T: Clone> Journal<T> {
         self.lock().clone()
     }
 
-    /// Returns once there is an entry for which `is_it` holds.
-    pub(crate) async fn until(&self, what: &str, is_it: impl Fn(&Entry<T>) -> bool) {
+    /// Returns once there is an entry, after the first `known` ones, for which `is_it` holds.
+    pub(crate) async fn until(&self, what: &str, known: usize, is_it: impl Fn(&Entry<T>) -> bool) {
         let mut changed = self.changed.subscribe();
         let found = async {
-            while !self.lock().iter().any(&is_it) {
+            while !self.lock().iter().skip(known).any(&is_it) {
                 changed.changed().await.expect("we hold a sender");
             }
         };

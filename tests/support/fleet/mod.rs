@@ -113,6 +113,7 @@ impl Flight {
 }
 
 /// Fails the test, by all promises that were broken, and keeps the evidence beside the tests' binary.
+#[expect(clippy::print_stdout, reason = "the figures are what whoever proves something wants to read")]
 pub(crate) fn hold(name: &str, evidence: &Evidence) -> Figures {
     let violations = check(evidence);
     let figures = Figures::of(evidence);

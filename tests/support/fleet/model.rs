@@ -68,11 +68,6 @@ impl ModelServer {
     pub(crate) fn calls(&self) -> Vec<Entry<ModelCall>> {
         self.journal.entries()
     }
-
-    /// Returns once the model was called so.
-    pub(crate) async fn called(&self, what: &str, is_it: impl Fn(&ModelCall) -> bool) {
-        self.journal.until(what, |entry| is_it(&entry.what)).await;
-    }
 }
 
 async fn complete(State(journal): State<Journal<ModelCall>>, body: Bytes) -> Response {

@@ -75,9 +75,9 @@ impl FleetTools {
         self.journal.entries()
     }
 
-    /// Returns once a tool was called so.
-    pub(crate) async fn called(&self, what: &str, is_it: impl Fn(&Dispatch) -> bool) {
-        self.journal.until(what, |entry| is_it(&entry.what)).await;
+    /// Returns once there is such a call after the first `known` ones.
+    pub(crate) async fn called(&self, what: &str, known: usize, is_it: impl Fn(&Dispatch) -> bool) {
+        self.journal.until(what, known, |entry| is_it(&entry.what)).await;
     }
 }
 

@@ -1,0 +1,138 @@
+//! Redis itself, or the way to it, fails: runs wait, go on elsewhere or end cleanly, and nothing is done
+//! twice.
+
+use std::time::Duration;
+
+use super::site::Site;
+use super::{mixed, scaled};
+use crate::support::proxy::Proxy;
+use crate::support::redis::{Redis, Watched};
+
+fn through(proxy: &Proxy) -> String {
+    format!("redis://{}", proxy.address())
+}
+
+/// Some time for runs to get going, or for harm to be felt.
+async fn pass(site: &mut Site, least_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(least_ms + site.seed.below(500))).await;
+}
+
+#[tokio::test]
+async fn redis_dies_and_comes_back() {
+    let mut redis = Redis::start().await;
+    let mut site = Site::start("redis-dies", &vec![format!("redis://{}", redis.address()); 2]).await;
+    let orders = mixed("redis-dies", scaled(24, 100), &mut site.seed, 100);
+    let flight = site.launch(orders).await;
+    for seconds in scaled(vec![3], vec![1, 3, 12]) {
+        pass(&mut site, 500).await;
+        redis.kill9().await;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        redis.restart().await;
+    }
+    site.land(flight).await;
+}
+
+#[tokio::test]
+async fn redis_fails_over() {
+    let mut watched = Watched::start().await;
+    let mut site = Site::start("failover", &vec![watched.url(); 2]).await;
+    let orders = mixed("failover", scaled(24, 100), &mut site.seed, 200);
+    let flight = site.launch(orders).await;
+    for turn in 0..scaled(1, 4) {
+        pass(&mut site, 500).await;
+        if turn % 2 == 0 { watched.fail_over().await } else { watched.switch().await }
+    }
+    site.land(flight).await;
+}
+
+/// One replica cannot reach Redis, and still has its clients.
+#[tokio::test]
+async fn a_replica_is_cut_off_from_redis() {
+    let redis = Redis::start().await;
+    let proxy = Proxy::start(redis.address()).await;
+    let stores = [through(&proxy), format!("redis://{}", redis.address())];
+    let mut site = Site::start("cut-off", &stores).await;
+    site.client.silence = Duration::from_secs(4);
+    let orders = mixed("cut-off", scaled(30, 100), &mut site.seed, 100);
+    let flight = site.launch(orders).await;
+    for turn in 0..scaled(1, 4) {
+        pass(&mut site, 500).await;
+        match turn % 3 {
+            0 => proxy.swallow(),
+            1 => proxy.hold(),
+            _ => {
+                proxy.refuse();
+                proxy.reset();
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        proxy.heal();
+    }
+    site.land(flight).await;
+}
+
+/// Commits arrive, and nobody learns of it.
+#[tokio::test]
+async fn replies_get_lost() {
+    let redis = Redis::start().await;
+    let proxy = Proxy::start(redis.address()).await;
+    let mut site = Site::start("lost-replies", &vec![through(&proxy); 2]).await;
+    let orders = mixed("lost-replies", scaled(24, 100), &mut site.seed, 60);
+    let flight = site.launch(orders).await;
+    for _ in 0..scaled(30, 200) {
+        let wait = 20 + site.seed.below(80);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        proxy.swallow_replies(1);
+    }
+    proxy.heal();
+    site.land(flight).await;
+}
+
+#[tokio::test]
+async fn connections_to_redis_break() {
+    let redis = Redis::start().await;
+    let proxy = Proxy::start(redis.address()).await;
+    let mut site = Site::start("resets", &vec![through(&proxy); 2]).await;
+    let orders = mixed("resets", scaled(24, 100), &mut site.seed, 60);
+    let flight = site.launch(orders).await;
+    for _ in 0..scaled(8, 40) {
+        pass(&mut site, 100).await;
+        let harm = site.seed.pick(&[Proxy::cut as fn(&Proxy), Proxy::reset]);
+        harm(&proxy);
+    }
+    site.land(flight).await;
+}
+
+/// Nudges may be lost: what they would have told is found by looking.
+#[tokio::test]
+async fn nudges_get_lost() {
+    let redis = Redis::start().await;
+    let proxy = Proxy::start(redis.address()).await;
+    let mut site = Site::start("deaf", &vec![through(&proxy); 2]).await;
+    proxy.deafen_subscribers();
+    // Every run is driven by the first replica and read, from its first broken connection on, at the second.
+    let door = Proxy::start(site.replicas[0].address().parse().expect("it is an address")).await;
+    site.client.door = Some(format!("http://{}", door.address()));
+    site.client.addresses.remove(0);
+    let orders = mixed("deaf", scaled(16, 60), &mut site.seed, 100);
+    let flight = site.launch(orders).await;
+    pass(&mut site, 500).await;
+    door.reset();
+    let figures = site.land(flight).await;
+    assert_eq!(figures.takeovers.percentile(100), 0, "no lease was lost");
+}
+
+/// A slow Redis makes runs slow, and nothing else.
+#[tokio::test]
+async fn redis_is_slow() {
+    let redis = Redis::start().await;
+    let proxy = Proxy::start(redis.address()).await;
+    let mut site = Site::start("slow", &vec![through(&proxy); 2]).await;
+    let orders = mixed("slow", scaled(12, 40), &mut site.seed, 60);
+    let flight = site.launch(orders).await;
+    proxy.slow(Duration::from_secs(1));
+    tokio::time::sleep(Duration::from_secs(scaled(15, 40))).await;
+    proxy.heal();
+    let figures = site.land(flight).await;
+    assert_eq!(figures.takeovers.percentile(100), 0, "no lease was lost");
+}

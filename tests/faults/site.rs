@@ -1,0 +1,67 @@
+//! Several replicas on one store, and the runs that they serve.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::Server;
+use crate::support::fleet::client::Client;
+use crate::support::fleet::{Figures, Fleet, Flight, Order, hold};
+use crate::support::seed::Seed;
+
+/// Replicas, and everything that they need outside.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) name: String,
+    pub(super) fleet: Fleet,
+    pub(super) replicas: Vec<Server>,
+    pub(super) client: Client,
+    pub(super) seed: Seed,
+}
+
+impl Site {
+    /// Starts a replica for each of these stores' URLs, which all name the same store.
+    pub(super) async fn start(name: &str, stores: &[String]) -> Self {
+        Self::with(name, stores, &[]).await
+    }
+
+    /// The same, where the first replica has this environment.
+    pub(super) async fn with(name: &str, stores: &[String], first: &[(&str, &str)]) -> Self {
+        let fleet = Fleet::start().await;
+        let mut replicas = Vec::new();
+        for (index, store) in stores.iter().enumerate() {
+            let mut builder = Server::with(&fleet.config()).keep_port().store(store);
+            for (name, value) in first.iter().filter(|_| index == 0) {
+                builder = builder.env(name, value);
+            }
+            replicas.push(builder.start().await);
+        }
+        let mut client = Client::new(replicas.iter().map(|replica| replica.url().to_owned()).collect());
+        client.agent = json!({"on_unknown_outcome": "tell_model"});
+        let seed = Seed::of_this_run().part(name);
+        Self { name: name.to_owned(), fleet, replicas, client, seed }
+    }
+
+    /// Another replica of this site.
+    pub(super) async fn add(&mut self, store: &str) {
+        let replica = Server::with(&self.fleet.config()).keep_port().store(store).start().await;
+        self.client.addresses.push(replica.url().to_owned());
+        self.replicas.push(replica);
+    }
+
+    /// Lets clients run these orders, in sessions whose budgets show whether all was settled.
+    pub(super) async fn launch(&self, orders: Vec<Order>) -> Flight {
+        Fleet::open_sessions(self.replicas[0].url(), &orders).await;
+        Fleet::launch(&self.client, &self.seed, orders)
+    }
+
+    /// Waits for the runs to end and holds what everyone saw to the promises.
+    pub(super) async fn land(&self, flight: Flight) -> Figures {
+        let seen = flight.landed().await;
+        let evidence = self.fleet.evidence(&self.client, seen).await;
+        hold(&self.name, &evidence)
+    }
+}
+
+/// How long a replica may need to take up the runs of one that died: the lease's time and the sweep's.
+pub(super) const TAKEOVER: Duration = Duration::from_secs(14);
