@@ -96,6 +96,17 @@ pub(crate) struct SessionView {
     pub(crate) messages: Vec<Value>,
     /// The ids of its runs.
     pub(crate) runs: Vec<String>,
+    /// What became of a run that was tried afterwards.
+    pub(crate) probe: Probe,
+}
+
+/// What it was answered when a run was tried under a budget; statuses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Probe {
+    /// Where the budget was what had been taken, which leaves nothing.
+    pub(crate) nothing_left: u16,
+    /// Where the budget left enough for a small run, if nothing besides was still reserved.
+    pub(crate) enough_left: u16,
 }
 
 impl Seen {

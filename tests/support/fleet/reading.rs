@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use reqwest::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::evidence::{Evidence, RunView, Seen, SessionView};
+use super::evidence::{Evidence, Probe, RunView, Seen, SessionView};
+use super::plan::Plan;
 use super::stream::{Decoder, Event};
 
 /// How long a server is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Tokens that a small run is sure to do with, and that a step's reservation exceeds.
+const ENOUGH: u64 = 3_000;
 /// After so much silence a stream of an ended run is taken for one that does not end.
 const SILENCE: Duration = Duration::from_secs(3);
 
@@ -57,7 +60,31 @@ async fn read_session(http: &Client, address: &str, session: &str) -> SessionVie
     let (messages, runs) = tokio::join!(messages, runs);
     let messages = messages.iter().map(|entry| entry["message"].clone()).collect();
     let runs = runs.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)).collect();
-    SessionView { object, messages, runs }
+    let taken = object["usage"]["total_tokens"].as_u64().unwrap_or(0);
+    let probe = probe(http, address, session, taken).await;
+    SessionView { object, messages, runs, probe }
+}
+
+/// Tries a run where nothing is left of the budget, and where enough is left: that shows what is counted
+/// as taken, reservations included.
+async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe {
+    let path = format!("{address}/v1/sessions/{session}");
+    let plan = Plan::new(format!("probe-{session}"));
+    let message = json!({"role": "user", "content": plan.to_string()});
+    let agent = json!({"session_id": session});
+    let run = json!({"model": "test", "messages": [message], "agent": agent, "max_tokens": 300}).to_string();
+    let try_with = async |budget: u64| {
+        let change = json!({"token_budget": budget}).to_string();
+        send(http.patch(&path).body(change)).await;
+        send(http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
+    };
+    Probe { nothing_left: try_with(taken).await, enough_left: try_with(taken + ENOUGH).await }
+}
+
+/// The status of the answer; 0 if there is none.
+async fn send(request: reqwest::RequestBuilder) -> u16 {
+    let answer = timeout(PATIENCE, request.header("content-type", "application/json").send()).await;
+    answer.ok().and_then(Result::ok).map_or(0, |answer| answer.status().as_u16())
 }
 
 async fn read_pages(http: &Client, address: &str, path: String) -> Vec<Value> {

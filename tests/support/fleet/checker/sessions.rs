@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::log::data;
 use super::{Complaints, Promise, Violation, clip};
-use crate::support::fleet::evidence::{Evidence, Seen, SessionView};
+use crate::support::fleet::evidence::{Evidence, Probe, Seen, SessionView};
 use crate::support::fleet::plan::{Plan, Tool};
 
 /// One run for each request.
@@ -74,7 +74,12 @@ pub(super) fn check_session(
     if !session.object["active_run_id"].is_null() {
         complaints.add(Promise::F, format!("the run {} still holds it", session.object["active_run_id"]));
     }
-    check_budget(session, evidence, complaints);
+    // A session whose first run broke off before it was accepted may not exist.
+    if !session.object["id"].is_null() {
+        check_budget(session, evidence, complaints);
+    } else if own.iter().any(|seen| seen.run().is_some()) {
+        complaints.add(Promise::F, format!("it does not exist: {}", session.object));
+    }
 }
 
 fn is_completed(seen: &Seen, evidence: &Evidence) -> bool {
@@ -95,6 +100,14 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
     if counted < charged {
         complaints.add(Promise::E, format!("it counts {counted} tokens, and its runs took {charged}"));
     }
+    let Probe { nothing_left, enough_left } = session.probe;
+    if nothing_left != 429 {
+        complaints.add(Promise::E, format!("with nothing left of its budget, a run was answered by {nothing_left}"));
+    }
+    if enough_left != 200 {
+        let what = format!("with enough left of its budget, a run was answered by {enough_left}: more is reserved");
+        complaints.add(Promise::E, what);
+    }
     let budget = &session.object["budget"];
     if let Some(limit) = budget["token_limit"].as_u64() {
         if charged > limit {
@@ -102,8 +115,7 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
         }
         let left = budget["tokens_remaining"].as_u64().unwrap_or(0);
         if left != limit.saturating_sub(charged) {
-            let what = format!("it has {left} tokens left of {limit} after {charged}: a reservation was not settled");
-            complaints.add(Promise::E, what);
+            complaints.add(Promise::E, format!("it has {left} tokens left of {limit} after {charged}"));
         }
     }
 }

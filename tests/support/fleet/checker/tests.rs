@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Promise, check};
-use crate::support::fleet::evidence::{End, Evidence, Reading, RunView, Seen, SessionView};
+use crate::support::fleet::evidence::{End, Evidence, Probe, Reading, RunView, Seen, SessionView};
 use crate::support::fleet::journal::{Ending, Entry};
 use crate::support::fleet::model::ModelCall;
 use crate::support::fleet::plan::{Plan, Tool};
@@ -125,9 +125,10 @@ fn good() -> Evidence {
     };
     let budget = json!({"token_limit": 100, "tokens_remaining": 40});
     let session = SessionView {
-        object: json!({"active_run_id": null, "usage": {"total_tokens": 60}, "budget": budget}),
+        object: json!({"id": "s1", "active_run_id": null, "usage": {"total_tokens": 60}, "budget": budget}),
         messages,
         runs: vec![RUN.to_owned()],
+        probe: Probe { nothing_left: 429, enough_left: 200 },
     };
     Evidence {
         clients: vec![seen],
@@ -338,7 +339,9 @@ fn overdrawn_budgets_are_found() {
             ("its runs took 60 tokens of 50", |e| {
                 session(e).object["budget"] = json!({"token_limit": 50, "tokens_remaining": 0});
             }),
-            ("was not settled", |e| session(e).object["budget"]["tokens_remaining"] = json!(10)),
+            ("more is reserved", |e| session(e).probe.enough_left = 429),
+            ("with nothing left", |e| session(e).probe.nothing_left = 200),
+            ("10 tokens left of 100", |e| session(e).object["budget"]["tokens_remaining"] = json!(10)),
             ("it counts 50 tokens", |e| session(e).object["usage"]["total_tokens"] = json!(50)),
         ],
     );
@@ -382,6 +385,7 @@ fn lost_runs_and_damaged_histories_are_found() {
                 session(e).messages.push(json!({"role": "assistant", "content": other.text(0)}));
             }),
             ("which no client has", |e| session(e).runs.push("run_2".to_owned())),
+            ("it does not exist", |e| session(e).object = json!({"error": "no such session"})),
             ("still holds it", |e| session(e).object["active_run_id"] = json!(RUN)),
             ("asked wrongly", |e| e.model[0].what.faults.push("no messages".to_owned())),
         ],
