@@ -2,11 +2,11 @@
 //! Time and allocations; see `README.md` beside this file.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
+use loopgate::agent::lease::Leases;
 use loopgate::agent::recorder::Recorder;
 use loopgate::api::wire::agent_events::AgentEvents;
 use loopgate::api::wire::openai_chat::ChatChunks;
@@ -124,7 +124,7 @@ async fn recorder() -> Recorder {
     .expect("the specification is whole");
     let partition = Partition::new(format!("default/run/{id}"));
     let lease = format!("lease/{id}").into();
-    let fence = store.acquire(&partition, &lease, Duration::from_secs(600)).await;
-    let fence = fence.expect("the memory store answers").expect("nobody holds the lease");
-    Recorder::resume(store, Arc::new(spec), &[], fence)
+    let granted = Leases::new(store.clone()).acquire_named(partition, lease, "mail".into()).await;
+    let granted = granted.expect("the memory store answers").expect("nobody holds the lease");
+    Recorder::resume(store, Arc::new(spec), &[], &granted)
 }

@@ -2,8 +2,13 @@
 //! what happened.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::mpsc;
+
+use crate::agent::attendant::Numbered;
 use crate::agent::machine::Step;
+use crate::agent::mailbox::Letter;
 use crate::agent::recorder::Recorder;
 use crate::agent::signals::{Interruption, Signals};
 use crate::agent::steps;
@@ -12,7 +17,11 @@ use crate::llm::Model;
 use crate::store::CommitError;
 use crate::types::event::DiscardReason;
 use crate::types::run::OnUnknownOutcome;
+use crate::types::session::Session;
 use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, Usage};
+
+/// How long a run that is left may take to record what has happened in it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Everything that moving one run takes.
 #[derive(Debug)]
@@ -31,6 +40,10 @@ pub struct Driver {
     pub keep: steps::finish::Keep,
     /// What may interrupt it.
     pub signals: Signals,
+    /// What others leave for it.
+    pub letters: mpsc::UnboundedReceiver<Numbered>,
+    /// The number of the last letter that it knows of.
+    pub letters_seen: u64,
 }
 
 /// The budgets that a session's runs share.
@@ -40,6 +53,14 @@ pub struct SessionBudget {
     pub tokens: Option<u64>,
     /// Micro-dollars of all runs.
     pub cost: Option<u64>,
+}
+
+impl SessionBudget {
+    /// What this session allows.
+    #[must_use]
+    pub fn of(session: &Session) -> Self {
+        Self { tokens: session.token_budget, cost: session.cost_budget.map(|cost| cost.0) }
+    }
 }
 
 /// Why a driver stopped before its run did.
@@ -56,7 +77,20 @@ pub enum Left {
 impl Driver {
     /// Moves the run until it ends, waits for its client or must be left.
     pub async fn drive(&mut self) -> Result<(), Left> {
+        let end = self.go_on().await;
+        if matches!(end, Err(Left::Told)) && self.signals.term.is_good() {
+            // What has happened is not to happen again elsewhere.
+            let flushed = tokio::time::timeout(LAST_WORDS, self.recorder.flush()).await;
+            if !matches!(flushed, Ok(Ok(()))) {
+                tracing::warn!(run = %self.recorder.run().spec().id, "could not record the last of a run that is left");
+            }
+        }
+        end
+    }
+
+    async fn go_on(&mut self) -> Result<(), Left> {
         loop {
+            self.read_letters();
             match self.recorder.run().next_step() {
                 Step::CallModel { step, reserve, closing } => {
                     steps::call_model::call_model(self, step, reserve, closing).await?;
@@ -72,6 +106,25 @@ impl Driver {
                 Step::Finish(reason) => steps::finish::finish(self, reason).await?,
                 Step::Done => return Ok(self.recorder.flush().await?),
             }
+        }
+    }
+
+    /// Takes in what others left for the run since the last look.
+    fn read_letters(&mut self) {
+        while let Ok((number, letter)) = self.letters.try_recv() {
+            self.take_in(number, letter);
+        }
+    }
+
+    /// Takes in a letter, unless it is known already.
+    pub(super) fn take_in(&mut self, number: u64, letter: Letter) {
+        if number <= self.letters_seen {
+            return;
+        }
+        self.letters_seen = number;
+        match letter {
+            Letter::Cancel => self.signals.cancel.cancel(),
+            Letter::Steer { messages } => self.recorder.queue(Event::MailRead { upto: number, messages }),
         }
     }
 

@@ -96,6 +96,9 @@ pub enum LookupError {
         /// The log's last.
         last: u64,
     },
+    /// The run has ended.
+    #[error("run {0} has ended")]
+    NotLive(RunId),
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),

@@ -7,17 +7,41 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
 use crate::agent::active::Active;
-use crate::agent::keys;
 use crate::agent::recorder::decode;
 use crate::agent::tail::{Found, Reader};
-use crate::store::{Key, Partition, Store, Topic, Unavailable, Watch};
+use crate::agent::{Inner, keys};
+use crate::store::{Durability, Key, Partition, Store, Topic, Tx, Unavailable, Watch, Write};
 use crate::types::{Event, Record, RunId, RunStatus};
 
 /// Entries read from the store at a time.
 const PAGE: usize = 128;
 /// How often a reader looks by itself, should a nudge be lost.
 const POLL: Duration = Duration::from_secs(1);
+/// How often it is said in the store that somebody reads a run here, and how long that counts.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+const ANNOUNCED_FOR: Duration = Duration::from_secs(15);
+/// How long a reader waits for a store that does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a reader gets no more.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The store did not answer for too long, or the log is damaged.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+    /// The log no longer holds what was read: it expired, or the store lost a part of it.
+    #[error("the run's events are no longer those that were read")]
+    Changed,
+    /// This process is about to end; the run may go on elsewhere.
+    #[error("the server is shutting down; the run can be followed through another one")]
+    Leaving,
+}
 
 /// A reader's place in a run's log.
 #[derive(Debug)]
@@ -37,39 +61,55 @@ pub struct Follower {
     /// Entries of the log that were read or skipped. Numbers never pass places, so starting at the
     /// place `seq` misses nothing; what comes again is dropped.
     position: u64,
+    /// The last entry that was read from the store: it must stay what it was.
+    last_entry: Option<Bytes>,
     ended: bool,
-    /// Whether this process stopped driving the run before it ended.
-    orphaned: bool,
     /// Whether the log had more than the last page that was read of it.
     more_in_log: bool,
+    /// Since when the store has not answered.
+    failing_since: Option<Instant>,
+    /// When it was last said in the store that somebody reads here.
+    announced: Option<Instant>,
+    leaving: CancellationToken,
+    handing_over: CancellationToken,
+    /// Whether to leave as soon as the run is driven elsewhere and this process hands its runs over.
+    movable: bool,
+    _counted: TaskTrackerToken,
 }
 
 impl Follower {
     /// Follows after the public record `seq`; `live` is the tail of a run that this process drives.
-    pub fn new(
-        store: Arc<dyn Store>,
-        partition: Partition,
-        run: RunId,
-        active: Arc<Active>,
-        live: Option<Reader>,
-        seq: u64,
-    ) -> Self {
-        let (log, topic) = (keys::events(&run), keys::topic(&run));
+    pub(super) fn new(agent: &Inner, partition: Partition, run: RunId, live: Option<Reader>, seq: u64) -> Self {
+        let (log, topic) = (keys::events(&run), keys::topic(&partition, &run));
         Self {
-            store,
+            store: agent.store.clone(),
             partition,
             log,
             run,
-            active,
+            active: agent.active.clone(),
             live,
             topic,
             watch: None,
             seq,
             position: seq,
+            last_entry: None,
             ended: false,
-            orphaned: false,
             more_in_log: false,
+            failing_since: None,
+            announced: None,
+            leaving: agent.leaving.clone(),
+            handing_over: agent.handing_over.clone(),
+            movable: false,
+            _counted: agent.readers.token(),
         }
+    }
+
+    /// Lets the reader be sent elsewhere as soon as its run goes on elsewhere and this process hands its runs over:
+    /// for one that can come back and lose nothing.
+    #[must_use]
+    pub fn movable(mut self) -> Self {
+        self.movable = true;
+        self
     }
 
     /// Whether the last record was returned.
@@ -80,7 +120,7 @@ impl Follower {
     /// The next public records, at least one, waiting for them if need be; `None` after the run's last.
     ///
     /// Cancel-safe: a call that is dropped loses no record.
-    pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, Unavailable> {
+    pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, FollowError> {
         loop {
             if self.ended {
                 return Ok(None);
@@ -90,7 +130,7 @@ impl Follower {
             }
             let records = match self.live.as_mut().map(|live| live.read(self.seq)) {
                 Some(Found::Records(records)) => {
-                    self.more_in_log = false;
+                    (self.more_in_log, self.last_entry) = (false, None);
                     records
                 }
                 Some(Found::NothingYet) => {
@@ -100,41 +140,68 @@ impl Follower {
                     continue;
                 }
                 Some(Found::Closed) => {
-                    // What the driver stored last is in the log, if nowhere else.
-                    self.orphaned = true;
-                    self.read_log().await?
+                    // What the driver stored last is in the log, if nowhere else; so is what others add.
+                    self.live = None;
+                    self.read_patiently().await?
                 }
-                Some(Found::InTheLog) | None => self.read_log().await?,
+                Some(Found::InTheLog) | None => self.read_patiently().await?,
             };
             if let Some(last) = records.last() {
                 self.seq = last.seq;
                 self.position = self.position.max(self.seq);
-                self.ended = ends(&last.event);
+                self.ended = ends(&last.event) && !self.more_in_log;
                 return Ok(Some(records));
             }
-            if self.orphaned {
-                self.live = None;
-                if self.active.get(&self.run).is_some_and(|live| !live.tail.is_closed()) {
-                    self.orphaned = false;
-                    continue;
-                }
-                // Whoever takes the run up, and when: the reader had better come back than wait.
-                return Err(Unavailable("the run is not being driven at the moment".to_owned()));
-            }
-            // What changes before there is a watch is found by looking once more.
-            let Some(watch) = &mut self.watch else {
-                self.watch = Some(self.store.watch(&self.topic));
-                continue;
+            self.wait().await?;
+        }
+    }
+
+    /// Waits until a run that is not driven here may have got further.
+    async fn wait(&mut self) -> Result<(), FollowError> {
+        // What changes before there is a watch is found by looking once more.
+        let Some(watch) = &mut self.watch else {
+            self.watch = Some(self.store.watch(&self.topic));
+            return Ok(());
+        };
+        if self.announced.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY) {
+            self.announced = Some(Instant::now());
+            let (key, value) = (keys::reader(&self.run), Bytes::new());
+            let tx = Tx {
+                durability: Durability::Written,
+                ..Tx::new(self.partition.clone()).write(Write::Put { key, value, ttl: Some(ANNOUNCED_FOR) })
             };
-            tokio::select! {
-                () = watch.changed() => {}
-                () = tokio::time::sleep(POLL) => {}
+            if let Err(error) = self.store.commit(tx).await {
+                tracing::debug!(run = %self.run, %error, "could not say that the run has a reader here");
+            }
+        }
+        tokio::select! {
+            biased;
+            () = watch.changed() => Ok(()),
+            () = self.leaving.cancelled() => Err(FollowError::Leaving),
+            () = self.handing_over.cancelled(), if self.movable => Err(FollowError::Leaving),
+            () = tokio::time::sleep(POLL) => Ok(()),
+        }
+    }
+
+    /// Reads the log; nothing if the store does not answer, for as long as that may last.
+    async fn read_patiently(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
+        match self.read_log().await {
+            Err(FollowError::Store(error)) => {
+                let since = *self.failing_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= PATIENCE {
+                    return Err(error.into());
+                }
+                Ok(Vec::new())
+            }
+            result => {
+                self.failing_since = None;
+                result
             }
         }
     }
 
     /// The public records that are there now, without waiting for more.
-    pub async fn available(&mut self) -> Result<Vec<Arc<Record>>, Unavailable> {
+    pub async fn available(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
         let mut all = Vec::new();
         loop {
             let records = self.read_log().await?;
@@ -146,19 +213,28 @@ impl Follower {
         }
     }
 
-    async fn read_log(&mut self) -> Result<Vec<Arc<Record>>, Unavailable> {
+    /// The next public records of the log, none if there are no more now.
+    async fn read_log(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
         loop {
-            let page = self.store.read_log(&self.partition, &self.log, self.position, PAGE).await?;
+            // The entry before is read again: a store that lost some and got others is found out.
+            let known = u64::from(self.last_entry.is_some());
+            let page = self.store.read_log(&self.partition, &self.log, self.position - known, PAGE).await?;
+            let mut entries = page.entries.as_slice();
+            if let Some(last) = &self.last_entry {
+                match entries.split_first() {
+                    Some((again, rest)) if again == last => entries = rest,
+                    _ => return Err(FollowError::Changed),
+                }
+            }
             if page.head < self.position {
-                return Err(Unavailable("the run's events are no longer kept".to_owned()));
+                return Err(FollowError::Changed);
             }
-            if page.entries.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.position = page.first - 1 + page.entries.len() as u64;
+            let Some(newest) = entries.last() else { return Ok(Vec::new()) };
+            self.last_entry = Some(newest.clone());
+            self.position += entries.len() as u64;
             self.more_in_log = self.position < page.head;
-            let mut records = Vec::with_capacity(page.entries.len());
-            for entry in &page.entries {
+            let mut records = Vec::with_capacity(entries.len());
+            for entry in entries {
                 let record = decode(entry).map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))?;
                 if record.event.is_public() && record.seq > self.seq {
                     records.push(Arc::new(record));
@@ -188,6 +264,7 @@ fn ends(event: &Event) -> bool {
         | Event::ToolStarted { .. }
         | Event::ToolFinished { .. }
         | Event::StepCompleted { .. }
-        | Event::StopRequested { .. } => false,
+        | Event::StopRequested { .. }
+        | Event::MailRead { .. } => false,
     }
 }

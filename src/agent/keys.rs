@@ -1,8 +1,8 @@
 //! Where things lie in the store: the one place that names partitions and keys.
 //!
 //! A run lies in its session's partition, or in its own if it has none, so that what changes together
-//! can change at once. Two indexes lead there: by tenant, newest run last, and over all tenants the
-//! runs that somebody must drive.
+//! can change at once. Two indexes lead there: by tenant, newest run last, and over all tenants, by
+//! replica, the runs that somebody must drive.
 
 use crate::store::{Key, Partition, Topic};
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
@@ -54,14 +54,45 @@ pub fn events(run: &RunId) -> Key {
     format!("events/{run}").into()
 }
 
+/// What others leave for who drives a run.
+pub fn mail(run: &RunId) -> Key {
+    format!("mail/{run}").into()
+}
+
 /// The lease of who drives a run.
 pub fn lease(run: &RunId) -> Key {
     format!("lease/{run}").into()
 }
 
-/// A run's entry in its tenant's index and in that of live runs.
+/// A run's entry in its tenant's index.
 pub fn run_entry(run: &RunId) -> Key {
     format!("{RUNS}{run}").into()
+}
+
+/// A replica's document and its lease, in the partition of live runs.
+pub fn replica(id: &str) -> Key {
+    format!("{REPLICAS}{id}").into()
+}
+
+/// What the keys of replicas begin with.
+pub const REPLICAS: &str = "replica/";
+
+/// Stands for a replica where a run is nobody's.
+pub const NOBODY: &str = "-";
+
+/// What the keys of a replica's live runs begin with.
+pub fn live_entries(replica: &str) -> String {
+    format!("run/{replica}/")
+}
+
+/// The entry of a live run that this replica drives.
+pub fn live_entry(replica: &str, run: &RunId) -> Key {
+    format!("run/{replica}/{run}").into()
+}
+
+/// Nudged when a run is nobody's.
+pub fn due_topic() -> Topic {
+    Topic::new(live_partition(), "due")
 }
 
 /// What the keys of run entries begin with.
@@ -95,7 +126,17 @@ pub fn session_cost() -> Key {
     "cost".into()
 }
 
-/// Nudged when a run's log grows.
-pub fn topic(run: &RunId) -> Topic {
-    run.as_str().into()
+/// Nudged when the log of a run in this partition grows.
+pub fn topic(partition: &Partition, run: &RunId) -> Topic {
+    Topic::new(partition.clone(), run.as_str())
+}
+
+/// Nudged when somebody leaves something for whoever drives a run in this partition.
+pub fn mail_topic(partition: &Partition, run: &RunId) -> Topic {
+    Topic::new(partition.clone(), format!("mail/{run}"))
+}
+
+/// Says that somebody reads a run through another replica than the one that drives it.
+pub fn reader(run: &RunId) -> Key {
+    format!("reader/{run}").into()
 }

@@ -81,6 +81,9 @@ pub struct Run {
     report: Report,
     started_ms: u64,
     paused_ms: u64,
+    mail_read: u64,
+    /// What joins the conversation before the next model call.
+    steering: Vec<Message>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +157,8 @@ impl Run {
             tool_calls: 0,
             report: Report::default(),
             paused_ms: 0,
+            mail_read: 0,
+            steering: Vec::new(),
         }
     }
 
@@ -174,6 +179,7 @@ impl Run {
     pub fn final_messages(&self) -> Vec<Message> {
         let mut ended = self.clone();
         ended.close_calls(UNANSWERED);
+        ended.messages.append(&mut ended.steering);
         ended.messages
     }
 
@@ -211,6 +217,12 @@ impl Run {
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
         self.started_ms.saturating_add(self.spec.limits.timeout_ms).saturating_add(self.paused_ms)
+    }
+
+    /// How many of the letters that were left for it are part of it.
+    #[must_use]
+    pub fn mail_read(&self) -> u64 {
+        self.mail_read
     }
 
     /// What is known of the newest model call that counted.
@@ -304,11 +316,28 @@ impl Run {
                     None => self.stop = Some((*reason, error.clone())),
                 }
             }
+            Event::MailRead { upto, messages } => {
+                self.mail_read = *upto;
+                self.steering.extend(messages.iter().cloned());
+            }
             Event::RunFinished(outcome) => self.finish(outcome, at_ms),
             Event::ThinkingDelta { .. }
             | Event::TextDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. } => {}
+        }
+        self.steer();
+    }
+
+    /// Lets what the caller said meanwhile join the conversation where a message of its own may stand:
+    /// before the next model call, which there is one more of if the run was about to end.
+    fn steer(&mut self) {
+        let answered = self.phase == Phase::Answered && self.stop.is_none() && self.limit.is_none();
+        if !self.steering.is_empty() && (answered || self.phase == Phase::Ready) {
+            self.phase = Phase::Ready;
+            for message in std::mem::take(&mut self.steering) {
+                self.push(message);
+            }
         }
     }
 

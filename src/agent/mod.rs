@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod active;
+mod answer;
+mod attendant;
 pub mod budget;
 pub mod catalog;
 mod context;
@@ -18,29 +20,38 @@ pub mod error;
 pub mod follow;
 mod head;
 mod keys;
-mod lease;
+pub mod lease;
 pub mod machine;
+mod mailbox;
+mod patience;
 pub mod recorder;
 pub mod recover;
-mod recovery;
+mod replica;
+mod request;
 pub mod runs;
 mod said;
 pub mod sessions;
 mod signals;
+mod spawn;
+mod specify;
 mod start;
 mod steps;
+mod sweep;
 pub mod tail;
+mod take_up;
 #[cfg(test)]
 mod tests;
 mod toolbox;
 
 pub use catalog::Catalog;
 pub use head::Head;
-pub use start::{LimitsPatch, NewRun, Started};
+pub use request::{LimitsPatch, NewRun};
+pub use start::Started;
 pub use steps::finish::Keep;
 
 use crate::agent::active::Active;
 use crate::agent::lease::Leases;
+use crate::agent::replica::Replica;
 use crate::store::{Store, Unavailable};
 use crate::tools::Registry;
 use crate::types::session::Session;
@@ -62,11 +73,16 @@ pub struct Inner {
     keep: Keep,
     active: Arc<Active>,
     leases: Leases,
+    replica: Replica,
     tasks: TaskTracker,
+    /// Whoever follows a run through this process.
+    readers: TaskTracker,
     /// The process is about to end, and says so when asked.
     draining: CancellationToken,
     /// No new runs are taken.
     refusing: CancellationToken,
+    /// Runs are to go on elsewhere from their next step.
+    handing_over: CancellationToken,
     /// Runs are to be left where they are.
     leaving: CancellationToken,
 }
@@ -83,7 +99,7 @@ impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, catalog: Catalog, tools: Registry, keep: Keep) -> Self {
-        let leases = Leases::new(store.clone());
+        let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
         Self(Arc::new(Inner {
             store,
             catalog,
@@ -91,6 +107,9 @@ impl Agent {
             keep,
             active: Arc::default(),
             leases,
+            replica,
+            handing_over: CancellationToken::new(),
+            readers: TaskTracker::new(),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             refusing: CancellationToken::new(),
@@ -111,9 +130,13 @@ impl Agent {
         });
     }
 
-    /// Says from now on that the process is about to end; new runs are still taken.
+    /// Says from now on that the process is about to end. New runs are still taken; where others can go
+    /// on with them, runs are handed over before their next step.
     pub fn announce_end(&self) {
         self.draining.cancel();
+        if self.store.is_shared() {
+            self.handing_over.cancel();
+        }
     }
 
     /// Takes no new runs from now on.
@@ -122,15 +145,19 @@ impl Agent {
         self.refusing.cancel();
     }
 
-    /// Returns once no run is driven here, or after `timeout`.
+    /// Returns once no run is driven and followed here, or after `timeout`.
     pub async fn idle(&self, timeout: Duration) {
         let idle = async {
-            while self.active.len() > 0 {
+            while self.active.len() > 0 || !self.readers.is_empty() {
                 tokio::time::sleep(IDLE_POLL).await;
             }
         };
         if tokio::time::timeout(timeout, idle).await.is_err() {
-            tracing::warn!(runs = self.active.len(), "leaving runs that did not end in time");
+            tracing::warn!(
+                runs = self.active.len(),
+                readers = self.readers.len(),
+                "leaving runs that did not end in time"
+            );
         }
     }
 
@@ -141,6 +168,9 @@ impl Agent {
         self.leaving.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        if let Err(error) = self.replica.retire().await {
+            tracing::warn!(%error, "this replica is still named; others will find that it is gone");
+        }
         self.store.close().await;
     }
 

@@ -1,13 +1,16 @@
 //! The one place where an event comes into being: stored, applied, shown.
 //!
-//! What was not recorded was not said. A writer whose lease was taken over is refused by the store.
+//! What was not recorded was not said. A writer whose lease was taken over is refused by the store; one
+//! whose store does not answer waits for it while its lease is surely its own.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::agent::keys;
+use crate::agent::lease::{Lease, Term};
 use crate::agent::machine::Run;
+use crate::agent::patience::Patience;
 use crate::agent::tail::Tail;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
 use crate::types::clock::now_ms;
@@ -24,6 +27,7 @@ pub struct Recorder {
     lease: Key,
     topic: Topic,
     fence: Fence,
+    term: Term,
     /// Entries in the log.
     position: u64,
     /// The number of the last public event, queued ones included.
@@ -33,10 +37,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Goes on with a run of which `records` are in the log.
-    pub fn resume(store: Arc<dyn Store>, spec: Arc<RunSpec>, records: &[Record], fence: Fence) -> Self {
+    /// Goes on, under this lease, with a run of which `records` are in the log.
+    pub fn resume(store: Arc<dyn Store>, spec: Arc<RunSpec>, records: &[Record], granted: &Lease) -> Self {
         let partition = keys::partition_of(&spec);
-        let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&spec.id));
+        let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&partition, &spec.id));
         let mut run = Run::new(spec);
         for record in records {
             run.apply(record);
@@ -51,7 +55,8 @@ impl Recorder {
             log,
             lease,
             topic,
-            fence,
+            fence: granted.fence(),
+            term: granted.term(),
             position,
             seq,
             queue: Vec::new(),
@@ -81,6 +86,11 @@ impl Recorder {
     /// Where the run lies.
     pub fn partition(&self) -> &Partition {
         &self.partition
+    }
+
+    /// How long its lease is surely its own.
+    pub fn term(&self) -> &Term {
+        &self.term
     }
 
     /// The fence of the lease under which it records.
@@ -125,7 +135,7 @@ impl Recorder {
             durability: if deltas_only { Durability::Written } else { Durability::Synced },
             notify: Some(self.topic.clone()),
         };
-        self.store.commit(change(tx)).await?;
+        self.commit(change(tx)).await?;
         self.position += added;
         self.seq = seq;
         if let Some((record, _)) = &newest {
@@ -133,6 +143,32 @@ impl Recorder {
         }
         self.tail.push(self.queue.drain(..).chain(newest).map(|(record, _)| record));
         Ok(())
+    }
+
+    /// Commits, however often the store must be asked.
+    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+        let mut patience = Patience::new(&self.term);
+        let mut unsure = false;
+        loop {
+            match self.store.commit(tx.clone()).await {
+                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => unsure = true,
+                // The log is longer than it was when we asked first: by us, or by who took the run over.
+                Err(CommitError::SequenceConflict { log, .. }) if unsure && log == self.log => {
+                    return self.is_recorded(&tx).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Whether what `tx` appends to the log is what it holds there.
+    async fn is_recorded(&self, tx: &Tx) -> Result<(), CommitError> {
+        let Some(Write::Append { entries, .. }) = tx.writes.first() else {
+            unreachable!("a change of a run begins with what it appends to its log");
+        };
+        let read = || self.store.read_log(&self.partition, &self.log, self.position, entries.len());
+        let page = Patience::new(&self.term).read(read).await?;
+        if page.entries == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
     }
 }
 

@@ -1,13 +1,23 @@
-//! Reading, following and cancelling runs.
+//! Reading, following, steering and cancelling runs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
 use crate::agent::head::{self, Head};
 use crate::agent::keys;
+use crate::agent::mailbox::{Letter, Posted};
 use crate::agent::recorder::decode;
 use crate::store::{Order, Partition, Scan, Unavailable};
-use crate::types::{Event, Outcome, RunId, RunStatus, SessionId, Tenant};
+use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
+
+/// How long a caller waits for a run to stop.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it looks by itself.
+const CANCEL_POLL: Duration = Duration::from_millis(500);
 
 /// Which runs a list shows.
 #[derive(Debug, Clone, Default)]
@@ -91,28 +101,59 @@ impl Agent {
         if seq == last && head.status != RunStatus::InProgress {
             return Ok(Following { head, follower: None });
         }
-        let follower = Follower::new(self.store.clone(), partition, id.clone(), self.active.clone(), live, seq);
+        let follower = Follower::new(self, partition, id.clone(), live, seq);
         Ok(Following { head, follower: Some(follower) })
-    }
-
-    /// Reads a run to its end, so that it has a reader until then.
-    pub fn keep_reading(&self, mut follower: Follower) {
-        self.tasks.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
     }
 
     /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
     pub async fn cancel(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
-        if let Some(live) = self.active.get(id) {
-            // Only its own tenant finds it.
-            self.find_run(tenant, id).await?;
-            live.cancel.cancel();
-            live.left.cancelled().await;
-        }
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
+        // The letter is committed first: whatever becomes of the one who drives the run now, the next one
+        // ends it. No letter is needed, or read, where nobody drives it.
         let (_, head) = self.find_run(tenant, id).await?;
-        if !head.status.is_final() {
-            self.stop_idle(tenant, &head).await?;
+        if head.status == RunStatus::InProgress
+            && self.post(tenant, id, &Letter::Cancel).await? == Posted::Left
+            && let Some(live) = self.active.get(id)
+        {
+            live.cancel.cancel();
         }
-        self.run(tenant, id).await
+        loop {
+            let (partition, head) = self.find_run(tenant, id).await?;
+            if head.status.is_final() || self.stop_idle(tenant, &head).await? {
+                return self.run(tenant, id).await;
+            }
+            // The log is the truth, should the head be older.
+            if self.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
+                return self.run(tenant, id).await;
+            }
+            if Instant::now() >= deadline {
+                return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
+            }
+            self.until_it_may_have_stopped(tenant, id).await?;
+        }
+    }
+
+    /// Lets the caller's messages join a run's conversation before its next model call.
+    pub async fn steer(&self, tenant: &Tenant, id: &RunId, messages: Vec<Message>) -> Result<Head, LookupError> {
+        let (_, head) = self.find_run(tenant, id).await?;
+        match self.post(tenant, id, &Letter::Steer { messages }).await? {
+            Posted::Left => Ok(head),
+            Posted::Ended(_) => Err(LookupError::NotLive(id.clone())),
+        }
+    }
+
+    /// Waits for a run's end, or for a moment.
+    async fn until_it_may_have_stopped(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
+        let left = async {
+            if let Some(live) = self.active.get(id) {
+                live.left.cancelled().await;
+                return Ok(());
+            }
+            let (partition, _) = self.find_run(tenant, id).await?;
+            self.store.watch(&keys::topic(&partition, id)).changed().await;
+            Ok(())
+        };
+        tokio::time::timeout(CANCEL_POLL, left).await.unwrap_or(Ok(()))
     }
 
     /// Where a run of this tenant lies, and its head.

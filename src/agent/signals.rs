@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::tail::Readers;
+use crate::agent::lease::Term;
 use crate::types::StopReason;
 
 /// Why a wait ends early.
@@ -21,16 +20,14 @@ pub enum Interruption {
 /// The sources of interruptions of one run.
 #[derive(Debug)]
 pub struct Signals {
-    /// Someone asked for it to be cancelled.
+    /// It is to stop: someone asked for it, or its last reader has gone.
     pub cancel: CancellationToken,
-    /// Its lease is no longer ours.
-    pub lost: CancellationToken,
-    /// This process is to end.
+    /// How long its lease is surely ours.
+    pub term: Term,
+    /// This process is to end now.
     pub leave: CancellationToken,
-    /// Who reads it.
-    pub readers: watch::Receiver<Readers>,
-    /// How long it outlives its last reader; `None` for a run that goes on without.
-    pub grace: Option<Duration>,
+    /// This process is to end: the run is to go on elsewhere from its next step.
+    pub hand_over: CancellationToken,
     /// When its time is up.
     pub deadline: Instant,
     /// Time after `deadline` that is held back for a closing answer.
@@ -43,52 +40,31 @@ impl Signals {
         let deadline = self.deadline;
         tokio::select! {
             biased;
-            () = self.lost.cancelled() => Interruption::Leave,
+            () = self.term.ended() => Interruption::Leave,
             () = self.leave.cancelled() => Interruption::Leave,
             () = self.cancel.cancelled() => Interruption::Stop(StopReason::Cancelled),
-            () = abandoned(&mut self.readers, self.grace) => Interruption::Stop(StopReason::Cancelled),
             () = tokio::time::sleep_until(deadline) => Interruption::Stop(StopReason::Timeout),
         }
     }
 
     /// An interruption that is already there.
     pub fn now(&self) -> Option<Interruption> {
-        if self.lost.is_cancelled() || self.leave.is_cancelled() {
+        if !self.term.is_good() || self.leave.is_cancelled() {
             Some(Interruption::Leave)
-        } else if self.cancel.is_cancelled() || self.is_abandoned() {
+        } else if self.cancel.is_cancelled() {
             Some(Interruption::Stop(StopReason::Cancelled))
         } else {
             (Instant::now() >= self.deadline).then_some(Interruption::Stop(StopReason::Timeout))
         }
     }
 
-    fn is_abandoned(&self) -> bool {
-        let since = self.readers.borrow().alone_since;
-        self.grace.zip(since).is_some_and(|(grace, since)| since.elapsed() >= grace)
+    /// What keeps the run from beginning something new here.
+    pub fn before_a_step(&self) -> Option<Interruption> {
+        self.now().or_else(|| self.hand_over.is_cancelled().then_some(Interruption::Leave))
     }
 
     /// Lets the closing answer use the time that was held back for it.
     pub fn begin_closing(&mut self) {
         self.deadline += std::mem::take(&mut self.closing_time);
-    }
-}
-
-/// Returns once nobody has read the run for the whole grace.
-async fn abandoned(readers: &mut watch::Receiver<Readers>, grace: Option<Duration>) {
-    let Some(grace) = grace else { return std::future::pending().await };
-    loop {
-        let alone_since = readers.borrow_and_update().alone_since;
-        let alone_for_grace = async {
-            match alone_since {
-                Some(since) => tokio::time::sleep_until(since + grace).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = alone_for_grace => return,
-            changed = readers.changed() => if changed.is_err() {
-                return std::future::pending().await;
-            },
-        }
     }
 }

@@ -4,8 +4,7 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
-use crate::agent::error::LookupError;
-use crate::agent::follow::Follower;
+use crate::agent::follow::{FollowError, Follower};
 use crate::agent::{NewRun, Started};
 use crate::api::Api;
 use crate::api::callers::Caller;
@@ -84,7 +83,6 @@ async fn respond(api: &Api, new: NewRun, shape: ResponseShape) -> Result<Respons
     let Started { head, follower } = api.agent.start(new).await?;
     let names = RunNames::from(&head);
     if shape.background {
-        api.agent.keep_reading(follower);
         let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::queued(&head))).into_response();
         sse::name_run(&mut response, &names);
         return Ok(response);
@@ -110,8 +108,11 @@ async fn unary(mut follower: Follower, names: &RunNames, with_report: bool) -> R
             Ok(Some(records)) => records,
             Ok(None) => break,
             Err(error) => {
-                // The run may go on: asking again would start another.
-                let mut response = ApiError::from(LookupError::Store(error)).permanent().into_response();
+                // The run may go on: asking again would start another, unless the client says that it
+                // repeats itself, as the official ones do.
+                let retryable = matches!(error, FollowError::Leaving);
+                let error = ApiError::from(error);
+                let mut response = if retryable { error } else { error.permanent() }.into_response();
                 sse::name_run(&mut response, names);
                 return Ok(response);
             }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::error::{LookupError, StartError};
+use crate::agent::follow::FollowError;
 use crate::types::{RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.
@@ -200,10 +201,26 @@ impl From<LookupError> for ApiError {
             LookupError::EventIdAhead { .. } => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "event_id_ahead", message).permanent()
             }
+            LookupError::NotLive(_) => {
+                Self::new(StatusCode::CONFLICT, "conflict_error", "run_not_waiting", message).permanent()
+            }
             LookupError::Store(cause) => {
                 tracing::error!(%cause, "the store failed a request");
                 let message = "the store is not available; try again in a moment";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "store_unavailable", message).retry_after(1)
+            }
+        }
+    }
+}
+
+impl From<FollowError> for ApiError {
+    fn from(error: FollowError) -> Self {
+        let message = error.to_string();
+        match error {
+            FollowError::Store(error) => LookupError::Store(error).into(),
+            FollowError::Changed => Self::new(StatusCode::GONE, "invalid_request_error", "events_expired", message),
+            FollowError::Leaving => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "draining", message).retry_after(1)
             }
         }
     }

@@ -103,7 +103,7 @@ pub async fn events(
         (false, follower) => {
             let mut events: Vec<Box<RawValue>> = Vec::new();
             if let Some(mut follower) = follower {
-                for record in follower.available().await.map_err(crate::agent::error::LookupError::Store)? {
+                for record in follower.available().await? {
                     events.push(event_json(&record, &names)?);
                 }
             }

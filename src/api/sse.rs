@@ -10,17 +10,23 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, header};
 use tokio::time::Instant;
 
-use crate::agent::follow::Follower;
+use crate::agent::follow::{FollowError, Follower};
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::wire::{DONE, Encoder, RunNames, write_json};
 
 /// A comment line goes out after this much silence; proxies cut streams that are idle for a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Sends a reader to another replica: it comes back soon, with the last id that it has.
+const MOVE: &[u8] = b": this server is shutting down; go on through another one\nretry: 250\n\n";
+
 /// Streams what the follower finds, as the encoder writes it, then `[DONE]`.
 ///
 /// Everything that is there already goes out in one piece.
-pub fn stream(mut follower: Follower, mut encoder: impl Encoder, names: &RunNames) -> Response {
+pub fn stream<E: Encoder>(mut follower: Follower, mut encoder: E, names: &RunNames) -> Response {
+    if E::READERS_COME_BACK {
+        follower = follower.movable();
+    }
     let events = async_stream::stream! {
         let mut out = BytesMut::new();
         let mut silence = pin!(tokio::time::sleep(KEEP_ALIVE));
@@ -47,8 +53,12 @@ pub fn stream(mut follower: Follower, mut encoder: impl Encoder, names: &RunName
                     }
                 }
                 Ok(None) => break,
+                Err(FollowError::Leaving) if E::READERS_COME_BACK => {
+                    yield Ok(Bytes::from_static(MOVE));
+                    break;
+                }
                 Err(error) => {
-                    let error = ApiError::from(crate::agent::error::LookupError::Store(error));
+                    let error = ApiError::from(error);
                     out.extend_from_slice(b"data: ");
                     write_json(&ErrorBody { error: error.object().clone() }, &mut out);
                     out.extend_from_slice(b"\n\n");

@@ -59,8 +59,8 @@ impl Leases {
         {
             return None;
         }
-        let fence = Fence(self.next_fence(now));
-        self.last = fence.0;
+        let fence = Fence { token: self.next_fence(now), nonce: 0 };
+        self.last = fence.token;
         let held = Held { fence, until: now.instant.checked_add(ttl) };
         self.held.entry(partition.clone()).or_default().insert(lease.clone(), held);
         Some(fence)
@@ -107,6 +107,10 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(10);
 
+    fn fence(token: u64) -> Fence {
+        Fence { token, nonce: 0 }
+    }
+
     fn later(now: Now, by: Duration) -> Now {
         Now { instant: now.instant + by, ..now }
     }
@@ -116,10 +120,10 @@ mod tests {
         let far = u64::MAX / 2;
         let (mut leases, now) = (Leases::after(far), Now::read());
         let (place, lease) = (Partition::new("p"), Key::from("driver"));
-        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(Fence(far + 1)));
-        assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), Some(Fence(far + 2)));
-        leases.release(&place, &lease, Fence(far + 2));
-        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(Fence(far + 3)));
+        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(fence(far + 1)));
+        assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), Some(fence(far + 2)));
+        leases.release(&place, &lease, fence(far + 2));
+        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(fence(far + 3)));
     }
 
     #[test]
@@ -140,7 +144,7 @@ mod tests {
         let (place, lease) = (Partition::new("p"), Key::from("driver"));
         let fence = leases.acquire(&place, &lease, Duration::MAX, now).unwrap();
         assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), None);
-        leases.release(&place, &lease, Fence(fence.0 - 1));
+        leases.release(&place, &lease, Fence { token: fence.token - 1, ..fence });
         assert!(leases.holds(&place, &lease, fence));
         leases.release(&place, &lease, fence);
         assert!(leases.held.is_empty());

@@ -20,8 +20,11 @@ use tokio::time::Instant;
 use self::contents::{Contents, Expiries, Garbage, Moment};
 use super::decide::decide;
 use super::lease::{self, Leases};
+use super::rate::Buckets;
 use super::watch::Topics;
-use super::{CommitError, Document, Fence, Key, LogPage, Partition, Scan, Store, Topic, Tx, Unavailable, Watch};
+use super::{
+    CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
+};
 
 /// How many expired things a commit removes beside as many as it writes.
 const PURGED_PER_COMMIT: usize = 8;
@@ -30,6 +33,7 @@ const PURGED_PER_COMMIT: usize = 8;
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    buckets: Buckets,
     topics: Topics,
 }
 
@@ -96,13 +100,25 @@ impl Store for MemoryStore {
         lease: &Key,
         fence: Fence,
         ttl: Duration,
-    ) -> Result<bool, Unavailable> {
-        Ok(self.lock().leases.renew(partition, lease, fence, ttl, lease::Now::read()))
+        log: &Key,
+    ) -> Result<Option<u64>, Unavailable> {
+        let mut state = self.lock();
+        let held = state.leases.renew(partition, lease, fence, ttl, lease::Now::read());
+        let contents = state.partitions.get(partition).filter(|_| held);
+        Ok(held.then(|| contents.map_or(0, |contents| contents.page(log, 0, 0, Instant::now()).head)))
     }
 
     async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
         self.lock().leases.release(partition, lease, fence);
         Ok(())
+    }
+
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
+        Ok(self.buckets.take(partition, bucket, rate))
+    }
+
+    fn pace(&self) -> Duration {
+        super::LOCAL_PACE
     }
 
     fn watch(&self, topic: &Topic) -> Watch {

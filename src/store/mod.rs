@@ -6,6 +6,7 @@
 //! | document | session, run, index entry | get, put at an expected version, delete, scan by prefix, expire |
 //! | counter | tokens and money of a session | add within a ceiling, read |
 //! | lease | who drives a run | acquire, renew, release; taken over once it ran out |
+//! | bucket | how often a caller may knock | take one |
 //!
 //! Everything lives in a [`Partition`]; what changes together lies in one partition and is changed by
 //! one [`Tx`], all or nothing. A backend maps a partition to whatever it can change atomically: a hash
@@ -27,10 +28,12 @@ pub mod embedded;
 mod lease;
 pub mod memory;
 mod open;
+mod rate;
 mod scan;
 mod watch;
 
 pub use open::{OpenError, open};
+pub use rate::{Rate, Taken};
 pub use watch::{Topic, Watch};
 
 /// The unit of atomic change, named by its owner: `acme/session/sess_42`.
@@ -223,7 +226,16 @@ pub enum Order {
 
 /// Proof of holding a lease: greater than every fence the same lease gave out before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fence(pub u64);
+pub struct Fence {
+    /// Grows with every acquisition, also where the last one was forgotten.
+    pub token: u64,
+    /// Random where a backend can lose what it granted: tells a holder apart from one that was granted
+    /// the same token by a backend that had forgotten the first. 0 where it cannot.
+    pub nonce: u64,
+}
+
+/// The pace of a store in the same process: faster than anyone reads.
+const LOCAL_PACE: Duration = Duration::from_millis(25);
 
 /// A backend. Cheap to share; every method may be called from any task at any time.
 #[async_trait]
@@ -252,12 +264,30 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Takes a lease that nobody holds or whose holder let it run out; `None` while somebody holds it.
     async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable>;
 
-    /// Prolongs a lease to `ttl` from now; `false` if it was taken over or released.
-    async fn renew(&self, partition: &Partition, lease: &Key, fence: Fence, ttl: Duration)
-    -> Result<bool, Unavailable>;
+    /// Prolongs a lease to `ttl` from now and tells how long `log` is, which saves its holder from
+    /// asking for what others leave there; `None` if the lease was taken over or released.
+    async fn renew(
+        &self,
+        partition: &Partition,
+        lease: &Key,
+        fence: Fence,
+        ttl: Duration,
+        log: &Key,
+    ) -> Result<Option<u64>, Unavailable>;
 
     /// Gives a lease back; nothing happens if it is no longer this holder's.
     async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable>;
+
+    /// Takes one from a bucket, if there is one.
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable>;
+
+    /// Whether other processes work with the same store at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// How often it pays to send small appends, such as pieces of a text that is being written.
+    fn pace(&self) -> Duration;
 
     /// A hint that something under `topic` changed. Losing one costs latency, never correctness: who
     /// waits also looks from time to time.

@@ -5,8 +5,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// What a nudge is about: a partition's log, a run's mailbox. The text is the owner's choice.
-pub type Topic = Arc<str>;
+use super::Partition;
+
+/// What a nudge is about: a partition's log, a run's mailbox.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Topic {
+    /// Where it changed.
+    pub partition: Partition,
+    /// What changed; the text is the owner's choice.
+    pub name: Arc<str>,
+}
+
+impl Topic {
+    /// A topic of this partition.
+    #[must_use]
+    pub fn new(partition: Partition, name: impl Into<Arc<str>>) -> Self {
+        Self { partition, name: name.into() }
+    }
+}
 
 /// Waits for nudges about one topic.
 #[derive(Debug)]
@@ -64,13 +80,14 @@ mod tests {
     #[test]
     fn topics_that_nobody_watches_are_forgotten() {
         let topics = Topics::default();
-        let kept = topics.watch(&Topic::from("kept"));
+        let topic = |name: String| Topic::new(Partition::new("p"), name);
+        let kept = topics.watch(&topic("kept".to_owned()));
         for number in 0..10_000 {
-            drop(topics.watch(&Topic::from(number.to_string())));
+            drop(topics.watch(&topic(number.to_string())));
         }
         let watched = topics.lock();
         assert!(watched.senders.len() <= 64, "{} topics are left", watched.senders.len());
-        assert!(watched.senders.contains_key("kept"));
+        assert!(watched.senders.contains_key(&topic("kept".to_owned())));
         drop(kept);
     }
 }

@@ -71,6 +71,9 @@ pub struct CallContext {
     pub step: u32,
     /// How long the call may take from now. The caller enforces it.
     pub timeout: Duration,
+    /// Grows whenever another process takes the run over: who has seen a greater one for this run may
+    /// refuse the call as a stalled process's.
+    pub fence: u64,
 }
 
 /// Why a call failed, in words for the model.

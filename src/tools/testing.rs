@@ -92,5 +92,5 @@ impl Tool for StubTool {
 /// The surroundings of some call.
 pub(crate) fn context(timeout: Duration) -> CallContext {
     let run = RunId::mint();
-    CallContext { call: run.call(1), run, step: 1, timeout }
+    CallContext { call: run.call(1), run, step: 1, timeout, fence: 7 }
 }

@@ -89,6 +89,13 @@ pub enum Event {
         /// What to tell the caller, for a run that is to fail.
         error: Option<RunError>,
     },
+    /// What others left for the run was read. Internal.
+    MailRead {
+        /// The number of the last letter that was read, counted from 1.
+        upto: u64,
+        /// What joins the conversation before the next model call.
+        messages: Vec<Message>,
+    },
     /// The run ended or waits for its client.
     RunFinished(Box<Outcome>),
 }
@@ -98,7 +105,7 @@ impl Event {
     #[must_use]
     pub fn is_public(&self) -> bool {
         match self {
-            Self::TurnFinished { .. } | Self::StopRequested { .. } => false,
+            Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::MailRead { .. } => false,
             Self::RunStarted
             | Self::RunResumed { .. }
             | Self::StepStarted { .. }

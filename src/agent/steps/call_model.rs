@@ -19,10 +19,6 @@ use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::outcome::RunError;
 use crate::types::{Event, Micros, StopReason, ToolCall, Usage};
 
-/// Pieces of text are recorded at most this often: faster than anyone reads, and it bounds what a fast
-/// model's stream costs the store and its readers.
-const GAP: Duration = Duration::from_millis(25);
-
 /// Most calls of one turn.
 const MAX_CALLS: usize = 64;
 
@@ -40,11 +36,14 @@ pub async fn call_model(
     reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<(), Left> {
-    if let Some(interruption) = driver.signals.now() {
+    if let Some(interruption) = driver.signals.before_a_step() {
         return driver.heed(interruption);
     }
     let Some(reserve) = begin_step(driver, step, reserve, closing).await? else { return Ok(()) };
     kill::point("model.before_call");
+    if !driver.signals.term.is_good() {
+        return Err(Left::Told);
+    }
     let started = Instant::now();
     let mut said = Said::new(driver, step, closing.is_some());
     let end = listen(driver, &mut said, reserve, closing).await?;
@@ -134,7 +133,7 @@ async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Re
     Ok(())
 }
 
-/// Records deltas as they come, the first at once. Those that come within [`GAP`] of the last record,
+/// Records deltas as they come, the first at once. Those that come within the store's pace of the last,
 /// or while it is under way, are joined into the next; what is still unrecorded when the model ends is
 /// queued.
 async fn listen(
@@ -147,6 +146,7 @@ async fn listen(
     let mut deltas = driver.model.stream(request);
     let mut interrupted = pin!(driver.signals.interrupted());
     let mut gap = pin!(tokio::time::sleep(Duration::ZERO));
+    let pace = driver.recorder.store().pace();
     let mut end = None;
     loop {
         if let Some(end) = end {
@@ -165,7 +165,7 @@ async fn listen(
                 }
             }
             kill::point("model.delta_recorded");
-            gap.as_mut().reset(Instant::now() + GAP);
+            gap.as_mut().reset(Instant::now() + pace);
         } else {
             tokio::select! {
                 biased;

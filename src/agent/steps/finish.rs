@@ -8,6 +8,8 @@ use bytes::Bytes;
 use crate::agent::driver::{Driver, Left};
 use crate::agent::head::{self, Head};
 use crate::agent::keys;
+use crate::agent::mailbox;
+use crate::agent::patience::Patience;
 use crate::kill;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
@@ -37,6 +39,10 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
         let result = record_end(driver, &outcome, session).await;
         attempts += 1;
         match result {
+            Err(CommitError::SequenceConflict { log, .. }) if log == keys::mail(&driver.recorder.run().spec().id) => {
+                // Somebody left a letter, which may keep the run from ending.
+                return read_mail(driver).await;
+            }
             Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}
             Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
                 tracing::error!(run = %driver.recorder.run().spec().id, "the session's messages are not those it counts");
@@ -63,8 +69,14 @@ async fn record_end(
     let unanswered = status == RunStatus::Failed && outcome.report.steps.is_empty();
     let new_messages = if status.is_final() && !unanswered { run.final_messages() } else { Vec::new() };
     let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
-    let keep = driver.keep;
+    let (keep, letters_seen) = (driver.keep, driver.letters_seen);
     let change = |mut tx: Tx| {
+        if status.is_final() {
+            let log = keys::mail(&spec.id);
+            tx = tx
+                .write(Write::Append { log: log.clone(), after: letters_seen, entries: Vec::new() })
+                .write(Write::DeleteLog { log });
+        }
         let value = head::encode(&head);
         tx = tx.write(Write::Put { key: keys::head(&spec.id), value, ttl: Some(keep.run) });
         tx = tx.write(Write::ExpireLog { log: keys::events(&spec.id), ttl: keep.run });
@@ -102,12 +114,26 @@ async fn record_end(
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await
 }
 
+/// Takes in the letters that the driver does not know of yet.
+async fn read_mail(driver: &mut Driver) -> Result<(), Left> {
+    let (recorder, seen) = (&driver.recorder, driver.letters_seen);
+    let run = &recorder.run().spec().id;
+    let read = || mailbox::read(recorder.store(), recorder.partition(), run, seen);
+    let letters = Patience::new(recorder.term()).read(read).await.map_err(CommitError::from)?;
+    for (number, letter) in (seen + 1..).zip(letters) {
+        driver.take_in(number, letter);
+    }
+    Ok(())
+}
+
 async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Left> {
     let recorder = &driver.recorder;
     if recorder.run().spec().session.is_none() {
         return Ok(None);
     }
-    let document = recorder.store().get(recorder.partition(), &keys::session()).await.map_err(CommitError::from)?;
+    let key = keys::session();
+    let read = || recorder.store().get(recorder.partition(), &key);
+    let document = Patience::new(recorder.term()).read(read).await.map_err(CommitError::from)?;
     // A session that was deleted meanwhile stays deleted.
     let Some(document) = document else { return Ok(None) };
     let session = head::decode(&document.value).map_err(CommitError::from)?;

@@ -59,7 +59,7 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
 
 /// Runs a batch to its end; `false` if it was interrupted.
 async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left> {
-    if let Some(interruption) = driver.signals.now() {
+    if let Some(interruption) = driver.signals.before_a_step() {
         driver.heed(interruption)?;
         return Ok(false);
     }
@@ -75,13 +75,18 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
     kill::point("tool.before_intent");
     driver.recorder.flush().await?;
     kill::point("tool.intent_recorded");
+    // Recording may have taken longer than the lease lasts.
+    if !driver.signals.term.is_good() {
+        return Err(Left::Told);
+    }
+    let fence = driver.recorder.fence().token;
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let mut running: FuturesUnordered<_> = batch
         .into_iter()
         .map(|Checked { call, tool, arguments }| {
             let timeout = tool.spec().timeout.map_or(timeout, |own| own.min(timeout));
             let timeout = timeout.min(driver.signals.deadline.saturating_duration_since(Instant::now()));
-            let context = CallContext { run: spec.id.clone(), call: call.id.clone(), step, timeout };
+            let context = CallContext { run: spec.id.clone(), call: call.id.clone(), step, timeout, fence };
             async move { (call, invoke(tool, arguments, context).await) }
         })
         .collect();

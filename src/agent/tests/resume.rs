@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
 use crate::agent::head::{self, Head};
+use crate::agent::replica::{LiveEntry, Replica};
 use crate::agent::{keys, recorder};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
@@ -50,7 +51,11 @@ async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
         ttl: None,
     });
     store.commit(index).await.unwrap();
-    store.commit(crate::agent::Agent::mark_live(&spec.tenant, None, &spec.id)).await.unwrap();
+    // A replica that is no more left it under its name.
+    let replica = Replica::new(store.clone());
+    store.commit(replica.mark(&spec.id, &LiveEntry::of(spec))).await.unwrap();
+    let registration = Write::Put { key: keys::replica(replica.id()), value: "".into(), ttl: None };
+    store.commit(Tx::new(keys::live_partition()).write(registration)).await.unwrap();
 }
 
 /// Lets the process take the run up, and returns its log once it ended.

@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{Effect, Event, Message, Outcome, Record, Role, Tenant, Usage};
+use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
 
 /// What the model does in one turn.
 #[derive(Debug, Clone)]
@@ -192,7 +192,9 @@ pub(super) struct Bench {
 
 /// An agent whose model plays `turns`, with the tools `echo` (read), `save` (write) and `hang`.
 pub(super) fn bench(turns: Vec<Say>) -> Bench {
-    bench_over(Arc::new(MemoryStore::default()), turns, Effect::Read)
+    let bench = bench_over(Arc::new(MemoryStore::default()), turns, Effect::Read);
+    bench.agent.begin();
+    bench
 }
 
 /// The same over a store that others may hold too; `echo` has this effect.
@@ -229,6 +231,7 @@ pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect)
 /// An ordinary request.
 pub(super) fn request() -> NewRun {
     NewRun {
+        id: RunId::mint(),
         tenant: Tenant::default_tenant(),
         allowed_agents: None,
         model: Some("m".into()),

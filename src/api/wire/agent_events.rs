@@ -142,6 +142,8 @@ impl AgentEvents {
 }
 
 impl Encoder for AgentEvents {
+    const READERS_COME_BACK: bool = true;
+
     fn encode(&mut self, record: &Record, out: &mut BytesMut) {
         write_id(record.seq, out);
         if let Event::TextDelta { step, text } = &record.event {
@@ -213,7 +215,9 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             }
         }
         Event::RunFinished(outcome) => ending(seq, outcome, names, with_report),
-        Event::TextDelta { .. } | Event::TurnFinished { .. } | Event::StopRequested { .. } => return None,
+        Event::TextDelta { .. } | Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {
+            return None;
+        }
     })
 }
 

@@ -48,6 +48,9 @@ impl From<&Head> for RunNames {
 
 /// Writes a run's public events as server-sent events of one dialect.
 pub trait Encoder: Send + 'static {
+    /// Whether readers of this dialect come back by themselves where a stream breaks off, and lose nothing.
+    const READERS_COME_BACK: bool;
+
     /// Appends the frames of one event, often one, sometimes none.
     fn encode(&mut self, record: &Record, out: &mut BytesMut);
 }

@@ -146,6 +146,8 @@ impl ChatChunks {
 }
 
 impl Encoder for ChatChunks {
+    const READERS_COME_BACK: bool = false;
+
     fn encode(&mut self, record: &Record, out: &mut BytesMut) {
         if self.failed {
             return;
@@ -182,7 +184,7 @@ impl Encoder for ChatChunks {
             | Event::ToolStarted { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. } => self.extend(record, out),
-            Event::TurnFinished { .. } | Event::StopRequested { .. } => {}
+            Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {}
         }
     }
 }

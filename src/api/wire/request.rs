@@ -249,6 +249,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
     let on_disconnect = if shape.background { OnDisconnect::Continue } else { agent.on_disconnect.unwrap_or_default() };
     let new = NewRun {
+        id: RunId::mint(),
         tenant: context.tenant,
         allowed_agents: context.allowed_agents,
         model: request.model,

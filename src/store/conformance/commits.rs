@@ -23,7 +23,7 @@ pub(crate) async fn refused_transaction_changes_nothing(store: &dyn Store) {
 
     let refusals = [
         all_kinds().check(Check::Version { key: key("a"), version: 1 }),
-        all_kinds().check(Check::Fence { lease: key("driver"), fence: Fence(1) }),
+        all_kinds().check(Check::Fence { lease: key("driver"), fence: NOBODYS }),
         all_kinds().write(append("third", 1, &["new"])),
         all_kinds().write(add("more", 2, Some(1))),
     ];
@@ -86,7 +86,7 @@ pub(crate) async fn writes_happen_in_order_and_see_those_before(store: &dyn Stor
 pub(crate) async fn first_thing_that_does_not_hold_is_the_error(store: &dyn Store) {
     let place = partition();
     let version = Check::Version { key: key("a"), version: 3 };
-    let fence = Check::Fence { lease: key("driver"), fence: Fence(1) };
+    let fence = Check::Fence { lease: key("driver"), fence: NOBODYS };
     let tx = || Tx::new(place.clone()).write(append("log", 1, &["x"])).write(add("spent", 2, Some(1)));
     let conflict = CommitError::VersionConflict { key: key("a"), actual: 0 };
     assert_eq!(store.commit(tx().check(version.clone()).check(fence.clone())).await, Err(conflict));
@@ -162,7 +162,7 @@ pub(crate) async fn both_durabilities_are_read_back_at_once(store: &dyn Store) {
 
 pub(crate) async fn commit_nudges_who_watches_its_topic(store: &dyn Store) {
     let place = partition();
-    let topic = Topic::from(place.as_str());
+    let topic = Topic::new(place.clone(), "events");
     let mut watches = [store.watch(&topic), store.watch(&topic)];
     for number in 0..3 {
         let mut tx = Tx::new(place.clone()).write(append("log", number, &["x"]));

@@ -14,7 +14,7 @@ fn refused(lease: &str) -> Result<(), CommitError> {
 }
 
 async fn renew(store: &dyn Store, place: &Partition, fence: Fence, ttl: Duration) -> bool {
-    store.renew(place, &key("driver"), fence, ttl).await.unwrap()
+    store.renew(place, &key("driver"), fence, ttl, &key("mail")).await.unwrap().is_some()
 }
 
 async fn release(store: &dyn Store, place: &Partition, fence: Fence) {
@@ -43,7 +43,7 @@ pub(crate) async fn lease_that_ran_out_is_taken_over(store: &dyn Store) {
 
 pub(crate) async fn fences_of_a_lease_grow(store: &dyn Store) {
     let place = partition();
-    let mut last = Fence(0);
+    let mut last = NOBODYS;
     for round in 0..20 {
         let fence = acquire(store, &place, "driver", Duration::ZERO).await.unwrap();
         assert!(fence > last, "{fence:?} after {last:?}");
@@ -67,7 +67,7 @@ pub(crate) async fn renewal_prolongs_a_lease(store: &dyn Store) {
 
 pub(crate) async fn renewal_is_refused_after_takeover_or_release(store: &dyn Store) {
     let place = partition();
-    assert!(!renew(store, &place, Fence(1), LONG).await, "a lease that nobody held");
+    assert!(!renew(store, &place, NOBODYS, LONG).await, "a lease that nobody held");
     let former = acquire(store, &place, "driver", Duration::ZERO).await.unwrap();
     let holder = acquire(store, &place, "driver", LONG).await.unwrap();
     assert!(!renew(store, &place, former, LONG).await);
@@ -95,14 +95,14 @@ pub(crate) async fn release_by_a_former_holder_changes_nothing(store: &dyn Store
 
 pub(crate) async fn fence_holds_until_takeover_even_if_the_lease_ran_out(store: &dyn Store) {
     let place = partition();
-    assert_eq!(fenced(store, &place, "driver", Fence(1)).await, refused("driver"), "a lease that nobody held");
+    assert_eq!(fenced(store, &place, "driver", NOBODYS).await, refused("driver"), "a lease that nobody held");
     let former = acquire(store, &place, "driver", Duration::ZERO).await.unwrap();
     assert_eq!(fenced(store, &place, "driver", former).await, Ok(()));
     assert_eq!(fenced(store, &place, "other", former).await, refused("other"));
     assert_eq!(fenced(store, &partition(), "driver", former).await, refused("driver"));
     let holder = acquire(store, &place, "driver", LONG).await.unwrap();
     assert_eq!(fenced(store, &place, "driver", former).await, refused("driver"));
-    assert_eq!(fenced(store, &place, "driver", Fence(holder.0 + 1)).await, refused("driver"));
+    assert_eq!(fenced(store, &place, "driver", Fence { token: holder.token + 1, ..holder }).await, refused("driver"));
     assert_eq!(fenced(store, &place, "driver", holder).await, Ok(()));
     assert_eq!(get(store, &place, "a").await, Some(document(2, "")));
 }
@@ -112,4 +112,23 @@ pub(crate) async fn fence_is_void_after_release(store: &dyn Store) {
     let fence = acquire(store, &place, "driver", LONG).await.unwrap();
     release(store, &place, fence).await;
     assert_eq!(fenced(store, &place, "driver", fence).await, refused("driver"));
+}
+
+pub(crate) async fn another_holders_nonce_is_another_fence(store: &dyn Store) {
+    let place = partition();
+    let fence = acquire(store, &place, "driver", LONG).await.unwrap();
+    let other = Fence { nonce: fence.nonce ^ 1, ..fence };
+    assert_eq!(fenced(store, &place, "driver", other).await, refused("driver"));
+    assert!(!renew(store, &place, other, LONG).await);
+    release(store, &place, other).await;
+    assert_eq!(fenced(store, &place, "driver", fence).await, Ok(()));
+}
+
+pub(crate) async fn renewal_tells_how_long_a_log_is(store: &dyn Store) {
+    let place = partition();
+    let fence = acquire(store, &place, "driver", LONG).await.unwrap();
+    let renew = async || store.renew(&place, &key("driver"), fence, LONG, &key("mail")).await.unwrap();
+    assert_eq!(renew().await, Some(0));
+    write(store, &place, append("mail", 0, &["a", "b"])).await.unwrap();
+    assert_eq!(renew().await, Some(2));
 }

@@ -10,6 +10,7 @@ mod documents;
 pub(crate) mod histories;
 mod leases;
 mod logs;
+mod rates;
 mod scans;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub(crate) use self::counters::*;
 pub(crate) use self::documents::*;
 pub(crate) use self::leases::*;
 pub(crate) use self::logs::*;
+pub(crate) use self::rates::*;
 pub(crate) use self::scans::*;
 use super::{CommitError, Document, Fence, Key, LogPage, Order, Partition, Scan, Store, Topic, Tx, Unavailable, Write};
 
@@ -102,7 +104,15 @@ cases! {
     release_by_a_former_holder_changes_nothing,
     fence_holds_until_takeover_even_if_the_lease_ran_out,
     fence_is_void_after_release,
+    another_holders_nonce_is_another_fence,
+    renewal_tells_how_long_a_log_is,
+
+    bucket_gives_its_burst_and_then_one_at_a_time,
+    buckets_do_not_mix,
 }
+
+/// A fence that nobody was given.
+const NOBODYS: Fence = Fence { token: 1, nonce: 0 };
 
 /// A TTL that no test outlasts.
 const LONG: Duration = Duration::from_hours(1);

@@ -43,9 +43,11 @@ use tokio::sync::oneshot;
 
 use self::disk::Failure;
 use self::job::{Answer, Job, Request};
+use super::rate::Buckets;
 use super::watch::Topics;
 use super::{
-    CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Scan, Store, Topic, Tx, Unavailable, Watch,
+    CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable,
+    Watch,
 };
 use crate::types::clock::now_ms;
 
@@ -176,12 +178,26 @@ impl Store for EmbeddedStore {
         lease: &Key,
         fence: Fence,
         ttl: Duration,
-    ) -> Result<bool, Unavailable> {
-        self.ask(|answer| Job::Renew(partition.clone(), lease.clone(), fence, ttl, answer)).await
+        log: &Key,
+    ) -> Result<Option<u64>, Unavailable> {
+        if self.ask(|answer| Job::Renew(partition.clone(), lease.clone(), fence, ttl, answer)).await? {
+            Ok(Some(self.read_log(partition, log, 0, 0).await?.head))
+        } else {
+            Ok(None)
+        }
     }
 
     async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
         self.ask(|answer| Job::Release(partition.clone(), lease.clone(), fence, answer)).await
+    }
+
+    /// Buckets are in memory: a restart fills them.
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
+        Ok(self.shared.buckets.take(partition, bucket, rate))
+    }
+
+    fn pace(&self) -> Duration {
+        super::LOCAL_PACE
     }
 
     fn watch(&self, topic: &Topic) -> Watch {
@@ -218,6 +234,7 @@ struct Shared {
     /// `None` once the store was closed.
     database: RwLock<Option<Database>>,
     topics: Topics,
+    buckets: Buckets,
     clock: Clock,
     failure: Failure,
 }
@@ -225,7 +242,7 @@ struct Shared {
 impl Shared {
     fn new(database: Database, failure: Failure) -> Self {
         let database = RwLock::new(Some(database));
-        Self { database, topics: Topics::default(), clock: Clock::default(), failure }
+        Self { database, topics: Topics::default(), buckets: Buckets::default(), clock: Clock::default(), failure }
     }
 
     fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {

@@ -121,7 +121,7 @@ async fn fences_grow_on_when_the_clock_was_set_back() {
     txn.commit().unwrap();
     drop(writer);
 
-    let mut last = Fence(ahead);
+    let mut last = Fence { token: ahead, nonce: 0 };
     for _ in 0..2 {
         let store = open(dir.path(), patient()).await;
         let fence = store.acquire(&place(), &key("driver"), Duration::ZERO).await.unwrap().unwrap();

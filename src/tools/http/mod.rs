@@ -120,6 +120,7 @@ impl HttpTool {
         headers.insert("x-loopgate-call-id", id(context.call.as_str())?);
         headers.insert("x-loopgate-run-id", id(context.run.as_str())?);
         headers.insert("x-loopgate-step", HeaderValue::from(context.step));
+        headers.insert("x-loopgate-fence", HeaderValue::from(context.fence));
         let remaining_ms = u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX);
         headers.insert("x-loopgate-deadline-ms", HeaderValue::from(remaining_ms));
         if let Some(body) = body {

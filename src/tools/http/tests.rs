@@ -107,6 +107,7 @@ async fn a_get_takes_its_arguments_in_the_url() {
     assert_eq!(headers["x-loopgate-call-id"], context.call.as_str());
     assert_eq!(headers["x-loopgate-run-id"], context.run.as_str());
     assert_eq!(headers["x-loopgate-step"], "1");
+    assert_eq!(headers["x-loopgate-fence"], "7");
     assert_eq!(headers["x-loopgate-deadline-ms"], "7500");
 }
 

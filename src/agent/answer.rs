@@ -1,0 +1,73 @@
+//! Continues a run that waits for its client.
+
+use crate::agent::Agent;
+use crate::agent::error::{LookupError, StartError};
+use crate::agent::head::Head;
+use crate::agent::machine::Run;
+use crate::agent::request::NewRun;
+use crate::agent::sessions::Versioned;
+use crate::agent::start::Started;
+use crate::types::{CallId, Role, RunStatus};
+
+impl Agent {
+    /// The waiting run that the request's tool messages answer.
+    pub(super) async fn waiting_run(
+        &self,
+        new: &NewRun,
+        session: Option<&Versioned>,
+    ) -> Result<Option<Head>, StartError> {
+        let named = new.run.as_ref();
+        let sessions = session.and_then(|session| session.session.active_run.as_ref());
+        let minted = new.answered.first().and_then(CallId::run);
+        let Some(run) = named.or(sessions.filter(|_| !new.answered.is_empty())).or(minted.as_ref()) else {
+            return Ok(None);
+        };
+        match self.find_run(&new.tenant, run).await {
+            Ok((_, head)) if head.status == RunStatus::RequiresAction => Ok(Some(head)),
+            Ok(_) if named.is_some() => Err(StartError::NotWaiting(run.clone())),
+            Err(LookupError::Store(error)) => Err(error.into()),
+            Err(_) if named.is_some() => Err(StartError::RunNotFound(run.to_string())),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Goes on with a waiting run, whose client answered.
+    pub(super) async fn continue_run(&self, new: &NewRun, head: &Head) -> Result<Started, StartError> {
+        let idle = self.take_up(&new.tenant, head).await?.ok_or_else(|| StartError::NotWaiting(head.id.clone()))?;
+        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec.agent)) {
+            let agent = idle.spec.agent.clone();
+            idle.release().await?;
+            return Err(StartError::AgentForbidden(agent));
+        }
+        let required = Run::new(idle.spec.clone()).replayed(&idle.records).required_calls();
+        let unanswered = required.iter().find(|call| !new.answered.contains(&call.id));
+        let unasked = new.answered.iter().position(|id| !required.iter().any(|call| call.id == *id));
+        let problem = match (unanswered, unasked) {
+            (Some(call), _) => Some((new.answers_from, format!("the call {} is not answered", call.id))),
+            (None, Some(index)) => {
+                let what = format!("the run does not wait for the call {}", new.answered[index]);
+                Some((new.answers_from + index, what))
+            }
+            (None, None) => None,
+        };
+        if let Some((index, message)) = problem {
+            idle.release().await?;
+            return Err(StartError::Invalid { param: format!("messages[{index}]"), message });
+        }
+        // Results first, in call order, so that nothing stands between a call and its result; what
+        // else the client says follows. A session keeps no instructions.
+        let said = &new.messages[new.answers_from..];
+        let results = said.iter().filter(|message| message.role == Role::Tool);
+        let mut results: Vec<_> = new.answered.iter().zip(results).collect();
+        results.sort_by_key(|(id, _)| required.iter().position(|call| call.id == **id));
+        let in_session = idle.spec.session.is_some();
+        let rest = said.iter().filter(|message| match message.role {
+            Role::Tool => false,
+            Role::System | Role::Developer => !in_session,
+            Role::User | Role::Assistant => true,
+        });
+        let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
+        let follower = self.resume(idle, answers).await?;
+        Ok(Started { head: Head { status: RunStatus::InProgress, ..head.clone() }, follower })
+    }
+}

@@ -1,0 +1,123 @@
+//! What stands beside a driver and tells it what happens outside: letters arrive, and the last reader
+//! goes away.
+//!
+//! Runs in the driver's task, so it ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::keys;
+use crate::agent::mailbox::{self, Letter};
+use crate::agent::tail::Tail;
+use crate::store::{Partition, Store, Unavailable};
+use crate::types::RunId;
+
+/// How soon the store is asked again when it did not answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A letter and its number in the mailbox, counted from 1.
+pub type Numbered = (u64, Letter);
+
+/// Watches over one run.
+#[derive(Debug)]
+pub struct Attendant {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) partition: Partition,
+    pub(super) run: RunId,
+    /// Letters that were read.
+    pub(super) read: u64,
+    /// How many letters there are, as far as the lease's renewals told.
+    pub(super) letters: watch::Receiver<u64>,
+    /// Where the driver finds them.
+    pub(super) delivered: mpsc::UnboundedSender<Numbered>,
+    /// How the driver learns at once that it is to stop.
+    pub(super) cancel: CancellationToken,
+    pub(super) tail: Arc<Tail>,
+    /// How long the run outlives its last reader; `None` for one that goes on without.
+    pub(super) grace: Option<Duration>,
+}
+
+impl Attendant {
+    /// Watches until it is dropped.
+    pub async fn attend(mut self) {
+        let (tail, grace, store) = (self.tail.clone(), self.grace, self.store.clone());
+        let (partition, run, cancel) = (self.partition.clone(), self.run.clone(), self.cancel.clone());
+        let alone = async {
+            let Some(grace) = grace else { return std::future::pending().await };
+            abandoned(&store, &partition, &run, &tail, grace).await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::join!(self.take_in(), alone);
+    }
+
+    /// Delivers letters as they come.
+    async fn take_in(&mut self) {
+        let mut nudges = self.store.watch(&keys::mail_topic(&self.partition, &self.run));
+        loop {
+            let read = self.read;
+            tokio::select! {
+                () = nudges.changed() => {}
+                gone = more_than(&mut self.letters, read) => if gone {
+                    // The lease is gone, and the driver soon will be.
+                    return nudges.changed().await;
+                },
+            }
+            while self.deliver().await.is_err() {
+                tokio::time::sleep(PATIENCE).await;
+            }
+        }
+    }
+
+    /// Delivers the letters that are there.
+    async fn deliver(&mut self) -> Result<(), Unavailable> {
+        for letter in mailbox::read(&self.store, &self.partition, &self.run, self.read).await? {
+            self.read += 1;
+            if letter == Letter::Cancel {
+                self.cancel.cancel();
+            }
+            // A driver that is gone needs no letters.
+            let _ = self.delivered.send((self.read, letter));
+        }
+        Ok(())
+    }
+}
+
+/// Returns once there are more than `read` letters, or with `true` once nobody will tell.
+async fn more_than(letters: &mut watch::Receiver<u64>, read: u64) -> bool {
+    letters.wait_for(|letters| *letters > read).await.is_err()
+}
+
+/// Returns once nobody has read the run for the whole grace, here or through another replica.
+async fn abandoned(store: &Arc<dyn Store>, partition: &Partition, run: &RunId, tail: &Arc<Tail>, grace: Duration) {
+    let mut readers = tail.readers();
+    let mut elsewhere = None;
+    loop {
+        let alone_since = readers.borrow_and_update().alone_since.max(elsewhere);
+        let Some(since) = readers.borrow().alone_since.and(alone_since) else {
+            if readers.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            continue;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(since + grace) => {}
+            changed = readers.changed() => {
+                if changed.is_err() {
+                    return std::future::pending().await;
+                }
+                continue;
+            }
+        }
+        match store.get(partition, &keys::reader(run)).await {
+            Ok(None) => return,
+            // Somebody reads elsewhere, or nobody can tell.
+            Ok(Some(_)) => elsewhere = Some(Instant::now()),
+            Err(_) => tokio::time::sleep(PATIENCE).await,
+        }
+    }
+}

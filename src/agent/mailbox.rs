@@ -1,0 +1,92 @@
+//! What others leave for whoever drives a run: a log beside the run's own, which any replica appends to
+//! and the driver reads.
+//!
+//! A letter is committed together with a check that the run has not ended, and a run ends only in a
+//! commit that has seen every letter, so none is lost and none comes too late. A nudge makes it quick;
+//! the lease's renewals tell the mailbox's length, so that a lost nudge costs only time.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::error::{LookupError, unavailable};
+use crate::agent::head::{Head, decode, encode};
+use crate::agent::{Agent, keys};
+use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
+use crate::types::{Message, RunId, Tenant};
+
+/// How often a letter is tried to be left while others leave theirs.
+const ATTEMPTS: usize = 16;
+/// Letters read at a time.
+const PAGE: usize = 64;
+
+/// Something to be done in a run by whoever drives it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Letter {
+    /// Stop.
+    Cancel,
+    /// These join the conversation before the next model call.
+    Steer {
+        /// What the caller says.
+        messages: Vec<Message>,
+    },
+}
+
+/// What came of leaving a letter.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// Whoever drives the run will read it.
+    Left,
+    /// The run has ended; its head as it is.
+    Ended(Box<Head>),
+}
+
+impl Agent {
+    /// Leaves a letter for a run that has not ended.
+    pub(super) async fn post(&self, tenant: &Tenant, run: &RunId, letter: &Letter) -> Result<Posted, LookupError> {
+        let (partition, mut head) = self.find_run(tenant, run).await?;
+        for _ in 0..ATTEMPTS {
+            let key = keys::head(run);
+            let document = self.store.get(&partition, &key).await?;
+            let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
+            head = decode(&document.value)?;
+            if head.status.is_final() {
+                return Ok(Posted::Ended(Box::new(head)));
+            }
+            let log = keys::mail(run);
+            let after = self.store.read_log(&partition, &log, u64::MAX, 0).await?.head;
+            let tx = Tx {
+                notify: Some(keys::mail_topic(&partition, run)),
+                ..Tx::new(partition.clone())
+                    .check(Check::Version { key, version: document.version })
+                    .write(Write::Append { log, after, entries: vec![encode(letter)] })
+            };
+            match self.store.commit(tx).await {
+                Ok(()) => return Ok(Posted::Left),
+                Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
+                Err(error) => return Err(unavailable(error).into()),
+            }
+        }
+        Err(LookupError::Store(Unavailable(format!("run {} is being changed by others", head.id))))
+    }
+}
+
+/// Reads the letters of a run after the first `after`.
+pub async fn read(
+    store: &Arc<dyn Store>,
+    partition: &Partition,
+    run: &RunId,
+    after: u64,
+) -> Result<Vec<Letter>, Unavailable> {
+    let (log, mut letters) = (keys::mail(run), Vec::new());
+    loop {
+        let page = store.read_log(partition, &log, after + letters.len() as u64, PAGE).await?;
+        if page.entries.is_empty() {
+            return Ok(letters);
+        }
+        for entry in &page.entries {
+            letters.push(decode(entry)?);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! How a driver waits for a store that does not answer: for as long as its lease is surely its own.
+
+use std::time::Duration;
+
+use crate::agent::lease::Term;
+use crate::store::Unavailable;
+
+const FIRST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The pauses of one wait.
+#[derive(Debug)]
+pub struct Patience {
+    term: Term,
+    pause: Duration,
+}
+
+impl Patience {
+    /// Patience for as long as `term` lasts.
+    pub fn new(term: &Term) -> Self {
+        Self { term: term.clone(), pause: FIRST }
+    }
+
+    /// Pauses; `false` at once if the lease is no longer surely ours.
+    pub async fn lasts(&mut self, error: &Unavailable) -> bool {
+        if !self.term.is_good() {
+            return false;
+        }
+        tracing::debug!(%error, "waiting for the store");
+        tokio::select! {
+            () = tokio::time::sleep(self.pause) => {}
+            () = self.term.ended() => {}
+        }
+        self.pause = (2 * self.pause).min(LONGEST);
+        true
+    }
+
+    /// What `read` reads once the store answers.
+    pub async fn read<T, F>(mut self, read: impl Fn() -> F) -> Result<T, Unavailable>
+    where
+        F: Future<Output = Result<T, Unavailable>>,
+    {
+        loop {
+            match read().await {
+                Err(error) if self.lasts(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+}

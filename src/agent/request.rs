@@ -1,0 +1,72 @@
+//! What a caller asks of a run.
+
+use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, ToolChoice};
+use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
+
+/// A valid request for a run.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// What it will be called.
+    pub id: RunId,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The agents that the caller's key may use; `None` for all.
+    pub allowed_agents: Option<Vec<String>>,
+    /// The model or agent; a session may name the agent instead.
+    pub model: Option<String>,
+    /// The conversation that it continues.
+    pub session: Option<SessionId>,
+    /// The waiting run that its tool messages answer.
+    pub run: Option<RunId>,
+    /// Instructions for this run only.
+    pub system: Vec<Message>,
+    /// The other messages.
+    pub messages: Vec<Message>,
+    /// Where in `messages` those begin that answer the calls of a waiting run.
+    pub answers_from: usize,
+    /// The calls that they answer, in their order.
+    pub answered: Vec<CallId>,
+    /// The client's own tools.
+    pub client_tools: Vec<ClientTool>,
+    /// OpenAI's `tool_choice`.
+    pub tool_choice: Option<ToolChoice>,
+    /// Members for the upstream's request that pass through.
+    pub parameters: String,
+    /// Most output tokens of one model call.
+    pub max_output_tokens: Option<u64>,
+    /// Whether several calls of one turn may run at once.
+    pub parallel_tool_calls: bool,
+    /// Names and globs of the server's tools; `None` for all of the agent's.
+    pub tools: Option<Vec<String>>,
+    /// Narrower limits than the agent's.
+    pub limits: LimitsPatch,
+    /// What happens at a limit; `None` for the agent's setting.
+    pub on_limit: Option<OnLimit>,
+    /// What happens when the last reader has gone.
+    pub on_disconnect: OnDisconnect,
+    /// What happens after a crash in a tool with side effects.
+    pub on_unknown_outcome: OnUnknownOutcome,
+    /// How long the run outlives its last reader.
+    pub reconnect_grace_ms: u64,
+    /// Whether a step's text is held until it is known to be the last.
+    pub hide_intermediate_text: bool,
+    /// Whether arguments are shown as the model writes them.
+    pub stream_tool_arguments: bool,
+    /// How many steps may be voided because the model's stream broke after text went out.
+    pub max_discards: u32,
+}
+
+/// Limits that a request asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LimitsPatch {
+    /// Most model calls.
+    pub max_iterations: Option<u32>,
+    /// From start to end, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// For each tool call, in milliseconds.
+    pub tool_timeout_ms: Option<u64>,
+    /// Most tokens.
+    pub token_budget: Option<u64>,
+    /// Most money.
+    pub cost_budget: Option<Micros>,
+}

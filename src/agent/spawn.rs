@@ -1,0 +1,185 @@
+//! Drives a run in a task of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::active::Live;
+use crate::agent::attendant::Attendant;
+use crate::agent::driver::{Driver, Left, SessionBudget};
+use crate::agent::follow::Follower;
+use crate::agent::lease::Lease;
+use crate::agent::mailbox::Letter;
+use crate::agent::recorder::Recorder;
+use crate::agent::replica::LiveEntry;
+use crate::agent::signals::Signals;
+use crate::agent::toolbox::Toolbox;
+use crate::agent::{Agent, keys, steps};
+use crate::kill;
+use crate::store::CommitError;
+use crate::types::clock::now_ms;
+use crate::types::run::{OnDisconnect, OnLimit};
+use crate::types::{Event, Record, RunId, RunSpec, StopReason};
+
+/// Time held back for a closing answer, if a tenth of the run's is more.
+const CLOSING_TIME: Duration = Duration::from_secs(10);
+/// How soon it is tried again to give a run up that could not be.
+const GIVE_UP_AGAIN: Duration = Duration::from_millis(500);
+
+/// A run that is about to be driven here.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) spec: Arc<RunSpec>,
+    /// What is in its log.
+    pub(super) records: Vec<Record>,
+    pub(super) lease: Lease,
+    /// The session's earlier messages: JSON objects, separated by commas.
+    pub(super) history: Arc<str>,
+    /// What its session allows; `None` without a session.
+    pub(super) budget: Option<SessionBudget>,
+    /// What others left for it that is not part of it yet.
+    pub(super) letters: Vec<Letter>,
+}
+
+impl Agent {
+    /// Drives a run in a task of its own; the returned follower has seen everything up to `seq`.
+    pub(super) fn spawn(&self, ready: Ready, seq: u64) -> Follower {
+        let (mut driver, attendant, lease) = self.driver(ready);
+        let spec = driver.recorder.run().spec().clone();
+        let tail = driver.recorder.tail().clone();
+        let reader = tail.reader();
+        let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
+        self.active.insert(spec.id.clone(), Live { tail, cancel, left });
+        let (agent, entry, run) = (self.clone(), LiveEntry::of(&spec), spec.id.clone());
+        self.tasks.spawn(async move {
+            let driven = AssertUnwindSafe(attended(&mut driver, attendant)).catch_unwind().await;
+            let result = match driven {
+                Ok(result) => result,
+                Err(_panic) => {
+                    tracing::error!(%run, "a run panicked");
+                    fail(&mut driver).await
+                }
+            };
+            agent.leave(&run, &entry, lease, result).await;
+        });
+        let partition = keys::partition_of(&spec);
+        Follower::new(self, partition, spec.id.clone(), Some(reader), seq)
+    }
+
+    /// Tidies up after a run's driver.
+    async fn leave(&self, run: &RunId, entry: &LiveEntry, lease: Lease, result: Result<(), Left>) {
+        let ended = match &result {
+            Ok(()) => self.replica.unmark(run).await.inspect_err(|error| {
+                tracing::warn!(%run, %error, "an ended run is still named as live");
+            }),
+            Err(Left::Told) => Ok(()),
+            Err(Left::NotRecorded(CommitError::Fenced { .. })) => {
+                tracing::warn!(%run, "another process took the run over");
+                Ok(())
+            }
+            Err(Left::NotRecorded(error)) => {
+                tracing::error!(%run, %error, "the run's events could not be recorded; it is taken up again later");
+                Ok(())
+            }
+        };
+        kill::point("run.unmarked");
+        if let Err(error) = lease.release().await {
+            tracing::warn!(%run, %error, "the run's lease could not be given back; it runs out");
+        }
+        kill::point("run.released");
+        self.active.remove(run);
+        if result.is_err() || ended.is_err() {
+            self.disown(run, entry).await;
+        }
+    }
+
+    /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
+    /// settles its estate does.
+    async fn disown(&self, run: &RunId, entry: &LiveEntry) {
+        let mut attempts_at_the_end = 0;
+        while let Err(error) = self.replica.disown(run, entry).await {
+            tracing::warn!(%run, %error, "a run that was left could not be given up yet");
+            attempts_at_the_end += u32::from(self.leaving.is_cancelled());
+            if attempts_at_the_end > 2 {
+                return;
+            }
+            tokio::time::sleep(GIVE_UP_AGAIN).await;
+        }
+    }
+
+    /// What drives a run, and what stands beside it.
+    pub(super) fn driver(&self, ready: Ready) -> (Driver, Attendant, Lease) {
+        let Ready { spec, records, lease, history, budget, letters } = ready;
+        let recorder = Recorder::resume(self.store.clone(), spec.clone(), &records, &lease);
+        let left_ms = recorder.run().deadline_ms().saturating_sub(now_ms());
+        let timeout = Duration::from_millis(spec.limits.timeout_ms);
+        let closing_time = match spec.on_limit {
+            OnLimit::Synthesize => CLOSING_TIME.min(timeout / 10),
+            OnLimit::Stop | OnLimit::Error => Duration::ZERO,
+        };
+        let cancel = CancellationToken::new();
+        let signals = Signals {
+            cancel: cancel.clone(),
+            term: lease.term(),
+            leave: self.leaving.clone(),
+            hand_over: self.handing_over.clone(),
+            deadline: Instant::now() + Duration::from_millis(left_ms).saturating_sub(closing_time),
+            closing_time,
+        };
+        let (delivered, inbox) = mpsc::unbounded_channel();
+        let read = recorder.run().mail_read();
+        let attendant = Attendant {
+            store: self.store.clone(),
+            partition: keys::partition_of(&spec),
+            run: spec.id.clone(),
+            read: read + letters.len() as u64,
+            letters: lease.letters(),
+            delivered,
+            cancel,
+            tail: recorder.tail().clone(),
+            grace: match spec.on_disconnect {
+                OnDisconnect::Cancel => Some(Duration::from_millis(spec.reconnect_grace_ms)),
+                OnDisconnect::Continue => None,
+            },
+        };
+        let mut driver = Driver {
+            model: self.catalog.model(&spec.upstream),
+            tools: Toolbox::new(&self.tools, &spec),
+            recorder,
+            history,
+            session: budget,
+            keep: self.keep,
+            signals,
+            letters: inbox,
+            letters_seen: read,
+        };
+        for (number, letter) in (read + 1..).zip(letters) {
+            driver.take_in(number, letter);
+        }
+        (driver, attendant, lease)
+    }
+}
+
+/// Drives a run while its attendant stands by.
+async fn attended(driver: &mut Driver, attendant: Attendant) -> Result<(), Left> {
+    tokio::select! {
+        result = driver.drive() => result,
+        () = attendant.attend() => Err(Left::Told),
+    }
+}
+
+/// Ends a run whose driver panicked.
+async fn fail(driver: &mut Driver) -> Result<(), Left> {
+    let reason = StopReason::InternalError;
+    driver.recorder.queue(Event::StopRequested { reason, error: None });
+    // A letter may come in between, however often.
+    while !driver.recorder.run().status().is_final() {
+        steps::finish::finish(driver, reason).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Finds the runs that nobody drives, and takes them up.
+//!
+//! Every replica looks every second, and at once when a run is given up. What it looks at are hints;
+//! the run's own lease decides who goes on with it.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::time::Instant;
+
+use crate::agent::error::unavailable;
+use crate::agent::head::{Head, decode, encode};
+use crate::agent::replica::LiveEntry;
+use crate::agent::{Agent, keys};
+use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
+use crate::types::{RunId, RunStatus, StopReason};
+
+/// How often a process looks for runs that nobody drives.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Replicas that began together do not look together: each waits up to this many milliseconds longer.
+const JITTER_MS: u64 = 200;
+/// Runs looked at in one page of a sweep.
+const PAGE: usize = 256;
+/// Runs taken up at once.
+const TOGETHER: usize = 32;
+/// How often a process compares the entries under its name with the runs that it drives.
+const RECONCILE_EVERY: Duration = Duration::from_secs(30);
+/// An entry whose run does not exist this long after it was named will not exist any more.
+const STILLBORN_AFTER: Duration = Duration::from_secs(60);
+
+impl Agent {
+    /// Takes up runs that nobody drives, for ever.
+    pub(super) async fn sweep(&self) {
+        let mut due = self.store.watch(&keys::due_topic());
+        let mut reconciled = Instant::now();
+        loop {
+            if let Err(error) = self.sweep_once().await {
+                tracing::warn!(%error, "could not look for runs that nobody drives");
+            }
+            if reconciled.elapsed() >= RECONCILE_EVERY {
+                reconciled = Instant::now();
+                if let Err(error) = self.reconcile().await {
+                    tracing::warn!(%error, "could not compare the entries of live runs with those driven here");
+                }
+            }
+            let jitter = Duration::from_millis(now_ms() % JITTER_MS);
+            tokio::select! {
+                () = due.changed() => {}
+                () = tokio::time::sleep(SWEEP_EVERY + jitter) => {}
+            }
+        }
+    }
+
+    async fn sweep_once(&self) -> Result<(), Unavailable> {
+        self.replica.register(&self.leases).await?;
+        if self.is_draining() {
+            return Ok(());
+        }
+        self.replica.settle_estates(&self.leases).await?;
+        let prefix = keys::live_entries(keys::NOBODY);
+        let mut after = None;
+        loop {
+            let scan = Scan { prefix: prefix.clone(), after: after.take(), limit: PAGE, order: Order::Ascending };
+            let entries = self.store.scan(&keys::live_partition(), scan).await?;
+            let last = entries.len() < PAGE;
+            after = entries.last().map(|(key, _)| key.clone());
+            let look = async |(key, document): (String, Document)| {
+                let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
+                if let Err(error) = self.recover(&run, &key, &document).await {
+                    tracing::warn!(%run, %error, "could not take up a run");
+                }
+            };
+            futures_util::stream::iter(entries).map(look).buffer_unordered(TOGETHER).collect::<()>().await;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {
+        let entry: LiveEntry = decode(&found.value)?;
+        if self.active.get(run).is_some() {
+            return self.store.commit(self.replica.adopt(run, &entry)).await.map_err(unavailable);
+        }
+        let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
+        let document = self.store.get(&partition, &keys::head(run)).await?;
+        let version = document.as_ref().map_or(0, |document| document.version);
+        let head: Option<Head> = document.map(|document| decode(&document.value)).transpose()?;
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
+        match head {
+            Some(head) if head.status == RunStatus::InProgress => {
+                if self.store.get(&partition, &keys::spec(run)).await?.is_none() {
+                    return self.give_up(&partition, head, version).await;
+                }
+                if let Some(idle) = self.take_up(&entry.tenant, &head).await? {
+                    if idle.status() != RunStatus::InProgress {
+                        return idle.release().await;
+                    }
+                    tracing::info!(%run, "taking up a run that nobody drives");
+                    self.resume(idle, Vec::new()).await?;
+                }
+                Ok(())
+            }
+            None if age < STILLBORN_AFTER => Ok(()),
+            Some(_) | None => {
+                // Unless it was marked again meanwhile.
+                let key: crate::store::Key = key.into();
+                let tx = Tx::new(keys::live_partition())
+                    .check(Check::Version { key: key.clone(), version: found.version })
+                    .write(Write::Delete { key });
+                match self.store.commit(tx).await {
+                    Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
+                    Err(error) => Err(unavailable(error)),
+                }
+            }
+        }
+    }
+
+    /// Ends a run of which the store no longer knows what it was asked to do, unless its head, which
+    /// stood at `version`, has changed: then it ended by itself meanwhile.
+    async fn give_up(&self, partition: &Partition, head: Head, version: u64) -> Result<(), Unavailable> {
+        let (run, reason) = (head.id.clone(), StopReason::StoreLostState);
+        let head = Head { status: RunStatus::Failed, reason: Some(reason), ended_ms: Some(now_ms()), ..head };
+        let (key, ttl) = (keys::head(&run), Some(self.keep.run));
+        match self.store.commit(Tx::new(partition.clone()).put_at(key, version, encode(&head), ttl)).await {
+            Ok(()) => {
+                tracing::error!(%run, "part of the run is no longer in the store; it fails");
+                self.replica.unmark(&run).await
+            }
+            Err(CommitError::VersionConflict { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    /// Gives up the entries of runs that this process does not drive although they bear its name.
+    async fn reconcile(&self) -> Result<(), Unavailable> {
+        for (key, document) in self.replica.own_entries().await? {
+            let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
+            let entry: LiveEntry = decode(&document.value)?;
+            let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
+            if self.active.get(&run).is_none() && age >= RECONCILE_EVERY {
+                self.replica.disown(&run, &entry).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Takes up a run that nobody drives: after a crash, after its client answered, or to end it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::driver::{Left, SessionBudget};
+use crate::agent::error::unavailable;
+use crate::agent::follow::Follower;
+use crate::agent::head::{Head, decode, encode};
+use crate::agent::lease::Lease;
+use crate::agent::machine::Run;
+use crate::agent::mailbox::{self, Letter};
+use crate::agent::recorder;
+use crate::agent::replica::LiveEntry;
+use crate::agent::spawn::Ready;
+use crate::agent::{Agent, keys};
+use crate::kill;
+use crate::store::{Check, Tx, Unavailable, Write};
+use crate::types::session::Session;
+use crate::types::{Event, Message, Record, RunSpec, RunStatus, StopReason, Tenant};
+
+/// How long a driver whose run is over may take to leave it.
+const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Log entries read at a time.
+const PAGE: usize = 256;
+
+/// A run that nobody drives, with the lease to do it.
+#[derive(Debug)]
+pub(super) struct Idle {
+    pub(super) spec: Arc<RunSpec>,
+    pub(super) records: Vec<Record>,
+    pub(super) lease: Lease,
+}
+
+impl Idle {
+    /// Where the run stands by its log.
+    pub(super) fn status(&self) -> RunStatus {
+        Run::new(self.spec.clone()).replayed(&self.records).status()
+    }
+
+    /// Leaves the run as it was.
+    pub(super) async fn release(self) -> Result<(), Unavailable> {
+        self.lease.release().await
+    }
+}
+
+impl Agent {
+    /// The lease and the log of a run; `None` while another process has it or once it ended.
+    pub(super) async fn take_up(&self, tenant: &Tenant, head: &Head) -> Result<Option<Idle>, Unavailable> {
+        if let Some(live) = self.active.get(&head.id) {
+            // Whoever reads a run's last event may be faster than its driver is to leave.
+            let _ = tokio::time::timeout(LEAVING_TIMEOUT, live.left.cancelled()).await;
+        }
+        let partition = keys::run_partition(tenant, head.session.as_ref(), &head.id);
+        let Some(document) = self.store.get(&partition, &keys::spec(&head.id)).await? else { return Ok(None) };
+        let spec: Arc<RunSpec> = Arc::new(decode(&document.value)?);
+        let Some(lease) = self.leases.acquire(&spec).await? else { return Ok(None) };
+        kill::point("resume.leased");
+        // Read after the lease was granted: nobody else writes now.
+        let records = self.records(&spec).await?;
+        let idle = Idle { spec, records, lease };
+        // The head that led here may be older than the log.
+        if idle.status().is_final() {
+            idle.release().await?;
+            return Ok(None);
+        }
+        Ok(Some(idle))
+    }
+
+    /// Goes on with a run. `answers` are its client's; without them it is taken up after a crash.
+    pub(super) async fn resume(&self, idle: Idle, answers: Vec<Message>) -> Result<Follower, Unavailable> {
+        let Idle { spec, mut records, lease } = idle;
+        let mut seq = records.last().map_or(0, |record| record.seq);
+        let before = seq;
+        let (resumed, entry) = recorder::encode(&mut seq, Event::RunResumed { answers });
+        let log = keys::events(&spec.id);
+        let append = Write::Append { log: log.clone(), after: records.len() as u64, entries: vec![entry] };
+        let mut tx = Tx::new(keys::partition_of(&spec))
+            .check(Check::Fence { lease: keys::lease(&spec.id), fence: lease.fence() })
+            .write(append)
+            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(&spec)), ttl: None })
+            // What was to expire with a waiting run lives again.
+            .write(Write::Put { key: keys::spec(&spec.id), value: encode(&*spec), ttl: None })
+            .write(Write::ExpireLog { log, ttl: Duration::MAX });
+        let mut budget = spec.session.as_ref().map(|_| SessionBudget::default());
+        if let Some(id) = &spec.session
+            && let Some(found) = self.find_session(&spec.tenant, id).await?
+        {
+            budget = Some(SessionBudget::of(&found.session));
+            // Whoever meant to start or delete beside this run learns of it.
+            let ttl = self.session_ttl_under(&found.session, &spec);
+            let session = Session { active_run: Some(spec.id.clone()), ..found.session };
+            tx = tx
+                .put_at(keys::session(), found.version, encode(&session), Some(ttl))
+                .write(Write::ExpireLog { log: keys::messages(), ttl });
+        }
+        let (by_tenant, live) = (self.index_entry(&spec), self.replica.adopt(&spec.id, &LiveEntry::of(&spec)));
+        tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
+        kill::point("resume.before_record");
+        self.store.commit(tx).await.map_err(unavailable)?;
+        kill::point("resume.recorded");
+        records.push((*resumed).clone());
+        let history = match &spec.session {
+            Some(session) => self.history(&spec.tenant, session, spec.history_len).await?,
+            None => String::new(),
+        };
+        let letters = self.letters(&spec, &records).await?;
+        Ok(self.spawn(Ready { spec, records, lease, history: history.into(), budget, letters }, before))
+    }
+
+    /// What others left for a run with these records, beyond what they say was read.
+    async fn letters(&self, spec: &Arc<RunSpec>, records: &[Record]) -> Result<Vec<Letter>, Unavailable> {
+        let read = Run::new(spec.clone()).replayed(records).mail_read();
+        mailbox::read(&self.store, &keys::partition_of(spec), &spec.id, read).await
+    }
+
+    /// Ends a run that nobody drives; `false` if somebody does.
+    pub(super) async fn stop_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
+        let Some(Idle { spec, records, lease }) = self.take_up(tenant, head).await? else { return Ok(false) };
+        let run = spec.id.clone();
+        let budget = match &spec.session {
+            Some(id) => {
+                let found = self.find_session(&spec.tenant, id).await?;
+                Some(found.map(|found| SessionBudget::of(&found.session)).unwrap_or_default())
+            }
+            None => None,
+        };
+        let letters = self.letters(&spec, &records).await?;
+        let ready = Ready { spec, records, lease, history: Arc::from(""), budget, letters };
+        let (mut driver, _attendant, lease) = self.driver(ready);
+        driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+        let ended = driver.drive().await;
+        lease.release().await?;
+        match ended {
+            Ok(()) => self.replica.unmark(&run).await.map(|()| true),
+            Err(Left::Told) => Ok(false),
+            Err(Left::NotRecorded(error)) => Err(unavailable(error)),
+        }
+    }
+
+    async fn records(&self, spec: &RunSpec) -> Result<Vec<Record>, Unavailable> {
+        let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
+        let mut records = Vec::new();
+        loop {
+            let page = self.store.read_log(&partition, &log, records.len() as u64, PAGE).await?;
+            if page.entries.is_empty() {
+                return Ok(records);
+            }
+            for entry in &page.entries {
+                let record =
+                    recorder::decode(entry).map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))?;
+                records.push(record);
+            }
+        }
+    }
+}
+
+impl Run {
+    /// The run after `records`.
+    #[must_use]
+    pub fn replayed(mut self, records: &[Record]) -> Self {
+        for record in records {
+            self.apply(record);
+        }
+        self
+    }
+}
