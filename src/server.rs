@@ -46,7 +46,7 @@ pub struct Server {
 impl Server {
     /// Opens the store and puts the parts together.
     pub async fn build(settings: Settings) -> Result<Self, BuildError> {
-        let store = store::open(&settings.store.url.to_string()).await.map_err(failed)?;
+        let store = store::open(&settings.store.url).await.map_err(failed)?;
         let mut upstreams = Vec::new();
         for upstream in &settings.upstreams {
             upstreams.push(match &upstream.kind {

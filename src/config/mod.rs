@@ -11,6 +11,7 @@ mod mistake;
 mod options;
 mod quantity;
 mod reader;
+mod redis_url;
 pub mod reference;
 mod secret;
 mod server;
@@ -31,6 +32,7 @@ pub use agent::{AgentConfig, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING
 pub use caller::KeyConfig;
 pub use mistake::{ConfigErrors, Mistake};
 pub use options::{LogFormat, Options};
+pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use secret::Secret;
 pub use server::{ServerConfig, StoreConfig, StoreUrl};
 pub use tool::HttpToolConfig;

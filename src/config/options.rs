@@ -1,9 +1,12 @@
 //! Flags and environment variables: what differs between machines.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use super::StoreUrl;
@@ -19,8 +22,8 @@ pub struct Options {
     #[arg(long, env = "LOOPGATE_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
 
-    /// Where runs and sessions are kept, embedded:DIR or memory:, ahead of the file's store.url
-    #[arg(long, env = "LOOPGATE_STORE", value_name = "URL")]
+    /// Where runs and sessions are kept, embedded:DIR, memory: or redis://HOST, ahead of the file's store.url
+    #[arg(long, env = "LOOPGATE_STORE", value_name = "URL", hide_env_values = true, value_parser = UnshownUrl)]
     pub store: Option<StoreUrl>,
 
     /// What is logged: a level, or levels by module such as warn,loopgate=debug
@@ -68,6 +71,22 @@ impl Options {
     }
 }
 
+/// Reads a store's URL. A mistake in it does not show it: it may hold a password.
+#[derive(Clone)]
+struct UnshownUrl;
+
+impl TypedValueParser for UnshownUrl {
+    type Value = StoreUrl;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<StoreUrl, clap::Error> {
+        let refused = |what: String| {
+            let what = format!("the URL of --store or LOOPGATE_STORE is refused: {what}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, what).with_cmd(command)
+        };
+        value.to_str().ok_or_else(|| refused("it must be UTF-8".to_owned()))?.parse().map_err(refused)
+    }
+}
+
 fn log_filter(text: &str) -> Result<String, String> {
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
@@ -93,12 +112,14 @@ mod tests {
     fn flags_are_checked() {
         let options = parse(&["--listen", "127.0.0.1:0", "--store", "memory:", "--log-format", "json"]).unwrap();
         assert_eq!(options.listen, Some(([127, 0, 0, 1], 0).into()));
-        assert_eq!(options.store, Some(StoreUrl::Memory));
+        assert!(matches!(options.store, Some(StoreUrl::Memory)));
         assert_eq!(options.log_format_on(true), LogFormat::Json);
         for bad in [["--listen", "8080"], ["--store", "redis"], ["--log", "a=b=c"], ["--log-format", "xml"]] {
             let error = parse(&bad).unwrap_err();
             assert!(error.contains(bad[0]), "{error}");
         }
+        let secret = parse(&["--store", "redis://u:s3cret@host:port"]).unwrap_err();
+        assert!(secret.contains("a host is") && !secret.contains("s3cret"), "{secret}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use url::Url;
 use super::Options;
 use super::quantity::{Delay, Size, seconds};
 use super::reader::Section;
+use super::redis_url::RedisUrl;
 use super::value::{FromToml, Misread, parsed, text};
 
 /// How the HTTP server behaves.
@@ -106,7 +107,8 @@ impl StoreConfig {
     pub(super) fn read(section: &mut Section<'_>, options: &Options) -> Self {
         let url = section.key(
             "url",
-            "`embedded:DIR` keeps everything in a directory, `memory:` loses it at the end.",
+            "`embedded:DIR` keeps everything in a directory, `memory:` loses it at the end; several replicas \
+             share a Redis or Valkey: `redis://HOST`, `redis-sentinel://HOSTS/MASTER`, `redis-cluster://HOSTS`.",
             StoreUrl::Embedded("./data".into()),
         );
         Self {
@@ -122,15 +124,17 @@ impl StoreConfig {
 }
 
 /// A backend and where it keeps things.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum StoreUrl {
     /// Files in a directory.
     Embedded(PathBuf),
     /// This process only.
     Memory,
+    /// Redis, shared by all replicas of this server.
+    Redis(RedisUrl),
 }
 
-const STORE_FORM: &str = "\"embedded:DIR\" or \"memory:\"";
+const STORE_FORM: &str = "\"embedded:DIR\", \"memory:\" or a Redis URL";
 
 impl FromStr for StoreUrl {
     type Err = String;
@@ -139,16 +143,21 @@ impl FromStr for StoreUrl {
         match text.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("embedded", directory)) if !directory.is_empty() => Ok(Self::Embedded(directory.into())),
+            Some((scheme, _)) if scheme.starts_with("redis") || scheme.starts_with("valkey") => {
+                text.parse().map(Self::Redis)
+            }
             _ => Err(format!("must be {STORE_FORM}")),
         }
     }
 }
 
+/// Without passwords.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedded(directory) => write!(f, "embedded:{}", directory.display()),
             Self::Memory => f.write_str("memory:"),
+            Self::Redis(url) => url.fmt(f),
         }
     }
 }

@@ -134,12 +134,12 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let text = "[server]\nlisten = '127.0.0.1:1'\n[store]\nurl = 'embedded:/var/lib/loopgate'";
     let settings = load(text);
     assert_eq!(settings.server.listen.port(), 1);
-    assert_eq!(settings.store.url, StoreUrl::Embedded("/var/lib/loopgate".into()));
+    assert_eq!(settings.store.url.to_string(), "embedded:/var/lib/loopgate");
     let options =
         Options { listen: Some(([127, 0, 0, 1], 2).into()), store: Some(StoreUrl::Memory), ..Options::default() };
     let settings = load_with(text, &options, &[]).unwrap();
     assert_eq!(settings.server.listen.port(), 2);
-    assert_eq!(settings.store.url, StoreUrl::Memory);
+    assert_eq!(settings.store.url.to_string(), "memory:");
 }
 
 #[test]

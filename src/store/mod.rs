@@ -29,6 +29,7 @@ mod lease;
 pub mod memory;
 mod open;
 mod rate;
+pub mod redis;
 mod scan;
 mod watch;
 

@@ -37,16 +37,26 @@ impl Rate {
     /// what is returned.
     pub(super) fn take(self, debt: Duration) -> (Duration, Taken) {
         let after = debt.saturating_add(self.every);
-        let most = self.every.saturating_mul(self.burst.max(1));
-        match most.checked_sub(after) {
-            Some(room) => (after, Taken { allowed: true, remaining: self.count(room), reset: after }),
-            None => (debt, Taken { allowed: false, remaining: 0, reset: after.saturating_sub(most) }),
-        }
+        if after <= self.most() { (after, self.taken(after)) } else { (debt, self.refused(debt)) }
     }
 
-    fn count(self, room: Duration) -> u32 {
+    /// What a whole bucket is worth.
+    pub(super) fn most(self) -> Duration {
+        self.every.saturating_mul(self.burst.max(1))
+    }
+
+    /// One was taken, after which the bucket will be whole in `after` from now.
+    pub(super) fn taken(self, after: Duration) -> Taken {
+        let room = self.most().saturating_sub(after);
         let tokens = room.as_nanos().checked_div(self.every.as_nanos()).unwrap_or(u128::MAX);
-        u32::try_from(tokens).unwrap_or(u32::MAX).min(self.burst)
+        let remaining = u32::try_from(tokens).unwrap_or(u32::MAX).min(self.burst);
+        Taken { allowed: true, remaining, reset: after }
+    }
+
+    /// None could be taken from a bucket that will be whole in `debt` from now.
+    pub(super) fn refused(self, debt: Duration) -> Taken {
+        let reset = debt.saturating_add(self.every).saturating_sub(self.most());
+        Taken { allowed: false, remaining: 0, reset }
     }
 }
 

@@ -53,12 +53,26 @@ struct Watched {
 impl Topics {
     /// Watches a topic.
     pub(super) fn watch(&self, topic: &Topic) -> Watch {
+        self.watch_newly(topic).0
+    }
+
+    /// Watches a topic; whether it was unknown before.
+    pub(super) fn watch_newly(&self, topic: &Topic) -> (Watch, bool) {
         let mut watched = self.lock();
         if watched.senders.len() >= watched.sweep_at {
-            watched.senders.retain(|_, sender| sender.receiver_count() > 0);
-            watched.sweep_at = 2 * watched.senders.len().max(32);
+            watched.sweep();
         }
-        Watch(watched.senders.entry(topic.clone()).or_insert_with(|| watch::channel(()).0).subscribe())
+        let known = watched.senders.len();
+        let sender = watched.senders.entry(topic.clone()).or_insert_with(|| watch::channel(()).0);
+        let watch = Watch(sender.subscribe());
+        (watch, watched.senders.len() > known)
+    }
+
+    /// What somebody watches. Forgets the rest.
+    pub(super) fn watched(&self) -> Vec<Topic> {
+        let mut watched = self.lock();
+        watched.sweep();
+        watched.senders.keys().cloned().collect()
     }
 
     /// Nudges whoever watches the topic.
@@ -70,6 +84,13 @@ impl Topics {
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    fn sweep(&mut self) {
+        self.senders.retain(|_, sender| sender.receiver_count() > 0);
+        self.sweep_at = 2 * self.senders.len().max(32);
     }
 }
 

@@ -106,7 +106,7 @@ cors_origins = ["https://a.example", "https://b.example/",
   "b.example"]
 rate_limit = 60
 [store]
-url = "redis://localhost"
+url = "postgres://localhost"
 session_ttl = "0s"
 run_ttl = "40000d"
 "#), @r#"
@@ -117,7 +117,7 @@ run_ttl = "40000d"
     loopgate.toml:7: server.drain_timeout: this is not a duration such as "500ms", "30s", "5m", "24h" or "30d"
     loopgate.toml:8: server.cors_origins: this is not an origin such as "https://chat.example.com", without a path, or "*"
     loopgate.toml:10: server.rate_limit: expected a table, [server.rate_limit], found an integer
-    loopgate.toml:12: store.url: must be "embedded:DIR" or "memory:"
+    loopgate.toml:12: store.url: must be "embedded:DIR", "memory:" or a Redis URL
     loopgate.toml:13: store.session_ttl: must be longer than nothing
     loopgate.toml:14: store.run_ttl: must be at most "36500d"
     "#);

@@ -1,0 +1,176 @@
+//! Carrying out one operation: finding its server, asking, and asking again while the time lasts.
+//!
+//! What was sent and not answered may have happened. It is asked for again with the same identity, and
+//! the scripts tell whether it was done before; so nothing happens twice, and the answer is the truth.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, Value};
+use tokio::time::{Instant, timeout_at};
+
+use super::fault::{Fault, Trouble, is_unknown_script};
+use super::lane::Wait;
+use super::node::{ANSWER, Purpose};
+use super::pause::Pauses;
+use super::scripts::Lua;
+use super::topology::Topology;
+use crate::store::Unavailable;
+
+/// How long an operation may take in all.
+const OPERATION: Duration = Duration::from_millis(1500);
+
+/// How long replicas may take to confirm, in one attempt.
+const CONFIRM: Duration = Duration::from_millis(250);
+
+/// Pauses before asking again a server that could not do it just now.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(200));
+
+/// One operation in one slot.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Where what it is about lies.
+    pub(super) slot: u16,
+    /// Whom it does not wait behind.
+    pub(super) purpose: Purpose,
+    /// Whether a replica must have it before it counts, if there are replicas.
+    pub(super) confirmed: bool,
+    /// What is to be done.
+    pub(super) work: Work,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// A script, its keys, and its arguments after the first one, which tells it whether it may have
+    /// been run before.
+    Run(&'static Lua, Vec<String>, Vec<Bytes>),
+    /// Plain reads; asking twice does no harm.
+    Read(Pipeline),
+}
+
+/// Carries it out. Answers what the server said to each command, none of it an error.
+pub(super) async fn call(topology: &Topology, call: &Call) -> Result<Vec<Value>, Unavailable> {
+    let mut attempts = Attempts { topology, call, deadline: Instant::now() + OPERATION, sent: false };
+    let mut pauses = PAUSES;
+    loop {
+        let (what, pause) = match attempts.next().await {
+            Ok(answers) => return Ok(answers),
+            Err(Fault::Refused(what)) => return Err(Unavailable(what)),
+            Err(Fault::Lost(what)) => (what, Duration::ZERO),
+            Err(Fault::Unconfirmed(what) | Fault::Moved(what) | Fault::Demoted(what)) => {
+                topology.refresh();
+                (what, pauses.next())
+            }
+            Err(Fault::Busy(what)) => (what, pauses.next()),
+        };
+        if Instant::now() + pause >= attempts.deadline {
+            return Err(Unavailable(what));
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// How an operation has gone so far.
+struct Attempts<'a> {
+    topology: &'a Topology,
+    call: &'a Call,
+    deadline: Instant,
+    /// It was sent, and may have happened.
+    sent: bool,
+}
+
+impl Attempts<'_> {
+    /// Asks once.
+    async fn next(&mut self) -> Result<Vec<Value>, Fault> {
+        let wait = if self.sent { Wait::On } else { Wait::Briefly };
+        let node = self.in_time(self.topology.node(self.call.slot, wait)).await?;
+        let confirming = if self.call.confirmed { node.confirming() } else { None };
+        let lane = confirming.unwrap_or_else(|| node.lane(self.call.purpose));
+        let mut link = self.in_time(lane.link(wait)).await?;
+
+        let exchange = self.call.exchange(&mut link.connection, self.sent, confirming.is_some());
+        let until = self.deadline.min(Instant::now() + ANSWER);
+        let result = timeout_at(until, exchange).await;
+        let result = result.unwrap_or_else(|_| Err(Fault::Lost(format!("{} did not answer in time", node.host))));
+        match &result {
+            Err(Fault::Lost(_)) => {
+                self.sent = true;
+                lane.give_up(link.number);
+            }
+            Err(Fault::Unconfirmed(_)) => self.sent = true,
+            Err(Fault::Demoted(_)) => node.renew(),
+            Ok(_) | Err(Fault::Moved(_) | Fault::Busy(_) | Fault::Refused(_)) => {}
+        }
+        result
+    }
+
+    /// Waits no longer than the operation may take.
+    async fn in_time<T>(&self, found: impl Future<Output = Result<T, Trouble>>) -> Result<T, Fault> {
+        match timeout_at(self.deadline, found).await {
+            Ok(found) => found.map_err(|trouble| Fault::Refused(trouble.to_string())),
+            Err(_) => Err(Fault::Refused("no connection in time".to_owned())),
+        }
+    }
+}
+
+impl Call {
+    /// Sends it and reads the answers.
+    async fn exchange(
+        &self,
+        connection: &mut MultiplexedConnection,
+        repeated: bool,
+        confirming: bool,
+    ) -> Result<Vec<Value>, Fault> {
+        let mut answers = self.send(connection, repeated, confirming, false).await?;
+        if matches!(answers.first(), Some(Value::ServerError(error)) if is_unknown_script(error)) {
+            answers = self.send(connection, repeated, confirming, true).await?;
+        }
+        let confirmation = if confirming { answers.pop() } else { None };
+        for answer in &answers {
+            if let Value::ServerError(error) = answer {
+                return Err(Fault::refusal(error));
+            }
+        }
+        match confirmation {
+            None => Ok(answers),
+            Some(Value::Int(replicas)) if replicas > 0 => Ok(answers),
+            Some(_) => Err(Fault::Unconfirmed("no replica confirmed it in time".to_owned())),
+        }
+    }
+
+    /// Sends it, with the whole script if the server does not know that.
+    async fn send(
+        &self,
+        connection: &mut MultiplexedConnection,
+        repeated: bool,
+        confirming: bool,
+        whole: bool,
+    ) -> Result<Vec<Value>, Fault> {
+        let run;
+        let pipeline = match &self.work {
+            Work::Read(pipeline) => pipeline,
+            Work::Run(script, keys, arguments) => {
+                let mut pipeline = Pipeline::with_capacity(2);
+                if whole {
+                    pipeline.cmd("EVAL").arg(script.source);
+                } else {
+                    pipeline.cmd("EVALSHA").arg(script.hash());
+                }
+                pipeline.arg(keys.len()).arg(keys).arg(u8::from(repeated));
+                for argument in arguments {
+                    pipeline.arg(&argument[..]);
+                }
+                if confirming {
+                    let most = u64::try_from(CONFIRM.as_millis()).unwrap_or(u64::MAX);
+                    pipeline.cmd("WAIT").arg(1).arg(most);
+                }
+                run = pipeline;
+                &run
+            }
+        };
+        let answers = connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
+        answers.map_err(|error| Fault::of(&error))
+    }
+}

@@ -1,0 +1,146 @@
+#!lua
+-- Makes one change of one partition, all or nothing: conditions on what stands now, in order, then
+-- writes. Whatever depends on earlier writes of the same change was worked out by the caller, so
+-- everything is decided before the first write, and no write can fail.
+--
+-- KEYS: the caller's recent operations, the index of documents, then what the change names.
+-- ARGV: whether this may have been done before; the operation; how long it is remembered; the prefix of
+-- documents; the number of conditions, then each as kind, key, argument; the number of writes, then each
+-- as kind, key, arguments; the channel to nudge, or nothing; what to tell it.
+-- Answers 0 when done, 2 when done before, or the number of the first condition that does not hold and
+-- what stands there instead.
+
+local repeated, operation, remembered, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local operations, index = KEYS[1], KEYS[2]
+
+if repeated == '1' then
+  local done = redis.call('GET', operations)
+  if done and string.find(done, operation, 1, true) then
+    -- A write, so that waiting for replicas after this waits for what was done before it.
+    redis.call('PEXPIRE', operations, remembered)
+    return 2
+  end
+end
+
+-- A document is its version, a space and its value; no version is longer than this.
+local function version(key)
+  return string.match(redis.call('GETRANGE', key, 0, 20), '^%d+') or '0'
+end
+
+-- Whether one whole number is above another, both in decimal: Lua's numbers would round them.
+local function above(one, other)
+  local one_negative, other_negative = string.byte(one) == 45, string.byte(other) == 45
+  if one_negative ~= other_negative then return other_negative end
+  if one_negative then one, other = string.sub(other, 2), string.sub(one, 2) end
+  if #one ~= #other then return #one > #other end
+  return one > other
+end
+
+local at = 5
+for number = 1, tonumber(ARGV[at]) do
+  local kind, key, expected = ARGV[at + 1], KEYS[tonumber(ARGV[at + 2])], ARGV[at + 3]
+  local actual, holds
+  if kind == 'V' then
+    actual = version(key)
+    holds = actual == expected
+  elseif kind == 'F' then
+    actual = redis.call('GETRANGE', key, 0, #expected - 1)
+    holds = actual == expected
+  elseif kind == 'L' then
+    actual = tostring(redis.call('LLEN', key))
+    holds = actual == expected
+  else
+    actual = redis.call('GET', key) or '0'
+    holds = not above(actual, expected)
+  end
+  if not holds then return {number, actual} end
+  at = at + 3
+end
+
+-- Forgets a few entries of the index whose documents expired, so that it is at most twice as long as it
+-- should be.
+local function thin()
+  for _, name in ipairs(redis.call('ZRANDMEMBER', index, 2)) do
+    if redis.call('EXISTS', prefix .. name) == 0 then redis.call('ZREM', index, name) end
+  end
+end
+
+local function put(key, name, ttl, value)
+  local before = version(key)
+  value = string.format('%.0f ', tonumber(before) + 1) .. value
+  if ttl == '' then
+    redis.call('SET', key, value)
+  else
+    redis.call('SET', key, value, 'PX', ttl)
+  end
+  local length = 0
+  if before == '0' and redis.call('ZADD', index, 0, name) == 1 then
+    length = redis.call('ZCARD', index)
+  end
+  -- The index outlives its documents and nothing else.
+  if ttl == '' then
+    redis.call('PERSIST', index)
+  elseif length == 1 then
+    redis.call('PEXPIRE', index, ttl)
+  else
+    redis.call('PEXPIRE', index, ttl, 'GT')
+  end
+  if length > 16 then thin() end
+end
+
+local function append(key, first, last)
+  -- Arguments of a call lie on Lua's stack, which is not endless.
+  for from = first, last, 1000 do
+    redis.call('RPUSH', key, unpack(ARGV, from, math.min(from + 999, last)))
+  end
+end
+
+local function add(key, delta)
+  local sum = redis.pcall('INCRBY', key, delta)
+  if type(sum) == 'table' then
+    -- Counters end where numbers do.
+    local bound = string.byte(delta) == 45 and '-9223372036854775808' or '9223372036854775807'
+    redis.call('SET', key, bound)
+  elseif sum == 0 then
+    redis.call('DEL', key)
+  end
+end
+
+at = at + 1
+local writes = tonumber(ARGV[at])
+if writes > 0 and redis.call('APPEND', operations, operation) == #operation then
+  redis.call('PEXPIRE', operations, remembered)
+end
+at = at + 1
+for _ = 1, writes do
+  local kind, key = ARGV[at], KEYS[tonumber(ARGV[at + 1])]
+  if kind == 'P' then
+    put(key, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+    at = at + 5
+  elseif kind == 'D' then
+    redis.call('UNLINK', key)
+    redis.call('ZREM', index, ARGV[at + 2])
+    at = at + 3
+  elseif kind == 'A' then
+    local count = tonumber(ARGV[at + 2])
+    append(key, at + 3, at + 2 + count)
+    at = at + 3 + count
+  elseif kind == 'I' then
+    add(key, ARGV[at + 2])
+    at = at + 3
+  elseif kind == 'E' then
+    if ARGV[at + 2] == '' then
+      redis.call('PERSIST', key)
+    else
+      redis.call('PEXPIRE', key, ARGV[at + 2])
+    end
+    at = at + 3
+  else
+    redis.call('UNLINK', key)
+    at = at + 2
+  end
+end
+
+-- A nudge is a hint: what was written stays written if it cannot be given.
+if ARGV[at] ~= '' then redis.pcall('SPUBLISH', ARGV[at], ARGV[at + 1]) end
+return 0

@@ -1,0 +1,142 @@
+//! How things are named in Redis: `lg:{PARTITION}:KIND:KEY`.
+//!
+//! What stands in braces decides the slot, so a partition lies in one, where a script can change all of
+//! it at once.
+
+use crate::store::{Key, Partition, Topic};
+
+/// How many slots a cluster deals out.
+const SLOTS: u16 = 16_384;
+
+/// Where a partition lies.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// What all its keys begin with.
+    prefix: String,
+    /// Its slot.
+    pub(super) slot: u16,
+}
+
+impl Place {
+    /// Where this partition lies.
+    pub(super) fn of(partition: &Partition) -> Self {
+        let tag = escaped(partition.as_str());
+        Self { slot: crc16(tag.as_bytes()) % SLOTS, prefix: format!("lg:{{{tag}}}:") }
+    }
+
+    /// A document.
+    pub(super) fn document(&self, key: &str) -> String {
+        format!("{}d:{key}", self.prefix)
+    }
+
+    /// The names of all documents, in order.
+    pub(super) fn index(&self) -> String {
+        format!("{}i", self.prefix)
+    }
+
+    /// A log.
+    pub(super) fn log(&self, key: &Key) -> String {
+        format!("{}l:{key}", self.prefix)
+    }
+
+    /// A counter.
+    pub(super) fn counter(&self, key: &Key) -> String {
+        format!("{}c:{key}", self.prefix)
+    }
+
+    /// A lease.
+    pub(super) fn lease(&self, key: &Key) -> String {
+        format!("{}h:{key}", self.prefix)
+    }
+
+    /// A bucket.
+    pub(super) fn bucket(&self, key: &Key) -> String {
+        format!("{}r:{key}", self.prefix)
+    }
+
+    /// What somebody did here lately.
+    pub(super) fn operations(&self, whose: &str) -> String {
+        format!("{}o:{whose}", self.prefix)
+    }
+
+    /// A topic's channel.
+    pub(super) fn channel(&self, name: &str) -> String {
+        format!("{}n:{name}", self.prefix)
+    }
+}
+
+/// The channel of a topic and its slot.
+pub(super) fn channel(topic: &Topic) -> (String, u16) {
+    let place = Place::of(&topic.partition);
+    (place.channel(&topic.name), place.slot)
+}
+
+/// The topic of a channel; `None` for a channel that is none of ours.
+pub(super) fn topic(channel: &str) -> Option<Topic> {
+    let (tag, name) = channel.strip_prefix("lg:{")?.split_once("}:n:")?;
+    Some(Topic::new(Partition::new(unescaped(tag)), name))
+}
+
+/// A partition's name without what would end the hash tag early, and never empty.
+fn escaped(name: &str) -> String {
+    if name.is_empty() { "%".to_owned() } else { name.replace('%', "%25").replace('}', "%7D") }
+}
+
+fn unescaped(tag: &str) -> String {
+    if tag == "%" { String::new() } else { tag.replace("%7D", "}").replace("%25", "%") }
+}
+
+/// CRC-16 as clusters compute it: polynomial 0x1021, starting from 0.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ REMAINDERS[usize::from((crc >> 8) ^ u16::from(*byte))])
+}
+
+const REMAINDERS: [u16; 256] = remainders();
+
+const fn remainders() -> [u16; 256] {
+    let mut table = [0; 256];
+    let (mut byte, mut top): (usize, u16) = (0, 0);
+    while byte < 256 {
+        let mut crc = top;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+        top = top.wrapping_add(0x100);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        // As CLUSTER KEYSLOT answers.
+        assert_eq!(Place::of(&Partition::new("acme/session/s1")).slot, crc16(b"acme/session/s1") % 16_384);
+        assert_eq!(crc16(b"foo") % SLOTS, 12_182);
+    }
+
+    #[test]
+    fn partitions_do_not_share_keys_whatever_their_names() {
+        let key = |name: &str, key: &str| Place::of(&Partition::new(name)).document(key);
+        assert_eq!(key("a/b", "run/1"), "lg:{a/b}:d:run/1");
+        assert_ne!(key("a", "x}:d:b"), key("a}:d:x", "b"));
+        assert_ne!(key("a}", "b"), key("a%7D", "b"));
+        assert!(key("", "b").starts_with("lg:{%}"));
+    }
+
+    #[test]
+    fn channels_lead_back_to_their_topics() {
+        for partition in ["", "a", "a}b%7D", "%"] {
+            let wanted = Topic::new(Partition::new(partition), "run}:n:1");
+            assert_eq!(topic(&channel(&wanted).0), Some(wanted));
+        }
+        assert_eq!(topic("other"), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! One primary: its connections, and whether it has replicas that must confirm what was written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::PushInfo;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, timeout};
+
+use super::dial::{Dialer, Role, read_role};
+use super::fault::Trouble;
+use super::lane::{Lane, Link, Wait};
+use super::nudges;
+use crate::config::RedisHost;
+
+/// How many connections wait for replicas, each for one commit at a time.
+const CONFIRMING: usize = 4;
+
+/// How long after the last replica went its confirmation is still asked for.
+const MISSED: Duration = Duration::from_secs(60);
+
+/// How long a server may take to answer.
+pub(super) const ANSWER: Duration = Duration::from_secs(1);
+
+/// What requests are told apart by, so that none waits behind another kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Commits and reads.
+    Work,
+    /// Leases.
+    Leases,
+}
+
+/// A primary.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) host: RedisHost,
+    work: Lane,
+    leases: Lane,
+    confirming: [Lane; CONFIRMING],
+    next: AtomicUsize,
+    /// For what is published.
+    pub(super) nudges: Lane,
+    replicas: Arc<Replicas>,
+}
+
+/// What the connections to one server have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Upkeep {
+    pub(super) host: RedisHost,
+    pub(super) dialer: Arc<Dialer>,
+    replicas: Arc<Replicas>,
+    /// Told that this may no longer be the primary.
+    stale: Arc<Notify>,
+    /// Told what is published.
+    nudges: Option<mpsc::UnboundedSender<nudges::Event>>,
+}
+
+/// When replicas were last connected to a primary.
+#[derive(Debug, Default)]
+struct Replicas(Mutex<Option<Instant>>);
+
+impl Replicas {
+    fn note(&self, role: Role) {
+        if role.replicas > 0 {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+    }
+
+    fn expected(&self) -> bool {
+        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.is_some_and(|seen| seen.elapsed() < MISSED)
+    }
+}
+
+impl Upkeep {
+    /// A connection was made.
+    pub(super) fn up(&self, link: &Link, role: Role) {
+        self.replicas.note(role);
+        self.tell(|| nudges::Event::Up(self.host.clone(), link.clone()));
+    }
+
+    /// A connection broke or could not be made.
+    pub(super) fn down(&self, number: u64) {
+        self.stale.notify_one();
+        self.tell(|| nudges::Event::Down(number));
+    }
+
+    /// The server says something unasked.
+    pub(super) fn push(&self, number: u64, push: PushInfo) {
+        self.tell(|| nudges::Event::Push(number, push));
+    }
+
+    fn tell(&self, event: impl FnOnce() -> nudges::Event) {
+        if let Some(nudges) = &self.nudges {
+            // Nobody listens once the store is closed.
+            let _ = nudges.send(event());
+        }
+    }
+}
+
+impl Node {
+    /// A primary at this host. `stale` is notified when it may no longer be one.
+    pub(super) fn new(
+        host: RedisHost,
+        dialer: Arc<Dialer>,
+        stale: Arc<Notify>,
+        nudges: mpsc::UnboundedSender<nudges::Event>,
+    ) -> Self {
+        let replicas = Arc::new(Replicas::default());
+        let quiet = Upkeep { host: host.clone(), dialer, replicas: replicas.clone(), stale, nudges: None };
+        let telling = Arc::new(Upkeep { nudges: Some(nudges), ..quiet.clone() });
+        let quiet = Arc::new(quiet);
+        let lane = || Lane::new(quiet.clone());
+        let node = Self {
+            host,
+            work: lane(),
+            leases: lane(),
+            confirming: [lane(), lane(), lane(), lane()],
+            next: AtomicUsize::new(0),
+            nudges: Lane::new(telling),
+            replicas,
+        };
+        node.work.want();
+        node.leases.want();
+        node
+    }
+
+    /// The connection for a purpose.
+    pub(super) fn lane(&self, purpose: Purpose) -> &Lane {
+        match purpose {
+            Purpose::Work => &self.work,
+            Purpose::Leases => &self.leases,
+        }
+    }
+
+    /// A connection to wait for replicas on, if there are or lately were any.
+    pub(super) fn confirming(&self) -> Option<&Lane> {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % CONFIRMING;
+        self.replicas.expected().then(|| &self.confirming[next])
+    }
+
+    /// Asks the server whether it is still the primary; if not, all connections are made again.
+    pub(super) async fn look(&self) -> Result<(), Trouble> {
+        let Some(link) = self.leases.now()? else { return Ok(()) };
+        let mut connection = link.connection;
+        let role = redis::cmd("ROLE");
+        let answer = timeout(ANSWER, connection.send_packed_command(&role)).await;
+        let trouble = match answer {
+            Ok(Ok(answer)) => match read_role(&answer, &self.host) {
+                Ok(role) => {
+                    self.replicas.note(role);
+                    return Ok(());
+                }
+                Err(trouble) => {
+                    self.renew();
+                    return Err(trouble);
+                }
+            },
+            Ok(Err(error)) => Trouble::away(format!("{}: {error}", self.host)),
+            Err(_) => Trouble::away(format!("{} does not answer", self.host)),
+        };
+        self.leases.give_up(link.number);
+        Err(trouble)
+    }
+
+    /// Makes all connections again.
+    pub(super) fn renew(&self) {
+        for lane in [&self.work, &self.leases, &self.nudges].into_iter().chain(&self.confirming) {
+            lane.renew();
+        }
+    }
+
+    /// Returns once it is known whether the server can be used.
+    pub(super) async fn usable(&self) -> Result<(), Trouble> {
+        self.work.link(Wait::Briefly).await.map(drop)
+    }
+}

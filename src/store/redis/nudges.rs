@@ -1,0 +1,182 @@
+//! Nudges between processes: whatever is watched here is a channel that is subscribed to.
+//!
+//! One connection to each primary carries them. When it broke, whatever it carried is subscribed to
+//! again, and everybody who watches looks once, since nudges were lost.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{FromRedisValue, Pipeline, PushInfo, PushKind, Value};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::keys;
+use super::lane::Link;
+use super::node::{ANSWER, Node};
+use super::topology::Map;
+use crate::config::RedisHost;
+use crate::store::Topic;
+use crate::store::watch::Topics;
+
+/// How often it is looked for what nobody watches any more.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+/// How many channels are subscribed to at once.
+const BATCH: usize = 256;
+
+/// Something that matters to who follows channels.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Somebody watches a topic that nobody watched before.
+    Watched(Topic),
+    /// A connection was made.
+    Up(RedisHost, Link),
+    /// The connection of this number broke.
+    Down(u64),
+    /// A connection brought something unasked.
+    Push(u64, PushInfo),
+    /// Slots may be served by others than before.
+    Map,
+}
+
+/// Follows the channels of what is watched.
+#[derive(Debug)]
+pub(super) struct Follower {
+    topics: Arc<Topics>,
+    /// The name of this process, which needs no nudges of its own.
+    own: Arc<str>,
+    map: watch::Receiver<Map>,
+    links: HashMap<RedisHost, Link>,
+    /// The connection that each topic's channel is subscribed to on.
+    followed: HashMap<Topic, u64>,
+}
+
+impl Follower {
+    /// Follows the channels of `topics`.
+    pub(super) fn new(topics: Arc<Topics>, own: Arc<str>, map: watch::Receiver<Map>) -> Self {
+        Self { topics, own, map, links: HashMap::new(), followed: HashMap::new() }
+    }
+
+    /// Follows until the store is closed.
+    pub(super) async fn follow(mut self, mut events: mpsc::UnboundedReceiver<Event>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut tidy_at = Instant::now() + TIDY_EVERY;
+        loop {
+            match timeout_at(tidy_at, events.recv_many(&mut batch, BATCH)).await {
+                Ok(0) => return,
+                Ok(_) => self.heed(batch.drain(..)).await,
+                Err(_) => {
+                    self.tidy().await;
+                    tidy_at = Instant::now() + TIDY_EVERY;
+                }
+            }
+        }
+    }
+
+    async fn heed(&mut self, events: impl Iterator<Item = Event>) {
+        let (mut fresh, mut all) = (Vec::new(), false);
+        for event in events {
+            match event {
+                Event::Watched(topic) => fresh.push(topic),
+                Event::Up(host, link) => {
+                    self.links.insert(host, link);
+                    all = true;
+                }
+                Event::Down(number) => self.links.retain(|_, link| link.number != number),
+                Event::Push(number, push) => all |= self.hear(number, &push),
+                Event::Map => all = true,
+            }
+        }
+        if all {
+            self.subscribe(self.topics.watched()).await;
+        } else if !fresh.is_empty() {
+            self.subscribe(fresh).await;
+        }
+    }
+
+    /// Takes in what a connection brought; whether channels must be subscribed to again.
+    fn hear(&mut self, number: u64, push: &PushInfo) -> bool {
+        let text = |index: usize| push.data.get(index).and_then(|value| String::from_redis_value_ref(value).ok());
+        let Some(topic) = text(0).and_then(|channel| keys::topic(&channel)) else { return false };
+        if push.kind == PushKind::SMessage && text(1).as_deref() != Some(&*self.own) {
+            self.topics.notify(&topic);
+        }
+        // Unless the end of a subscription was asked for, the slot went elsewhere.
+        let lost = push.kind == PushKind::SUnsubscribe && self.followed.get(&topic) == Some(&number);
+        if lost {
+            self.followed.remove(&topic);
+        }
+        lost
+    }
+
+    /// Subscribes to the channels of these topics wherever they are served now, and has everybody who
+    /// watches them look once.
+    async fn subscribe(&mut self, topics: Vec<Topic>) {
+        let map = self.map.borrow().clone();
+        let mut wanted: HashMap<RedisHost, Vec<Topic>> = HashMap::new();
+        for topic in topics {
+            let (_, slot) = keys::channel(&topic);
+            let Some(node) = map.node(slot) else { continue };
+            node.nudges.want();
+            let Some(link) = self.links.get(&node.host) else { continue };
+            if self.followed.get(&topic) != Some(&link.number) {
+                wanted.entry(node.host.clone()).or_default().push(topic);
+            }
+        }
+        for node in map.nodes() {
+            for topics in wanted.remove(&node.host).unwrap_or_default().chunks(BATCH) {
+                let Some(link) = self.links.get(&node.host).cloned() else { break };
+                for topic in topics {
+                    self.followed.insert(topic.clone(), link.number);
+                }
+                if !self.tell(&node, link, "SSUBSCRIBE", topics).await {
+                    break;
+                }
+                for topic in topics {
+                    self.topics.notify(topic);
+                }
+            }
+        }
+    }
+
+    /// Ends subscriptions that nobody needs, and makes those that are missing.
+    async fn tidy(&mut self) {
+        let watched = self.topics.watched();
+        let mut idle: HashMap<u64, Vec<Topic>> = HashMap::new();
+        let needed: HashSet<&Topic> = watched.iter().collect();
+        self.followed.retain(|topic, number| {
+            let keep = needed.contains(topic);
+            if !keep {
+                idle.entry(*number).or_default().push(topic.clone());
+            }
+            keep
+        });
+        let nodes = self.map.borrow().nodes();
+        for node in nodes {
+            let Some(link) = self.links.get(&node.host).cloned() else { continue };
+            for topics in idle.remove(&link.number).unwrap_or_default().chunks(BATCH) {
+                if !self.tell(&node, link.clone(), "SUNSUBSCRIBE", topics).await {
+                    break;
+                }
+            }
+        }
+        self.subscribe(watched).await;
+    }
+
+    /// Sends a command for each channel. A connection on which that fails is made again.
+    async fn tell(&mut self, node: &Node, mut link: Link, command: &str, topics: &[Topic]) -> bool {
+        let mut pipeline = Pipeline::with_capacity(topics.len());
+        for topic in topics {
+            pipeline.cmd(command).arg(keys::channel(topic).0);
+        }
+        let answers = timeout(ANSWER, link.connection.send_packed_commands(&pipeline, 0, topics.len())).await;
+        let refused = |answers: &[Value]| answers.iter().any(|answer| matches!(answer, Value::ServerError(_)));
+        if matches!(&answers, Ok(Ok(answers)) if !refused(answers)) {
+            return true;
+        }
+        self.links.remove(&node.host);
+        node.nudges.give_up(link.number);
+        false
+    }
+}

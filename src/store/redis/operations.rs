@@ -1,0 +1,51 @@
+//! Names of operations, by which a server tells that it did one before.
+//!
+//! They are kept for each partition under the name of this process and of a stretch of its time, so that
+//! keeping one costs a single append, and what is kept goes as a whole once no attempt can come any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::keys::Place;
+
+/// How long names go to the same list.
+const STRETCH: Duration = Duration::from_secs(8);
+
+/// How long a list is kept: its stretch, and much longer than an operation is tried.
+const KEPT: Duration = Duration::from_secs(20);
+
+/// Names operations of this process.
+#[derive(Debug)]
+pub(super) struct Operations {
+    whose: Arc<str>,
+    began: Instant,
+    last: AtomicU64,
+}
+
+impl Operations {
+    /// Names under a name of their own.
+    pub(super) fn new(whose: Arc<str>) -> Self {
+        Self { whose, began: Instant::now(), last: AtomicU64::new(0) }
+    }
+
+    /// The name of this process.
+    pub(super) fn whose(&self) -> String {
+        self.whose.to_string()
+    }
+
+    /// Where the next operation's name is kept, and the name.
+    pub(super) fn next(&self, place: &Place) -> (String, Bytes) {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let stretch = self.began.elapsed().as_secs() / STRETCH.as_secs();
+        (place.operations(&format!("{}:{stretch}", self.whose)), Bytes::from(format!(",{number};")))
+    }
+
+    /// How long a list is kept, in milliseconds.
+    pub(super) fn remembered() -> Bytes {
+        Bytes::from(KEPT.as_millis().to_string())
+    }
+}
