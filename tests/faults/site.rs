@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::Server;
 use crate::support::fleet::client::Client;
-use crate::support::fleet::{Figures, Fleet, Flight, Order, hold};
+use crate::support::fleet::{Figures, Fleet, Flight, Order, hold, keep};
 use crate::support::seed::Seed;
 
 /// Replicas, and everything that they need outside.
@@ -58,6 +58,9 @@ impl Site {
     /// Waits for the runs to end and holds what everyone saw to the promises.
     pub(super) async fn land(&self, flight: Flight) -> Figures {
         let seen = flight.landed().await;
+        for (index, replica) in self.replicas.iter().enumerate() {
+            keep(&format!("{}-{index}.log", self.name), &replica.output());
+        }
         let evidence = self.fleet.evidence(&self.client, seen).await;
         hold(&self.name, &evidence)
     }

@@ -8,12 +8,12 @@ use serde_json::json;
 use super::site::{Site, TAKEOVER};
 use super::{dies_within, is_full, mixed, scaled};
 use crate::support::fleet::plan::{Plan, Tool};
-use crate::support::redis::Redis;
+use crate::support::redis::{RedisServer, durable};
 use crate::support::seed::Seed;
 
 /// Databases of one Redis, a test's own each.
-fn database(redis: &Redis, number: usize) -> String {
-    format!("redis://{}?db={number}", redis.address())
+fn database(redis: &RedisServer, number: usize) -> String {
+    format!("{}?db={number}", redis.url())
 }
 
 /// One replica dies at `point`, and another goes on; at places of a resumption, this dies as well, and a
@@ -52,7 +52,7 @@ async fn dies_and_another_goes_on(point: &'static str, nth: u64, tool: Tool, sto
 
 #[tokio::test]
 async fn a_replica_dies_anywhere_and_another_goes_on() {
-    let redis = Redis::start().await;
+    let redis = durable().await;
     let mut deaths = Vec::new();
     for (index, point) in POINTS.iter().enumerate() {
         for (number, tool) in Tool::ALL.into_iter().enumerate() {
@@ -83,7 +83,7 @@ async fn a_replica_dies_anywhere_and_another_goes_on() {
 
 #[tokio::test]
 async fn replicas_are_killed_at_any_time() {
-    let redis = Redis::start().await;
+    let redis = durable().await;
     let mut site = Site::start("killings", &vec![database(&redis, 0); 3]).await;
     let orders = mixed("killings", scaled(24, 120), &mut site.seed, 100);
     let flight = site.launch(orders).await;
@@ -100,7 +100,7 @@ async fn replicas_are_killed_at_any_time() {
 /// A process that stood still does not know that its runs are another's by now.
 #[tokio::test]
 async fn a_replica_freezes_and_wakes_up() {
-    let redis = Redis::start().await;
+    let redis = durable().await;
     let mut site = Site::start("freeze", &vec![database(&redis, 0); 2]).await;
     // One in three clients is patient and reads on when the frozen replica wakes up.
     site.client.silence = Duration::from_secs(4 + 20 * site.seed.below(2));
@@ -118,7 +118,7 @@ async fn a_replica_freezes_and_wakes_up() {
 
 #[tokio::test]
 async fn replicas_are_replaced_one_by_one() {
-    let redis = Redis::start().await;
+    let redis = durable().await;
     let mut site = Site::start("roll", &vec![database(&redis, 0); 3]).await;
     let orders = mixed("roll", scaled(40, 200), &mut site.seed, 400);
     let flight = site.launch(orders).await;

@@ -33,6 +33,11 @@ impl Times {
         Self(times)
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The least time that so many percent do not exceed; 0 if there is none.
     pub(crate) fn percentile(&self, percent: usize) -> u64 {
         let rank = (self.0.len() * percent).div_ceil(100).max(1) - 1;
@@ -43,7 +48,7 @@ impl Times {
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [half, most, all] = [50, 99, 100].map(|percent| self.percentile(percent));
-        write!(f, "{} (p50 {half} ms, p99 {most} ms, max {all} ms)", self.0.len())
+        write!(f, "{} (p50 {half} ms, p99 {most} ms, max {all} ms)", self.len())
     }
 }
 
@@ -69,16 +74,16 @@ impl Figures {
     }
 }
 
-/// The times between the last event of a connection that broke and the run's resumption on a later one.
+/// For each time that a run was taken up again, how long its client saw nothing before: the longest silence
+/// since it began or was taken up before.
 fn takeovers(seen: &Seen) -> Vec<u64> {
-    let mut last = None;
-    let mut times = Vec::new();
-    for reading in &seen.readings {
-        let resumed = reading.events.iter().find(|(_, event)| event.name == "run.resumed");
-        if let (Some(last), Some((at, _))) = (last, resumed) {
-            times.push(at.saturating_sub(last));
+    let (mut last, mut silence, mut times) = (None, 0, Vec::new());
+    for (at, event) in seen.readings.iter().flat_map(|reading| &reading.events) {
+        silence = silence.max(at.saturating_sub(last.unwrap_or(*at)));
+        last = Some(*at);
+        if event.name == "run.resumed" {
+            times.push(std::mem::take(&mut silence));
         }
-        last = reading.events.last().map(|(at, _)| *at).or(last);
     }
     times
 }

@@ -121,14 +121,20 @@ pub(crate) fn hold(name: &str, evidence: &Evidence) -> Figures {
     if violations.is_empty() {
         return figures;
     }
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
-    let kept = serde_json::to_vec_pretty(evidence).map(|text| std::fs::write(&path, text));
+    let path = keep(&format!("{name}.json"), &serde_json::to_string_pretty(evidence).expect("it is plain data"));
     let list: Vec<_> = violations.iter().take(40).map(|violation| format!("  {violation}")).collect();
     panic!(
-        "{name}: {} promises were broken (LOOPGATE_TEST_SEED={}, evidence in {}, {kept:?}):\n{}",
+        "{name}: {} promises were broken (LOOPGATE_TEST_SEED={}, evidence in {}):\n{}",
         violations.len(),
         Seed::of_this_run().number(),
         path.display(),
         list.join("\n")
     );
+}
+
+/// Keeps a text under this name beside the tests' binary, for whoever looks into a failure.
+pub(crate) fn keep(name: &str, text: &str) -> std::path::PathBuf {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("it can be written to");
+    path
 }
