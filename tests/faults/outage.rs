@@ -34,13 +34,23 @@ async fn redis_dies_and_comes_back() {
 
 #[tokio::test]
 async fn redis_fails_over() {
+    fails_over("failover", Duration::from_secs(4)).await;
+}
+
+/// The killed primary is back before it has been told that it is one no more.
+#[tokio::test]
+async fn a_former_primary_comes_back() {
+    fails_over("former-primary", Duration::ZERO).await;
+}
+
+async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
-    let mut site = Site::start("failover", &vec![watched.url(); 2]).await;
-    let orders = mixed("failover", scaled(24, 100), &mut site.seed, 200);
+    let mut site = Site::start(name, &vec![watched.url(); 2]).await;
+    let orders = mixed(name, scaled(24, 100), &mut site.seed, 200);
     let flight = site.launch(orders).await;
     for turn in 0..scaled(1, 4) {
         pass(&mut site, 500).await;
-        if turn % 2 == 0 { fail_over(&mut watched).await } else { switch(&watched).await }
+        if turn % 2 == 0 { fail_over(&mut watched, later).await } else { switch(&watched).await }
     }
     site.land(flight).await;
 }
@@ -125,14 +135,17 @@ async fn nudges_get_lost() {
 /// A slow Redis makes runs slow, and nothing else.
 #[tokio::test]
 async fn redis_is_slow() {
-    let redis = durable().await;
-    let proxy = Proxy::start(address(&redis)).await;
-    let mut site = Site::start("slow", &vec![through(&proxy); 2]).await;
-    let orders = mixed("slow", scaled(12, 40), &mut site.seed, 60);
-    let flight = site.launch(orders).await;
-    proxy.slow(Duration::from_secs(1));
-    tokio::time::sleep(Duration::from_secs(scaled(15, 40))).await;
-    proxy.heal();
-    let figures = site.land(flight).await;
-    assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
+    for latency_ms in [200, 1000] {
+        let redis = durable().await;
+        let proxy = Proxy::start(address(&redis)).await;
+        let mut site = Site::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;
+        let orders = mixed(&site.name.clone(), scaled(12, 40), &mut site.seed, 60);
+        let flight = site.launch(orders).await;
+        pass(&mut site, 500).await;
+        proxy.slow(Duration::from_millis(latency_ms));
+        tokio::time::sleep(Duration::from_secs(scaled(15, 40))).await;
+        proxy.heal();
+        let figures = site.land(flight).await;
+        assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
+    }
 }

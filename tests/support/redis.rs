@@ -6,6 +6,7 @@
 mod servers;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use servers::eventually;
 pub(crate) use servers::{RedisServer, Watched};
@@ -20,15 +21,16 @@ pub(crate) fn address(server: &RedisServer) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], server.port()))
 }
 
-/// Kills whichever is the primary, waits until its replica is the primary, and starts the killed one again,
-/// which becomes a replica.
-pub(crate) async fn fail_over(watched: &mut Watched) {
+/// Kills whichever is the primary, waits until its replica is the primary, and `later` starts the killed one
+/// again. It takes itself for the primary, and has forgotten everything, until the Sentinels tell it.
+pub(crate) async fn fail_over(watched: &mut Watched, later: Duration) {
     let before = primary(watched).await;
     let dead = [&mut watched.primary, &mut watched.replica].into_iter().find(|server| server.port() == before);
     let dead = dead.expect("the Sentinels name one of ours");
     dead.kill().await;
     let sentinel = &watched.sentinels[0];
     eventually("another primary", async || primary_by(sentinel).await != before).await;
+    tokio::time::sleep(later).await;
     dead.restart().await;
     settle(watched).await;
 }
