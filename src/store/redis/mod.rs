@@ -216,6 +216,10 @@ impl Store for RedisStore {
         Ok(if number::<u8>(taken)? == 1 { rate.taken(debt) } else { rate.refused(debt) })
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn pace(&self) -> Duration {
         PACE
     }
