@@ -22,17 +22,17 @@ pub(super) struct Site {
 impl Site {
     /// Starts a replica for each of these stores' URLs, which all name the same store.
     pub(super) async fn start(name: &str, stores: &[String]) -> Self {
-        Self::with(name, stores, &[]).await
+        Self::dying(name, stores, &[]).await
     }
 
-    /// The same, where the first replica has this environment.
-    pub(super) async fn with(name: &str, stores: &[String], first: &[(&str, &str)]) -> Self {
+    /// The same, where the first replicas die at these places.
+    pub(super) async fn dying(name: &str, stores: &[String], places: &[&str]) -> Self {
         let fleet = Fleet::start().await;
         let mut replicas = Vec::new();
         for (index, store) in stores.iter().enumerate() {
             let mut builder = Server::with(&fleet.config()).keep_port().store(store);
-            for (name, value) in first.iter().filter(|_| index == 0) {
-                builder = builder.env(name, value);
+            if let Some(place) = places.get(index) {
+                builder = builder.env("LOOPGATE_KILL_AT", place);
             }
             replicas.push(builder.start().await);
         }
@@ -40,13 +40,6 @@ impl Site {
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
         Self { name: name.to_owned(), fleet, replicas, client, seed }
-    }
-
-    /// Another replica of this site.
-    pub(super) async fn add(&mut self, store: &str) {
-        let replica = Server::with(&self.fleet.config()).keep_port().store(store).start().await;
-        self.client.addresses.push(replica.url().to_owned());
-        self.replicas.push(replica);
     }
 
     /// Lets clients run these orders, in sessions whose budgets show whether all was settled.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::evidence::{Evidence, Probe, RunView, Seen, SessionView};
 use super::plan::Plan;
@@ -15,8 +16,8 @@ use super::stream::{Decoder, Event};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Tokens that a small run is sure to do with, and that a step's reservation exceeds.
 const ENOUGH: u64 = 3_000;
-/// After so much silence a stream of an ended run is taken for one that does not end.
-const SILENCE: Duration = Duration::from_secs(3);
+/// How long a run that nobody followed may take to its end: it may have to be taken up first.
+const RUN: Duration = Duration::from_secs(60);
 
 /// Runs and sessions of these clients, as the servers at these addresses have them.
 pub(super) async fn read_servers(addresses: &[String], clients: &[Seen]) -> Evidence {
@@ -27,10 +28,15 @@ pub(super) async fn read_servers(addresses: &[String], clients: &[Seen]) -> Evid
     // Also those that nobody knows of: their requests broke off before they were answered.
     let listed = read_pages(&http, &addresses[0], "/v1/runs?limit=100".to_owned()).await;
     runs.extend(listed.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)));
+    let mut reading = JoinSet::new();
     for run in runs {
-        let view = read_run(&http, addresses, &run).await;
-        evidence.runs.insert(run, view);
+        let (http, addresses) = (http.clone(), addresses.to_vec());
+        reading.spawn(async move {
+            let view = read_run(&http, &addresses, &run).await;
+            (run, view)
+        });
     }
+    evidence.runs = reading.join_all().await.into_iter().collect();
     for session in sessions {
         let view = read_session(&http, &addresses[0], session).await;
         evidence.sessions.insert(session.clone(), view);
@@ -41,11 +47,12 @@ pub(super) async fn read_servers(addresses: &[String], clients: &[Seen]) -> Evid
 async fn read_run(http: &Client, addresses: &[String], run: &str) -> RunView {
     let path = format!("/v1/runs/{run}");
     let mut view = RunView::default();
-    for address in addresses {
-        if let Some(events) = read_stream(http, &format!("{address}{path}/events")).await {
-            view.streams.insert(address.clone(), events);
-        }
+    let mut reading = JoinSet::new();
+    for address in addresses.iter().cloned() {
+        let (http, url) = (http.clone(), format!("{address}{path}/events"));
+        reading.spawn(async move { Some((address, read_stream(&http, &url).await?)) });
     }
+    view.streams = reading.join_all().await.into_iter().flatten().collect();
     view.object = read_json(http, &addresses[0], &path).await;
     let list = read_json(http, &addresses[0], &format!("{path}/events?stream=false")).await;
     view.list = list["data"].as_array().cloned().unwrap_or_default();
@@ -78,7 +85,8 @@ async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe
         send(http.patch(&path).body(change)).await;
         send(http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
     };
-    Probe { nothing_left: try_with(taken).await, enough_left: try_with(taken + ENOUGH).await }
+    // A budget of nothing is no budget.
+    Probe { nothing_left: try_with(taken.max(1)).await, enough_left: try_with(taken + ENOUGH).await }
 }
 
 /// The status of the answer; 0 if there is none.
@@ -127,7 +135,8 @@ async fn read_stream(http: &Client, url: &str) -> Option<Vec<Event>> {
         }
     };
     let (mut decoder, mut events) = (Decoder::default(), Vec::new());
-    while let Ok(Ok(Some(bytes))) = timeout(SILENCE, response.chunk()).await {
+    let deadline = Instant::now() + RUN;
+    while let Ok(Ok(Some(bytes))) = timeout_at(deadline, response.chunk()).await {
         for event in decoder.read(&bytes) {
             if event.data == "[DONE]" {
                 return Some(events);

@@ -96,7 +96,10 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         let mut complaints = Complaints { of: run.clone(), all: &mut all };
         let log = Log::read(view, &mut complaints);
         log::check_writers(&log, &mut complaints);
-        clients::check_terminal(view, &log, &evidence.allowed_reasons, &mut complaints);
+        // Nobody reads them, which is a reason to cancel them.
+        let mut allowed = evidence.allowed_reasons.clone();
+        allowed.push("cancelled".to_owned());
+        clients::check_terminal(view, &log, &allowed, &mut complaints);
         if evidence.keyed {
             complaints.add(Promise::F, "no client has this run");
         }
