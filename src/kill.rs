@@ -6,13 +6,16 @@
 
 /// Every place, in the order in which a run passes them.
 pub const POINTS: &[&str] = &[
+    "claim.recorded",
     "run.before_create",
     "run.indexed",
     "run.created",
     "step.before_start",
+    "step.reserved",
     "model.before_call",
     "model.delta_recorded",
     "model.answered",
+    "step.before_settle",
     "turn.settled",
     "tool.before_intent",
     "tool.intent_recorded",

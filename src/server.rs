@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Agent, Keep};
+use crate::agent::{Agent, Keep, Quotas};
 use crate::api;
 use crate::api::callers::Callers;
 use crate::config::{OpenAiUpstream, Settings, UpstreamKind};
@@ -60,7 +60,7 @@ impl Server {
         }
         let catalog = Catalog::new(settings.agents.clone(), upstreams, settings.models.clone());
         let keep = Keep { run: settings.store.run_ttl, session: settings.store.session_ttl };
-        let agent = Agent::new(store, catalog, registry(&settings)?, keep);
+        let agent = Agent::new(store, catalog, registry(&settings)?, keep, Quotas::new(&settings.keys));
         let callers = Arc::new(Callers::new(&settings.keys, settings.server.requests_per_minute));
         let router = layers::apply(api::router(agent.clone(), &callers), &settings.server);
         Ok(Self { agent, callers, router, settings })

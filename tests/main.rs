@@ -3,6 +3,7 @@
 mod bad_inputs;
 mod durability;
 mod faults;
+mod idempotency;
 mod sdk;
 mod support;
 mod tidy;

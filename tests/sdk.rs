@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::support::{Reply, Server, Upstream, within};
+use crate::support::{Gate, Proxy, Reply, Server, ToolServer, Upstream, within};
 
 /// Runs one case of `tests/sdk/client.*` with both clients. Each gets a server of its own, whose upstream
 /// has these replies. Returns what the upstream was asked by each.
@@ -15,32 +15,44 @@ async fn both(case: &str, replies: &[Reply], more_config: &str, expected: Value)
     [python(case, replies, more_config, &expected).await, node(case, replies, more_config, &expected).await]
 }
 
-async fn python(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
-    let interpreter = installed("LOOPGATE_TEST_PYTHON", "python/bin/python");
-    let mut command = Command::new(interpreter);
+fn python_client() -> Command {
+    let mut command = Command::new(installed("LOOPGATE_TEST_PYTHON", "python/bin/python"));
     command.arg(script("client.py"));
-    run(command, case, replies, more_config, expected).await
+    command
 }
 
-async fn node(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+fn node_client() -> Command {
     let modules = installed("LOOPGATE_TEST_NODE_MODULES", "node/node_modules");
     let mut command = Command::new("node");
     command.arg(script("client.mjs")).env("LOOPGATE_TEST_NODE_MODULES", modules);
-    run(command, case, replies, more_config, expected).await
+    command
 }
 
-async fn run(mut command: Command, case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+async fn python(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+    run(python_client(), case, replies, more_config, expected).await
+}
+
+async fn node(case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
+    run(node_client(), case, replies, more_config, expected).await
+}
+
+async fn run(command: Command, case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
     let upstream = Upstream::start(replies.iter().cloned()).await;
     let config = format!("{}{more_config}", upstream.config());
     let server = Server::with(&config).env("LOOPGATE_TEST_KEY", "lg_secret").start().await;
-    command.arg(case).arg(server.url()).stdin(Stdio::null()).kill_on_drop(true);
+    let seen = seen(command, case, server.url(), &server).await;
+    assert_eq!(seen, *expected, "{case}");
+    upstream.requests()
+}
+
+/// What the client prints, which calls the server at `url`.
+async fn seen(mut command: Command, case: &str, url: &str, server: &Server) -> Value {
+    command.arg(case).arg(url).stdin(Stdio::null()).kill_on_drop(true);
     let done = within(case, command.output()).await.expect("the interpreter starts");
     let said = String::from_utf8_lossy(&done.stdout);
     let complaint = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{command:?}:\n{said}{complaint}\n{}", server.output());
-    let seen: Value = serde_json::from_str(&said).expect("it prints JSON");
-    assert_eq!(seen, *expected, "{command:?}");
-    upstream.requests()
+    serde_json::from_str(&said).expect("it prints JSON")
 }
 
 /// What `scripts/test` has installed, by the variable that names it or at its usual place.
@@ -182,6 +194,43 @@ async fn an_empty_budget_is_not_asked_for_again() {
         "param": null, "has_request_id": true, "attempts": 1,
     });
     both("quota", &[], "", expected).await;
+}
+
+/// The connection breaks once the run is under way. Both clients send the request again by themselves; the
+/// tool has run by then, and does not run again.
+#[tokio::test]
+async fn a_lost_connection_costs_no_second_run() {
+    for client in [python_client(), node_client()] {
+        let gate = Gate::new();
+        let upstream = Upstream::start([
+            Reply::calls("note", &json!({"note": "x"})),
+            Reply::stream().gate(&gate).text("Noted.").finish("stop").usage(10, 5).done(),
+        ])
+        .await;
+        let tools = ToolServer::start([]).await;
+        let agent = "[agents.default]\ntools = [\"note\"]\n";
+        let config = format!("{}{}{agent}", upstream.config(), tools.config("note", "write"));
+        let server = Server::start(&config).await;
+        let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
+        let url = proxy.url();
+        let fault = async {
+            gate.reached().await;
+            proxy.cut();
+            proxy.accepted(2).await;
+            gate.open();
+        };
+        let (seen, ()) = tokio::join!(seen(client, "repeated", &url, &server), fault);
+        assert_eq!(seen, json!({"content": "Noted.", "attempts": 2}));
+        assert_eq!((upstream.requests().len(), tools.calls().len()), (2, 1));
+    }
+}
+
+/// A failure that came to nothing is what clients try again for: they are given another run.
+#[tokio::test]
+async fn a_passing_failure_is_tried_again() {
+    let broken = || Reply::stream().text("Hel").cut();
+    let replies = [broken(), broken(), broken(), Reply::says("Hello")];
+    both("repeated", &replies, "", json!({"content": "Hello", "attempts": 2})).await;
 }
 
 /// Both clients take a stream that just ends for a success.

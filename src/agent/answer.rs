@@ -3,6 +3,7 @@
 use crate::agent::Agent;
 use crate::agent::error::{LookupError, StartError};
 use crate::agent::head::Head;
+use crate::agent::idempotency::{Held, Product};
 use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::Versioned;
@@ -32,7 +33,12 @@ impl Agent {
     }
 
     /// Goes on with a waiting run, whose client answered.
-    pub(super) async fn continue_run(&self, new: &NewRun, head: &Head) -> Result<Started, StartError> {
+    pub(super) async fn continue_run(
+        &self,
+        new: &NewRun,
+        head: &Head,
+        claim: Option<&mut Held>,
+    ) -> Result<Started, StartError> {
         let idle = self.take_up(&new.tenant, head).await?.ok_or_else(|| StartError::NotWaiting(head.id.clone()))?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec.agent)) {
             let agent = idle.spec.agent.clone();
@@ -67,7 +73,20 @@ impl Agent {
             Role::User | Role::Assistant => true,
         });
         let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
+        if let Err(error) = self.take_slot(&idle.spec).await {
+            idle.release().await?;
+            return Err(error);
+        }
+        if let Some(claim) = claim {
+            let after = idle.records.last().map_or(0, |record| record.seq);
+            let product = Product::Run { id: head.id.clone(), session: head.session.clone(), after };
+            if let Err(error) = self.lead_to(claim, product).await {
+                idle.release().await?;
+                return Err(error);
+            }
+        }
         let follower = self.resume(idle, answers).await?;
-        Ok(Started { head: Head { status: RunStatus::InProgress, ..head.clone() }, follower })
+        let head = Head { status: RunStatus::InProgress, ..head.clone() };
+        Ok(Started { head, follower: follower.to_first_end(), replayed: false })
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use crate::agent::attendant::Numbered;
 use crate::agent::machine::Step;
 use crate::agent::mailbox::Letter;
+use crate::agent::quota::Account;
 use crate::agent::recorder::Recorder;
 use crate::agent::signals::{Interruption, Signals};
 use crate::agent::steps;
@@ -36,6 +37,8 @@ pub struct Driver {
     pub history: Arc<str>,
     /// What the session's budgets allow.
     pub session: Option<SessionBudget>,
+    /// What its key allows, if that is not everything.
+    pub account: Option<Account>,
     /// How long the session and the ended run are kept.
     pub keep: steps::finish::Keep,
     /// What may interrupt it.

@@ -37,6 +37,9 @@ pub enum StartError {
     /// A budget is empty, or too small for any model call.
     #[error("the {} is used up or too small for this request", budget_name(*.0))]
     BudgetExceeded(StopReason),
+    /// The key has as many live runs as it may have.
+    #[error("this key may have {0} runs at once; try again once one of them has ended")]
+    TooManyRuns(u32),
     /// The session has a live run.
     #[error("session {session} has a live run, {run}; follow it, or try again once it has ended")]
     SessionBusy {
@@ -54,6 +57,26 @@ pub enum StartError {
     /// The server is about to end.
     #[error("the server is shutting down; try again in a moment")]
     Draining,
+    /// It came before, and that is in its way.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+}
+
+/// Why a request that may have come before is not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// The same key came with another request.
+    #[error("this idempotency key was used for another request; take a new key for a new request")]
+    Reused,
+    /// What the first of these requests led to is no longer kept.
+    #[error("what this request led to when it first came is no longer kept; take a new idempotency key to do it anew")]
+    Gone,
+    /// The same request is being taken in elsewhere, and takes long.
+    #[error("the same request is being taken in at this moment; try again in a moment")]
+    Busy,
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
@@ -96,9 +119,15 @@ pub enum LookupError {
         /// The log's last.
         last: u64,
     },
+    /// Too much was left for the run already.
+    #[error("run {0} takes no more messages")]
+    TooManyLetters(RunId),
     /// The run has ended.
     #[error("run {0} has ended")]
     NotLive(RunId),
+    /// The request came before, and that is in its way.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),

@@ -64,6 +64,8 @@ pub struct Follower {
     /// The last entry that was read from the store: it must stay what it was.
     last_entry: Option<Bytes>,
     ended: bool,
+    /// Whether to end where the run first does, though it may have gone on since.
+    to_first_end: bool,
     /// Whether the log had more than the last page that was read of it.
     more_in_log: bool,
     /// Since when the store has not answered.
@@ -94,6 +96,7 @@ impl Follower {
             position: seq,
             last_entry: None,
             ended: false,
+            to_first_end: false,
             more_in_log: false,
             failing_since: None,
             announced: None,
@@ -104,11 +107,19 @@ impl Follower {
         }
     }
 
-    /// Lets the reader be sent elsewhere as soon as its run goes on elsewhere and this process hands its runs over:
-    /// for one that can come back and lose nothing.
+    /// Lets the reader be sent elsewhere as soon as its run goes on elsewhere and this process hands its
+    /// runs over: for one that can come back and lose nothing.
     #[must_use]
     pub fn movable(mut self) -> Self {
         self.movable = true;
+        self
+    }
+
+    /// Ends where the run first ends or waits for its client: what one request came to. Without this, a
+    /// run that went on since is read on.
+    #[must_use]
+    pub fn to_first_end(mut self) -> Self {
+        self.to_first_end = true;
         self
     }
 
@@ -128,7 +139,7 @@ impl Follower {
             if self.live.is_none() {
                 self.live = self.active.get(&self.run).map(|live| live.tail.reader());
             }
-            let records = match self.live.as_mut().map(|live| live.read(self.seq)) {
+            let mut records = match self.live.as_mut().map(|live| live.read(self.seq)) {
                 Some(Found::Records(records)) => {
                     (self.more_in_log, self.last_entry) = (false, None);
                     records
@@ -146,10 +157,15 @@ impl Follower {
                 }
                 Some(Found::InTheLog) | None => self.read_patiently().await?,
             };
+            if self.to_first_end
+                && let Some(end) = records.iter().position(|record| ends(&record.event))
+            {
+                records.truncate(end + 1);
+            }
             if let Some(last) = records.last() {
                 self.seq = last.seq;
                 self.position = self.position.max(self.seq);
-                self.ended = ends(&last.event) && !self.more_in_log;
+                self.ended = ends(&last.event) && (self.to_first_end || !self.more_in_log);
                 return Ok(Some(records));
             }
             self.wait().await?;
@@ -158,6 +174,9 @@ impl Follower {
 
     /// Waits until a run that is not driven here may have got further.
     async fn wait(&mut self) -> Result<(), FollowError> {
+        if self.movable && self.handing_over.is_cancelled() {
+            return Err(FollowError::Leaving);
+        }
         // What changes before there is a watch is found by looking once more.
         let Some(watch) = &mut self.watch else {
             self.watch = Some(self.store.watch(&self.topic));

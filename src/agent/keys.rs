@@ -4,7 +4,10 @@
 //! can change at once. Two indexes lead there: by tenant, newest run last, and over all tenants, by
 //! replica, the runs that somebody must drive.
 
+use std::net::IpAddr;
+
 use crate::store::{Key, Partition, Topic};
+use crate::types::event::BudgetKind;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// The partition of a session and its runs.
@@ -34,6 +37,69 @@ pub fn tenant_partition(tenant: &Tenant) -> Partition {
 /// partitions have a second part.
 pub fn live_partition() -> Partition {
     Partition::new("live")
+}
+
+/// The partition of what is kept of a request that may come again, by a hash of what it is known by. One
+/// for each, so that twins meet there whatever sessions they name.
+pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {
+    Partition::new(format!("{tenant}/idem/{name}"))
+}
+
+/// What such a request led to.
+pub fn claim() -> Key {
+    "claim".into()
+}
+
+/// The partition of what counts how often the callers of a key ask.
+pub fn key_rate_partition(tenant: &Tenant, key_name: &str) -> Partition {
+    Partition::new(format!("{tenant}/rate/{key_name}"))
+}
+
+/// The partition of what counts how often a caller without a key asks, so without a tenant of its own.
+pub fn address_rate_partition(address: IpAddr) -> Partition {
+    Partition::new(format!("{}/address/{address}", Tenant::default_tenant()))
+}
+
+/// The bucket of requests.
+pub fn requests() -> Key {
+    "requests".into()
+}
+
+/// The partition of what the runs of a key take together.
+pub fn budget_partition(tenant: &Tenant, key_name: &str) -> Partition {
+    Partition::new(format!("{tenant}/budget/{key_name}"))
+}
+
+/// What a key's runs used and reserved of a budget in one period.
+pub fn budget_counter(kind: BudgetKind, period: &str) -> Key {
+    let kind = match kind {
+        BudgetKind::Tokens => "tokens",
+        BudgetKind::Cost => "cost",
+    };
+    format!("{kind}/{period}").into()
+}
+
+/// What is reserved of a key's budgets for a run's step.
+pub fn reserved(run: &RunId, step: u32) -> Key {
+    format!("{}{step}", reserved_by(run)).into()
+}
+
+/// What the keys of a run's reservations begin with.
+pub fn reserved_by(run: &RunId) -> String {
+    format!("reserved/{run}/")
+}
+
+/// A run's slot among those that its key may have at once.
+pub fn slot(run: &RunId) -> Key {
+    format!("{SLOTS}{run}").into()
+}
+
+/// What the keys of slots begin with.
+pub const SLOTS: &str = "live/";
+
+/// How many slots of a key are taken.
+pub fn slots_taken() -> Key {
+    "live".into()
 }
 
 /// A run's specification.

@@ -17,6 +17,8 @@ use crate::types::{Message, RunId, Tenant};
 
 /// How often a letter is tried to be left while others leave theirs.
 const ATTEMPTS: usize = 16;
+/// Most letters of one run.
+const MOST: u64 = 1024;
 /// Letters read at a time.
 const PAGE: usize = 64;
 
@@ -56,6 +58,9 @@ impl Agent {
             }
             let log = keys::mail(run);
             let after = self.store.read_log(&partition, &log, u64::MAX, 0).await?.head;
+            if after >= MOST && *letter != Letter::Cancel {
+                return Err(LookupError::TooManyLetters(run.clone()));
+            }
             let tx = Tx {
                 notify: Some(keys::mail_topic(&partition, run)),
                 ..Tx::new(partition.clone())

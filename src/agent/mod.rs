@@ -19,11 +19,14 @@ mod driver;
 pub mod error;
 pub mod follow;
 mod head;
+pub mod idempotency;
 mod keys;
 pub mod lease;
 pub mod machine;
 mod mailbox;
 mod patience;
+pub mod quota;
+pub mod rate;
 pub mod recorder;
 pub mod recover;
 mod replica;
@@ -32,6 +35,7 @@ pub mod runs;
 mod said;
 pub mod sessions;
 mod signals;
+mod slots;
 mod spawn;
 mod specify;
 mod start;
@@ -45,12 +49,14 @@ mod toolbox;
 
 pub use catalog::Catalog;
 pub use head::Head;
+pub use quota::Quotas;
 pub use request::{LimitsPatch, NewRun};
 pub use start::Started;
 pub use steps::finish::Keep;
 
 use crate::agent::active::Active;
 use crate::agent::lease::Leases;
+use crate::agent::rate::Rates;
 use crate::agent::replica::Replica;
 use crate::store::{Store, Unavailable};
 use crate::tools::Registry;
@@ -71,6 +77,8 @@ pub struct Inner {
     catalog: Catalog,
     tools: Registry,
     keep: Keep,
+    quotas: Quotas,
+    rates: Rates,
     active: Arc<Active>,
     leases: Leases,
     replica: Replica,
@@ -98,13 +106,16 @@ impl std::ops::Deref for Agent {
 impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, catalog: Catalog, tools: Registry, keep: Keep) -> Self {
+    pub fn new(store: Arc<dyn Store>, catalog: Catalog, tools: Registry, keep: Keep, quotas: Quotas) -> Self {
         let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
+        let rates = Rates::new(store.clone());
         Self(Arc::new(Inner {
             store,
             catalog,
             tools,
             keep,
+            quotas,
+            rates,
             active: Arc::default(),
             leases,
             replica,
@@ -117,12 +128,14 @@ impl Agent {
         }))
     }
 
-    /// Begins the work that goes on beside all runs: keeping leases and lists of models, and taking up
-    /// runs that nobody drives. It ends when the agent has drained.
+    /// Begins the work that goes on beside all runs: keeping leases and lists of models, taking up
+    /// runs that nobody drives, and giving slots back that are nobody's. It ends when the agent has drained.
     pub fn begin(&self) {
         let agent = self.clone();
         self.tasks.spawn(async move {
-            let work = async { tokio::join!(agent.leases.keep(), agent.sweep(), agent.catalog.keep_fresh()) };
+            let work = async {
+                tokio::join!(agent.leases.keep(), agent.sweep(), agent.sweep_slots(), agent.catalog.keep_fresh())
+            };
             tokio::select! {
                 () = agent.leaving.cancelled() => {}
                 _ = work => {}

@@ -9,7 +9,7 @@ const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The pauses of one wait.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Patience {
     term: Term,
     pause: Duration,

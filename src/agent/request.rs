@@ -10,6 +10,8 @@ pub struct NewRun {
     pub id: RunId,
     /// Whose it is.
     pub tenant: Tenant,
+    /// The name of the key that the caller showed.
+    pub key_name: Option<String>,
     /// The agents that the caller's key may use; `None` for all.
     pub allowed_agents: Option<Vec<String>>,
     /// The model or agent; a session may name the agent instead.

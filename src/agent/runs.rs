@@ -177,7 +177,7 @@ impl Agent {
         Ok(self.last_record(partition, id).await?.map(|record| record.seq))
     }
 
-    async fn last_record(
+    pub(super) async fn last_record(
         &self,
         partition: &Partition,
         id: &RunId,

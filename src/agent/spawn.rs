@@ -15,6 +15,7 @@ use crate::agent::driver::{Driver, Left, SessionBudget};
 use crate::agent::follow::Follower;
 use crate::agent::lease::Lease;
 use crate::agent::mailbox::Letter;
+use crate::agent::quota::Account;
 use crate::agent::recorder::Recorder;
 use crate::agent::replica::LiveEntry;
 use crate::agent::signals::Signals;
@@ -42,6 +43,8 @@ pub(super) struct Ready {
     pub(super) history: Arc<str>,
     /// What its session allows; `None` without a session.
     pub(super) budget: Option<SessionBudget>,
+    /// What its key allows, if that is not everything.
+    pub(super) account: Option<Account>,
     /// What others left for it that is not part of it yet.
     pub(super) letters: Vec<Letter>,
 }
@@ -114,7 +117,7 @@ impl Agent {
 
     /// What drives a run, and what stands beside it.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, Attendant, Lease) {
-        let Ready { spec, records, lease, history, budget, letters } = ready;
+        let Ready { spec, records, lease, history, budget, account, letters } = ready;
         let recorder = Recorder::resume(self.store.clone(), spec.clone(), &records, &lease);
         let left_ms = recorder.run().deadline_ms().saturating_sub(now_ms());
         let timeout = Duration::from_millis(spec.limits.timeout_ms);
@@ -153,6 +156,7 @@ impl Agent {
             recorder,
             history,
             session: budget,
+            account,
             keep: self.keep,
             signals,
             letters: inbox,

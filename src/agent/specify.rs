@@ -35,6 +35,7 @@ impl Agent {
         let mut spec = RunSpec {
             id: new.id.clone(),
             tenant: new.tenant.clone(),
+            key_name: new.key_name.clone(),
             session: new.session.clone(),
             created_ms: now_ms(),
             model: asked.to_owned(),
@@ -131,17 +132,21 @@ impl Agent {
             | Step::CompleteStep
             | Step::Done => return Ok(()),
         };
-        let Some(session) = session else { return Ok(()) };
-        let partition = keys::session_partition(&spec.tenant, &session.id);
-        let mut left = [u64::MAX; 2];
-        let budgets = [
-            (session.token_budget, keys::session_tokens()),
-            (session.cost_budget.map(|cost| cost.0), keys::session_cost()),
-        ];
-        for (left, (budget, counter)) in left.iter_mut().zip(budgets) {
-            if let Some(budget) = budget {
-                let used = self.store.counter(&partition, &counter).await?;
-                *left = budget.saturating_sub(u64::try_from(used).unwrap_or(0));
+        let mut left = match self.account(spec) {
+            Some(account) => account.left().await?,
+            None => [u64::MAX; 2],
+        };
+        if let Some(session) = session {
+            let partition = keys::session_partition(&spec.tenant, &session.id);
+            let budgets = [
+                (session.token_budget, keys::session_tokens()),
+                (session.cost_budget.map(|cost| cost.0), keys::session_cost()),
+            ];
+            for (left, (budget, counter)) in left.iter_mut().zip(budgets) {
+                if let Some(budget) = budget {
+                    let used = self.store.counter(&partition, &counter).await?;
+                    *left = budget.saturating_sub(u64::try_from(used).unwrap_or(0)).min(*left);
+                }
             }
         }
         let [tokens, cost] = left;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::driver::SessionBudget;
-use crate::agent::error::{StartError, unavailable};
+use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, encode};
+use crate::agent::idempotency::Held;
 use crate::agent::recorder;
 use crate::agent::replica::LiveEntry;
 use crate::agent::request::NewRun;
@@ -14,7 +15,7 @@ use crate::agent::sessions::{Versioned, forget_session};
 use crate::agent::spawn::Ready;
 use crate::agent::{Agent, active_run, keys};
 use crate::kill;
-use crate::store::{CommitError, Tx, Write};
+use crate::store::{Check, CommitError, Fence, Tx, Write};
 use crate::types::session::Session;
 use crate::types::{Event, RunId, RunSpec, RunStatus, Tenant};
 
@@ -30,11 +31,18 @@ pub struct Started {
     pub head: Head,
     /// Its events from where this request set in.
     pub follower: Follower,
+    /// Whether an earlier request of the same name was answered by them already.
+    pub replayed: bool,
 }
 
 impl Agent {
     /// Starts a run, or continues the waiting one whose calls the request answers.
     pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
+        self.start_under(&new, None).await
+    }
+
+    /// The same; a claim learns of the waiting run before that goes on.
+    pub(super) async fn start_under(&self, new: &NewRun, mut claim: Option<&mut Held>) -> Result<Started, StartError> {
         if self.refusing.is_cancelled() {
             return Err(StartError::Draining);
         }
@@ -43,10 +51,10 @@ impl Agent {
                 Some(id) => self.find_session(&new.tenant, id).await?,
                 None => None,
             };
-            if let Some(waiting) = self.waiting_run(&new, session.as_ref()).await? {
-                return self.continue_run(&new, &waiting).await;
+            if let Some(waiting) = self.waiting_run(new, session.as_ref()).await? {
+                return self.continue_run(new, &waiting, claim.as_deref_mut()).await;
             }
-            if let Some(started) = self.try_start(&new, session).await? {
+            if let Some(started) = self.try_start(new, session).await? {
                 return Ok(started);
             }
         }
@@ -62,6 +70,10 @@ impl Agent {
         if let Some(Versioned { session, .. }) = &session {
             if let Some(run) = active_run(self, &new.tenant, session).await? {
                 return Err(StartError::SessionBusy { session: session.id.clone(), run });
+            }
+            if session.active_run.as_ref() == Some(&new.id) {
+                // A twin was faster, and its run waits for its client already.
+                return Err(ClaimError::Busy.into());
             }
             if let Some(abandoned) = &session.active_run {
                 // It waited for its client, which asks for something else now. A request that is refused
@@ -88,35 +100,36 @@ impl Agent {
         let found = session.as_ref().map(|found| &found.session);
         let spec = Arc::new(self.specify(new, found, &history).await?);
         self.has_budget(&spec, found).await?;
-        let lease = self.leases.acquire(&spec).await?.ok_or(StartError::Draining)?;
+        let account = self.take_slot(&spec).await?;
+        let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let created = self.create(&spec, session).await;
-        match created {
-            Ok(true) => {}
-            Ok(false) => {
-                lease.release().await?;
-                return Ok(None);
+        let created = self.create(&spec, lease.fence(), session).await;
+        if !matches!(created, Ok(true)) {
+            // After a failure nobody knows whether the run exists: its slot is left to the sweep.
+            if let Some(mut account) = account.filter(|_| created.is_ok()) {
+                account.free_slot().await;
             }
-            Err(error) => {
-                lease.release().await?;
-                return Err(error);
-            }
+            lease.release().await?;
+            return created.map(|_| None);
         }
         let record = recorder::encode(&mut 0, Event::RunStarted).0;
         let head = Head::new(&spec);
         let records = vec![(*record).clone()];
-        let ready = Ready { spec, records, lease, history: history.into(), budget, letters: Vec::new() };
-        let follower = self.spawn(ready, 0);
-        Ok(Some(Started { head, follower }))
+        let ready = Ready { spec, records, lease, history: history.into(), budget, account, letters: Vec::new() };
+        let follower = self.spawn(ready, 0).to_first_end();
+        Ok(Some(Started { head, follower, replayed: false }))
     }
 
     /// Stores the run with its first event; `false` if its session changed meanwhile.
-    async fn create(&self, spec: &RunSpec, session: Option<Versioned>) -> Result<bool, StartError> {
+    async fn create(&self, spec: &RunSpec, fence: Fence, session: Option<Versioned>) -> Result<bool, StartError> {
         kill::point("run.before_create");
         let (_, entry) = recorder::encode(&mut 0, Event::RunStarted);
         let mut tx = Tx::new(keys::partition_of(spec))
             .put_at(keys::spec(&spec.id), 0, encode(spec), None)
-            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(spec)), ttl: None })
+            // The specification goes when the run ends; the head stays.
+            .put_at(keys::head(&spec.id), 0, encode(&Head::new(spec)), None)
+            // A process that stood still meanwhile does not make what another has made and forgotten.
+            .check(Check::Fence { lease: keys::lease(&spec.id), fence })
             .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: vec![entry] });
         if let Some(id) = &spec.session {
             let (version, session) = match session {
@@ -143,7 +156,9 @@ impl Agent {
                 kill::point("run.created");
                 Ok(true)
             }
-            Err(CommitError::VersionConflict { .. }) => Ok(false),
+            Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => Ok(false),
+            // A twin has made it.
+            Err(CommitError::VersionConflict { .. }) => Err(ClaimError::Busy.into()),
             Err(error) => Err(unavailable(error).into()),
         }
     }

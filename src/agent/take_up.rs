@@ -70,6 +70,7 @@ impl Agent {
     /// Goes on with a run. `answers` are its client's; without them it is taken up after a crash.
     pub(super) async fn resume(&self, idle: Idle, answers: Vec<Message>) -> Result<Follower, Unavailable> {
         let Idle { spec, mut records, lease } = idle;
+        let account = self.open_account(&spec, &records).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
         let before = seq;
         let (resumed, entry) = recorder::encode(&mut seq, Event::RunResumed { answers });
@@ -105,7 +106,7 @@ impl Agent {
             None => String::new(),
         };
         let letters = self.letters(&spec, &records).await?;
-        Ok(self.spawn(Ready { spec, records, lease, history: history.into(), budget, letters }, before))
+        Ok(self.spawn(Ready { spec, records, lease, history: history.into(), budget, account, letters }, before))
     }
 
     /// What others left for a run with these records, beyond what they say was read.
@@ -125,8 +126,9 @@ impl Agent {
             }
             None => None,
         };
+        let account = self.open_account(&spec, &records).await?;
         let letters = self.letters(&spec, &records).await?;
-        let ready = Ready { spec, records, lease, history: Arc::from(""), budget, letters };
+        let ready = Ready { spec, records, lease, history: Arc::from(""), budget, account, letters };
         let (mut driver, _attendant, lease) = self.driver(ready);
         driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
         let ended = driver.drive().await;

@@ -2,7 +2,11 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod idempotency;
 mod limits;
+mod link;
+mod quota;
+mod replicas;
 mod resume;
 mod support;
 mod tools;

@@ -1,4 +1,7 @@
 //! Who calls: keys, and how often each may.
+//!
+//! A caller's requests are first counted here, which costs nothing and keeps a flood from the store, and
+//! then by the store for all replicas together.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,6 +19,8 @@ use governor::{Quota, RateLimiter};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use subtle::ConstantTimeEq;
 
+use crate::agent::Agent;
+use crate::agent::rate::Asker;
 use crate::api::error::ApiError;
 use crate::config::{KeyConfig, key};
 use crate::types::Tenant;
@@ -27,6 +32,8 @@ type Limiter<K> = RateLimiter<K, DefaultKeyedStateStore<K>, DefaultClock, StateI
 pub struct Caller {
     /// Whose runs and sessions it sees.
     pub tenant: Tenant,
+    /// The name of its key.
+    pub key_name: Option<String>,
     /// The agents that it may use; `None` for all.
     pub agents: Option<Vec<String>>,
 }
@@ -51,6 +58,15 @@ struct Key {
     limiter: Option<(NonZeroU32, Limiter<()>)>,
 }
 
+/// What stands before the routes that are not open to everyone.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    /// Who may pass.
+    pub callers: Arc<Callers>,
+    /// Where requests are counted for all replicas.
+    pub agent: Agent,
+}
+
 /// What a caller's allowance came to with this request.
 struct Allowance {
     limit: NonZeroU32,
@@ -65,7 +81,8 @@ impl Callers {
     #[must_use]
     pub fn new(keys: &[KeyConfig], per_minute: Option<u32>) -> Self {
         let keys = keys.iter().map(|key| {
-            let caller = Caller { tenant: key.tenant.clone(), agents: key.agents.clone() };
+            let caller =
+                Caller { tenant: key.tenant.clone(), key_name: Some(key.name.clone()), agents: key.agents.clone() };
             let limiter = key.requests_per_minute.and_then(NonZeroU32::new).map(|limit| (limit, limiter(limit)));
             (key.hash, Key { caller, limiter })
         });
@@ -82,7 +99,7 @@ impl Callers {
 
     fn identify(&self, headers: &HeaderMap, address: IpAddr) -> Result<(Caller, Option<Allowance>), ApiError> {
         if self.keys.is_empty() {
-            let caller = Caller { tenant: Tenant::default_tenant(), agents: None };
+            let caller = Caller { tenant: Tenant::default_tenant(), key_name: None, agents: None };
             return Ok((caller, self.anonymous.as_ref().map(|(limit, limiter)| check(*limit, limiter, &address))));
         }
         let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;
@@ -97,13 +114,24 @@ impl Callers {
 
 /// Lets a request pass if its key is valid and its allowance is not used up. The handler finds the
 /// [`Caller`] in the request's extensions.
-pub async fn admit(State(callers): State<Arc<Callers>>, mut request: Request, next: Next) -> Response {
+pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
-    let (caller, allowance) = match callers.identify(request.headers(), address) {
+    let (caller, mut allowance) = match guard.callers.identify(request.headers(), address) {
         Ok(known) => known,
         Err(error) => return error.into_response(),
     };
+    if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
+        let asker = match &caller.key_name {
+            Some(name) => Asker::Key { tenant: &caller.tenant, name },
+            None => Asker::Address(address),
+        };
+        if let Some(taken) = guard.agent.count_request(asker, allowance.limit).await {
+            allowance.allowed = taken.allowed;
+            allowance.remaining = taken.remaining;
+            allowance.reset = taken.reset;
+        }
+    }
     let refused = allowance.as_ref().filter(|allowance| !allowance.allowed);
     let mut response = if let Some(allowance) = refused {
         too_many(allowance).into_response()

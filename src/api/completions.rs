@@ -4,25 +4,32 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
+use crate::agent::Started;
 use crate::agent::follow::{FollowError, Follower};
-use crate::agent::{NewRun, Started};
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{JsonText, header_text};
+use crate::api::idempotency::{self, Announced};
 use crate::api::sse;
 use crate::api::wire::RunNames;
 use crate::api::wire::agent_events::{AgentEvents, NativeEvent};
 use crate::api::wire::openai_chat::{ChatChunks, Completion, completion};
 use crate::api::wire::request::{CompletionRequest, EventsMode, RequestContext, ResponseShape, read_request};
 use crate::api::wire::run::RunObject;
-use crate::types::{Event, Outcome};
+use crate::types::Event;
 
 /// Runs the whole tool loop and answers with its events or its outcome.
 #[utoipa::path(
     post, path = "/v1/agent/completions", tag = "completions", operation_id = "createAgentCompletion",
     request_body = CompletionRequest<'_>,
-    params(("x-loopgate-session-id" = Option<String>, Header, description = "Names the session instead of the body")),
+    params(
+        ("x-loopgate-session-id" = Option<String>, Header, description = "Names the session instead of the body"),
+        ("idempotency-key" = Option<String>, Header,
+         description = "1 to 255 visible ASCII characters; the same key with the same body gives the first one's run"),
+        ("x-stainless-retry-count" = Option<u64>, Header,
+         description = "How often OpenAI's library has sent this before; from 1 on it joins that attempt's run"),
+    ),
     responses(
         (status = 200, description = "The outcome; with `stream: true` text as chunks and named events, then `[DONE]`",
          content((Completion<'_> = "application/json"), (NativeEvent<'_> = "text/event-stream"))),
@@ -37,14 +44,20 @@ pub async fn agent_completions(
     headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    complete(&api, caller, &headers, &body, EventsMode::Native).await
+    complete(&api, caller, &headers, &body, Door { route: "agent/completions", events: EventsMode::Native }).await
 }
 
 /// The same loop for any OpenAI client: nothing but chunks in its streams.
 #[utoipa::path(
     post, path = "/v1/chat/completions", tag = "completions", operation_id = "createChatCompletion",
     request_body = CompletionRequest<'_>,
-    params(("x-loopgate-session-id" = Option<String>, Header, description = "Names the session instead of the body")),
+    params(
+        ("x-loopgate-session-id" = Option<String>, Header, description = "Names the session instead of the body"),
+        ("idempotency-key" = Option<String>, Header,
+         description = "1 to 255 visible ASCII characters; the same key with the same body gives the first one's run"),
+        ("x-stainless-retry-count" = Option<u64>, Header,
+         description = "How often OpenAI's library has sent this before; from 1 on it joins that attempt's run"),
+    ),
     responses(
         (status = 200, description = "The outcome; with `stream: true` OpenAI's chunks, then `[DONE]`",
          content((Completion<'_> = "application/json"), (String = "text/event-stream"))),
@@ -59,7 +72,15 @@ pub async fn chat_completions(
     headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    complete(&api, caller, &headers, &body, EventsMode::None).await
+    complete(&api, caller, &headers, &body, Door { route: "chat/completions", events: EventsMode::None }).await
+}
+
+/// Where a request came in.
+#[derive(Debug, Clone, Copy)]
+struct Door {
+    route: &'static str,
+    /// What its streams show unless asked otherwise.
+    events: EventsMode,
 }
 
 async fn complete(
@@ -67,28 +88,41 @@ async fn complete(
     caller: Caller,
     headers: &HeaderMap,
     body: &JsonText,
-    default_events: EventsMode,
+    door: Door,
 ) -> Result<Response, ApiError> {
+    let (body, announced) = (body.as_str()?, Announced::read(headers)?);
+    let session = header_text(headers, "x-loopgate-session-id")?;
     let context = RequestContext {
-        tenant: caller.tenant,
-        allowed_agents: caller.agents,
-        session_header: header_text(headers, "x-loopgate-session-id")?.map(str::to_owned),
-        default_events,
+        tenant: caller.tenant.clone(),
+        key_name: caller.key_name.clone(),
+        allowed_agents: caller.agents.clone(),
+        session_header: session.map(str::to_owned),
+        default_events: door.events,
     };
-    let (new, shape) = read_request(body.as_str()?, context)?;
-    respond(api, new, shape).await
+    let (new, shape) = read_request(body, context)?;
+    let started = match announced.once(door.route, &caller, body, session)? {
+        Some(once) => api.agent.start_once(new, &once).await?,
+        None => api.agent.start(new).await?,
+    };
+    let replayed = started.replayed;
+    let mut response = respond(started, shape, &announced).await?;
+    if replayed {
+        idempotency::mark_replayed(response.headers_mut());
+    }
+    Ok(response)
 }
 
-async fn respond(api: &Api, new: NewRun, shape: ResponseShape) -> Result<Response, ApiError> {
-    let Started { head, follower } = api.agent.start(new).await?;
+async fn respond(started: Started, shape: ResponseShape, announced: &Announced) -> Result<Response, ApiError> {
+    let Started { head, follower, replayed } = started;
     let names = RunNames::from(&head);
     if shape.background {
-        let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::queued(&head))).into_response();
+        let run = if replayed { RunObject::from(&head) } else { RunObject::queued(&head) };
+        let mut response = (StatusCode::ACCEPTED, axum::Json(run)).into_response();
         sse::name_run(&mut response, &names);
         return Ok(response);
     }
     if !shape.stream {
-        return unary(follower, &names, shape.include_report).await;
+        return unary(follower, &names, shape.include_report, announced).await;
     }
     Ok(match shape.events {
         EventsMode::Native => sse::stream(follower, AgentEvents::new(names.clone(), shape.include_report), &names),
@@ -101,18 +135,22 @@ async fn respond(api: &Api, new: NewRun, shape: ResponseShape) -> Result<Respons
 }
 
 /// Waits for the run's end. The connection is its reader all the while.
-async fn unary(mut follower: Follower, names: &RunNames, with_report: bool) -> Result<Response, ApiError> {
+async fn unary(
+    mut follower: Follower,
+    names: &RunNames,
+    with_report: bool,
+    announced: &Announced,
+) -> Result<Response, ApiError> {
     let mut outcome = None;
     loop {
         let records = match follower.next().await {
             Ok(Some(records)) => records,
             Ok(None) => break,
             Err(error) => {
-                // The run may go on: asking again would start another, unless the client says that it
-                // repeats itself, as the official ones do.
-                let retryable = matches!(error, FollowError::Leaving);
+                // The run may go on. Asking again finds it, unless nothing tells that it is asked again.
+                let may_repeat = *announced != Announced::Nothing || matches!(error, FollowError::Leaving);
                 let error = ApiError::from(error);
-                let mut response = if retryable { error } else { error.permanent() }.into_response();
+                let mut response = if may_repeat { error } else { error.permanent() }.into_response();
                 sse::name_run(&mut response, names);
                 return Ok(response);
             }
@@ -124,17 +162,12 @@ async fn unary(mut follower: Follower, names: &RunNames, with_report: bool) -> R
     let outcome = outcome.ok_or_else(|| ApiError::internal(&"a run's log ended without its last event"))?;
     let mut response = match &outcome.error {
         Some(error) => {
-            let (is_final, error) = (!error.retryable, ApiError::from(error));
-            // Repeating the request would repeat what its tools did.
-            if had_effects(&outcome) || is_final { error.permanent() } else { error }.into_response()
+            let error = ApiError::from(error);
+            // Under a key the same answer would come again; without one, what its tools did would happen again.
+            if announced.is_key() || !outcome.may_be_repeated() { error.permanent() } else { error }.into_response()
         }
         None => axum::Json(completion(names, &outcome, with_report)).into_response(),
     };
     sse::name_run(&mut response, names);
     Ok(response)
-}
-
-fn had_effects(outcome: &Outcome) -> bool {
-    let limit = outcome.reason.status() == crate::types::RunStatus::Incomplete;
-    limit || outcome.report.steps.iter().flat_map(|step| &step.tool_calls).any(|call| !call.skipped)
 }

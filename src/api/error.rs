@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::error::{LookupError, StartError};
+use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::follow::FollowError;
 use crate::types::{RunError, RunId};
 
@@ -171,6 +171,10 @@ impl From<StartError> for ApiError {
             StartError::BudgetExceeded(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", "budget_exceeded", message).permanent()
             }
+            StartError::TooManyRuns(_) => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                Self::new(status, "rate_limit_error", "rate_limit_exceeded", message).retry_after(2)
+            }
             StartError::SessionBusy { run, .. } => Self::busy(message, &run),
             StartError::RunNotFound(_) => Self::not_found("run_not_found", message).at("agent.run_id"),
             StartError::NotWaiting(_) => {
@@ -179,6 +183,7 @@ impl From<StartError> for ApiError {
             StartError::Draining => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "draining", message).retry_after(2)
             }
+            StartError::Claim(error) => error.into(),
             StartError::Store(error) => LookupError::Store(error).into(),
         }
     }
@@ -201,9 +206,11 @@ impl From<LookupError> for ApiError {
             LookupError::EventIdAhead { .. } => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "event_id_ahead", message).permanent()
             }
+            LookupError::TooManyLetters(_) => Self::invalid("messages", message).permanent(),
             LookupError::NotLive(_) => {
                 Self::new(StatusCode::CONFLICT, "conflict_error", "run_not_waiting", message).permanent()
             }
+            LookupError::Claim(error) => error.into(),
             LookupError::Store(cause) => {
                 tracing::error!(%cause, "the store failed a request");
                 let message = "the store is not available; try again in a moment";
@@ -221,6 +228,24 @@ impl From<FollowError> for ApiError {
             FollowError::Changed => Self::new(StatusCode::GONE, "invalid_request_error", "events_expired", message),
             FollowError::Leaving => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "draining", message).retry_after(1)
+            }
+        }
+    }
+}
+
+impl From<ClaimError> for ApiError {
+    fn from(error: ClaimError) -> Self {
+        let message = error.to_string();
+        let invalid = |status, code| Self::new(status, "invalid_request_error", code, message.clone());
+        match error {
+            ClaimError::Reused => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                invalid(status, "idempotency_key_reused").at("idempotency-key").permanent()
+            }
+            ClaimError::Gone => invalid(StatusCode::GONE, "result_expired").permanent(),
+            ClaimError::Store(error) => LookupError::Store(error).into(),
+            ClaimError::Busy => {
+                Self::new(StatusCode::CONFLICT, "conflict_error", "version_conflict", message).retry_after(1)
             }
         }
     }

@@ -5,6 +5,7 @@ mod completions;
 pub mod error;
 mod extract;
 mod health;
+mod idempotency;
 mod models;
 mod runs;
 mod sessions;
@@ -25,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::agent::Agent;
-use crate::api::callers::Callers;
+use crate::api::callers::{Callers, Guard};
 use crate::api::error::ApiError;
 
 /// What handlers work with.
@@ -49,8 +50,8 @@ pub struct Api {
 )]
 struct Description;
 
-/// All routes, and the description of them.
-fn routes(callers: &Arc<Callers>) -> OpenApiRouter<Api> {
+/// All routes, and the description of them; `guard` stands before those that are not open to everyone.
+fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> OpenApiRouter<Api> {
     let guarded = OpenApiRouter::new()
         .routes(routes!(completions::agent_completions))
         .routes(routes!(completions::chat_completions))
@@ -58,22 +59,24 @@ fn routes(callers: &Arc<Callers>) -> OpenApiRouter<Api> {
         .routes(routes!(runs::get))
         .routes(routes!(runs::events))
         .routes(routes!(runs::cancel))
+        .routes(routes!(runs::steer))
         .routes(routes!(sessions::list, sessions::create))
         .routes(routes!(sessions::get, sessions::patch, sessions::delete))
         .routes(routes!(sessions::messages))
         .routes(routes!(models::list))
         .routes(routes!(models::get))
-        .routes(routes!(models::tools))
-        .layer(axum::middleware::from_fn_with_state(callers.clone(), callers::admit));
+        .routes(routes!(models::tools));
     OpenApiRouter::with_openapi(Description::openapi())
-        .merge(guarded)
+        .merge(guard(guarded))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
 }
 
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
 pub fn router(agent: Agent, callers: &Arc<Callers>) -> Router {
-    let (router, document) = routes(callers).split_for_parts();
+    let guard = Guard { callers: callers.clone(), agent: agent.clone() };
+    let guard = axum::middleware::from_fn_with_state(guard, callers::admit);
+    let (router, document) = routes(|guarded| guarded.layer(guard)).split_for_parts();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", described(document));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
     router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_url).with_state(Api { agent })
@@ -82,8 +85,7 @@ pub fn router(agent: Agent, callers: &Arc<Callers>) -> Router {
 /// The description of the HTTP contract.
 #[must_use]
 pub fn openapi() -> Document {
-    let callers = Arc::new(Callers::new(&[], None));
-    described(routes(&callers).split_for_parts().1)
+    described(routes(|guarded| guarded).split_for_parts().1)
 }
 
 fn described(mut document: Document) -> Document {

@@ -10,12 +10,12 @@ use crate::agent::runs::{Filter, Following};
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
-use crate::api::extract::{Id, Query, header_text};
+use crate::api::extract::{Id, JsonText, Query, header_text};
 use crate::api::sse;
 use crate::api::wire::agent_events::{AgentEvents, NativeEvent, native};
 use crate::api::wire::message::clip;
 use crate::api::wire::openai_chat::ChunkTemplate;
-use crate::api::wire::run::{List, RunObject};
+use crate::api::wire::run::{List, RunObject, Steering, read_steering};
 use crate::api::wire::{RunNames, write_json};
 use crate::types::{Event, RunId, RunStatus, SessionId};
 
@@ -128,6 +128,29 @@ pub async fn cancel(
 ) -> Result<Response, ApiError> {
     let view = api.agent.cancel(&caller.tenant, &run_id(&id)?).await?;
     Ok(axum::Json(RunObject::from(&view)).into_response())
+}
+
+/// Lets messages join a live run's conversation before its next model call.
+///
+/// A run that would have ended goes on for one more call.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/messages", tag = "runs", operation_id = "steerRun",
+    request_body = Steering<'_>,
+    params(("id" = String, Path, description = "The run")),
+    responses((status = 202, description = "The run, which will hear of them", body = RunObject<'_>),
+              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+)]
+pub async fn steer(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id,
+    body: JsonText,
+) -> Result<Response, ApiError> {
+    let (id, messages) = (run_id(&id)?, read_steering(body.as_str()?)?);
+    let head = api.agent.steer(&caller.tenant, &id, messages).await?;
+    let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::from(&head))).into_response();
+    sse::name_run(&mut response, &RunNames::from(&head));
+    Ok(response)
 }
 
 /// An event as one JSON object: text as the chunk it streams as, with its number.

@@ -2,14 +2,16 @@
 
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::agent::sessions::NewSession;
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Id, JsonText, Query};
+use crate::api::idempotency::{Announced, mark_replayed};
 use crate::api::wire::message::clip;
 use crate::api::wire::run::List;
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
@@ -31,16 +33,35 @@ pub struct Deletion {
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions", operation_id = "createSession",
     request_body = CreateSession<'_>,
+    params(("idempotency-key" = Option<String>, Header,
+            description = "1 to 255 visible ASCII characters; the same key with the same body gives the same session")),
     responses((status = 201, description = "The session", body = SessionObject),
               (status = "4XX", description = "The request was refused", body = ErrorBody)),
 )]
 pub async fn create(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let created = api.agent.create_session(&caller.tenant, read_create(body.as_str()?)?).await?;
-    Ok((StatusCode::CREATED, axum::Json(SessionObject::from(&created))).into_response())
+    let body = body.as_str()?;
+    let announced = Announced::read(&headers)?;
+    let mut new = read_create(body)?;
+    let (agent, tenant) = (&api.agent, &caller.tenant);
+    let once = announced.once("sessions", &caller, body, None)?.filter(|_| announced.is_key());
+    let (created, replayed) = match once {
+        Some(once) => {
+            let id = new.id.take().unwrap_or_else(SessionId::mint);
+            let make = |id| agent.create_session(tenant, NewSession { id: Some(id), ..new });
+            agent.make_session_once(tenant, &once, id, make).await?
+        }
+        None => (agent.create_session(tenant, new).await?, false),
+    };
+    let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&created))).into_response();
+    if replayed {
+        mark_replayed(response.headers_mut());
+    }
+    Ok(response)
 }
 
 /// Lists sessions by id.

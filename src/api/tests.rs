@@ -11,7 +11,10 @@ use tower::ServiceExt;
 
 use crate::api::callers::Callers;
 use crate::api::{openapi, router};
-use crate::config::{KeyConfig, key};
+use crate::config::{KeyConfig, QuotaConfig, key};
+use crate::store::Store;
+use crate::store::faulty::Faulty;
+use crate::store::memory::MemoryStore;
 use crate::types::Tenant;
 
 /// Where the committed description is.
@@ -81,6 +84,36 @@ async fn allowances_are_counted_shown_and_kept() {
 }
 
 #[tokio::test]
+async fn replicas_together_let_through_what_one_would() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let replicas = [guarded_over(store.clone()), guarded_over(store)];
+    let mut seen = Vec::new();
+    for number in 0..4 {
+        let request = Request::builder().uri("/v1/models").header("x-api-key", "right").body(Body::empty()).unwrap();
+        let response = replicas[number % 2].clone().oneshot(request).await.unwrap();
+        let remaining = response.headers()["x-ratelimit-remaining-requests"].to_str().unwrap().to_owned();
+        seen.push((response.status().as_u16(), remaining, response.headers().contains_key("retry-after")));
+    }
+    let expected = [(200, "1", false), (200, "0", false), (429, "0", true), (429, "0", true)];
+    assert_eq!(seen, expected.map(|(status, remaining, waits)| (status, remaining.to_owned(), waits)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_replica_counts_by_itself_while_the_store_does_not() {
+    let router = guarded_over(Faulty::without_buckets(Arc::new(MemoryStore::default())));
+    let begun = tokio::time::Instant::now();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let request = Request::builder().uri("/v1/models").header("x-api-key", "right").body(Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        seen.push((response.status().as_u16(), begun.elapsed().as_millis()));
+    }
+    assert_eq!(seen.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [200, 200, 429]);
+    assert!((250..300).contains(&seen[0].1), "the first waited in vain: {seen:?}");
+    assert_eq!(seen[0].1, seen[2].1, "nobody waits after it");
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_refused_in_shape() {
     let router = guarded();
     let get = Request::builder().uri("/v2/x%0d%0a").body(Body::empty()).unwrap();
@@ -100,18 +133,25 @@ async fn what_is_not_there_is_refused_in_shape() {
 
 /// A router over an agent without upstreams; `right` is a key of two requests a minute.
 fn guarded() -> Router {
+    guarded_over(Arc::new(MemoryStore::default()))
+}
+
+/// The same over a store that others may share.
+fn guarded_over(store: Arc<dyn Store>) -> Router {
     let key = KeyConfig {
         name: "test".into(),
         tenant: Tenant::parse("acme").unwrap(),
         hash: key::hash("right"),
         agents: None,
         requests_per_minute: Some(2),
+        quota: QuotaConfig::default(),
     };
     let agent = crate::agent::Agent::new(
-        Arc::new(crate::store::memory::MemoryStore::default()),
+        store,
         crate::agent::Catalog::new([].into(), Vec::new(), [].into()),
         crate::tools::Registry::new([]).unwrap(),
         crate::agent::Keep { run: std::time::Duration::from_secs(1), session: std::time::Duration::from_secs(1) },
+        crate::agent::Quotas::default(),
     );
     router(agent, &Arc::new(Callers::new(&[key], None)))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::agent::AgentConfig;
 use super::key;
+use super::quota::QuotaConfig;
 use super::reader::{Section, suggestion};
 use super::secret;
 use super::value::{PLAIN_NAME, is_plain_name};
@@ -22,6 +23,8 @@ pub struct KeyConfig {
     pub agents: Option<Vec<String>>,
     /// Most requests a minute; `None` without end.
     pub requests_per_minute: Option<u32>,
+    /// What its runs may take together.
+    pub quota: QuotaConfig,
 }
 
 impl KeyConfig {
@@ -51,8 +54,9 @@ impl KeyConfig {
         for agent in allowed.iter().flatten().filter(|agent| !known.contains(&agent.as_str())) {
             section.refuse("agents", format!("there is no agent `{agent}`; {}", suggestion(agent, &known)));
         }
-        let requests_per_minute = section.optional("requests_per_minute", "Most requests a minute.");
-        Some(Self { name: name.to_owned(), tenant: tenant?, hash: hash?, agents: allowed, requests_per_minute })
+        let requests_per_minute = section.optional("requests_per_minute", "Most requests a minute, over all replicas.");
+        let quota = QuotaConfig::read(section);
+        Some(Self { name: name.to_owned(), tenant: tenant?, hash: hash?, agents: allowed, requests_per_minute, quota })
     }
 }
 

@@ -29,7 +29,8 @@ pub(super) fn parse_hash(hex: &str) -> Option<[u8; 32]> {
     digits.next().is_none().then_some(hash)
 }
 
-fn to_hex(bytes: &[u8; 32]) -> String {
+/// 64 hex digits.
+pub fn to_hex(bytes: &[u8; 32]) -> String {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).expect("four bits are one hex digit");
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -10,6 +10,7 @@ pub mod key;
 mod mistake;
 mod options;
 mod quantity;
+mod quota;
 mod reader;
 mod redis_url;
 pub mod reference;
@@ -32,6 +33,7 @@ pub use agent::{AgentConfig, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING
 pub use caller::KeyConfig;
 pub use mistake::{ConfigErrors, Mistake};
 pub use options::{LogFormat, Options};
+pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use secret::Secret;
 pub use server::{ServerConfig, StoreConfig, StoreUrl};

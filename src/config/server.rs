@@ -61,7 +61,10 @@ impl ServerConfig {
             Vec::new(),
         );
         let requests_per_minute = section.section("rate_limit", |limit| {
-            limit.optional("requests_per_minute", "Most requests a minute of a caller without a key.")
+            limit.optional(
+                "requests_per_minute",
+                "Most requests a minute from one address without a key, over all replicas.",
+            )
         });
         Self {
             listen,

@@ -220,6 +220,12 @@ fn the_example_loads() {
 
     let [web, operator] = &settings.keys[..] else { panic!("expected two keys") };
     assert_eq!((web.tenant.as_str(), web.hash), ("acme", key::hash("test")));
+    let quota = QuotaConfig {
+        token_budget: Some(Allotment { limit: 50_000_000, per: Some(Period::Month) }),
+        cost_budget: Some(Allotment { limit: Micros(100_000_000), per: Some(Period::Month) }),
+        max_concurrent_runs: Some(50),
+    };
+    assert_eq!((web.quota, operator.quota), (quota, QuotaConfig::default()));
     assert_eq!((operator.tenant.as_str(), operator.hash), ("operator", key::hash("lg_1")));
     assert_eq!((&web.agents, operator.requests_per_minute), (&Some(vec!["researcher".to_owned()]), None));
 }

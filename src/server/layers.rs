@@ -101,6 +101,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "x-loopgate-run-id",
         "x-loopgate-session-id",
         "x-should-retry",
+        "idempotent-replayed",
         "retry-after",
         "x-ratelimit-limit-requests",
         "x-ratelimit-remaining-requests",

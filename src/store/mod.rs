@@ -25,6 +25,8 @@ use bytes::Bytes;
 pub(crate) mod conformance;
 mod decide;
 pub mod embedded;
+#[cfg(test)]
+pub(crate) mod faulty;
 mod lease;
 pub mod memory;
 mod open;

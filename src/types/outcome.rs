@@ -60,9 +60,9 @@ pub enum StopReason {
     Length,
     /// [`Limits::max_iterations`](crate::types::Limits::max_iterations).
     MaxIterations,
-    /// The token budget of the run or its session.
+    /// The token budget of the run, its session or its key.
     TokenBudget,
-    /// The cost budget of the run or its session.
+    /// The cost budget of the run, its session or its key.
     CostBudget,
     /// [`Limits::timeout_ms`](crate::types::Limits::timeout_ms).
     Timeout,
@@ -191,6 +191,15 @@ impl Outcome {
     #[must_use]
     pub fn status(&self) -> RunStatus {
         if self.error.is_some() { RunStatus::Failed } else { self.reason.status() }
+    }
+
+    /// Whether the same request may be made again: it came to nothing, for a reason that may have gone,
+    /// and no tool was called that would be called once more.
+    #[must_use]
+    pub fn may_be_repeated(&self) -> bool {
+        let failed_for_now = self.error.as_ref().is_some_and(|error| error.retryable);
+        let is_limit = self.reason.status() == RunStatus::Incomplete;
+        self.tool_calls == 0 && !is_limit && (failed_for_now || self.reason == StopReason::Cancelled)
     }
 }
 

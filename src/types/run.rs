@@ -63,6 +63,9 @@ pub struct RunSpec {
     pub id: RunId,
     /// Whose run it is.
     pub tenant: Tenant,
+    /// The name of the key that it was started with, whose budgets it takes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_name: Option<String>,
     /// The conversation that it continues and extends.
     pub session: Option<SessionId>,
     /// When it was accepted, Unix milliseconds.

@@ -16,7 +16,7 @@ async fn behind(name: &str, harm: impl AsyncFnOnce(&Proxy, &mut Seed)) {
     let fleet = Fleet::start().await;
     let server = Server::with(&fleet.config()).start().await;
     let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
-    let mut client = Client::new(vec![format!("http://{}", proxy.address())]);
+    let mut client = Client::new(vec![proxy.url()]);
     client.silence = Duration::from_secs(2);
     let orders = mixed(name, scaled(16, 60), &mut seed, 40);
     Fleet::open_sessions(server.url(), &orders).await;

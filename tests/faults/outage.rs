@@ -122,7 +122,7 @@ async fn nudges_get_lost() {
     proxy.deafen_subscribers();
     // Every run is driven by the first replica and read, from its first broken connection on, at the second.
     let door = Proxy::start(site.replicas[0].address().parse().expect("it is an address")).await;
-    site.client.door = Some(format!("http://{}", door.address()));
+    site.client.door = Some(door.url());
     site.client.addresses.remove(0);
     let orders = mixed("deaf", scaled(16, 60), &mut site.seed, 100);
     let flight = site.launch(orders).await;

@@ -76,6 +76,11 @@ const cases = {
     };
   },
 
+  async repeated() {
+    const answer = await create();
+    return { content: answer.choices[0].message.content, attempts };
+  },
+
   async stream() {
     let text = '';
     let finish_reason = null;

@@ -42,6 +42,11 @@ def chat():
     }
 
 
+def repeated():
+    answer = client.chat.completions.create(model="test", messages=question)
+    return {"content": answer.choices[0].message.content, "attempts": attempts}
+
+
 def stream():
     text, finish_reason, ids = "", None, set()
     for chunk in client.chat.completions.create(model="test", messages=question, stream=True):

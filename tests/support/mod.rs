@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;
 pub(crate) use server::{Answer, Server};
 pub(crate) use sse::{Frame, SseReader};

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::seed::Seed;
+use super::within;
 
 /// Pieces that are under way in one direction of one connection.
 const IN_FLIGHT: usize = 1024;
@@ -77,6 +78,7 @@ pub(crate) struct Proxy {
 
 #[derive(Debug, Default)]
 struct Shared {
+    accepted: watch::Sender<usize>,
     connections: AtomicUsize,
     swallow_replies: AtomicUsize,
 }
@@ -102,6 +104,18 @@ impl Proxy {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns once it took `count` connections.
+    pub(crate) async fn accepted(&self, count: usize) {
+        let mut accepted = self.shared.accepted.subscribe();
+        let what = format!("connection number {count} to the proxy");
+        within(&what, accepted.wait_for(|accepted| *accepted >= count)).await.expect("we hold a sender");
     }
 
     /// Connections that are open now.
@@ -198,6 +212,7 @@ async fn accept(listener: TcpListener, address: SocketAddr, mut state: watch::Re
         };
         tokio::select! {
             accepted = open.accept() => if let Ok((client, _)) = accepted {
+                shared.accepted.send_modify(|accepted| *accepted += 1);
                 connections.spawn(serve(client, state.clone(), shared.clone()));
             },
             changed = state.changed() => if changed.is_err() { return },

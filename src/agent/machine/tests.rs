@@ -8,6 +8,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
     RunSpec {
         id: RunId::mint(),
         tenant: Tenant::default_tenant(),
+        key_name: None,
         session: None,
         created_ms: 1,
         model: "m".into(),

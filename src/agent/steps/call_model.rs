@@ -6,16 +6,19 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use crate::agent::budget;
+use crate::agent::budget::{self, Used};
 use crate::agent::context;
 use crate::agent::driver::{Driver, Left};
 use crate::agent::keys;
+use crate::agent::patience::Patience;
+use crate::agent::quota::Refusal;
 use crate::agent::said::Said;
 use crate::agent::signals::Interruption;
 use crate::kill;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
-use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::clock::now_ms;
+use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
 use crate::types::outcome::RunError;
 use crate::types::{Event, Micros, StopReason, ToolCall, Usage};
 
@@ -76,7 +79,8 @@ pub async fn call_model(
     }
 }
 
-/// Records the step with its reservation; `None` if the session's budget has no room for it.
+/// Records the step with its reservation; `None` if a budget of the key or the session has no room
+/// for it.
 async fn begin_step(
     driver: &mut Driver,
     step: u32,
@@ -85,49 +89,82 @@ async fn begin_step(
 ) -> Result<Option<Reservation>, Left> {
     kill::point("step.before_start");
     loop {
-        let event = Event::StepStarted { step, reserved: reserve, closing };
-        let session = driver.session;
-        let recorded = driver
-            .recorder
-            .record_with(Some(event), |tx| match session {
-                Some(session) => tx
-                    .write(add(keys::session_tokens(), signed(reserve.tokens()), session.tokens))
-                    .write(add(keys::session_cost(), signed(reserve.cost.0), session.cost)),
-                None => tx,
-            })
-            .await;
-        let (counter, value) = match recorded {
+        let (kind, left) = match try_begin(driver, step, reserve, closing).await {
             Ok(()) => return Ok(Some(reserve)),
-            Err(CommitError::CeilingReached { counter, value }) => (counter, u64::try_from(value).unwrap_or(0)),
-            Err(error) => return Err(error.into()),
+            Err(Refusal::Short(kind, left)) => (kind, left),
+            Err(Refusal::Failed(error)) => return Err(error.into()),
         };
-        let left = |ceiling: Option<u64>| ceiling.map_or(u64::MAX, |ceiling| ceiling.saturating_sub(value));
-        let session = session.unwrap_or_default();
-        let (tokens, money, reason) = if counter == keys::session_tokens() {
-            (left(session.tokens), u64::MAX, StopReason::TokenBudget)
-        } else {
-            (u64::MAX, left(session.cost), StopReason::CostBudget)
+        let (tokens, money, reason) = match kind {
+            BudgetKind::Tokens => (left, u64::MAX, StopReason::TokenBudget),
+            BudgetKind::Cost => (u64::MAX, left, StopReason::CostBudget),
         };
         if let Some(smaller) = budget::shrink(driver.recorder.run().spec(), reserve, tokens, Micros(money)) {
             reserve = smaller;
         } else {
+            if let Some(account) = &mut driver.account {
+                account.settle(Used::default(), Patience::new(driver.recorder.term())).await?;
+            }
             driver.recorder.queue(Event::StopRequested { reason, error: None });
             return Ok(None);
         }
     }
 }
 
-/// Records the step's end and settles its reservation with the session.
+/// Reserves with the key, then records the step and reserves with the session in one commit.
+async fn try_begin(
+    driver: &mut Driver,
+    step: u32,
+    reserve: Reservation,
+    closing: Option<StopReason>,
+) -> Result<(), Refusal> {
+    if let Some(account) = &mut driver.account {
+        let ttl = Duration::from_millis(driver.recorder.run().deadline_ms().saturating_sub(now_ms()));
+        account.reserve(step, reserve, ttl, Patience::new(driver.recorder.term())).await?;
+        kill::point("step.reserved");
+    }
+    let event = Event::StepStarted { step, reserved: reserve, closing };
+    let session = driver.session;
+    let recorded = driver
+        .recorder
+        .record_with(Some(event), |tx| match session {
+            Some(session) => tx
+                .write(add(keys::session_tokens(), signed(reserve.tokens()), session.tokens))
+                .write(add(keys::session_cost(), signed(reserve.cost.0), session.cost)),
+            None => tx,
+        })
+        .await;
+    let (counter, value) = match recorded {
+        Ok(()) => return Ok(()),
+        Err(CommitError::CeilingReached { counter, value }) => (counter, u64::try_from(value).unwrap_or(0)),
+        Err(error) => return Err(Refusal::Failed(error)),
+    };
+    let left = |ceiling: Option<u64>| ceiling.map_or(u64::MAX, |ceiling| ceiling.saturating_sub(value));
+    let session = session.unwrap_or_default();
+    Err(if counter == keys::session_tokens() {
+        Refusal::Short(BudgetKind::Tokens, left(session.tokens))
+    } else {
+        Refusal::Short(BudgetKind::Cost, left(session.cost))
+    })
+}
+
+/// Records the step's end and settles its reservation, with the session in the same commit, with the key
+/// after it.
 async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Result<(), Left> {
     let before = driver.recorder.run().used();
     driver.recorder.queue(event);
+    let after = driver.recorder.run().used();
+    let used = Used { tokens: after.tokens - before.tokens, cost: after.cost.saturating_sub(before.cost) };
     if driver.session.is_some() {
-        let after = driver.recorder.run().used();
-        let tokens = signed(after.tokens - before.tokens) - signed(reserve.tokens());
-        let cost = signed(after.cost.0 - before.cost.0) - signed(reserve.cost.0);
+        let tokens = signed(used.tokens) - signed(reserve.tokens());
+        let cost = signed(used.cost.0) - signed(reserve.cost.0);
         let settle =
             |tx: Tx| tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None));
         driver.recorder.record_with(None, settle).await?;
+    }
+    if let Some(account) = driver.account.as_mut().filter(|account| account.holds()) {
+        driver.recorder.flush().await?;
+        kill::point("step.before_settle");
+        account.settle(used, Patience::new(driver.recorder.term())).await?;
     }
     kill::point("turn.settled");
     Ok(())

@@ -31,6 +31,9 @@ pub struct Keep {
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
     kill::point("run.before_end");
+    if let Some(account) = &mut driver.account {
+        account.free_slot().await;
+    }
     let outcome = driver.recorder.run().outcome(reason, now_ms());
     let mut attempts = 0;
     let mut lost = false;
@@ -41,6 +44,9 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
         match result {
             Err(CommitError::SequenceConflict { log, .. }) if log == keys::mail(&driver.recorder.run().spec().id) => {
                 // Somebody left a letter, which may keep the run from ending.
+                if let Some(account) = &mut driver.account {
+                    account.keep_slot().await.map_err(CommitError::from)?;
+                }
                 return read_mail(driver).await;
             }
             Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use crate::agent::catalog::Upstream;
-use crate::agent::{Agent, Catalog, Keep, NewRun, Started};
+use crate::agent::{Agent, Catalog, Keep, NewRun, Quotas, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::store::Store;
@@ -199,6 +199,11 @@ pub(super) fn bench(turns: Vec<Say>) -> Bench {
 
 /// The same over a store that others may hold too; `echo` has this effect.
 pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect) -> Bench {
+    bench_within(store, turns, effect, Quotas::default())
+}
+
+/// The same with keys that have these quotas.
+pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect, quotas: Quotas) -> Bench {
     let model = Scripted::new(turns);
     let limits = LimitsConfig {
         max_iterations: 20,
@@ -225,7 +230,7 @@ pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect)
         Arc::new(Echo::new("hang", Effect::Read, 0)),
     ];
     let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600) };
-    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep), model, journal }
+    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal }
 }
 
 /// An ordinary request.
@@ -233,6 +238,7 @@ pub(super) fn request() -> NewRun {
     NewRun {
         id: RunId::mint(),
         tenant: Tenant::default_tenant(),
+        key_name: None,
         allowed_agents: None,
         model: Some("m".into()),
         session: None,

@@ -215,6 +215,8 @@ pub struct ResponseShape {
 pub struct RequestContext {
     /// Whose request it is.
     pub tenant: Tenant,
+    /// The name of the key.
+    pub key_name: Option<String>,
     /// The agents that the key may use.
     pub allowed_agents: Option<Vec<String>>,
     /// The session that a header names.
@@ -251,6 +253,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let new = NewRun {
         id: RunId::mint(),
         tenant: context.tenant,
+        key_name: context.key_name,
         allowed_agents: context.allowed_agents,
         model: request.model,
         session,

@@ -1,13 +1,16 @@
-//! Runs as resources: the run object and the list of runs.
+//! Runs as resources: the run object, the list of runs, and what is said to a live one.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::agent::Head;
 use crate::agent::runs::RunView;
 use crate::api::error::{ApiError, ErrorObject};
 use crate::api::wire::agent_object::{AgentObject, UsageObject};
-use crate::types::{RunStatus, SessionId, StopReason};
+use crate::api::wire::message::check_messages;
+use crate::api::wire::request::{missing, parse};
+use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 /// A run.
 #[derive(Debug, Serialize, ToSchema)]
@@ -81,6 +84,30 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
             error: outcome.error.as_ref().map(|error| ApiError::from(error).object().clone()),
             ..head.into()
         }
+    }
+}
+
+/// What joins a live run's conversation. An unknown field is an error.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Steering<'a> {
+    /// Messages of the roles `user`, `system` and `developer`.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Object>)]
+    pub messages: Option<Vec<&'a RawValue>>,
+}
+
+/// Reads the body of `POST /v1/runs/{id}/messages`.
+pub fn read_steering(body: &str) -> Result<Vec<Message>, ApiError> {
+    let steering: Steering<'_> = parse(body)?;
+    let messages = check_messages(&steering.messages.ok_or_else(|| missing("messages"))?, false)?.all;
+    let misplaced = messages.iter().position(|message| matches!(message.role, Role::Assistant | Role::Tool));
+    match misplaced {
+        Some(index) => {
+            let message = "only user, system and developer messages can join a live run";
+            Err(ApiError::invalid(format!("messages[{index}].role"), message))
+        }
+        None => Ok(messages),
     }
 }
 

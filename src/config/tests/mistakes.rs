@@ -86,7 +86,7 @@ headers = { a = { evn = "X" } }
     loopgate.toml:13: models."gpt-5.1".price: `output` is missing: for a million tokens of output
     loopgate.toml:13: models."gpt-5.1".price.ouput: unknown key; did you mean `output`?
     loopgate.toml:14: keys.a: needs key_sha256 or key_env
-    loopgate.toml:15: keys.a.scopes: unknown key; known here: tenant, key_sha256, key_env, agents, requests_per_minute
+    loopgate.toml:15: keys.a.scopes: unknown key; known here: tenant, key_sha256, key_env, agents, requests_per_minute, token_budget, cost_budget_usd, max_concurrent_runs
     loopgate.toml:18: upstreams.d.base_url: unknown key; known here: kind
     loopgate.toml:22: tools.t.headers.a: give a string, or a table with either env or file
     loopgate.toml:22: tools.t.headers.a.evn: unknown key; did you mean `env`?
@@ -294,6 +294,36 @@ key_sha256 = "{HASH}"
     loopgate.toml:11: keys.d.agents: there is no agent `resaercher`; did you mean `researcher`?
     loopgate.toml:12: keys.d.requests_per_minute: must be an integer from 1 to 4294967295
     loopgate.toml:15: keys.f: is the same key as keys.e
+    "#);
+}
+
+#[test]
+fn every_kind_of_mistake_of_what_a_key_may_take() {
+    let text = format!(
+        r#"
+[keys.a]
+key_sha256 = "{HASH}"
+token_budget = {{ limit = 0, per = "year" }}
+cost_budget_usd = {{ per = "day" }}
+max_concurrent_runs = 0
+[keys.b]
+key_sha256 = "{HASH}"
+token_budget = 5
+[keys.b.cost_budget_usd]
+limit = -1
+each = "day"
+"#
+    );
+    assert_snapshot!(mistakes(&text), @r#"
+    loopgate.toml:4: keys.a.token_budget.limit: must be an integer from 1 to 9223372036854775807
+    loopgate.toml:4: keys.a.token_budget.per: must be "day" or "month"
+    loopgate.toml:5: keys.a.cost_budget_usd: `limit` is missing: most money, of all of the key's runs
+    loopgate.toml:6: keys.a.max_concurrent_runs: must be an integer from 1 to 4294967295
+    loopgate.toml:7: keys.b: is the same key as keys.a
+    loopgate.toml:9: keys.b.token_budget: `limit` is missing: most input and output tokens together, of all of the key's runs
+    loopgate.toml:9: keys.b.token_budget: expected a table, [keys.b.token_budget], found an integer
+    loopgate.toml:11: keys.b.cost_budget_usd.limit: must be a number of US dollars, 0 or more
+    loopgate.toml:12: keys.b.cost_budget_usd.each: unknown key; known here: limit, per
     "#);
 }
 

@@ -49,6 +49,11 @@ macro_rules! cases {
             };
         }
         pub(crate) use suite;
+
+        /// Every case on one store, for a backend that is costly to start.
+        pub(crate) async fn all(store: &dyn Store) {
+            $($case(store).await;)*
+        }
     };
 }
 

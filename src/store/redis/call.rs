@@ -24,6 +24,9 @@ const OPERATION: Duration = Duration::from_millis(1500);
 /// How long replicas may take to confirm, in one attempt.
 const CONFIRM: Duration = Duration::from_millis(250);
 
+/// The least time in which it is worth asking once more.
+const ATTEMPT: Duration = Duration::from_millis(100);
+
 /// Pauses before asking again a server that could not do it just now.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(200));
 
@@ -65,7 +68,7 @@ pub(super) async fn call(topology: &Topology, call: &Call) -> Result<Vec<Value>,
             }
             Err(Fault::Busy(what)) => (what, pauses.next()),
         };
-        if Instant::now() + pause >= attempts.deadline {
+        if Instant::now() + pause + ATTEMPT > attempts.deadline {
             return Err(Unavailable(what));
         }
         tokio::time::sleep(pause).await;
@@ -90,9 +93,10 @@ impl Attempts<'_> {
         let lane = confirming.unwrap_or_else(|| node.lane(self.call.purpose));
         let mut link = self.in_time(lane.link(wait)).await?;
 
-        let exchange = self.call.exchange(&mut link.connection, self.sent, confirming.is_some());
-        let until = self.deadline.min(Instant::now() + ANSWER);
-        let result = timeout_at(until, exchange).await;
+        let now = Instant::now();
+        let confirm = confirming.map(|_| CONFIRM.min((self.deadline - now).saturating_sub(ATTEMPT / 2)));
+        let exchange = self.call.exchange(&mut link.connection, self.sent, confirm);
+        let result = timeout_at(self.deadline.min(now + ANSWER), exchange).await;
         let result = result.unwrap_or_else(|_| Err(Fault::Lost(format!("{} did not answer in time", node.host))));
         match &result {
             Err(Fault::Lost(_)) => {
@@ -121,13 +125,13 @@ impl Call {
         &self,
         connection: &mut MultiplexedConnection,
         repeated: bool,
-        confirming: bool,
+        confirm: Option<Duration>,
     ) -> Result<Vec<Value>, Fault> {
-        let mut answers = self.send(connection, repeated, confirming, false).await?;
+        let mut answers = self.send(connection, repeated, confirm, false).await?;
         if matches!(answers.first(), Some(Value::ServerError(error)) if is_unknown_script(error)) {
-            answers = self.send(connection, repeated, confirming, true).await?;
+            answers = self.send(connection, repeated, confirm, true).await?;
         }
-        let confirmation = if confirming { answers.pop() } else { None };
+        let confirmation = confirm.and_then(|_| answers.pop());
         for answer in &answers {
             if let Value::ServerError(error) = answer {
                 return Err(Fault::refusal(error));
@@ -145,7 +149,7 @@ impl Call {
         &self,
         connection: &mut MultiplexedConnection,
         repeated: bool,
-        confirming: bool,
+        confirm: Option<Duration>,
         whole: bool,
     ) -> Result<Vec<Value>, Fault> {
         let run;
@@ -162,8 +166,9 @@ impl Call {
                 for argument in arguments {
                     pipeline.arg(&argument[..]);
                 }
-                if confirming {
-                    let most = u64::try_from(CONFIRM.as_millis()).unwrap_or(u64::MAX);
+                if let Some(confirm) = confirm {
+                    // No time at all would mean without end.
+                    let most = u64::try_from(confirm.as_millis()).unwrap_or(u64::MAX).max(1);
                     pipeline.cmd("WAIT").arg(1).arg(most);
                 }
                 run = pipeline;

@@ -3,7 +3,8 @@
 -- writes. Whatever depends on earlier writes of the same change was worked out by the caller, so
 -- everything is decided before the first write, and no write can fail.
 --
--- KEYS: the caller's recent operations, the index of documents, then what the change names.
+-- KEYS: the caller's recent operations, those of them that it repeated, the index of documents, then
+-- what the change names.
 -- ARGV: whether this may have been done before; the operation; how long it is remembered; the prefix of
 -- documents; the number of conditions, then each as kind, key, argument; the number of writes, then each
 -- as kind, key, arguments; the channel to nudge, or nothing; what to tell it.
@@ -11,15 +12,29 @@
 -- what stands there instead.
 
 local repeated, operation, remembered, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local operations, index = KEYS[1], KEYS[2]
+local operations, repeats, index = KEYS[1], KEYS[2], KEYS[3]
+
+local function remember(list)
+  if redis.call('APPEND', list, operation) == #operation then
+    redis.call('PEXPIRE', list, remembered)
+  end
+end
+
+local function remembers(list)
+  local known = redis.call('GET', list)
+  return known and string.find(known, operation, 1, true)
+end
 
 if repeated == '1' then
-  local done = redis.call('GET', operations)
-  if done and string.find(done, operation, 1, true) then
+  if remembers(operations) then
     -- A write, so that waiting for replicas after this waits for what was done before it.
     redis.call('PEXPIRE', operations, remembered)
     return 2
   end
+  remember(repeats)
+elseif remembers(repeats) then
+  -- The first attempt arrives after the one that was made because nothing was heard of it.
+  return 2
 end
 
 -- A document is its version, a space and its value; no version is longer than this.
@@ -108,9 +123,7 @@ end
 
 at = at + 1
 local writes = tonumber(ARGV[at])
-if writes > 0 and redis.call('APPEND', operations, operation) == #operation then
-  redis.call('PEXPIRE', operations, remembered)
-end
+if writes > 0 then remember(operations) end
 at = at + 1
 for _ = 1, writes do
   local kind, key = ARGV[at], KEYS[tonumber(ARGV[at + 1])]

@@ -135,7 +135,8 @@ impl Dialer {
             }
         };
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        // What was not sent yet when a connection is given up must not arrive later.
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive).set_linger_time(Duration::ZERO);
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
         let info = address.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(self.settings.clone());
@@ -220,7 +221,7 @@ pub(super) fn read_role(answer: &Value, host: &RedisHost) -> Result<Role, Troubl
     let role = parts.first().and_then(|role| String::from_redis_value_ref(role).ok());
     match (role.as_deref(), parts.get(2)) {
         (Some("master"), Some(Value::Array(replicas))) => Ok(Role { replicas: replicas.len() }),
-        (Some("slave"), _) => Err(Trouble::away(format!("{host} is a replica, not the primary"))),
+        (Some("slave"), _) => Err(Trouble::Replica(format!("{host} is a replica, not the primary").into())),
         _ => Err(nonsense(host)),
     }
 }

@@ -12,6 +12,8 @@ use crate::config::RedisHost;
 pub(super) enum Trouble {
     /// Nobody answers there, or not yet.
     Away(Arc<str>),
+    /// A replica answers where the primary should. It may be promoted, or the primary found elsewhere.
+    Replica(Arc<str>),
     /// A server answers, and must not be used: it is set up wrongly, or does not let us in.
     Unfit(Arc<str>),
 }
@@ -36,7 +38,7 @@ impl Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Away(what) | Self::Unfit(what)) = self;
+        let (Self::Away(what) | Self::Replica(what) | Self::Unfit(what)) = self;
         f.write_str(what)
     }
 }

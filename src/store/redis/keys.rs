@@ -59,6 +59,11 @@ impl Place {
         format!("{}o:{whose}", self.prefix)
     }
 
+    /// What of that was asked for again.
+    pub(super) fn repeats(&self, whose: &str) -> String {
+        format!("{}q:{whose}", self.prefix)
+    }
+
     /// A topic's channel.
     pub(super) fn channel(&self, name: &str) -> String {
         format!("{}n:{name}", self.prefix)

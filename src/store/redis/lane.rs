@@ -18,7 +18,7 @@ use super::node::Upkeep;
 use super::pause::Pauses;
 
 /// How long a connection may be down before requests stop waiting for it.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pauses between attempts to connect.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(30), Duration::from_secs(1));
@@ -108,7 +108,9 @@ impl Lane {
             State::Coming => false,
             State::Up(_) => true,
             State::Down(Trouble::Unfit(_), _) => wait == Wait::Briefly,
-            State::Down(Trouble::Away(_), since) => wait == Wait::Briefly && since.elapsed() >= PATIENCE,
+            State::Down(Trouble::Away(_) | Trouble::Replica(_), since) => {
+                wait == Wait::Briefly && since.elapsed() >= PATIENCE
+            }
         };
         let mut state = self.state.clone();
         loop {

@@ -11,8 +11,8 @@
 //!
 //! A partition lies in one slot, and a script makes each change as a whole: everything is decided before
 //! the first write. Every operation is one exchange with the server. What was sent and not answered is
-//! asked for again under the same name until the time is up; `o:` remembers for a few seconds what was
-//! done, so nothing is done twice.
+//! asked for again under the same name until the time is up; `o:` and `q:` remember for a few seconds what
+//! was done and what was repeated, so nothing is done twice.
 //!
 //! **What is promised.** `Written` has reached the primary. `Synced`, and a lease that is granted, has
 //! reached a replica as well if the primary has replicas or had any within the last minute: otherwise it
@@ -103,9 +103,9 @@ impl Store for RedisStore {
         if plan.is_empty() && nudged.is_none() {
             return plan.outcome();
         }
-        let (operations, operation) = self.operations.next(&place);
-        let keys = [vec![operations, place.index()], plan.keys.clone()].concat();
-        let mut arguments = vec![operation, Operations::remembered(), place.document("").into()];
+        let operation = self.operations.next(&place);
+        let keys = [&[operation.done, operation.repeated, place.index()], &plan.keys[..]].concat();
+        let mut arguments = vec![operation.name, Operations::remembered(), place.document("").into()];
         arguments.extend(plan.arguments());
         arguments.push(nudged.map_or_else(String::new, |topic| keys::channel(topic).0).into());
         arguments.push(self.operations.whose().into());
@@ -205,10 +205,10 @@ impl Store for RedisStore {
 
     async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
         let place = Place::of(partition);
-        let (operations, operation) = self.operations.next(&place);
-        let keys = vec![place.bucket(bucket), operations];
+        let operation = self.operations.next(&place);
+        let keys = vec![place.bucket(bucket), operation.done];
         let [every, most] = [rate.every, rate.most()].map(|time| Bytes::from(read::micros(time)));
-        let arguments = vec![operation, Operations::remembered(), every, most];
+        let arguments = vec![operation.name, Operations::remembered(), every, most];
         let answer = self.run(&place, Purpose::Work, false, &TAKE, keys, arguments).await?;
         let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
         let [taken, debt] = &parts[..] else { return Err(nonsense(&answer)) };

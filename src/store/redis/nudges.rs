@@ -20,7 +20,7 @@ use crate::store::Topic;
 use crate::store::watch::Topics;
 
 /// How often it is looked for what nobody watches any more.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+const TIDY_EVERY: Duration = Duration::from_secs(2);
 
 /// How many channels are subscribed to at once.
 const BATCH: usize = 256;

@@ -29,7 +29,7 @@ pub struct Refusal(String);
 impl RedisStore {
     /// Opens the store in the deployment that a URL names.
     ///
-    /// Servers that are set up wrongly, too old or do not let us in are refused. Servers that are not
+    /// Servers that are set up wrongly, too old, replicas, or do not let us in are refused. Servers that are not
     /// there are waited for a moment, and then sought in the background; until they are found, everything
     /// is unavailable.
     pub async fn open(url: &RedisUrl) -> Result<Self, Refusal> {
@@ -70,7 +70,8 @@ impl RedisStore {
             match timeout_at(deadline, self.topology.usable()).await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(Trouble::Unfit(what))) => return Err(Refusal(what.to_string())),
-                Ok(Err(Trouble::Away(_))) if Instant::now() < deadline => sleep(START / 20).await,
+                Ok(Err(_)) if Instant::now() < deadline => sleep(START / 20).await,
+                Ok(Err(Trouble::Replica(what))) => return Err(Refusal(what.to_string())),
                 Ok(Err(Trouble::Away(_))) | Err(_) => {
                     tracing::warn!(store = %self.name, "starting without Redis, which does not answer yet");
                     return Ok(());

@@ -26,6 +26,17 @@ pub(super) struct Operations {
     last: AtomicU64,
 }
 
+/// An operation's name.
+#[derive(Debug)]
+pub(super) struct Operation {
+    /// The name.
+    pub(super) name: Bytes,
+    /// The list that has it once it was done.
+    pub(super) done: String,
+    /// The list that has it once it was asked for again.
+    pub(super) repeated: String,
+}
+
 impl Operations {
     /// Names under a name of their own.
     pub(super) fn new(whose: Arc<str>) -> Self {
@@ -37,11 +48,16 @@ impl Operations {
         self.whose.to_string()
     }
 
-    /// Where the next operation's name is kept, and the name.
-    pub(super) fn next(&self, place: &Place) -> (String, Bytes) {
+    /// A name for the next operation.
+    pub(super) fn next(&self, place: &Place) -> Operation {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let stretch = self.began.elapsed().as_secs() / STRETCH.as_secs();
-        (place.operations(&format!("{}:{stretch}", self.whose)), Bytes::from(format!(",{number};")))
+        let whose = format!("{}:{stretch}", self.whose);
+        Operation {
+            done: place.operations(&whose),
+            repeated: place.repeats(&whose),
+            name: Bytes::from(format!(",{number};")),
+        }
     }
 
     /// How long a list is kept, in milliseconds.

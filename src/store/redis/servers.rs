@@ -15,14 +15,24 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long anything may take before a test is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What a Sentinel reads and writes.
+const SENTINEL_FILE: &str = "sentinel.conf";
+
 /// A server that is alone, a primary, a replica, a Sentinel or a node of a cluster.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     port: u16,
+    kind: Kind,
     arguments: Vec<String>,
     dir: TempDir,
     /// `None` after it was killed.
     child: Option<Child>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Data,
+    Sentinel,
 }
 
 impl RedisServer {
@@ -36,7 +46,7 @@ impl RedisServer {
         // Another process may take the port first: then once more.
         for _ in 0..10 {
             let arguments = arguments.iter().map(ToString::to_string).collect();
-            let mut server = Self { port: free_port(), arguments, dir: directory(), child: None };
+            let mut server = Self { port: free_port(), kind: Kind::Data, arguments, dir: directory(), child: None };
             if server.run().await {
                 return server;
             }
@@ -114,8 +124,8 @@ impl RedisServer {
         // The kernel ends it with us even if we are killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "redis-server"]);
-        if let Some(config) = self.arguments.first().filter(|argument| argument.ends_with(".conf")) {
-            command.arg(self.dir.path().join(config)).arg("--sentinel");
+        if self.kind == Kind::Sentinel {
+            command.arg(self.dir.path().join(SENTINEL_FILE)).arg("--sentinel");
         } else {
             command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--enable-debug-command", "yes"]);
             command.args(["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]);
@@ -185,8 +195,8 @@ async fn sentinel(primary: u16) -> RedisServer {
         for setting in ["down-after-milliseconds mymaster 500", "failover-timeout mymaster 3000"] {
             let _ = writeln!(text, "sentinel {setting}");
         }
-        std::fs::write(dir.path().join("sentinel.conf"), text).expect("a temporary directory can be written to");
-        let mut server = RedisServer { port, arguments: vec!["sentinel.conf".to_owned()], dir, child: None };
+        std::fs::write(dir.path().join(SENTINEL_FILE), text).expect("a temporary directory can be written to");
+        let mut server = RedisServer { port, kind: Kind::Sentinel, arguments: Vec::new(), dir, child: None };
         if server.run().await {
             return server;
         }

@@ -1,18 +1,89 @@
 //! What this backend promises beside what every store does.
 
-use super::servers::RedisServer;
+mod failovers;
+mod faults;
+mod nudges;
+mod proxy;
+mod starts;
+
+use super::servers::{Cluster, RedisServer, Watched};
 use super::*;
-use crate::store::conformance;
+use crate::store::{Check, Write, conformance};
 
 mod alone {
     use super::*;
 
     conformance::suite!(async {
         let server = RedisServer::start().await;
-        (std::sync::Arc::new(open(&server.url()).await), server)
+        (Arc::new(open(&server.url()).await), server)
     });
+}
+
+/// One test, since a cluster takes longer to start than all cases take to run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_keeps_all_promises() {
+    let cluster = Cluster::start(false).await;
+    conformance::all(&open(&cluster.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watched_pair_keeps_all_promises() {
+    let watched = Watched::start().await;
+    conformance::all(&open(&watched.url()).await).await;
+    // Commits that must last were confirmed by the replica.
+    assert!(calls(&watched.primary, "wait").await > 0);
+}
+
+#[tokio::test]
+async fn server_without_replicas_is_not_asked_for_confirmation() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    for number in 0..10 {
+        assert_eq!(append(&store, &partition("p"), number).await, Ok(()));
+    }
+    assert_eq!(calls(&server, "wait").await, 0);
+    assert_eq!((calls(&server, "evalsha").await, calls(&server, "eval").await), (10, 1));
 }
 
 async fn open(url: &str) -> RedisStore {
     RedisStore::open(&url.parse().unwrap()).await.unwrap()
+}
+
+fn partition(name: &str) -> Partition {
+    Partition::new(name)
+}
+
+fn key(name: &str) -> Key {
+    Key::from(name)
+}
+
+/// Appends the next number to `log` and counts it, synced.
+async fn append(store: &RedisStore, place: &Partition, after: u64) -> Result<(), CommitError> {
+    store.commit(appending(place, after)).await
+}
+
+fn appending(place: &Partition, after: u64) -> Tx {
+    let entry = Bytes::from(after.to_string());
+    Tx::new(place.clone())
+        .write(Write::Append { log: key("log"), after, entries: vec![entry] })
+        .write(Write::Add { counter: key("count"), delta: 1, ceiling: None })
+        .write(Write::Put { key: key("last"), value: Bytes::new(), ttl: None })
+}
+
+/// Asserts that everything was appended once, in order, and counted once; answers how many there are.
+async fn appended_once(store: &RedisStore, place: &Partition) -> u64 {
+    let page = store.read_log(place, &key("log"), 0, usize::MAX).await.unwrap();
+    let numbers: Vec<_> = page.entries.iter().map(|entry| String::from_utf8(entry.to_vec()).unwrap()).collect();
+    assert_eq!(numbers, (0..page.head).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(store.counter(place, &key("count")).await, Ok(i64::try_from(page.head).unwrap()));
+    let last = store.get(place, &key("last")).await.unwrap();
+    assert_eq!(last.map_or(0, |document| document.version), page.head);
+    page.head
+}
+
+/// How often a server was asked for a command.
+async fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]).await;
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
 }

@@ -1,0 +1,236 @@
+//! What is kept of a request that may come again, and what its twin is to do. Pure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{RunId, SessionId};
+
+/// How long a request waits for its twin to get further before it takes its place.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long after a run's start an attempt that is marked as repeated is given what that run came to.
+/// Clients wait ten minutes for an answer, then pause.
+const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
+/// How long a caller's key holds, after the end of the longest run.
+const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
+
+/// What a request is known by when it comes again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// Hash of everything that it is known by, without its tenant.
+    pub name: String,
+    /// Hash of what it asks for.
+    pub fingerprint: String,
+    /// Who says that it may come again.
+    pub kind: Kind,
+}
+
+/// Who says that a request may come again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The caller, by a key: whatever comes with the same key is the same request, or a mistake.
+    Key,
+    /// A client that counts its attempts, at its first: what it asks for always begins anew.
+    FirstAttempt,
+    /// The same client, at a later attempt.
+    Repeated,
+}
+
+impl Kind {
+    /// How long to keep what such a request led to, where runs take up to `longest`.
+    pub(super) fn ttl(self, longest: Duration) -> Duration {
+        longest.saturating_add(match self {
+            Self::Key => KEY_HOLDS,
+            Self::FirstAttempt | Self::Repeated => REPEATED_WITHIN,
+        })
+    }
+}
+
+/// What is kept of such a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Claim {
+    /// Hash of what it asks for.
+    pub(super) fingerprint: String,
+    /// What it makes, named before it is made, so that it is the same whoever makes it.
+    pub(super) product: Product,
+    /// Whether that is known to have been made; it may have gone since.
+    pub(super) made: bool,
+    /// Since when, Unix milliseconds.
+    pub(super) since_ms: u64,
+    /// When somebody last set about making it, Unix milliseconds; 0 if nobody is at it.
+    pub(super) tried_ms: u64,
+}
+
+/// What a request makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are named for what they are")]
+pub enum Product {
+    /// A run's events after number `after`: 0 for a new run, more for one that waited for its client.
+    Run { id: RunId, session: Option<SessionId>, after: u64 },
+    /// A session.
+    Session { id: SessionId },
+}
+
+/// How a claim's product is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is not there.
+    Missing,
+    /// It is there, but as it was before the request.
+    Untouched,
+    /// A run that goes on.
+    Live,
+    /// It is as it will be.
+    Complete {
+        /// Whether that is a failure after which a client does well to try again.
+        may_be_repeated: bool,
+    },
+}
+
+/// How much time has passed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    /// Since the first request claimed the name.
+    pub(super) claimed: Duration,
+    /// Since somebody last set about making its product.
+    pub(super) tried: Duration,
+}
+
+/// What a request does about an earlier one of the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Share its product.
+    Join,
+    /// Give it time to make its product.
+    Wait,
+    /// Make its product in its place.
+    TakeOver,
+    /// Forget it and make a product of its own.
+    BeginAnew,
+    /// Give up: it was another request.
+    Reused,
+    /// Give up: its product is gone.
+    Gone,
+}
+
+/// What `once` does about `claim`, whose product stands so. A run is gone no sooner than `kept` after its
+/// end.
+pub(super) fn judge(once: &Once, claim: &Claim, standing: Standing, since: Since, kept: Duration) -> Verdict {
+    let Since { claimed: age, tried } = since;
+    if claim.fingerprint != once.fingerprint {
+        return Verdict::Reused;
+    }
+    let begins_anew = match once.kind {
+        Kind::Key => false,
+        Kind::FirstAttempt => true,
+        Kind::Repeated => match standing {
+            Standing::Live => false,
+            // Nothing was done, and an answer was not had: that is what clients try again for.
+            Standing::Complete { may_be_repeated: true } => true,
+            Standing::Missing | Standing::Untouched | Standing::Complete { .. } => age > REPEATED_WITHIN,
+        },
+    };
+    if begins_anew {
+        return Verdict::BeginAnew;
+    }
+    let pending = if tried < PATIENCE { Verdict::Wait } else { Verdict::TakeOver };
+    match standing {
+        Standing::Live | Standing::Complete { .. } => Verdict::Join,
+        // A run that waited for its client existed; so did what was made, or may have been and expired.
+        Standing::Missing if claim.made || claim.continues() || age >= kept => Verdict::Gone,
+        Standing::Missing | Standing::Untouched => pending,
+    }
+}
+
+impl Claim {
+    /// Whether it goes on with a run that was there before.
+    fn continues(&self) -> bool {
+        matches!(self.product, Product::Run { after, .. } if after > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Duration = Duration::from_secs(3600);
+    const REPEATABLE: Standing = Standing::Complete { may_be_repeated: true };
+    const FINAL: Standing = Standing::Complete { may_be_repeated: false };
+
+    fn verdict(kind: Kind, claim: &Claim, standing: Standing, age_s: u64) -> Verdict {
+        let once = Once { name: "n".into(), fingerprint: "f".into(), kind };
+        let age = Duration::from_secs(age_s);
+        judge(&once, claim, standing, Since { claimed: age, tried: age }, KEPT)
+    }
+
+    fn claim(after: u64, made: bool) -> Claim {
+        let product = Product::Run { id: RunId::mint(), session: None, after };
+        Claim { fingerprint: "f".into(), product, made, since_ms: 0, tried_ms: 0 }
+    }
+
+    #[test]
+    fn what_was_made_is_shared_and_what_was_not_is_made_under_the_same_name() {
+        let new = claim(0, false);
+        for (standing, age_s, expected) in [
+            (Standing::Live, 0, Verdict::Join),
+            (FINAL, 90_000, Verdict::Join),
+            (REPEATABLE, 1, Verdict::Join),
+            (Standing::Missing, 0, Verdict::Wait),
+            (Standing::Missing, 3, Verdict::TakeOver),
+            (Standing::Missing, 3599, Verdict::TakeOver),
+        ] {
+            assert_eq!(verdict(Kind::Key, &new, standing, age_s), expected, "{standing:?} after {age_s} s");
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_made_and_gone_is_never_made_again() {
+        assert_eq!(verdict(Kind::Key, &claim(0, false), Standing::Missing, 3600), Verdict::Gone);
+        for age_s in [0, 3, 90_000] {
+            assert_eq!(verdict(Kind::Key, &claim(0, true), Standing::Missing, age_s), Verdict::Gone);
+            assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Missing, age_s), Verdict::Gone);
+        }
+        assert_eq!(verdict(Kind::Repeated, &claim(0, true), Standing::Missing, 600), Verdict::Gone);
+    }
+
+    #[test]
+    fn a_waiting_run_that_did_not_go_on_is_gone_on_with_however_old_it_is() {
+        assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Untouched, 0), Verdict::Wait);
+        assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Untouched, 4000), Verdict::TakeOver);
+    }
+
+    #[test]
+    fn whoever_took_a_claim_over_is_given_time_too() {
+        let once = Once { name: "n".into(), fingerprint: "f".into(), kind: Kind::Key };
+        let since = |tried| Since { claimed: Duration::from_secs(60), tried: Duration::from_secs(tried) };
+        let verdict = |tried| judge(&once, &claim(0, false), Standing::Missing, since(tried), KEPT);
+        assert_eq!((verdict(2), verdict(3)), (Verdict::Wait, Verdict::TakeOver));
+    }
+
+    #[test]
+    fn another_request_is_refused_whatever_became_of_the_first() {
+        let other = Claim { fingerprint: "g".into(), ..claim(0, false) };
+        for standing in [Standing::Missing, Standing::Live, FINAL] {
+            assert_eq!(verdict(Kind::Key, &other, standing, 5), Verdict::Reused);
+        }
+    }
+
+    #[test]
+    fn a_first_attempt_begins_anew_and_a_repeated_one_joins_what_may_still_be_its_own() {
+        let earlier = claim(0, false);
+        for standing in [Standing::Missing, Standing::Live, FINAL] {
+            assert_eq!(verdict(Kind::FirstAttempt, &earlier, standing, 1), Verdict::BeginAnew);
+        }
+        for (standing, age_s, expected) in [
+            (Standing::Live, 5000, Verdict::Join),
+            (FINAL, 608, Verdict::Join),
+            (FINAL, 661, Verdict::BeginAnew),
+            (REPEATABLE, 1, Verdict::BeginAnew),
+            (Standing::Missing, 1, Verdict::Wait),
+            (Standing::Missing, 30, Verdict::TakeOver),
+        ] {
+            assert_eq!(verdict(Kind::Repeated, &earlier, standing, age_s), expected, "{standing:?} after {age_s} s");
+        }
+    }
+}

@@ -1,0 +1,441 @@
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::store::{Fault, Unreliable};
+use super::support::{Bench, Say, bench_over, outcome, request, shown};
+use crate::agent::error::{ClaimError, LookupError, StartError};
+use crate::agent::idempotency::{Kind, Once};
+use crate::agent::runs::Filter;
+use crate::agent::sessions::NewSession;
+use crate::agent::{LimitsPatch, NewRun, Started, keys};
+use crate::store::memory::MemoryStore;
+use crate::store::{Order, Scan, Store, Tx, Write};
+use crate::types::run::{ClientTool, RawValueEq};
+use crate::types::{CallId, Effect, Event, Message, Record, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
+
+fn once(kind: Kind) -> Once {
+    Once { name: "name".into(), fingerprint: "fingerprint".into(), kind }
+}
+
+fn by_key() -> Once {
+    once(Kind::Key)
+}
+
+/// A call of a tool, then an answer.
+fn turns() -> Vec<Say> {
+    vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["he", "llo"])]
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::default())
+}
+
+fn replica(store: &Arc<dyn Store>) -> Bench {
+    bench_over(store.clone(), turns(), Effect::Read)
+}
+
+/// The run, its public records from where the request set in, and whether they were there before.
+async fn watch(started: Started) -> (RunId, Vec<Record>, bool) {
+    let (run, replayed) = (started.head.id.clone(), started.replayed);
+    (run, super::support::watch(started).await, replayed)
+}
+
+fn tenant() -> Tenant {
+    request().tenant
+}
+
+/// How many runs were ever named in the tenant's index, whether they came to be or not.
+async fn runs_named(store: &Arc<dyn Store>) -> usize {
+    let scan = Scan { prefix: keys::RUNS.to_owned(), after: None, limit: 100, order: Order::Ascending };
+    store.scan(&keys::tenant_partition(&tenant()), scan).await.unwrap().len()
+}
+
+fn calls(bench: &Bench) -> usize {
+    bench.journal.lock().unwrap().len()
+}
+
+fn creates_a_run(tx: &Tx) -> bool {
+    tx.writes.iter().any(|write| matches!(write, Write::Append { log, after: 0, .. } if log.starts_with("events/")))
+}
+
+fn resumes_a_run(tx: &Tx) -> bool {
+    let resumed =
+        |entry: &bytes::Bytes| entry.windows(11).any(|part| part == b"RunResumed\"" || part == b"run_resumed");
+    tx.writes.iter().any(|write| matches!(write, Write::Append { entries, .. } if entries.iter().any(resumed)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_twins_on_two_replicas_are_one_run_f36() {
+    let store = memory();
+    let (one, two) = (replica(&store), replica(&store));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..50 {
+        let agent = if number % 2 == 0 { one.agent.clone() } else { two.agent.clone() };
+        tasks.spawn(async move { watch(agent.start_once(request(), &by_key()).await.unwrap()).await });
+    }
+    let all = tasks.join_all().await;
+    let (run, records, _) = &all[0];
+    assert_eq!(shown(records), "lookhello");
+    assert_eq!(records[0].seq, 1);
+    for (other, others, _) in &all {
+        assert_eq!((other, others), (run, records), "every twin sees every event of the one run");
+    }
+    assert_eq!((calls(&one) + calls(&two), runs_named(&store).await), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_twin_joins_a_live_run_from_its_first_event() {
+    let store = memory();
+    let turns = vec![Say::Calls("look", vec![("hang", "{}")]), Say::Text(&["ok"])];
+    let bench = bench_over(store.clone(), turns, Effect::Read);
+    let mut first = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    while !first.follower.next().await.unwrap().unwrap().iter().any(|record| record.seq >= 4) {}
+    let joined = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    assert_eq!((&joined.head.id, joined.replayed), (&first.head.id, false));
+    let (_, records, _) = watch(joined).await;
+    assert_eq!(
+        records.iter().map(|record| record.seq).collect::<Vec<_>>(),
+        (1..=records.len() as u64).collect::<Vec<_>>()
+    );
+    assert_eq!(outcome(&records).output_text, "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_twin_after_the_end_has_the_same_answer_again() {
+    let store = memory();
+    let bench = replica(&store);
+    let (run, records, replayed) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    assert!(!replayed);
+    let again = replica(&store).agent.start_once(request(), &by_key()).await.unwrap();
+    assert_eq!(watch(again).await, (run, records, true));
+    assert_eq!(calls(&bench), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_request_under_the_same_key_is_refused_row_61() {
+    let store = memory();
+    let bench = replica(&store);
+    let other = Once { fingerprint: "other".into(), ..by_key() };
+    let first = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    let refused = bench.agent.start_once(request(), &other).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Reused))), "while it is live");
+    watch(first).await;
+    let refused = bench.agent.start_once(request(), &other).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Reused))), "after its end");
+    let elsewhere = NewRun { tenant: Tenant::parse("other").unwrap(), ..request() };
+    let (_, _, replayed) = watch(bench.agent.start_once(elsewhere, &other).await.unwrap()).await;
+    assert!(!replayed, "a tenant's keys are its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_gives_its_key_back() {
+    let store = memory();
+    let bench = replica(&store);
+    let poor = NewRun { limits: LimitsPatch { token_budget: Some(1), ..LimitsPatch::default() }, ..request() };
+    let refused = bench.agent.start_once(poor, &by_key()).await;
+    assert!(matches!(refused, Err(StartError::BudgetExceeded(_))));
+    let other = Once { fingerprint: "other".into(), ..by_key() };
+    let (_, records, replayed) = watch(bench.agent.start_once(request(), &other).await.unwrap()).await;
+    assert_eq!((shown(&records).as_str(), replayed), ("lookhello", false));
+    bench.agent.refuse();
+    let refused = bench.agent.start_once(request(), &Once { name: "new".into(), ..by_key() }).await;
+    assert!(matches!(refused, Err(StartError::Draining)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_twin_makes_what_a_dead_claimant_did_not_f1() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    unreliable.next(creates_a_run, Fault::Hang);
+    let dead = replica(&store);
+    let cut_off = tokio::time::timeout(Duration::from_millis(1), dead.agent.start_once(request(), &by_key())).await;
+    assert!(cut_off.is_err(), "its client went away and it got no further");
+    let bench = replica(&store);
+    let (_, records, replayed) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    assert_eq!((shown(&records).as_str(), replayed, calls(&bench)), ("lookhello", false, 1));
+    assert_eq!(runs_named(&store).await, 1, "under the id that the dead one had chosen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claimant_that_stood_still_joins_whoever_took_its_place_f21() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    unreliable.next(creates_a_run, Fault::Hang);
+    let (slow, quick) = (replica(&store), replica(&store));
+    let agent = slow.agent.clone();
+    let mut stalled = tokio::task::JoinSet::new();
+    stalled.spawn(async move { watch(agent.start_once(request(), &by_key()).await.unwrap()).await });
+    unreliable.reached().await;
+    let (run, records, _) = watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    unreliable.go_on();
+    assert_eq!(stalled.join_all().await, [(run, records, true)]);
+    assert_eq!((calls(&slow), calls(&quick), runs_named(&store).await), (0, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claimant_that_stood_still_makes_nothing_that_came_and_went() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    unreliable.next(creates_a_run, Fault::Hang);
+    let (slow, quick) = (replica(&store), replica(&store));
+    let agent = slow.agent.clone();
+    let mut stalled = tokio::task::JoinSet::new();
+    stalled.spawn(async move { agent.start_once(request(), &by_key()).await.map(|started| started.head) });
+    unreliable.reached().await;
+    watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    unreliable.go_on();
+    let late = stalled.join_all().await;
+    assert!(matches!(late[..], [Err(StartError::Store(_))]), "{late:?}");
+    assert!(quick.agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claimant_that_was_not_told_of_its_success_finds_its_run_f15() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    let bench = replica(&store);
+    unreliable.next(creates_a_run, Fault::FailAfterwards);
+    bench.agent.begin();
+    let started = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    let (_, records, _) = watch(started).await;
+    assert_eq!((outcome(&records).output_text.as_str(), calls(&bench), runs_named(&store).await), ("hello", 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_failed_leaves_the_key_to_the_same_request() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    let bench = replica(&store);
+    unreliable.next(creates_a_run, Fault::Fail);
+    let failed = bench.agent.start_once(request(), &by_key()).await;
+    assert!(matches!(failed, Err(StartError::Store(_))), "{failed:?}");
+    let (_, records, _) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    assert_eq!((shown(&records).as_str(), runs_named(&store).await), ("lookhello", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_no_longer_kept_is_not_run_again() {
+    let store = memory();
+    let bench = replica(&store);
+    watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    tokio::time::sleep(Duration::from_secs(601)).await;
+    let refused = bench.agent.start_once(request(), &by_key()).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
+    assert_eq!(calls(&bench), 1);
+    tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
+    watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    assert_eq!(calls(&bench), 2, "a key holds for a day");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_run_is_not_run_again() {
+    let store = memory();
+    let bench = replica(&store);
+    let session = SessionId::parse("s").unwrap();
+    let asked = || NewRun { session: Some(session.clone()), ..request() };
+    watch(bench.agent.start_once(asked(), &by_key()).await.unwrap()).await;
+    // Its driver leaves it, and the note is stored.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.agent.delete_session(&tenant(), &session).await.unwrap();
+    let refused = bench.agent.start_once(asked(), &by_key()).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
+}
+
+fn weather() -> ClientTool {
+    let definition = r#"{"type":"function","function":{"name":"weather"}}"#;
+    let definition = RawValueEq(serde_json::value::RawValue::from_string(definition.into()).unwrap());
+    ClientTool { name: "weather".into(), definition }
+}
+
+/// A run that waits for its client, and the request that answers it with its whole transcript.
+async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (RunId, u64, NewRun) {
+    let asked = NewRun { client_tools: vec![weather()], session: session.clone(), ..request() };
+    let (run, records, _) = watch(bench.agent.start_once(asked, &by_key()).await.unwrap()).await;
+    let outcome = outcome(&records);
+    assert_eq!(outcome.reason, StopReason::ClientTools);
+    let id: CallId = outcome.required_calls[0].id.clone();
+    let result = format!(r#"{{"role":"tool","tool_call_id":"{id}","content":"rain"}}"#);
+    let result: Message = serde_json::from_str(&result).unwrap();
+    assert_eq!(result.role, Role::Tool);
+    let answer = NewRun {
+        messages: vec![result],
+        answers_from: 0,
+        answered: vec![id],
+        client_tools: vec![weather()],
+        session,
+        ..request()
+    };
+    (run, records.len() as u64, answer)
+}
+
+fn handing_over(store: &Arc<dyn Store>) -> Bench {
+    let turns = vec![Say::Calls("", vec![("weather", "{}")]), Say::Text(&["rain it is"])];
+    bench_over(store.clone(), turns, Effect::Read)
+}
+
+fn answering() -> Once {
+    Once { name: "answer".into(), fingerprint: "answer".into(), kind: Kind::Key }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_run_is_gone_on_with_once() {
+    for session in [None, SessionId::parse("s")] {
+        let store = memory();
+        let (one, two) = (handing_over(&store), handing_over(&store));
+        let (run, waited_at, answer) = handed_over(&one, session).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..10 {
+            let (agent, answer) = (if number % 2 == 0 { one.agent.clone() } else { two.agent.clone() }, answer.clone());
+            tasks.spawn(async move { watch(agent.start_once(answer, &answering()).await.unwrap()).await });
+        }
+        let all = tasks.join_all().await;
+        for (other, records, _) in &all {
+            assert_eq!((other, records), (&run, &all[0].1));
+            assert_eq!(records[0].seq, waited_at + 1, "only what came of the answer");
+            assert!(matches!(records[0].event, Event::RunResumed { .. }));
+            assert_eq!(outcome(records).output_text, "rain it is");
+        }
+        assert_eq!(runs_named(&store).await, 1);
+        let again = one.agent.start_once(answer, &answering()).await.unwrap();
+        assert_eq!(watch(again).await, (run, all[0].1.clone(), true));
+        let asked = NewRun { client_tools: vec![weather()], ..request() };
+        let (_, first, replayed) = watch(one.agent.start_once(asked, &by_key()).await.unwrap()).await;
+        assert_eq!((first.len() as u64, replayed), (waited_at, true), "the question's answer is what it was");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_twin_goes_on_where_a_dead_one_did_not() {
+    for fault in [Fault::Hang, Fault::FailAfterwards] {
+        let unreliable = Arc::new(Unreliable::default());
+        let store: Arc<dyn Store> = unreliable.clone();
+        let dead = handing_over(&store);
+        let (run, waited_at, answer) = handed_over(&dead, None).await;
+        unreliable.next(resumes_a_run, fault);
+        let key = answering();
+        let cut_off = dead.agent.start_once(answer.clone(), &key);
+        drop(tokio::time::timeout(Duration::from_millis(1), cut_off).await);
+        assert!(unreliable.has_struck(), "{fault:?}");
+        let bench = handing_over(&store);
+        bench.agent.begin();
+        let (other, records, _) = watch(bench.agent.start_once(answer, &answering()).await.unwrap()).await;
+        assert_eq!((other, records[0].seq), (run, waited_at + 1), "{fault:?}");
+        assert_eq!(outcome(&records).output_text, "rain it is", "{fault:?}");
+        assert_eq!(runs_named(&store).await, 1, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_repeated_joins_its_own_run_f37() {
+    let store = memory();
+    let bench = replica(&store);
+    let start = async |kind| watch(bench.agent.start_once(request(), &once(kind)).await.unwrap()).await;
+    let (first, records, _) = start(Kind::FirstAttempt).await;
+    assert_eq!(start(Kind::Repeated).await, (first.clone(), records, true));
+    let (second, _, replayed) = start(Kind::FirstAttempt).await;
+    assert!(second != first && !replayed, "a first attempt always begins anew");
+    assert_eq!(start(Kind::Repeated).await.0, second);
+    assert_eq!(calls(&bench), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_attempt_is_not_answered_by_an_earlier_request() {
+    let store = memory();
+    let (bench, draining) = (replica(&store), replica(&store));
+    let start = async |kind| watch(bench.agent.start_once(request(), &once(kind)).await.unwrap()).await;
+    let (earlier, _, _) = start(Kind::FirstAttempt).await;
+    draining.agent.refuse();
+    let refused = draining.agent.start_once(request(), &once(Kind::FirstAttempt)).await;
+    assert!(matches!(refused, Err(StartError::Draining)));
+    assert_ne!(start(Kind::Repeated).await.0, earlier);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_twins_run_that_waits_already_is_not_ended() {
+    let store = memory();
+    let bench = handing_over(&store);
+    let session = SessionId::parse("s").unwrap();
+    let (run, _, _) = handed_over(&bench, Some(session.clone())).await;
+    let late = NewRun { id: run.clone(), session: Some(session), ..request() };
+    let refused = bench.agent.start(late).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
+    assert_eq!(bench.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_attempt_joins_a_live_run_and_begins_one_where_there_is_none() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["ok"])];
+    let bench = bench_over(store.clone(), turns, Effect::Read);
+    let lost = bench.agent.start_once(request(), &once(Kind::Repeated)).await.unwrap();
+    let run = lost.head.id.clone();
+    drop(lost);
+    let (joined, records, replayed) =
+        watch(bench.agent.start_once(request(), &once(Kind::Repeated)).await.unwrap()).await;
+    assert_eq!((joined, records[0].seq, replayed), (run, 1, false));
+    assert_eq!(runs_named(&store).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key() {
+    let store = memory();
+    let bench = bench_over(store.clone(), vec![Say::Break(&[])], Effect::Read);
+    let start = async |kind| {
+        let new = NewRun { max_discards: 0, ..request() };
+        watch(bench.agent.start_once(new, &Once { name: format!("{kind:?}"), ..once(kind) }).await.unwrap()).await
+    };
+    let (failed, records, _) = start(Kind::Key).await;
+    assert_eq!(outcome(&records).status(), RunStatus::Failed);
+    assert_eq!(start(Kind::Key).await, (failed, records, true));
+    let (failed, records, _) = start(Kind::Repeated).await;
+    assert!(outcome(&records).may_be_repeated());
+    assert_ne!(start(Kind::Repeated).await.0, failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_made_once() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    let bench = replica(&store);
+    let make = async |name: &str| {
+        let once = Once { name: name.into(), ..by_key() };
+        let make = |id| bench.agent.create_session(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
+        bench.agent.make_session_once(&TENANT, &once, SessionId::mint(), make).await
+    };
+    let (first, was_there) = make("a").await.unwrap();
+    let (again, was_there_then) = make("a").await.unwrap();
+    assert_eq!((&first.session.id, was_there, was_there_then), (&again.session.id, false, true));
+    assert_ne!(make("b").await.unwrap().0.session.id, first.session.id);
+
+    unreliable.next(
+        |tx| tx.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if **key == *"session")),
+        Fault::FailAfterwards,
+    );
+    assert!(matches!(make("c").await, Err(LookupError::Store(_))));
+    let (third, was_there) = make("c").await.unwrap();
+    assert!(was_there, "it was made, though nobody said so");
+    let listed = bench.agent.sessions(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
+    bench.agent.delete_session(&TENANT, &first.session.id).await.unwrap();
+    assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
+    assert_eq!((listed, third.version), (2, 1), "what was not acknowledged was not listed either");
+}
+
+static TENANT: std::sync::LazyLock<Tenant> = std::sync::LazyLock::new(Tenant::default_tenant);
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_a_chosen_id_that_was_there_before_is_in_the_way() {
+    let store = memory();
+    let bench = replica(&store);
+    let id = SessionId::parse("mine").unwrap();
+    let new = NewSession { id: Some(id.clone()), ..NewSession::default() };
+    bench.agent.create_session(&TENANT, new.clone()).await.unwrap();
+    let make = |_| bench.agent.create_session(&TENANT, new.clone());
+    let refused = bench.agent.make_session_once(&TENANT, &by_key(), id.clone(), make).await;
+    assert!(matches!(refused, Err(LookupError::SessionExists(_))), "{refused:?}");
+    bench.agent.delete_session(&TENANT, &id).await.unwrap();
+    let make = |_| bench.agent.create_session(&TENANT, new);
+    assert!(!bench.agent.make_session_once(&TENANT, &by_key(), id, make).await.unwrap().1, "the key was given back");
+}

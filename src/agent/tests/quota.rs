@@ -1,0 +1,402 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::support::{Bench, Say, bench_within, outcome, request, watch};
+use crate::agent::budget::{Used, period_name};
+use crate::agent::error::StartError;
+use crate::agent::patience::Patience;
+use crate::agent::quota::Refusal;
+use crate::agent::sessions::NewSession;
+use crate::agent::{NewRun, Quotas, keys};
+use crate::config::{Allotment, KeyConfig, Period, QuotaConfig};
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::memory::MemoryStore;
+use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
+use crate::types::clock::now_ms;
+use crate::types::event::{BudgetKind, Reservation};
+use crate::types::run::{ClientTool, RawValueEq};
+use crate::types::{CallId, Effect, Event, Message, Micros, Outcome, SessionId, StopReason, Tenant};
+
+const KEY: &str = "web";
+
+fn quotas(quota: QuotaConfig) -> Quotas {
+    let (name, tenant) = (KEY.to_owned(), Tenant::default_tenant());
+    Quotas::new(&[KeyConfig { name, tenant, hash: [0; 32], agents: None, requests_per_minute: None, quota }])
+}
+
+fn tokens(limit: u64) -> QuotaConfig {
+    QuotaConfig { token_budget: Some(Allotment { limit, per: None }), ..QuotaConfig::default() }
+}
+
+fn runs(most: u32) -> QuotaConfig {
+    QuotaConfig { max_concurrent_runs: Some(most), ..QuotaConfig::default() }
+}
+
+/// A request with the key, for steps of few tokens.
+fn keyed() -> NewRun {
+    NewRun { key_name: Some(KEY.to_owned()), max_output_tokens: Some(300), ..request() }
+}
+
+fn place() -> Partition {
+    keys::budget_partition(&Tenant::default_tenant(), KEY)
+}
+
+fn counter(kind: BudgetKind) -> Key {
+    keys::budget_counter(kind, "ever")
+}
+
+async fn count(store: &Arc<dyn Store>, key: &Key) -> u64 {
+    u64::try_from(store.counter(&place(), key).await.unwrap()).expect("it never falls below nothing")
+}
+
+/// The keys of reservations and slots that stand.
+async fn standing(store: &Arc<dyn Store>) -> Vec<String> {
+    let scan = Scan { prefix: String::new(), after: None, limit: 1_000, order: Order::Ascending };
+    store.scan(&place(), scan).await.unwrap().into_iter().map(|(key, _)| key).collect()
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::default())
+}
+
+/// Calls a tool, then answers.
+fn two_steps() -> Vec<Say> {
+    vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["he", "llo"])]
+}
+
+/// The highest values of the key's counters that were seen, just before each commit of any replica.
+#[derive(Debug, Clone, Default)]
+struct Peaks(Arc<[AtomicI64; 2]>);
+
+impl Peaks {
+    fn over(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
+        let (peaks, seen) = (self.clone(), store.clone());
+        Faulty::new(store.clone(), move |_| {
+            for (peak, kind) in peaks.0.iter().zip([BudgetKind::Tokens, BudgetKind::Cost]) {
+                let value = futures_util::FutureExt::now_or_never(seen.counter(&place(), &counter(kind)));
+                peak.fetch_max(value.unwrap().unwrap(), Ordering::SeqCst);
+            }
+            Fate::Happens
+        })
+    }
+
+    fn get(&self) -> [u64; 2] {
+        [0, 1].map(|index| u64::try_from(self.0[index].load(Ordering::SeqCst)).unwrap())
+    }
+}
+
+/// Starts 64 runs at once on four replicas over one store; returns how those ended that were taken.
+async fn parallel(store: &Arc<dyn Store>, quota: QuotaConfig) -> (Vec<Outcome>, [u64; 2]) {
+    let peaks = Peaks::default();
+    let replicas: Vec<Bench> =
+        (0..4).map(|_| bench_within(peaks.over(store), two_steps(), Effect::Read, quotas(quota))).collect();
+    let mut tasks = JoinSet::new();
+    for number in 0..64 {
+        let agent = replicas[number % 4].agent.clone();
+        tasks.spawn(async move {
+            match agent.start(keyed()).await {
+                Ok(started) => Some(outcome(&watch(started).await)),
+                Err(StartError::BudgetExceeded(_)) => None,
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+    let ended = tasks.join_all().await.into_iter().flatten().collect();
+    assert_eq!(standing(store).await, Vec::<String>::new(), "all is settled");
+    (ended, peaks.get())
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_on_many_replicas_never_pass_their_keys_token_budget() {
+    let (store, limit) = (memory(), 3_000);
+    let (ended, [peak, _]) = parallel(&store, tokens(limit)).await;
+    assert!(peak <= limit && peak > limit / 2, "used and reserved came to {peak}");
+    let used: u64 = ended.iter().map(|outcome| outcome.usage.total()).sum();
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, used);
+    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::TokenBudget), "there was too little for all");
+    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::Done));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_on_many_replicas_never_pass_their_keys_cost_budget() {
+    let (store, limit) = (memory(), Micros(30_000));
+    let quota = QuotaConfig { cost_budget: Some(Allotment { limit, per: None }), ..QuotaConfig::default() };
+    let (ended, [_, peak]) = parallel(&store, quota).await;
+    assert!(peak <= limit.0 && peak > limit.0 / 2, "used and reserved came to {peak}");
+    let used: u64 = ended.iter().map(|outcome| outcome.cost.0).sum();
+    assert_eq!(count(&store, &counter(BudgetKind::Cost)).await, used);
+    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::CostBudget), "there was too little for all");
+    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::Done));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
+    let store = memory();
+    let replicas: Vec<Bench> =
+        (0..4).map(|_| bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(100_000)))).collect();
+    let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
+    let new = NewSession { id: Some(id.clone()), token_budget: Some(1_100), ..NewSession::default() };
+    replicas[0].agent.create_session(&tenant, new).await.unwrap();
+    let (mut used, mut number) = (0, 0);
+    loop {
+        number += 1;
+        let new = NewRun { session: Some(id.clone()), ..keyed() };
+        match replicas[number % 4].agent.start(new).await {
+            Ok(started) => used += outcome(&watch(started).await).usage.total(),
+            Err(error) => {
+                assert!(matches!(error, StartError::BudgetExceeded(StopReason::TokenBudget)), "{error}");
+                break;
+            }
+        }
+        let session = store.counter(&keys::session_partition(&tenant, &id), &keys::session_tokens()).await.unwrap();
+        assert_eq!(u64::try_from(session).unwrap(), used);
+        assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, used, "what the session refused is given back");
+        assert_eq!(standing(&store).await, Vec::<String>::new());
+    }
+    assert!(used > 0 && used <= 1_100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_refuses_is_given_back_to_the_key() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")])];
+    let bench = bench_within(store.clone(), turns, Effect::Read, quotas(tokens(100_000)));
+    let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
+    let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
+    bench.agent.create_session(&tenant, new).await.unwrap();
+    let mut started = bench.agent.start(NewRun { session: Some(id.clone()), ..keyed() }).await.unwrap();
+    let mut calls = 0;
+    while calls == 0 {
+        let page = started.follower.next().await.unwrap().unwrap();
+        calls += page.iter().filter(|record| matches!(record.event, Event::ToolStarted { .. })).count();
+    }
+    // What others in the session took meanwhile: the key has room for the next step, the session has not.
+    let take = Write::Add { counter: keys::session_tokens(), delta: 1_980, ceiling: None };
+    store.commit(Tx::new(keys::session_partition(&tenant, &id)).write(take)).await.unwrap();
+    let outcome = outcome(&watch(started).await);
+    assert_eq!((outcome.reason, outcome.iterations), (StopReason::TokenBudget, 1));
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, outcome.usage.total());
+    assert_eq!(standing(&store).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_of_a_keys_budget_makes_for_a_shorter_answer_and_then_for_none() {
+    let store = memory();
+    let bench = bench_within(store.clone(), vec![Say::Text(&["hi"])], Effect::Read, quotas(tokens(700)));
+    let mut asked = Vec::new();
+    let refused = loop {
+        let new = NewRun { max_output_tokens: Some(600), ..keyed() };
+        match bench.agent.start(new).await {
+            Ok(started) => assert_eq!(outcome(&watch(started).await).reason, StopReason::Done),
+            Err(error) => break error,
+        }
+        asked.push(bench.model.requests.lock().unwrap().last().unwrap().max_tokens);
+    };
+    assert!(matches!(refused, StartError::BudgetExceeded(StopReason::TokenBudget)), "{refused:?}");
+    assert!(asked.windows(2).all(|pair| pair[1] < pair[0]) && asked.len() > 3, "{asked:?}");
+    assert!(*asked.last().unwrap() >= 256);
+}
+
+/// Wherever a process dies, another one ends its run, and the key is charged what the run says it used.
+#[tokio::test(start_paused = true)]
+async fn a_death_at_any_commit_loses_nothing_and_settles_nothing_twice() {
+    let quota = QuotaConfig {
+        token_budget: Some(Allotment { limit: 50_000, per: None }),
+        cost_budget: Some(Allotment { limit: Micros(1_000_000), per: None }),
+        max_concurrent_runs: Some(3),
+    };
+    let (mut deaths, mut unborn, mut in_full) = (0, 0, 0);
+    for last_wish in [Fate::DiesBefore, Fate::DiesAfter] {
+        for nth in 0.. {
+            let store = memory();
+            let commits = AtomicUsize::new(0);
+            let mortal = Faulty::new(store.clone(), move |_: &Tx| {
+                if commits.fetch_add(1, Ordering::SeqCst) == nth { last_wish } else { Fate::Happens }
+            });
+            let first = bench_within(mortal.clone(), two_steps(), Effect::Read, quotas(quota));
+            let new = keyed();
+            let (tenant, run) = (new.tenant.clone(), new.id.clone());
+            let mut tasks = JoinSet::new();
+            let agent = first.agent.clone();
+            tasks.spawn(async move { watch(agent.start(new).await.unwrap()).await.len() });
+            for _ in 0..2_000 {
+                tokio::task::yield_now().await;
+            }
+            let died = mortal.is_dead();
+            mortal.die();
+            let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
+            second.agent.begin();
+            // Longer than a lease, and than what nobody's slots are watched for.
+            tokio::time::sleep(Duration::from_secs(300)).await;
+            let used = if let Ok(view) = second.agent.run(&tenant, &run).await {
+                let outcome = view.outcome.unwrap_or_else(|| panic!("{last_wish:?} {nth}: it has not ended"));
+                assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
+                in_full += usize::from(outcome.usage.estimated);
+                (outcome.usage.total(), outcome.cost.0)
+            } else {
+                unborn += 1;
+                (0, 0)
+            };
+            let charged =
+                (count(&store, &counter(BudgetKind::Tokens)).await, count(&store, &counter(BudgetKind::Cost)).await);
+            assert_eq!(charged, used, "{last_wish:?} commit {nth}");
+            assert_eq!(standing(&store).await, Vec::<String>::new(), "{last_wish:?} commit {nth}");
+            assert_eq!(count(&store, &keys::slots_taken()).await, 0, "{last_wish:?} commit {nth}");
+            second.agent.close().await;
+            if !died {
+                break;
+            }
+            deaths += 1;
+        }
+    }
+    assert!(deaths > 30 && unborn >= 4 && in_full >= 4, "{deaths} deaths, {unborn} unborn, {in_full} charged in full");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_ended_instead_of_taken_up_settles_too() {
+    // The process dies between the reservation and the step; then someone cancels the run.
+    let store = memory();
+    let mortal =
+        Faulty::new(store.clone(), |tx: &Tx| if tx.partition == place() { Fate::DiesAfter } else { Fate::Happens });
+    let first = bench_within(mortal.clone(), two_steps(), Effect::Read, quotas(tokens(50_000)));
+    let new = keyed();
+    let (tenant, run) = (new.tenant.clone(), new.id.clone());
+    let started = first.agent.start(new).await.unwrap();
+    while !mortal.is_dead() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(standing(&store).await.len(), 1);
+    assert!(count(&store, &counter(BudgetKind::Tokens)).await > 300);
+    let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(50_000)));
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    second.agent.cancel(&tenant, &run).await.unwrap();
+    assert_eq!((standing(&store).await.len(), count(&store, &counter(BudgetKind::Tokens)).await), (0, 0));
+    drop(started);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
+    let store = memory();
+    let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(1_000)));
+    let mut spec = crate::agent::machine::tests::spec();
+    spec.key_name = Some(KEY.to_owned());
+    let lease = bench.agent.leases.acquire(&spec).await.unwrap().unwrap();
+    let patience = || Patience::new(&lease.term());
+    let mut account = bench.agent.account(&spec).unwrap();
+    let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
+    account.reserve(1, reservation(500), Duration::from_secs(60), patience()).await.unwrap();
+    let refused = account.reserve(2, reservation(950), Duration::from_secs(60), patience()).await;
+    assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
+    let mut other = bench.agent.account(&spec).unwrap();
+    other.reserve(1, reservation(400), Duration::from_secs(60), patience()).await.unwrap();
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(standing(&store).await, Vec::<String>::new());
+    other.settle(Used::default(), patience()).await.unwrap();
+    account.settle(Used::default(), patience()).await.unwrap();
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_counted_is_counted_in_its_period() {
+    let store = memory();
+    let per = |per| Some(Allotment { limit: 50_000, per: Some(per) });
+    let quota = QuotaConfig { token_budget: per(Period::Day), ..QuotaConfig::default() };
+    let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
+    let day = |at| keys::budget_counter(BudgetKind::Tokens, &period_name(Some(Period::Day), at));
+    let before = day(now_ms());
+    let used = outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).usage.total();
+    let after = day(now_ms());
+    // Midnight may pass meanwhile.
+    let days = if before == after { vec![before] } else { vec![before, after] };
+    let mut counted = 0;
+    for day in &days {
+        counted += count(&store, day).await;
+    }
+    assert_eq!((counted, count(&store, &counter(BudgetKind::Tokens)).await), (used, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_replicas_together_run_no_more_at_once_than_a_key_may() {
+    let store = memory();
+    let replicas: Vec<Bench> =
+        (0..3).map(|_| bench_within(store.clone(), vec![Say::Stall(&["x"])], Effect::Read, quotas(runs(4)))).collect();
+    let mut tasks = JoinSet::new();
+    for number in 0..24 {
+        let agent = replicas[number % 3].agent.clone();
+        tasks.spawn(async move { agent.start(keyed()).await.map(|started| (number % 3, started)) });
+    }
+    let (mut started, mut refused) = (Vec::new(), 0);
+    for result in tasks.join_all().await {
+        match result {
+            Ok(run) => started.push(run),
+            Err(StartError::TooManyRuns(4)) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((started.len(), refused, count(&store, &keys::slots_taken()).await), (4, 20, 4));
+    let (replica, ended) = started.pop().unwrap();
+    replicas[replica].agent.cancel(&Tenant::default_tenant(), &ended.head.id).await.unwrap();
+    replicas[0].agent.start(keyed()).await.unwrap();
+    assert!(matches!(replicas[1].agent.start(keyed()).await, Err(StartError::TooManyRuns(4))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_runs_end_can_start_the_next() {
+    let bench = bench_within(memory(), two_steps(), Effect::Read, quotas(runs(1)));
+    for _ in 0..10 {
+        assert_eq!(outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).reason, StopReason::Done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_its_client_has_no_slot_and_needs_one_to_go_on() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Stall(&["x"])];
+    let bench = bench_within(store.clone(), turns, Effect::Read, quotas(runs(1)));
+    let tool = serde_json::value::RawValue::from_string(r#"{"type":"function","function":{"name":"ask"}}"#.to_owned());
+    let client_tools = vec![ClientTool { name: "ask".into(), definition: RawValueEq(tool.unwrap()) }];
+    let new = NewRun { client_tools, ..keyed() };
+    let (tenant, run) = (new.tenant.clone(), new.id.clone());
+    let call = outcome(&watch(bench.agent.start(new.clone()).await.unwrap()).await).required_calls[0].id.clone();
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+    // Another run takes the slot: its model stalls in its first turn.
+    let other = NewRun { messages: vec![Message::assistant("", &[]), new.messages[0].clone()], ..keyed() };
+    let other = bench.agent.start(other).await.unwrap().head.id;
+    let answer = |call: &CallId| NewRun {
+        run: Some(run.clone()),
+        answered: vec![call.clone()],
+        messages: vec![Message::tool(call, "yes")],
+        ..keyed()
+    };
+    assert!(matches!(bench.agent.start(answer(&call)).await, Err(StartError::TooManyRuns(1))));
+    bench.agent.cancel(&tenant, &other).await.unwrap();
+    bench.agent.start(answer(&call)).await.unwrap();
+    assert_eq!(count(&store, &keys::slots_taken()).await, 1);
+    bench.agent.cancel(&tenant, &run).await.unwrap();
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_replicas_runs_keep_their_slots_until_they_end_elsewhere() {
+    let store = memory();
+    let mortal = Faulty::new(store.clone(), |_: &Tx| Fate::Happens);
+    let first = bench_within(mortal.clone(), vec![Say::Stall(&["x"])], Effect::Read, quotas(runs(2)));
+    let mut started = Vec::new();
+    for _ in 0..2 {
+        started.push(first.agent.start(keyed()).await.unwrap().head.id);
+    }
+    mortal.die();
+    let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(runs(2)));
+    assert!(matches!(second.agent.start(keyed()).await, Err(StartError::TooManyRuns(2))));
+    second.agent.begin();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    for run in &started {
+        assert!(second.agent.run(&Tenant::default_tenant(), run).await.unwrap().head.status.is_final());
+    }
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+    second.agent.close().await;
+}

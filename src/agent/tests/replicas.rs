@@ -1,0 +1,180 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::link::Link;
+use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
+use crate::agent::NewRun;
+use crate::agent::follow::FollowError;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::types::run::OnDisconnect;
+use crate::types::{Effect, Event, Message, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
+
+struct Replica {
+    bench: Bench,
+    link: Arc<Link>,
+}
+
+/// A replica on this way to the store whose model plays `turns`.
+fn replica(link: Arc<Link>, turns: Vec<Say>) -> Replica {
+    let bench = bench_over(link.clone(), turns, Effect::Read);
+    bench.agent.begin();
+    Replica { bench, link }
+}
+
+fn shared() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::default())
+}
+
+fn tenant() -> Tenant {
+    Tenant::default_tenant()
+}
+
+async fn status(replica: &Replica, run: &RunId) -> RunStatus {
+    replica.bench.agent.run(&tenant(), run).await.unwrap().head.status
+}
+
+/// Returns once the run is over, and how long that took.
+async fn over(replica: &Replica, run: &RunId) -> Duration {
+    let since = Instant::now();
+    while !status(replica, run).await.is_final() {
+        assert!(since.elapsed() < Duration::from_secs(60), "the run does not end");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    since.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it_f39() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![]);
+    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let since = Instant::now();
+    let view = b.bench.agent.cancel(&tenant(), &run).await.unwrap();
+    assert_eq!(view.head.status, RunStatus::Cancelled);
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(b.bench.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_nudge_costs_a_cancellation_only_time_f39() {
+    let store = shared();
+    let a = replica(Link::deaf(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::deaf(&store), vec![]);
+    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let since = Instant::now();
+    assert_eq!(b.bench.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert!(since.elapsed() <= Duration::from_millis(3_500), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_cut_off_stops_by_itself_and_another_goes_on_f20() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Calls("", vec![("echo", "{}")]), Say::Stall(&["lost"])]);
+    let b = replica(Link::to(&store), vec![Say::Text(&["never"]), Say::Text(&["found"])]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    a.link.cut(true);
+    let took = over(&b, &run).await;
+    assert!(took <= Duration::from_secs(12), "{took:?}");
+    a.link.cut(false);
+    let view = b.bench.agent.run(&tenant(), &run).await.unwrap().outcome.unwrap();
+    assert_eq!((view.output_text.as_str(), view.tool_calls), ("found", 1));
+    assert_eq!(b.bench.journal.lock().unwrap().len(), 0, "the call before was not repeated");
+    // The reader at the replica that was cut off saw it all, though from elsewhere.
+    let records = watch(started).await;
+    let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
+    assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>());
+    assert!(shown(&records).ends_with("found"));
+    assert_eq!(a.bench.agent.active_runs(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_silence_of_the_store_does_not_interrupt_a_run_f13() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    a.link.cut(true);
+    // The tool's timeout passes meanwhile, and its result must be recorded.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    a.link.cut(false);
+    let records = watch(started).await;
+    assert_eq!(outcome(&records).reason, StopReason::Done);
+    assert!(!records.iter().any(|record| matches!(record.event, Event::RunResumed { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_replica_hands_its_runs_over_before_their_next_step_f10() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")])]);
+    let b = replica(Link::to(&store), vec![Say::Text(&["never"]), Say::Text(&["done"])]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    let mut follower = started.follower.movable();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    a.bench.agent.announce_end();
+    let mut seen = 0;
+    let left = loop {
+        match follower.next().await {
+            Ok(Some(records)) => seen = records.last().unwrap().seq,
+            end => break end,
+        }
+    };
+    assert!(matches!(left, Err(FollowError::Leaving)), "{left:?}");
+    drop(follower);
+    // The tool ran to its timeout and was not run again.
+    assert!(over(&b, &run).await <= Duration::from_secs(1));
+    let rest = b.bench.agent.follow(&tenant(), &run, seen).await.unwrap().follower.unwrap().available().await.unwrap();
+    assert_eq!(rest[0].seq, seen + 1);
+    let outcome = outcome(&rest.iter().map(|record| (**record).clone()).collect::<Vec<_>>());
+    assert_eq!((outcome.output_text.as_str(), outcome.tool_calls, outcome.iterations), ("done", 1, 2));
+    a.bench.agent.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![]);
+    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
+    let run = a.bench.agent.start(new).await.unwrap().head.id;
+    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let reading =
+        tokio::time::timeout(Duration::from_secs(45), async { while let Ok(Some(_)) = follower.next().await {} });
+    reading.await.expect_err("it is read for 45 s and does not end");
+    assert_eq!(status(&b, &run).await, RunStatus::InProgress);
+    drop(follower);
+    let took = over(&b, &run).await;
+    assert!((15..=45).contains(&took.as_secs()), "{took:?}");
+    assert_eq!(status(&b, &run).await, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
+    let store = shared();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["first"]), Say::Text(&["second"])];
+    let a = replica(Link::to(&store), turns);
+    let b = replica(Link::to(&store), vec![]);
+    let new = NewRun { session: SessionId::parse("s"), ..request() };
+    let started = a.bench.agent.start(new).await.unwrap();
+    let run = started.head.id.clone();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let say = |text: &str| vec![Message::text(Role::User, text)];
+    b.bench.agent.steer(&tenant(), &run, say("rather this")).await.unwrap();
+    b.bench.agent.steer(&tenant(), &run, say("and that")).await.unwrap();
+    assert_eq!(outcome(&watch(started).await).output_text, "first");
+    let asked = a.bench.model.requests.lock().unwrap().last().unwrap().messages.clone();
+    assert!(
+        asked.ends_with(r#"{"role":"user","content":"rather this"},{"role":"user","content":"and that"}"#),
+        "{asked}"
+    );
+    let (messages, _) = b.bench.agent.messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100).await.unwrap();
+    assert_eq!(messages.len(), 6, "the session keeps what was said");
+    let late = b.bench.agent.steer(&tenant(), &run, say("too late")).await;
+    assert!(late.is_err_and(|error| error.to_string().contains("has ended")));
+}

@@ -1,0 +1,62 @@
+//! `[keys.NAME] token_budget`, `cost_budget_usd` and `max_concurrent_runs`: what the runs of a key may
+//! take together.
+
+use super::reader::Section;
+use super::value::{FromToml, Word};
+use crate::types::Micros;
+
+/// What the runs of a key may take together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QuotaConfig {
+    /// Most input and output tokens together; `None` without end.
+    pub token_budget: Option<Allotment<u64>>,
+    /// Most money; `None` without end.
+    pub cost_budget: Option<Allotment<Micros>>,
+    /// Most runs at once; `None` without end.
+    pub max_concurrent_runs: Option<u32>,
+}
+
+/// An amount for each period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allotment<T> {
+    /// The amount.
+    pub limit: T,
+    /// How long it lasts; `None` for ever.
+    pub per: Option<Period>,
+}
+
+/// A period of UTC's calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// From midnight to midnight.
+    Day,
+    /// From the first of a month to the next.
+    Month,
+}
+
+impl Word for Period {
+    const WORDS: &'static [(&'static str, Self)] = &[("day", Self::Day), ("month", Self::Month)];
+}
+
+impl QuotaConfig {
+    pub(super) fn read(key: &mut Section<'_>) -> Self {
+        Self {
+            token_budget: key.optional_section("token_budget", |budget| {
+                allotment(budget, "Most input and output tokens together, of all of the key's runs.")
+            }),
+            cost_budget: key.optional_section("cost_budget_usd", |budget| {
+                allotment(budget, "Most money, of all of the key's runs.")
+            }),
+            max_concurrent_runs: key.optional(
+                "max_concurrent_runs",
+                "Most runs of the key at once, over all replicas; those that wait for their client do not count.",
+            ),
+        }
+    }
+}
+
+fn allotment<T: FromToml>(budget: &mut Section<'_>, help: &'static str) -> Option<Allotment<T>> {
+    let limit = budget.required("limit", help);
+    let per = budget.optional("per", "When it begins anew, in UTC; without it, never.");
+    limit.map(|limit| Allotment { limit, per })
+}

@@ -1,0 +1,293 @@
+//! Servers and connections that fail.
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::super::servers::eventually;
+use super::proxy::Proxy;
+use super::*;
+
+/// How long an operation may take whatever happens, and a little for a busy machine.
+const BOUND: Duration = Duration::from_millis(1900);
+
+#[tokio::test]
+async fn nothing_happens_twice_when_answers_are_lost() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let place = partition("p");
+    for number in 0..60 {
+        proxy.lose(1);
+        assert_eq!(append(&store, &place, number).await, Ok(()));
+    }
+    assert_eq!(appended_once(&store, &place).await, 60);
+
+    for number in 0..20 {
+        proxy.lose(1);
+        let lease = key(&format!("lease/{number}"));
+        let fence = store.acquire(&place, &lease, Duration::from_secs(60)).await.unwrap().expect("it is nobody's");
+        proxy.lose(1);
+        assert_eq!(store.renew(&place, &lease, fence, Duration::from_secs(60), &key("log")).await, Ok(Some(60)));
+        proxy.lose(1);
+        store.release(&place, &lease, fence).await.unwrap();
+    }
+    proxy.lose(0);
+    let rate = Rate { burst: 10, every: Duration::from_secs(3600) };
+    for remaining in (0..10).rev() {
+        proxy.lose(1);
+        let taken = store.take(&place, &key("bucket"), rate).await.unwrap();
+        assert_eq!((taken.allowed, taken.remaining), (true, remaining));
+    }
+}
+
+#[tokio::test]
+async fn attempt_that_arrives_late_changes_nothing() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let place = partition("p");
+    let add = Write::Add { counter: key("count"), delta: 1, ceiling: None };
+    store.commit(Tx::new(place.clone()).write(add.clone())).await.unwrap();
+    proxy.hold(1);
+    store.commit(Tx::new(place.clone()).write(add)).await.unwrap();
+    let before = calls(&server, "evalsha").await;
+    assert_eq!(store.counter(&place, &key("count")).await, Ok(2));
+    proxy.pass_on();
+    eventually("the first attempt arrives", async || calls(&server, "evalsha").await == before + 1).await;
+    assert_eq!(store.counter(&place, &key("count")).await, Ok(2));
+}
+
+#[tokio::test]
+async fn refusal_is_the_same_when_its_answer_is_lost() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let place = partition("p");
+    append(&store, &place, 0).await.unwrap();
+    for _ in 0..10 {
+        proxy.lose(1);
+        let conflict = CommitError::SequenceConflict { log: key("log"), actual: 1 };
+        assert_eq!(append(&store, &place, 0).await, Err(conflict));
+    }
+    assert_eq!(appended_once(&store, &place).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_done_twice_when_the_server_dies_and_comes_back() {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let store = Arc::new(open(&server.url()).await);
+    let place = partition("p");
+    let mut writers = JoinSet::new();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let writer = store.clone();
+    writers.spawn({
+        let place = place.clone();
+        async move {
+            let mut done = 0;
+            while !*stopped.borrow() {
+                match append(&writer, &place, done).await {
+                    Ok(()) => done += 1,
+                    Err(CommitError::Unavailable(_)) => {
+                        // Nobody can say whether it happened, but the log can.
+                        while let Err(Unavailable(_)) = head(&writer, &place).await.map(|head| {
+                            assert!(head == done || head == done + 1, "{done} were done, {head} are there");
+                            done = head;
+                        }) {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                    }
+                    Err(other) => panic!("{other} after {done}"),
+                }
+            }
+            done
+        }
+    });
+    for _ in 0..3 {
+        let before = head(&store, &place).await.unwrap();
+        eventually("it goes on", async || head(&store, &place).await.is_ok_and(|head| head > before + 20)).await;
+        server.restart().await;
+    }
+    let before = appended_once_at_least(&store, &place).await;
+    eventually("it goes on", async || head(&store, &place).await.is_ok_and(|head| head > before)).await;
+    stop.send_replace(true);
+    let done = writers.join_next().await.unwrap().unwrap();
+    assert_eq!(appended_once(&store, &place).await, done);
+}
+
+async fn head(store: &RedisStore, place: &Partition) -> Result<u64, Unavailable> {
+    store.read_log(place, &key("log"), 0, 0).await.map(|page| page.head)
+}
+
+/// How many there are as soon as the server answers.
+async fn appended_once_at_least(store: &RedisStore, place: &Partition) -> u64 {
+    eventually("the server answers", async || head(store, place).await.is_ok()).await;
+    head(store, place).await.unwrap()
+}
+
+#[tokio::test]
+async fn server_that_forgot_the_scripts_is_told_them() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    for number in 0..3 {
+        assert_eq!(append(&store, &place, number).await, Ok(()));
+        server.cli(&["SCRIPT", "FLUSH"]).await;
+    }
+    assert_eq!(appended_once(&store, &place).await, 3);
+}
+
+#[tokio::test]
+async fn server_that_hangs_makes_every_operation_fail_in_time() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    append(&store, &place, 0).await.unwrap();
+    server.stop().await;
+    let began = Instant::now();
+    let commits = join_all((0..20).map(|_| append(&store, &place, 1)));
+    let (log, lease) = (key("log"), key("lease"));
+    let (commits, page, lease, health) = tokio::join!(
+        commits,
+        store.read_log(&place, &log, 0, 1),
+        store.acquire(&place, &lease, Duration::from_secs(10)),
+        store.health(),
+    );
+    assert!(began.elapsed() < BOUND, "it took {:?}", began.elapsed());
+    assert!(commits.iter().all(|commit| matches!(commit, Err(CommitError::Unavailable(_)))));
+    assert!(page.is_err() && lease.is_err() && health.is_err());
+    // By now it is known to be down, so nobody waits for it.
+    let began = Instant::now();
+    assert!(append(&store, &place, 1).await.is_err());
+    assert!(began.elapsed() < Duration::from_millis(500), "it took {:?}", began.elapsed());
+    server.go_on().await;
+    eventually("it answers again", async || store.health().await.is_ok()).await;
+    // What was sent before may have happened, once.
+    assert!(appended_once(&store, &place).await <= 2);
+}
+
+#[tokio::test]
+async fn connection_that_leads_nowhere_is_replaced() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let place = partition("p");
+    append(&store, &place, 0).await.unwrap();
+    proxy.swallow(true);
+    let began = Instant::now();
+    assert!(append(&store, &place, 1).await.is_err());
+    assert!(began.elapsed() < BOUND, "it took {:?}", began.elapsed());
+    proxy.swallow(false);
+    eventually("another connection is made", async || store.health().await.is_ok()).await;
+    let head = appended_once(&store, &place).await;
+    assert_eq!(append(&store, &place, head).await, Ok(()));
+}
+
+#[tokio::test]
+async fn connections_that_close_are_not_noticed() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    for number in 0..20 {
+        assert_eq!(append(&store, &partition("p"), number).await, Ok(()));
+        proxy.close();
+    }
+    assert_eq!(proxy.to_lose(), 0);
+    assert_eq!(appended_once(&store, &partition("p")).await, 20);
+}
+
+#[tokio::test]
+async fn full_memory_refuses_changes_as_a_whole_and_nothing_else() {
+    let server = RedisServer::start_with(&["--maxmemory", "4mb"]).await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    let ttl = Duration::from_secs(60);
+    let fence = store.acquire(&place, &key("lease"), ttl).await.unwrap().unwrap();
+    let mut number = 0;
+    let filling = |number: u64| {
+        let filler = Write::Put { key: key(&format!("filler/{number}")), value: vec![7; 100_000].into(), ttl: None };
+        appending(&place, number).write(filler)
+    };
+    while store.commit(filling(number)).await.is_ok() {
+        number += 1;
+        assert!(number < 100, "memory is never full");
+    }
+    let Err(CommitError::Unavailable(Unavailable(what))) = store.commit(filling(number)).await else {
+        panic!("there is room again");
+    };
+    assert!(what.contains("OOM"), "{what}");
+    assert_eq!(appended_once(&store, &place).await, number);
+    let scan = Scan { prefix: "filler/".into(), after: None, limit: 1000, order: Order::Ascending };
+    assert_eq!(store.scan(&place, scan).await.unwrap().len() as u64, number);
+    assert_eq!(store.renew(&place, &key("lease"), fence, ttl, &key("log")).await, Ok(Some(number)));
+    assert_eq!(store.release(&place, &key("lease"), fence).await, Ok(()));
+}
+
+#[tokio::test]
+async fn large_changes_are_made_at_once() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    let entries = (0..20_000).map(|number| Bytes::from(number.to_string())).collect();
+    let mut tx = Tx::new(place.clone()).write(Write::Append { log: key("log"), after: 0, entries });
+    for number in 0..500 {
+        tx = tx.write(Write::Put { key: key(&format!("document/{number:03}")), value: Bytes::new(), ttl: None });
+    }
+    store.commit(tx).await.unwrap();
+    let page = store.read_log(&place, &key("log"), 19_998, 10).await.unwrap();
+    assert_eq!((page.head, page.entries), (20_000, vec![Bytes::from("19998"), Bytes::from("19999")]));
+    let scan = Scan { prefix: "document/".into(), after: None, limit: usize::MAX, order: Order::Descending };
+    let found = store.scan(&place, scan).await.unwrap();
+    assert_eq!((found.len(), found[0].0.as_str()), (500, "document/499"));
+}
+
+#[tokio::test]
+async fn counters_are_exact_and_end_where_numbers_do() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    let add = async |delta, ceiling| {
+        store.commit(Tx::new(place.clone()).write(Write::Add { counter: key("c"), delta, ceiling })).await
+    };
+    let most = (1 << 53) + 1;
+    add(most - 1, None).await.unwrap();
+    assert_eq!(add(2, Some(most)).await, Err(CommitError::CeilingReached { counter: key("c"), value: most - 1 }));
+    add(1, Some(most)).await.unwrap();
+    assert_eq!(store.counter(&place, &key("c")).await, Ok(most));
+    add(i64::MAX, None).await.unwrap();
+    assert_eq!(store.counter(&place, &key("c")).await, Ok(i64::MAX));
+    add(i64::MIN, None).await.unwrap();
+    add(i64::MIN, None).await.unwrap();
+    assert_eq!(store.counter(&place, &key("c")).await, Ok(i64::MIN));
+    assert_eq!(add(1, Some(i64::MIN)).await, Err(CommitError::CeilingReached { counter: key("c"), value: i64::MIN }));
+    add(1, Some(-5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_what_expired() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let short = Some(Duration::from_millis(20));
+    for number in 0..50 {
+        let put = |name: String, ttl| Write::Put { key: key(&name), value: Bytes::new(), ttl };
+        let tx = Tx::new(partition("all"));
+        store.commit(tx.write(put(format!("{number}"), short))).await.unwrap();
+        let tx = Tx::new(partition("some")).write(put("kept".to_owned(), None));
+        store.commit(tx.write(put(format!("{number}"), short))).await.unwrap();
+    }
+    eventually("all of it expired", async || server.cli(&["EXISTS", "lg:{all}:d:49", "lg:{some}:d:49"]).await == "0")
+        .await;
+    assert_eq!(server.cli(&["EXISTS", "lg:{all}:i"]).await, "0", "an index outlives its documents");
+    let scan = Scan { prefix: String::new(), after: None, limit: 10, order: Order::Ascending };
+    assert_eq!(store.scan(&partition("some"), scan).await.unwrap().len(), 1);
+    assert_eq!(server.cli(&["ZCARD", "lg:{some}:i"]).await, "1");
+
+    // Where nobody scans, an index is at most about twice as long as it should be.
+    for number in 0..400 {
+        let put =
+            Write::Put { key: key(&format!("{number}")), value: Bytes::new(), ttl: Some(Duration::from_millis(1)) };
+        let kept = Write::Put { key: key("kept"), value: Bytes::new(), ttl: None };
+        store.commit(Tx::new(partition("busy")).write(kept).write(put)).await.unwrap();
+    }
+    let length: u64 = server.cli(&["ZCARD", "lg:{busy}:i"]).await.parse().unwrap();
+    assert!(length < 60, "{length} names of a few documents");
+}

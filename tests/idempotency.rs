@@ -1,0 +1,236 @@
+//! One request, one run: however often it comes, wherever the server was killed meanwhile.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::sse::{outline, text_of};
+use crate::support::{Gate, Reply, Server, SseReader, ToolServer, Upstream};
+
+const DOORS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
+
+fn ask(content: &str) -> Value {
+    json!({"model": "test", "messages": [{"role": "user", "content": content}]})
+}
+
+fn with(mut body: Value, name: &str, value: impl Into<Value>) -> Value {
+    body[name] = value.into();
+    body
+}
+
+fn keyed(server: &Server, path: &str, key: &str, body: &Value) -> RequestBuilder {
+    server.json(path, body).header("idempotency-key", key)
+}
+
+#[tokio::test]
+async fn a_key_is_one_of_visible_ascii_row_60() {
+    let upstream = Upstream::start([]).await;
+    let server = Server::start(&upstream.config()).await;
+    let long = "x".repeat(256);
+    for path in [DOORS[0], DOORS[1], "/v1/sessions"] {
+        for key in ["", &long, "a b", "é"] {
+            let body = if path == "/v1/sessions" { json!({}) } else { ask("Hi") };
+            let request = server.json(path, &body).header("idempotency-key", key.as_bytes());
+            let answer = server.send(request).await;
+            assert_eq!((answer.status, answer.code()), (400, "invalid_value"), "{path} {key:?}");
+            assert_eq!(answer.body["error"]["param"], "idempotency-key");
+        }
+    }
+}
+
+/// Fifty at once, half of them streams, and ten that mean another session: they are refused.
+#[tokio::test]
+async fn twins_in_parallel_are_one_run_f36() {
+    let gate = Gate::new();
+    let upstream = Upstream::start([
+        Reply::calls("note", &json!({"note": "x"})),
+        Reply::stream().text("One ").gate(&gate).text("run.").finish("stop").usage(10, 5).done(),
+    ])
+    .await;
+    let tools = ToolServer::start([]).await;
+    let config =
+        format!("{}{}[agents.default]\ntools = [\"note\"]\n", upstream.config(), tools.config("note", "write"));
+    let server = Server::start(&config).await;
+    let in_session = |name: &str| with(ask("Hi"), "agent", json!({"session_id": name}));
+
+    let first = with(in_session("s"), "stream", true);
+    let mut stream = SseReader::new(server.respond(keyed(&server, DOORS[0], "k", &first)).await);
+    let mut seen = stream.until(|frame| frame.text().is_some()).await;
+
+    let mut twins = JoinSet::new();
+    for number in 0..50 {
+        let body = match number % 10 {
+            9 => in_session("other"),
+            n if n % 2 == 0 => with(in_session("s"), "stream", true),
+            _ => in_session("s"),
+        };
+        let request = keyed(&server, DOORS[0], "k", &body);
+        twins.spawn(async move {
+            let response = request.send().await.expect("the server answers");
+            let status = response.status().as_u16();
+            let header =
+                |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap_or_default().to_owned());
+            let headers = ["x-loopgate-run-id", "idempotent-replayed", "x-should-retry"].map(header);
+            (number, status, headers, response.text().await.expect("the answer is whole"))
+        });
+    }
+    gate.reached().await;
+    // The refused do not wait for the run.
+    let mut refused = Vec::new();
+    while refused.len() < 5 {
+        refused.push(twins.join_next().await.expect("some are left").expect("none panics"));
+    }
+    for (number, status, headers, body) in refused {
+        assert_eq!((number % 10, status), (9, 422), "{body}");
+        assert!(body.contains("idempotency_key_reused"), "{body}");
+        assert_eq!(headers[2].as_deref(), Some("false"), "repeating it cannot help");
+    }
+    gate.open();
+    seen.extend(stream.rest().await);
+    assert_eq!(text_of(&seen), "One run.");
+    let run = seen[0].json()["run_id"].as_str().map(str::to_owned);
+    let all = twins.join_all().await;
+    assert_eq!(all.len(), 45);
+    let whole = all.iter().find(|(number, ..)| number % 2 == 0).map(|(.., body)| body.clone());
+    for (number, status, headers, body) in all {
+        assert_eq!((status, &headers[0]), (200, &run), "{number}: {body}");
+        if number % 2 == 0 {
+            assert_eq!(Some(&body), whole.as_ref(), "{number}");
+        } else {
+            assert!(body.contains("One run."), "{number}: {body}");
+        }
+    }
+    assert_eq!((upstream.requests().len(), tools.calls().len()), (2, 1));
+
+    let request = keyed(&server, DOORS[0], "k", &first);
+    let response = server.respond(request).await;
+    assert_eq!(response.headers()["idempotent-replayed"], "true");
+    let replayed = SseReader::new(response).rest().await;
+    assert_eq!(replayed, seen, "event for event what the first one saw");
+    upstream.then(Reply::says("Other"));
+    let elsewhere = server.send(keyed(&server, DOORS[1], "k", &in_session("other"))).await;
+    assert_eq!(elsewhere.status, 200, "each door has keys of its own: {}", elsewhere.body);
+}
+
+#[tokio::test]
+async fn the_same_answer_comes_again() {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let server = Server::start(&upstream.config()).await;
+    for door in DOORS {
+        if door == DOORS[1] {
+            upstream.then(Reply::says("Hello"));
+        }
+        let first = server.send(keyed(&server, door, "k", &ask("Hi"))).await;
+        assert_eq!(first.header("idempotent-replayed"), "");
+        // Another order and other white space ask for the same.
+        let same = r#"{ "messages": [ {"content": "Hi", "role": "user"} ], "model": "test" }"#;
+        let request = server.request(Method::POST, door).header("content-type", "application/json").body(same);
+        let again = server.send(request.header("idempotency-key", "k")).await;
+        assert_eq!(again.header("idempotent-replayed"), "true");
+        assert_eq!((again.status, &again.body), (200, &first.body));
+        let other = server.send(keyed(&server, door, "k", &ask("Ho"))).await;
+        assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
+        assert_eq!(other.header("x-should-retry"), "false");
+    }
+    upstream.then(Reply::says("Later"));
+    let background = with(ask("Go"), "agent", json!({"background": true}));
+    let accepted = server.send(keyed(&server, DOORS[0], "b", &background)).await;
+    assert_eq!((accepted.status, &accepted.body["status"]), (202, &json!("queued")));
+    let run = accepted.body["id"].as_str().expect("it has an id").to_owned();
+    server.events(&run, 0).await.rest().await;
+    let again = server.send(keyed(&server, DOORS[0], "b", &background)).await;
+    assert_eq!((again.status, &again.body["id"]), (202, &accepted.body["id"]));
+    assert_eq!(again.body["status"], "completed", "the run as it is");
+}
+
+/// A failure is an answer too: under a key it stays what it is, and clients are told so.
+#[tokio::test]
+async fn a_failure_comes_again_and_is_not_asked_for_again() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::error(400, "bad", "no"));
+    let server = Server::start(&upstream.config()).await;
+    let first = server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await;
+    assert!(first.status >= 400, "{}", first.body);
+    let asked = upstream.requests().len();
+    let again = server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await;
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    assert_eq!((again.header("x-should-retry"), again.header("idempotent-replayed")), ("false", "true"));
+    assert_eq!(upstream.requests().len(), asked);
+}
+
+#[tokio::test]
+async fn a_refused_request_is_not_kept() {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let server = Server::start(&upstream.config()).await;
+    let refused = [
+        with(ask("Hi"), "temperature", 9),
+        with(ask("Hi"), "model", "nonsense"),
+        with(ask("Hi"), "agent", json!({"limits": {"token_budget": 1}})),
+        with(ask("Hi"), "agent", json!({"run_id": "run_019a0000000070008000000000000000"})),
+    ];
+    for body in refused {
+        let answer = server.send(keyed(&server, DOORS[0], "k", &body)).await;
+        assert!((400..500).contains(&answer.status) && answer.status != 422, "{body} {}", answer.body);
+    }
+    server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await.ok();
+}
+
+#[tokio::test]
+async fn a_session_is_created_once() {
+    let upstream = Upstream::start([]).await;
+    let server = Server::start(&upstream.config()).await;
+    let body = json!({"metadata": {"a": "b"}});
+    let create = async |key: &str, body: &Value| server.send(keyed(&server, "/v1/sessions", key, body)).await;
+    let first = create("k", &body).await;
+    let again = create("k", &body).await;
+    assert_eq!((first.status, again.status, &again.body), (201, 201, &first.body));
+    assert_eq!((first.header("idempotent-replayed"), again.header("idempotent-replayed")), ("", "true"));
+    assert_ne!(create("other", &body).await.body["id"], first.body["id"]);
+    assert_eq!(create("k", &json!({})).await.status, 422);
+}
+
+/// Wherever the server was killed between a request's arrival and its run's start, the same request starts
+/// or finds one run.
+#[tokio::test]
+async fn a_kill_at_the_start_makes_no_second_run_f1() {
+    for point in ["claim.recorded", "run.before_create", "run.indexed", "run.created"] {
+        let upstream = Upstream::start([Reply::says("First"), Reply::says("Hello")]).await;
+        let config = upstream.config();
+        // The second request of each process dies.
+        let mut server = Server::with(&config).env("LOOPGATE_KILL_AT", &format!("{point}:2")).start().await;
+        server.send(keyed(&server, DOORS[0], "a", &ask("A"))).await.ok();
+        let lost = keyed(&server, DOORS[0], "b", &ask("B")).send().await;
+        assert!(lost.is_err(), "{point}: the server is dead");
+        server.ended().await;
+        server.restart().await;
+        let answer = server.send(keyed(&server, DOORS[0], "b", &with(ask("B"), "stream", false))).await.ok();
+        assert_eq!(answer["choices"][0]["message"]["content"], "Hello", "{point}");
+        let runs = server.get("/v1/runs").await.ok();
+        assert_eq!(runs["data"].as_array().map(Vec::len), Some(2), "{point}: {runs}");
+        assert_eq!(upstream.requests().len(), 2, "{point}");
+    }
+}
+
+/// What OpenAI's libraries do when they hear nothing: send it again, and say so.
+#[tokio::test]
+async fn an_attempt_that_is_repeated_joins_its_run_f37() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("O").gate(&gate).text("ne").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held, Reply::says("Two")]).await;
+    let server = Server::start(&upstream.config()).await;
+    let attempt = |count: &str, body: &Value| server.json(DOORS[1], body).header("x-stainless-retry-count", count);
+    let streamed = with(ask("Hi"), "stream", true);
+    let mut lost = SseReader::new(server.respond(attempt("0", &streamed)).await);
+    lost.until(|frame| frame.text().is_some()).await;
+    gate.reached().await;
+    drop(lost);
+    let joined = SseReader::new(server.respond(attempt("1", &streamed)).await);
+    gate.open();
+    let joined = joined.rest().await;
+    assert_eq!(text_of(&joined), "One", "{}", outline(&joined));
+    let after = server.respond(attempt("2", &streamed)).await;
+    assert_eq!(after.headers()["idempotent-replayed"], "true");
+    assert_eq!(SseReader::new(after).rest().await, joined);
+    let anew = SseReader::new(server.respond(attempt("0", &streamed)).await).rest().await;
+    assert_eq!(text_of(&anew), "Two", "a first attempt is another request");
+}
