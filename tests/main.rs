@@ -2,6 +2,7 @@
 
 mod bad_inputs;
 mod durability;
+mod faults;
 mod idempotency;
 mod sdk;
 mod sessions;

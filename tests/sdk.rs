@@ -211,7 +211,7 @@ async fn a_lost_connection_costs_no_second_run() {
         let agent = "[agents.default]\ntools = [\"note\"]\n";
         let config = format!("{}{}{agent}", upstream.config(), tools.config("note", "write"));
         let server = Server::start(&config).await;
-        let proxy = Proxy::start(server.address()).await;
+        let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
         let url = proxy.url();
         let fault = async {
             gate.reached().await;

@@ -1,9 +1,12 @@
 //! What the tests stand on: the server under test, a scripted upstream, a tool server, a strict SSE
 //! reader. Everything talks over real sockets; nothing sleeps and hopes.
 
+pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod proxy;
+pub(crate) mod redis;
 mod reply;
+pub(crate) mod seed;
 pub(crate) mod server;
 pub(crate) mod sse;
 pub(crate) mod tools;

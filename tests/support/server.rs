@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +18,20 @@ use tokio::task::JoinSet;
 use super::{PATIENCE, SseReader, within};
 
 /// How to start a server.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Builder {
     config: String,
     env: Vec<(String, String)>,
+    place: Place,
+}
+
+/// Where a server listens and keeps its things, in all of its lives.
+#[derive(Debug, Default, Clone)]
+struct Place {
+    /// A free port for each life without it.
+    port: Option<u16>,
+    /// The store; one of its own without it.
+    store: Option<String>,
 }
 
 impl Builder {
@@ -30,13 +41,26 @@ impl Builder {
         self
     }
 
+    /// Keeps to one port, so that others find it again after a restart.
+    pub(crate) fn keep_port(mut self) -> Self {
+        self.place.port = Some(free_port());
+        self
+    }
+
+    /// Uses this store.
+    pub(crate) fn store(mut self, url: &str) -> Self {
+        self.place.store = Some(url.to_owned());
+        self
+    }
+
     /// Starts it and waits until it is ready.
     pub(crate) async fn start(self) -> Server {
         let directory = tempfile::tempdir().expect("a directory can be made");
         std::fs::write(directory.path().join("test.toml"), &self.config).expect("it can be written to");
-        let process = Process::start(&directory, &self.env).await;
+        let process = Process::start(&directory, &self.place, &self.env).await;
+        let process = process.unwrap_or_else(|failure| panic!("{failure}"));
         let client = Client::builder().no_proxy().build().expect("the defaults are valid");
-        Server { directory, env: self.env, process, client, key: None }
+        Server { directory, place: self.place, env: self.env, process, client, key: None }
     }
 }
 
@@ -44,6 +68,7 @@ impl Builder {
 #[derive(Debug)]
 pub(crate) struct Server {
     directory: TempDir,
+    place: Place,
     env: Vec<(String, String)>,
     process: Process,
     client: Client,
@@ -106,7 +131,7 @@ impl Server {
     pub(crate) fn with(config: &str) -> Builder {
         // Whoever stops it in a test has no load balancer to wait for.
         let config = if config.contains("[server]") { config.to_owned() } else { format!("{config}{NO_DELAY}") };
-        Builder { config, env: Vec::new() }
+        Builder { config, env: Vec::new(), place: Place::default() }
     }
 
     /// Sends this key with every request from now on.
@@ -181,15 +206,36 @@ impl Server {
 
     /// Starts it again, in the same directory.
     pub(crate) async fn restart(&mut self) {
-        self.process = Process::start(&self.directory, &self.env).await;
+        self.try_restart().await.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    /// Starts it again, in the same directory; if it dies before it is ready, says so.
+    pub(crate) async fn try_restart(&mut self) -> Result<(), String> {
+        self.process = Process::start(&self.directory, &self.place, &self.env).await?;
+        Ok(())
+    }
+
+    /// The environment of its next life.
+    pub(crate) fn next_env(&mut self, env: &[(&str, &str)]) {
+        self.env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
     /// Asks it to end.
     pub(crate) async fn sigterm(&self) {
+        self.signal("TERM").await;
+    }
+
+    /// Sends it a signal: `TERM`, `STOP`, `CONT`, …
+    pub(crate) async fn signal(&self, name: &str) {
         let pid = self.process.child.id().expect("it is running");
         // The standard library knows no signals but the deadliest; the shell's own `kill` is everywhere.
-        let killed = Command::new("sh").arg("-c").arg(format!("kill -TERM {pid}")).status().await;
+        let killed = Command::new("sh").arg("-c").arg(format!("kill -{name} {pid}")).status().await;
         assert!(killed.expect("there is a shell").success());
+    }
+
+    /// Whether it has ended, by itself or by force.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.child.try_wait().expect("a child can be asked").is_some()
     }
 
     /// Returns once it has ended by itself.
@@ -210,9 +256,14 @@ struct Process {
 }
 
 impl Process {
-    async fn start(directory: &TempDir, env: &[(String, String)]) -> Self {
+    /// Starts one and waits until it is ready; or says how it died before.
+    async fn start(directory: &TempDir, place: &Place, env: &[(String, String)]) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
-        command.args(["serve", "--config", "test.toml", "--listen", "127.0.0.1:0"]).current_dir(directory.path());
+        let listen = format!("127.0.0.1:{}", place.port.unwrap_or(0));
+        command.args(["serve", "--config", "test.toml", "--listen", &listen]).current_dir(directory.path());
+        if let Some(store) = &place.store {
+            command.args(["--store", store]);
+        }
         for (name, _) in std::env::vars_os() {
             let upper = name.to_string_lossy().to_uppercase();
             if upper.starts_with("OPENAI_") || upper.starts_with("LOOPGATE_") || upper.ends_with("_PROXY") {
@@ -226,17 +277,36 @@ impl Process {
         let mut readers = JoinSet::new();
         readers.spawn(output.clone().collect(child.stdout.take().expect("it is piped")));
         readers.spawn(output.clone().collect(child.stderr.take().expect("it is piped")));
+        let ready = async {
+            let url = output.url().await;
+            wait_until_ready(&url, &output).await;
+            url
+        };
         let url = tokio::select! {
-            url = output.url() => url,
+            url = ready => url,
             status = child.wait() => {
                 // What it said last may still be on its way.
                 while readers.join_next().await.is_some() {}
-                panic!("the server did not start, {status:?}:\n{}", output.text())
+                return Err(format!("the server did not start, {status:?}:\n{}", output.text()));
             }
         };
-        wait_until_ready(&url, &output).await;
-        Self { child, url, output, _readers: readers }
+        Ok(Self { child, url, output, _readers: readers })
     }
+}
+
+/// A port that is free now, below those that the system hands out, so that no other socket takes it while
+/// its server is down.
+pub(crate) fn free_port() -> u16 {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let mix = std::process::id().wrapping_mul(2_654_435_761);
+    let own = u16::try_from(mix % 11_000).expect("it is below 11000");
+    for _ in 0..1000 {
+        let port = 20_000 + own.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free")
 }
 
 async fn wait_until_ready(url: &str, output: &Output) {

@@ -1,0 +1,91 @@
+//! One server and its embedded store: the process dies at every place at which it can, and a new life of
+//! it goes on.
+
+use std::time::Duration;
+
+use loopgate::kill::POINTS;
+use serde_json::json;
+
+use super::{dies_within, is_full};
+use crate::support::Server;
+use crate::support::fleet::client::Client;
+use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::fleet::{Fleet, hold};
+use crate::support::seed::Seed;
+
+/// How long a run may take to reach the place at which it is to die.
+const REACHED: Duration = Duration::from_secs(10);
+
+/// A place, which passage of it, and the tool that the runs call.
+#[derive(Debug, Clone, Copy)]
+struct Death {
+    point: &'static str,
+    nth: u64,
+    tool: Tool,
+}
+
+/// Runs die at `death` and are gone on with; at places of a resumption, this dies as well.
+async fn dies_and_goes_on(death: Death, seed: &Seed) {
+    let Death { point, nth, tool } = death;
+    let name = format!("kill-{point}-{nth}-{}", tool.name());
+    let seed = seed.part(&name);
+    let fleet = Fleet::start().await;
+    let in_resumption = point.starts_with("resume.");
+    let first = if in_resumption { "model.delta_recorded:4".to_owned() } else { format!("{point}:{nth}") };
+    let builder = Server::with(&fleet.config()).keep_port().env("LOOPGATE_KILL_AT", &first);
+    let mut server = builder.start().await;
+    let mut client = Client::new(vec![server.url().to_owned()]);
+    client.patience = Duration::from_secs(40);
+    // Who is told that an outcome is unknown goes on, who is not fails: both must end.
+    client.agent = if seed.clone().below(2) == 0 { json!({}) } else { json!({"on_unknown_outcome": "tell_model"}) };
+    let plan = |run: u32| Plan::new(format!("{name}-{run}")).with_tools(2, &[tool]).with_text(4, 20).with_delay(30);
+    let orders = (0..3).map(|run| (plan(run), (run > 0).then(|| format!("{name}-{run}"))));
+    let flight = Fleet::launch(&client, &seed, orders.collect());
+    assert!(dies_within(&mut server, REACHED).await, "no run came to {first}");
+    if in_resumption {
+        server.next_env(&[("LOOPGATE_KILL_AT", &format!("{point}:{nth}"))]);
+        let _ = server.try_restart().await;
+        assert!(dies_within(&mut server, REACHED).await, "no resumption came to {point}");
+    }
+    server.next_env(&[]);
+    server.restart().await;
+    let seen = flight.landed().await;
+    let evidence = fleet.evidence(&client, seen).await;
+    hold(&name, &evidence);
+}
+
+async fn matrix(deaths: Vec<Death>) {
+    let seed = Seed::of_this_run();
+    let mut deaths = deaths.into_iter();
+    let mut under_way = tokio::task::JoinSet::new();
+    loop {
+        while under_way.len() < 4
+            && let Some(death) = deaths.next()
+        {
+            let seed = seed.clone();
+            under_way.spawn(async move { dies_and_goes_on(death, &seed).await });
+        }
+        match under_way.join_next().await {
+            Some(Ok(())) => {}
+            Some(Err(failure)) => std::panic::resume_unwind(failure.into_panic()),
+            None => return,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_dies_anywhere_and_goes_on() {
+    let mut deaths = Vec::new();
+    for (index, point) in POINTS.iter().enumerate() {
+        for (number, tool) in Tool::ALL.into_iter().enumerate() {
+            // A sample has each place once, with one tool or another.
+            if is_full() || number == index % Tool::ALL.len() {
+                deaths.push(Death { point, nth: 1, tool });
+            }
+            if is_full() {
+                deaths.push(Death { point, nth: 2, tool });
+            }
+        }
+    }
+    matrix(deaths).await;
+}

@@ -1,0 +1,70 @@
+//! Clients behind a bad network: however their connections fare, each sees its run whole, and no run is
+//! harmed by how it is read.
+
+use std::time::Duration;
+
+use super::{mixed, scaled};
+use crate::support::fleet::client::Client;
+use crate::support::fleet::{Fleet, Flight, hold};
+use crate::support::proxy::{Proxy, Way};
+use crate::support::seed::Seed;
+use crate::support::{Server, within};
+
+/// Clients reach the server through a proxy, to which `harm` is done until they have landed.
+async fn behind(name: &str, harm: impl AsyncFnOnce(&Proxy, &mut Seed)) {
+    let mut seed = Seed::of_this_run().part(name);
+    let fleet = Fleet::start().await;
+    let server = Server::with(&fleet.config()).start().await;
+    let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
+    let mut client = Client::new(vec![proxy.url()]);
+    client.silence = Duration::from_secs(2);
+    let orders = mixed(name, scaled(16, 60), &mut seed, 40);
+    Fleet::open_sessions(server.url(), &orders).await;
+    let flight: Flight = Fleet::launch(&client, &seed, orders);
+    harm(&proxy, &mut seed).await;
+    proxy.heal();
+    let seen = within("all runs to be seen", flight.landed()).await;
+    client.addresses = vec![server.url().to_owned()];
+    let evidence = fleet.evidence(&client, seen).await;
+    hold(name, &evidence);
+}
+
+#[tokio::test]
+async fn connections_may_break_at_any_time() {
+    behind("breaks", async |proxy, seed| {
+        for _ in 0..scaled(6, 12) {
+            tokio::time::sleep(Duration::from_millis(100 + seed.below(200))).await;
+            let harm = seed.pick(&[Proxy::cut as fn(&Proxy), Proxy::reset]);
+            harm(proxy);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bytes_may_come_late_and_in_pieces() {
+    behind("pieces", async |proxy, _| {
+        proxy.requests(Way {
+            latency: Duration::from_millis(100),
+            jitter: Duration::from_millis(50),
+            ..Way::default()
+        });
+        proxy.replies(Way { slice: Some(7), rate: Some(20_000), ..Way::default() });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_may_fall_silent() {
+    behind("silence", async |proxy, _| {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        proxy.swallow();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        proxy.heal();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        proxy.hold();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    })
+    .await;
+}

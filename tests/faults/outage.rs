@@ -1,0 +1,151 @@
+//! Redis itself, or the way to it, fails: runs wait, go on elsewhere or end cleanly, and nothing is done
+//! twice.
+
+use std::time::Duration;
+
+use super::site::Site;
+use super::{mixed, scaled};
+use crate::support::proxy::Proxy;
+use crate::support::redis::{Watched, address, durable, fail_over, switch};
+
+fn through(proxy: &Proxy) -> String {
+    format!("redis://{}", proxy.address())
+}
+
+/// Some time for runs to get going, or for harm to be felt.
+async fn pass(site: &mut Site, least_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(least_ms + site.seed.below(500))).await;
+}
+
+#[tokio::test]
+async fn redis_dies_and_comes_back() {
+    let mut redis = durable().await;
+    let mut site = Site::start("redis-dies", &vec![redis.url(); 2]).await;
+    let orders = mixed("redis-dies", scaled(24, 100), &mut site.seed, 100);
+    let flight = site.launch(orders).await;
+    for seconds in scaled(vec![3], vec![1, 3, 12]) {
+        pass(&mut site, 500).await;
+        redis.kill().await;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        redis.restart().await;
+    }
+    site.land(flight).await;
+}
+
+#[tokio::test]
+async fn redis_fails_over() {
+    fails_over("failover", Duration::from_secs(4)).await;
+}
+
+/// The killed primary is back before it has been told that it is one no more.
+#[tokio::test]
+async fn a_former_primary_comes_back() {
+    fails_over("former-primary", Duration::ZERO).await;
+}
+
+async fn fails_over(name: &str, later: Duration) {
+    let mut watched = Watched::start().await;
+    let mut site = Site::start(name, &vec![watched.url(); 2]).await;
+    let orders = mixed(name, scaled(24, 100), &mut site.seed, 200);
+    let flight = site.launch(orders).await;
+    for turn in 0..scaled(1, 4) {
+        pass(&mut site, 500).await;
+        if turn % 2 == 0 { fail_over(&mut watched, later).await } else { switch(&watched).await }
+    }
+    site.land(flight).await;
+}
+
+/// One replica cannot reach Redis, and still has its clients.
+#[tokio::test]
+async fn a_replica_is_cut_off_from_redis() {
+    let redis = durable().await;
+    let proxy = Proxy::start(address(&redis)).await;
+    let stores = [through(&proxy), redis.url()];
+    let mut site = Site::start("cut-off", &stores).await;
+    site.client.silence = Duration::from_secs(4);
+    let orders = mixed("cut-off", scaled(30, 100), &mut site.seed, 100);
+    let flight = site.launch(orders).await;
+    for turn in 0..scaled(1, 4) {
+        pass(&mut site, 500).await;
+        match turn % 3 {
+            0 => proxy.swallow(),
+            1 => proxy.hold(),
+            _ => {
+                proxy.refuse();
+                proxy.reset();
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        proxy.heal();
+    }
+    site.land(flight).await;
+}
+
+/// Commits arrive, and nobody learns of it.
+#[tokio::test]
+async fn replies_get_lost() {
+    let redis = durable().await;
+    let proxy = Proxy::start(address(&redis)).await;
+    let mut site = Site::start("lost-replies", &vec![through(&proxy); 2]).await;
+    let orders = mixed("lost-replies", scaled(24, 100), &mut site.seed, 60);
+    let flight = site.launch(orders).await;
+    for _ in 0..scaled(30, 200) {
+        let wait = 20 + site.seed.below(80);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        proxy.swallow_replies(1);
+    }
+    proxy.heal();
+    site.land(flight).await;
+}
+
+#[tokio::test]
+async fn connections_to_redis_break() {
+    let redis = durable().await;
+    let proxy = Proxy::start(address(&redis)).await;
+    let mut site = Site::start("resets", &vec![through(&proxy); 2]).await;
+    let orders = mixed("resets", scaled(24, 100), &mut site.seed, 60);
+    let flight = site.launch(orders).await;
+    for _ in 0..scaled(8, 40) {
+        pass(&mut site, 100).await;
+        let harm = site.seed.pick(&[Proxy::cut as fn(&Proxy), Proxy::reset]);
+        harm(&proxy);
+    }
+    site.land(flight).await;
+}
+
+/// Nudges may be lost: what they would have told is found by looking.
+#[tokio::test]
+async fn nudges_get_lost() {
+    let redis = durable().await;
+    let proxy = Proxy::start(address(&redis)).await;
+    let mut site = Site::start("deaf", &vec![through(&proxy); 2]).await;
+    proxy.deafen_subscribers();
+    // Every run is driven by the first replica and read, from its first broken connection on, at the second.
+    let door = Proxy::start(site.replicas[0].address().parse().expect("it is an address")).await;
+    site.client.door = Some(door.url());
+    site.client.addresses.remove(0);
+    let orders = mixed("deaf", scaled(16, 60), &mut site.seed, 100);
+    let flight = site.launch(orders).await;
+    pass(&mut site, 500).await;
+    door.reset();
+    let figures = site.land(flight).await;
+    assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
+}
+
+/// A slow Redis makes runs slow, and nothing else.
+#[tokio::test]
+async fn redis_is_slow() {
+    for latency_ms in [200, 1000] {
+        let redis = durable().await;
+        let proxy = Proxy::start(address(&redis)).await;
+        let mut site = Site::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;
+        let orders = mixed(&site.name.clone(), scaled(12, 40), &mut site.seed, 60);
+        let flight = site.launch(orders).await;
+        pass(&mut site, 500).await;
+        proxy.slow(Duration::from_millis(latency_ms));
+        tokio::time::sleep(Duration::from_secs(scaled(15, 40))).await;
+        proxy.heal();
+        let figures = site.land(flight).await;
+        assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
+    }
+}

@@ -1,0 +1,63 @@
+//! Several replicas on one store, and the runs that they serve.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::Server;
+use crate::support::fleet::client::Client;
+use crate::support::fleet::{Figures, Fleet, Flight, Order, hold, keep};
+use crate::support::seed::Seed;
+
+/// Replicas, and everything that they need outside.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) name: String,
+    pub(super) fleet: Fleet,
+    pub(super) replicas: Vec<Server>,
+    pub(super) client: Client,
+    pub(super) seed: Seed,
+}
+
+impl Site {
+    /// Starts a replica for each of these stores' URLs, which all name the same store.
+    pub(super) async fn start(name: &str, stores: &[String]) -> Self {
+        Self::dying(name, stores, &[]).await
+    }
+
+    /// The same, where the first replicas die at these places.
+    pub(super) async fn dying(name: &str, stores: &[String], places: &[&str]) -> Self {
+        let fleet = Fleet::start().await;
+        let mut replicas = Vec::new();
+        for (index, store) in stores.iter().enumerate() {
+            let mut builder = Server::with(&fleet.config()).keep_port().store(store);
+            if let Some(place) = places.get(index) {
+                builder = builder.env("LOOPGATE_KILL_AT", place);
+            }
+            replicas.push(builder.start().await);
+        }
+        let mut client = Client::new(replicas.iter().map(|replica| replica.url().to_owned()).collect());
+        client.agent = json!({"on_unknown_outcome": "tell_model"});
+        let seed = Seed::of_this_run().part(name);
+        Self { name: name.to_owned(), fleet, replicas, client, seed }
+    }
+
+    /// Lets clients run these orders, in sessions whose budgets show whether all was settled.
+    pub(super) async fn launch(&self, orders: Vec<Order>) -> Flight {
+        Fleet::open_sessions(self.replicas[0].url(), &orders).await;
+        Fleet::launch(&self.client, &self.seed, orders)
+    }
+
+    /// Waits for the runs to end and holds what everyone saw to the promises.
+    pub(super) async fn land(&self, flight: Flight) -> Figures {
+        let seen = flight.landed().await;
+        for (index, replica) in self.replicas.iter().enumerate() {
+            keep(&format!("{}-{index}.log", self.name), &replica.output());
+        }
+        let evidence = self.fleet.evidence(&self.client, seen).await;
+        hold(&self.name, &evidence)
+    }
+}
+
+/// How long a replica may need to take up the runs of one that died: the lease's time and the sweep's.
+pub(super) const TAKEOVER: Duration = Duration::from_secs(14);

@@ -1,0 +1,192 @@
+//! Reads a run's log, and checks that one hand has written it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Complaints, Promise, clip};
+use crate::support::fleet::evidence::RunView;
+use crate::support::fleet::stream::Event;
+
+/// A run's log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// The events as they stand; number `n` is at `n - 1`.
+    pub(super) events: Vec<Event>,
+    /// The steps in the order in which they began.
+    pub(super) steps: Vec<Step>,
+    /// How often the run was taken up again.
+    pub(super) resumed: usize,
+    /// How often the upstream was asked once more within a step.
+    pub(super) retried: usize,
+    /// The data of the last event, if it is one that ends a run.
+    pub(super) terminal: Option<Value>,
+}
+
+/// One model call with its tools.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    pub(super) number: u64,
+    pub(super) text: String,
+    pub(super) calls: Vec<Call>,
+    pub(super) end: StepEnd,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum StepEnd {
+    /// It did not.
+    #[default]
+    Open,
+    Completed,
+    Discarded,
+}
+
+/// A call of a server-side tool.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: Value,
+    /// What it answered, and whether that was an error.
+    pub(super) result: Option<(String, bool)>,
+    /// Whether the run was taken up again between call and result.
+    pub(super) interrupted: bool,
+}
+
+impl Log {
+    /// The log as all replicas have it.
+    pub(super) fn read(view: &RunView, complaints: &mut Complaints<'_>) -> Self {
+        let mut streams = view.streams.iter();
+        let Some((first, events)) = streams.next() else {
+            complaints.add(Promise::D, "its log could not be read afterwards");
+            return Self::default();
+        };
+        for (other, others) in streams {
+            if let Some(at) = first_difference(events, others) {
+                let (here, there) = (show(events.get(at)), show(others.get(at)));
+                let what = format!("event {} reads otherwise at {first} than at {other}: {here} / {there}", at + 1);
+                complaints.add(Promise::D, what);
+            }
+        }
+        let listed: Vec<String> = view.list.iter().map(Value::to_string).collect();
+        let streamed: Vec<String> = events.iter().map(|event| data(event).to_string()).collect();
+        if let Some(at) = first_difference(&listed, &streamed) {
+            let what = format!(
+                "event {} of its list is {:?}, and {:?} of its stream",
+                at + 1,
+                listed.get(at),
+                streamed.get(at)
+            );
+            complaints.add(Promise::D, clip(&what));
+        }
+        let mut log = Self { events: events.clone(), ..Self::default() };
+        for event in events {
+            log.take(event, complaints);
+        }
+        log
+    }
+
+    fn take(&mut self, event: &Event, complaints: &mut Complaints<'_>) {
+        let data = data(event);
+        let mut wrong = |what: &str| complaints.add(Promise::A, format!("{what}: {}", show(Some(event))));
+        if self.terminal.is_some() {
+            wrong("an event follows the last one");
+        }
+        let is_text = event.name.is_empty();
+        if !is_text && (data["type"] != event.name.as_str() || data["seq"].as_u64() != event.id) {
+            wrong("an event's name or number is not that of its data");
+        }
+        let number = if is_text { &data["loopgate"]["step"] } else { &data["step"] }.as_u64();
+        let open = self.steps.last_mut().filter(|step| step.end == StepEnd::Open);
+        match (event.name.as_str(), number, open) {
+            ("run.started", None, None) | ("budget.warning", _, _) => {}
+            ("run.resumed", None, open) => {
+                self.resumed += 1;
+                for call in open.into_iter().flat_map(|step| &mut step.calls) {
+                    call.interrupted |= call.result.is_none();
+                }
+            }
+            ("step.started", Some(number), None) => {
+                if self.steps.last().map_or(0, |step| step.number) + 1 != number {
+                    wrong("a step's number is not one above the last");
+                }
+                self.steps.push(Step { number, ..Step::default() });
+            }
+            (name, Some(number), Some(step)) if step.number == number => match name {
+                "" => step.text.push_str(data["choices"][0]["delta"]["content"].as_str().unwrap_or_default()),
+                "step.completed" => step.end = StepEnd::Completed,
+                "step.discarded" => step.end = StepEnd::Discarded,
+                "tool.call" => step.calls.push(Call {
+                    id: string(&data["call_id"]),
+                    name: string(&data["name"]),
+                    arguments: data["arguments"].clone(),
+                    ..Call::default()
+                }),
+                "tool.result" => {
+                    let result = (string(&data["content"]), data["is_error"] == true);
+                    let call = step.calls.iter_mut().find(|call| call.id == data["call_id"]);
+                    match call.map(|call| call.result.replace(result)) {
+                        Some(None) => {}
+                        Some(Some(_)) => wrong("a call has two results"),
+                        None => wrong("a result has no call"),
+                    }
+                }
+                "provider.retry" => self.retried += 1,
+                "thinking.delta" | "tool.call.delta" => {}
+                _ => wrong("an event stands where it cannot"),
+            },
+            ("run.completed" | "run.incomplete" | "run.cancelled" | "run.failed" | "run.requires_action", None, _) => {
+                self.terminal = Some(data);
+            }
+            _ => wrong("an event stands where it cannot"),
+        }
+    }
+
+    /// Every call of every step.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.steps.iter().flat_map(|step| &step.calls)
+    }
+}
+
+/// One writer: numbers without gaps, one beginning, one end, nothing twice.
+pub(super) fn check_writers(log: &Log, complaints: &mut Complaints<'_>) {
+    for (event, number) in log.events.iter().zip(1..) {
+        if event.id != Some(number) {
+            complaints.add(Promise::A, format!("the event at place {number} of its log is {}", show(Some(event))));
+            break;
+        }
+    }
+    let starts = log.events.iter().filter(|event| event.name == "run.started").count();
+    if !log.events.is_empty() && (starts != 1 || log.events[0].name != "run.started") {
+        complaints.add(
+            Promise::A,
+            format!("its log says {starts} times that it began, and first {}", show(log.events.first())),
+        );
+    }
+    let mut ids = BTreeSet::new();
+    for call in log.calls().filter(|call| !ids.insert(&call.id)) {
+        complaints.add(Promise::A, format!("the call {} stands twice in its log", call.id));
+    }
+}
+
+/// An event's data as JSON.
+pub(super) fn data(event: &Event) -> Value {
+    serde_json::from_str(&event.data).unwrap_or_default()
+}
+
+/// An event in a sentence.
+pub(super) fn show(event: Option<&Event>) -> String {
+    match event {
+        Some(event) => clip(&format!("{} {:?} {}", event.id.unwrap_or_default(), event.name, event.data)),
+        None => "nothing".to_owned(),
+    }
+}
+
+fn first_difference<T: PartialEq>(left: &[T], right: &[T]) -> Option<usize> {
+    (0..left.len().max(right.len())).find(|at| left.get(*at) != right.get(*at))
+}
+
+fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,129 @@
+//! Holds what is known of a fleet of runs to what is promised, and names every promise that was broken.
+//!
+//! | promise | file |
+//! | --- | --- |
+//! | a: a run's log has one writer | `log.rs` |
+//! | b: a step is recorded once, and every model call is reserved and charged | `steps.rs` |
+//! | c: a tool is dispatched after its intent, and again only as its effect allows | `tools.rs` |
+//! | d: every event that a client saw is in the log, once, in its place | `clients.rs` |
+//! | e: what is used stays within the budgets | `sessions.rs` |
+//! | f: a request makes one run, which ends once and in time, and the history is whole | `sessions.rs`, `clients.rs` |
+//!
+//! Pure: it reads evidence and does no I/O, so that doctored evidence can show that it sees.
+
+mod clients;
+mod log;
+mod sessions;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::evidence::{Evidence, RunView, Seen};
+use log::Log;
+
+/// A promise, by the letter under which it is documented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Promise {
+    /// One writer.
+    A,
+    /// Steps and charges.
+    B,
+    /// Tools.
+    C,
+    /// Streams.
+    D,
+    /// Budgets.
+    E,
+    /// Runs and histories.
+    F,
+}
+
+/// A broken promise.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Violation {
+    /// Which one.
+    pub(crate) promise: Promise,
+    /// The run or session.
+    pub(crate) of: String,
+    /// What is wrong, with the evidence.
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({:?}) {}: {}", self.promise, self.of, self.what)
+    }
+}
+
+/// Collects violations of one run or session.
+#[derive(Debug)]
+struct Complaints<'a> {
+    of: String,
+    all: &'a mut Vec<Violation>,
+}
+
+impl Complaints<'_> {
+    fn add(&mut self, promise: Promise, what: impl Into<String>) {
+        self.all.push(Violation { promise, of: self.of.clone(), what: what.into() });
+    }
+}
+
+/// Everything that is wrong; nothing, if all promises were kept.
+pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
+    let mut all = Vec::new();
+    let empty = RunView::default();
+    for seen in &evidence.clients {
+        let name = seen.run().map_or(seen.plan.tag.clone(), |run| format!("{run} ({})", seen.plan.tag));
+        let mut complaints = Complaints { of: name, all: &mut all };
+        clients::check_client(seen, &mut complaints);
+        let Some(run) = seen.run() else { continue };
+        let view = evidence.runs.get(run).unwrap_or(&empty);
+        let log = Log::read(view, &mut complaints);
+        log::check_writers(&log, &mut complaints);
+        clients::check_readings(seen, &log, &mut complaints);
+        clients::check_end(seen, view, &log, &evidence.allowed_reasons, &mut complaints);
+        steps::check_steps(&seen.plan, &log, &mut complaints);
+        steps::check_charges(&seen.plan, &log, &evidence.model, &mut complaints);
+        tools::check_run(seen, &log, &evidence.tools, &mut complaints);
+    }
+    // Runs whose clients never learned that they were accepted end as well.
+    let known: BTreeSet<&str> = evidence.clients.iter().filter_map(Seen::run).collect();
+    for (run, view) in evidence.runs.iter().filter(|(run, _)| !known.contains(run.as_str())) {
+        let mut complaints = Complaints { of: run.clone(), all: &mut all };
+        let log = Log::read(view, &mut complaints);
+        log::check_writers(&log, &mut complaints);
+        // Nobody reads them, which is a reason to cancel them.
+        let mut allowed = evidence.allowed_reasons.clone();
+        allowed.push("cancelled".to_owned());
+        clients::check_terminal(view, &log, &allowed, &mut complaints);
+        if evidence.keyed {
+            complaints.add(Promise::F, "no client has this run");
+        }
+    }
+    tools::check_all(evidence, &mut all);
+    sessions::check_runs(evidence, &mut all);
+    let by_tag: BTreeMap<&str, &Seen> = evidence.clients.iter().map(|seen| (seen.plan.tag.as_str(), seen)).collect();
+    for (id, session) in &evidence.sessions {
+        let mut complaints = Complaints { of: id.clone(), all: &mut all };
+        sessions::check_session(session, evidence, &by_tag, &mut complaints);
+    }
+    for call in &evidence.model {
+        for fault in &call.what.faults {
+            let mut complaints = Complaints { of: call.what.tag.clone(), all: &mut all };
+            complaints.add(Promise::F, format!("the model was asked wrongly for turn {}: {fault}", call.what.round));
+        }
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// At most so many characters of a text.
+fn clip(text: &str) -> String {
+    let most = 300;
+    if text.chars().count() <= most { text.to_owned() } else { text.chars().take(most).chain("…".chars()).collect() }
+}

@@ -1,0 +1,419 @@
+//! Shows that the checker finds nothing where nothing is wrong, and each broken promise where one was broken.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Promise, check};
+use crate::support::fleet::evidence::{End, Evidence, Probe, Reading, RunView, Seen, SessionView};
+use crate::support::fleet::journal::{Ending, Entry};
+use crate::support::fleet::model::ModelCall;
+use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::fleet::stream::Event;
+use crate::support::fleet::tools::Dispatch;
+
+const RUN: &str = "run_1";
+
+/// Writes the log of a run as a server would.
+#[derive(Default)]
+struct Script {
+    events: Vec<Event>,
+}
+
+impl Script {
+    fn event(&mut self, name: &str, mut data: Value) {
+        let id = self.events.len() as u64 + 1;
+        data["type"] = json!(name);
+        data["seq"] = json!(id);
+        self.events.push(Event { id: Some(id), name: name.to_owned(), data: data.to_string() });
+    }
+
+    fn text(&mut self, step: u64, text: &str) {
+        let id = Some(self.events.len() as u64 + 1);
+        let data = json!({"choices": [{"delta": {"content": text}}], "loopgate": {"step": step}});
+        self.events.push(Event { id, name: String::new(), data: data.to_string() });
+    }
+}
+
+fn plan() -> Plan {
+    Plan::new("r1").with_tools(3, &Tool::ALL)
+}
+
+/// A run that was interrupted within its first model call, and again within `put`, which was repeated;
+/// then all went well.
+fn good() -> Evidence {
+    let plan = plan();
+    let mut log = Script::default();
+    let (mut tools, mut model, mut messages) = (Vec::new(), Vec::new(), Vec::new());
+    messages.push(json!({"role": "user", "content": plan.to_string()}));
+    let ask = |round, ending| Entry {
+        at_ms: 1,
+        ended: Some((2, ending)),
+        what: ModelCall { tag: plan.tag.clone(), round, tokens: 10, results: Vec::new(), faults: Vec::new() },
+    };
+    log.event("run.started", json!({"run_id": RUN}));
+    log.event("step.started", json!({"step": 1}));
+    log.text(1, &plan.piece(0, 0));
+    model.push(ask(0, Ending::Dropped));
+    log.event("run.resumed", json!({"run_id": RUN}));
+    log.event("step.discarded", json!({"step": 1}));
+    for round in 0..=plan.rounds {
+        let step = u64::from(round) + 2;
+        log.event("step.started", json!({"step": step}));
+        model.push(ask(round, Ending::Finished));
+        for piece in 0..plan.pieces {
+            log.text(step, &plan.piece(round, piece));
+        }
+        let mut turn = json!({"role": "assistant", "content": plan.text(round)});
+        for (tool, errand) in plan.errands(round) {
+            let (name, call) = (tool.name(), format!("call_{round}"));
+            log.event("tool.call", json!({"step": step, "call_id": call, "name": name, "arguments": errand}));
+            let dispatch = Dispatch {
+                tool,
+                errand: errand.clone(),
+                run: RUN.to_owned(),
+                call: call.clone(),
+                key: call.clone(),
+                fence: Some(format!("{}", 5 + round)),
+            };
+            tools.push(Entry { at_ms: 1, ended: Some((2, Ending::Finished)), what: dispatch.clone() });
+            if tool == Tool::Put {
+                log.event("run.resumed", json!({"run_id": RUN}));
+                tools.push(Entry { at_ms: 3, ended: Some((4, Ending::Finished)), what: dispatch });
+            }
+            let answer = errand.answer(tool);
+            let result = json!({"step": step, "call_id": call, "name": name, "is_error": false, "content": answer});
+            log.event("tool.result", result);
+            turn["tool_calls"] = json!([{"id": call, "function": {"name": name}}]);
+            messages.push(turn.clone());
+            messages.push(json!({"role": "tool", "tool_call_id": call, "content": answer}));
+        }
+        if round == plan.rounds {
+            messages.push(turn);
+        }
+        log.event("step.completed", json!({"step": step}));
+    }
+    let agent =
+        json!({"status": "completed", "stop_reason": "done", "budget": {"tokens_used": 60, "token_limit": 100}});
+    let usage = json!({"total_tokens": 60});
+    log.event("run.completed", json!({"agent": agent, "usage": usage, "output_text": plan.text(plan.rounds)}));
+    let events = log.events;
+    let (before, after) = events.split_at(6);
+    let reading = |address: &str, after, events: &[Event], end| Reading {
+        address: address.to_owned(),
+        after,
+        events: events.iter().map(|event| (1, event.clone())).collect(),
+        end,
+    };
+    let seen = Seen {
+        plan: plan.clone(),
+        session: Some("s1".to_owned()),
+        runs: vec![RUN.to_owned()],
+        complaints: Vec::new(),
+        asked_ms: 0,
+        accepted_ms: Some(1),
+        readings: vec![
+            reading("http://a", 0, before, End::Broken("it ended".to_owned())),
+            reading("http://b", 6, after, End::Done),
+        ],
+        ended_ms: Some(9),
+    };
+    let view = RunView {
+        object: json!({"id": RUN, "status": "completed", "stop_reason": "done"}),
+        list: events.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect(),
+        streams: BTreeMap::from([("http://a".to_owned(), events.clone()), ("http://b".to_owned(), events)]),
+    };
+    let budget = json!({"token_limit": 100, "tokens_remaining": 40});
+    let session = SessionView {
+        object: json!({"id": "s1", "active_run_id": null, "usage": {"total_tokens": 60}, "budget": budget}),
+        messages,
+        runs: vec![RUN.to_owned()],
+        probe: Probe { nothing_left: 429, enough_left: 200 },
+    };
+    Evidence {
+        clients: vec![seen],
+        model,
+        tools,
+        runs: BTreeMap::from([(RUN.to_owned(), view)]),
+        sessions: BTreeMap::from([("s1".to_owned(), session)]),
+        allowed_reasons: Vec::new(),
+        keyed: true,
+    }
+}
+
+/// Changes the log on all replicas, in its list and as the client saw it.
+fn rewrite(evidence: &mut Evidence, change: impl Fn(&mut Vec<Event>)) {
+    let view = evidence.runs.get_mut(RUN).unwrap();
+    view.streams.values_mut().for_each(&change);
+    let events = view.streams["http://a"].clone();
+    view.list = events.iter().map(|event| serde_json::from_str(&event.data).unwrap_or_default()).collect();
+    let readings = &mut evidence.clients[0].readings;
+    readings.truncate(1);
+    readings[0].events = events.into_iter().map(|event| (1, event)).collect();
+    readings[0].end = End::Done;
+}
+
+/// Changes the data of the first event of this name.
+fn change_data(events: &mut [Event], name: &str, change: impl FnOnce(&mut Value)) {
+    let event = events.iter_mut().find(|event| event.name == name).unwrap();
+    let mut data = serde_json::from_str(&event.data).unwrap();
+    change(&mut data);
+    event.data = data.to_string();
+}
+
+fn remove(events: &mut Vec<Event>, name: &str) {
+    let at = events.iter().position(|event| event.name == name).unwrap();
+    events.remove(at);
+    renumber(events);
+}
+
+fn repeat(events: &mut Vec<Event>, name: &str) {
+    let at = events.iter().position(|event| event.name == name).unwrap();
+    events.insert(at, events[at].clone());
+    renumber(events);
+}
+
+fn renumber(events: &mut [Event]) {
+    for (event, id) in events.iter_mut().zip(1..) {
+        event.id = Some(id);
+        let mut data: Value = serde_json::from_str(&event.data).unwrap();
+        if !event.name.is_empty() {
+            data["seq"] = json!(id);
+            event.data = data.to_string();
+        }
+    }
+}
+
+fn dispatches(evidence: &mut Evidence, tool: Tool) -> &mut Dispatch {
+    &mut evidence.tools.iter_mut().rfind(|entry| entry.what.tool == tool).unwrap().what
+}
+
+fn session(evidence: &mut Evidence) -> &mut SessionView {
+    evidence.sessions.get_mut("s1").unwrap()
+}
+
+#[test]
+fn what_went_well_is_good() {
+    assert_eq!(check(&good()), []);
+    let mut rewritten = good();
+    rewrite(&mut rewritten, |_| {});
+    assert_eq!(check(&rewritten), []);
+}
+
+type Doctor = fn(&mut Evidence);
+
+/// Each doctor's damage is found, as this promise broken in these words.
+fn find(promise: Promise, doctored: &[(&str, Doctor)]) {
+    for (what, doctor) in doctored {
+        let mut evidence = good();
+        doctor(&mut evidence);
+        let found = check(&evidence);
+        let is_found = found.iter().any(|violation| violation.promise == promise && violation.what.contains(what));
+        assert!(is_found, "{promise:?} {what:?} was not found, but {found:#?}");
+    }
+}
+
+#[test]
+fn two_writers_are_found() {
+    find(
+        Promise::A,
+        &[
+            ("at place 8", |e| rewrite(e, |log| log[7].id = Some(9))),
+            ("says 2 times that it began", |e| rewrite(e, |log| repeat(log, "run.started"))),
+            ("follows the last one", |e| rewrite(e, |log| repeat(log, "run.completed"))),
+            ("stands where it cannot", |e| rewrite(e, |log| repeat(log, "step.started"))),
+            ("one above the last", |e| {
+                rewrite(e, |log| change_data(log, "step.started", |data| data["step"] = json!(3)));
+            }),
+            ("a call has two results", |e| rewrite(e, |log| repeat(log, "tool.result"))),
+            ("a result has no call", |e| rewrite(e, |log| remove(log, "tool.call"))),
+            ("stands twice in its log", |e| rewrite(e, |log| repeat(log, "tool.call"))),
+            ("not that of its data", |e| {
+                rewrite(e, |log| change_data(log, "run.started", |data| data["seq"] = json!(9)));
+            }),
+        ],
+    );
+}
+
+#[test]
+fn repeated_steps_and_missing_charges_are_found() {
+    find(
+        Promise::B,
+        &[
+            ("where its plan says", |e| {
+                rewrite(e, |log| {
+                    let at = log.iter().rposition(|event| event.name.is_empty()).unwrap();
+                    log.insert(at, log[at].clone());
+                    renumber(log);
+                });
+            }),
+            ("after 3 of 4 turns", |e| {
+                rewrite(e, |log| {
+                    let from = log.iter().rposition(|event| event.name == "step.started").unwrap();
+                    let end = log.len() - 1;
+                    log.drain(from..end);
+                    renumber(log);
+                });
+            }),
+            ("its output is", |e| {
+                rewrite(e, |log| change_data(log, "run.completed", |data| data["output_text"] = json!("x")));
+            }),
+            ("where its plan has", |e| {
+                rewrite(e, |log| change_data(log, "tool.call", |data| data["arguments"]["round"] = json!(7)));
+            }),
+            ("of these were recorded before", |e| e.model.push(e.model[0].clone())),
+            ("it is charged 60 tokens", |e| e.model[1].what.tokens = 31),
+        ],
+    );
+}
+
+#[test]
+fn wrong_dispatches_are_found() {
+    find(
+        Promise::C,
+        &[
+            ("book was asked again", |e| {
+                let again = e.tools.iter().find(|entry| entry.what.tool == Tool::Book).unwrap().clone();
+                e.tools.push(again);
+            }),
+            ("book was asked again", |e| {
+                let mut again = e.tools.iter().find(|entry| entry.what.tool == Tool::Book).unwrap().clone();
+                again.what.call = "call_other".to_owned();
+                again.what.key = "call_other".to_owned();
+                e.tools.push(again);
+            }),
+            ("with the key other after", |e| dispatches(e, Tool::Put).key = "other".to_owned()),
+            ("a key of something else", |e| dispatches(e, Tool::Book).key = "call_0".to_owned()),
+            ("without a key", |e| dispatches(e, Tool::Look).key = String::new()),
+            ("which is not in its log", |e| dispatches(e, Tool::Look).call = "call_9".to_owned()),
+            ("was dispatched 4 times", |e| {
+                let again = e.tools.iter().find(|entry| entry.what.tool == Tool::Put).unwrap().clone();
+                e.tools.extend([again.clone(), again]);
+            }),
+            ("has the result", |e| {
+                rewrite(e, |log| change_data(log, "tool.result", |data| data["content"] = json!("x")));
+            }),
+            ("under fence 4 after", |e| dispatches(e, Tool::Book).fence = Some("4".to_owned())),
+            ("an errand of r2", |e| dispatches(e, Tool::Look).errand.tag = "r2".to_owned()),
+        ],
+    );
+}
+
+#[test]
+fn torn_streams_are_found() {
+    find(
+        Promise::D,
+        &[
+            ("where 7 was next", |e| drop(e.clients[0].readings[1].events.remove(0))),
+            ("again, after 6", |e| {
+                let last = e.clients[0].readings[0].events[5].clone();
+                e.clients[0].readings[1].events.insert(0, last);
+                e.clients[0].readings[1].after = 5;
+            }),
+            ("its log has", |e| e.clients[0].readings[0].events[2].1.data = "{}".to_owned()),
+            ("no more after event", |e| drop(e.clients[0].readings[1].events.pop())),
+            ("which is not the last", |e| e.clients[0].readings[0].end = End::Done),
+            ("reads otherwise at", |e| drop(e.runs.get_mut(RUN).unwrap().streams.get_mut("http://b").unwrap().pop())),
+            ("of its list is", |e| e.runs.get_mut(RUN).unwrap().list[3] = json!(1)),
+            ("could not be read afterwards", |e| e.runs.get_mut(RUN).unwrap().streams.clear()),
+            ("answered 409", |e| e.clients[0].complaints.push("a answered 409".to_owned())),
+        ],
+    );
+}
+
+#[test]
+fn overdrawn_budgets_are_found() {
+    find(
+        Promise::E,
+        &[
+            ("it took 60 tokens of 50", |e| {
+                rewrite(e, |log| {
+                    change_data(log, "run.completed", |data| data["agent"]["budget"]["token_limit"] = json!(50));
+                });
+            }),
+            ("its budget counts 59 of 60", |e| {
+                rewrite(e, |log| {
+                    change_data(log, "run.completed", |data| data["agent"]["budget"]["tokens_used"] = json!(59));
+                });
+            }),
+            ("its runs took 60 tokens of 50", |e| {
+                session(e).object["budget"] = json!({"token_limit": 50, "tokens_remaining": 0});
+            }),
+            ("more is reserved", |e| session(e).probe.enough_left = 429),
+            ("with nothing left", |e| session(e).probe.nothing_left = 200),
+            ("10 tokens left of 100", |e| session(e).object["budget"]["tokens_remaining"] = json!(10)),
+            ("it counts 50 tokens", |e| session(e).object["usage"]["total_tokens"] = json!(50)),
+        ],
+    );
+}
+
+#[test]
+fn lost_runs_and_damaged_histories_are_found() {
+    find(
+        Promise::F,
+        &[
+            ("has no last event", |e| rewrite(e, |log| remove(log, "run.completed"))),
+            ("never saw it end", |e| e.clients[0].ended_ms = None),
+            ("and the run itself", |e| e.runs.get_mut(RUN).unwrap().object["status"] = json!("in_progress")),
+            ("it ended as", |e| {
+                rewrite(e, |log| {
+                    change_data(log, "run.completed", |data| data["agent"]["stop_reason"] = json!("cancelled"));
+                });
+                e.runs.get_mut(RUN).unwrap().object["stop_reason"] = json!("cancelled");
+            }),
+            ("has no result", |e| rewrite(e, |log| remove(log, "tool.result"))),
+            ("made another run", |e| e.clients[0].runs.push("run_2".to_owned())),
+            ("no client has this run", |e| drop(e.runs.insert("run_2".to_owned(), e.runs[RUN].clone()))),
+            ("by a run that no client has", |e| dispatches(e, Tool::Look).run = "run_2".to_owned()),
+            ("which is r1's", |e| {
+                let mut other = e.clients[0].clone();
+                other.plan.tag = "r2".to_owned();
+                e.clients.push(other);
+            }),
+            ("never accepted", |e| e.clients[0].runs.clear()),
+            ("which begins no run", |e| drop(session(e).messages.remove(0))),
+            ("has the result", |e| drop(session(e).messages.remove(2))),
+            ("messages of 7", |e| drop(session(e).messages.pop())),
+            ("has the run r1 twice", |e| {
+                let again = session(e).messages.clone();
+                session(e).messages.extend(again);
+            }),
+            ("lacks the run r1", |e| session(e).messages.clear()),
+            ("which nobody asked for", |e| {
+                let other = Plan::new("r7");
+                session(e).messages.push(json!({"role": "user", "content": other.to_string()}));
+                session(e).messages.push(json!({"role": "assistant", "content": other.text(0)}));
+            }),
+            ("which no client has", |e| session(e).runs.push("run_2".to_owned())),
+            ("it does not exist", |e| session(e).object = json!({"error": "no such session"})),
+            ("still holds it", |e| session(e).object["active_run_id"] = json!(RUN)),
+            ("asked wrongly", |e| e.model[0].what.faults.push("no messages".to_owned())),
+        ],
+    );
+}
+
+/// What is good after a crash: an outcome that nobody knows, told to the model or failing the run.
+#[test]
+fn an_unknown_outcome_is_good_where_there_was_a_crash() {
+    let unknown = "Whether it took effect is unknown.";
+    let interrupt = |evidence: &mut Evidence, resumed: bool| {
+        let content = json!(unknown);
+        rewrite(evidence, |log| {
+            let at = log.iter().position(|event| event.name == "tool.result" && event.data.contains("book")).unwrap();
+            change_data(&mut log[at..], "tool.result", |data| data["content"] = content.clone());
+            if resumed {
+                let data = json!({"type": "run.resumed", "run_id": RUN}).to_string();
+                log.insert(at, Event { id: None, name: "run.resumed".to_owned(), data });
+                renumber(log);
+            }
+        });
+        let told = session(evidence).messages.iter_mut().find(|message| message["content"] == "book r1.2.0").unwrap();
+        told["content"] = json!(unknown);
+    };
+    let mut evidence = good();
+    interrupt(&mut evidence, true);
+    assert_eq!(check(&evidence), []);
+    let mut evidence = good();
+    interrupt(&mut evidence, false);
+    assert!(check(&evidence).iter().any(|violation| violation.promise == Promise::C), "nothing was interrupted");
+}

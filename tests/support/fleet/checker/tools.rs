@@ -1,0 +1,96 @@
+//! Checks what tools were asked against what the log says, and against their effects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::log::Log;
+use super::{Complaints, Promise, Violation};
+use crate::support::fleet::evidence::{Evidence, Seen};
+use crate::support::fleet::journal::Entry;
+use crate::support::fleet::plan::Tool;
+use crate::support::fleet::tools::Dispatch;
+
+/// The dispatches of one run.
+pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], complaints: &mut Complaints<'_>) {
+    let run = seen.run().unwrap_or_default();
+    let own: Vec<&Dispatch> = tools.iter().map(|entry| &entry.what).filter(|what| what.run == run).collect();
+    for dispatch in &own {
+        let name = dispatch.tool.name();
+        if !log.calls().any(|call| call.id == dispatch.call && call.name == name) {
+            let what = format!("{name} was asked for the call {}, which is not in its log", dispatch.call);
+            complaints.add(Promise::C, what);
+        }
+        if dispatch.errand.tag != seen.plan.tag {
+            complaints.add(Promise::C, format!("{name} was asked for an errand of {}", dispatch.errand.tag));
+        }
+    }
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+    for dispatch in &own {
+        *times.entry(&dispatch.call).or_default() += 1;
+    }
+    for (call, times) in times.iter().filter(|(_, times)| **times > log.resumed + 1) {
+        let what =
+            format!("the call {call} was dispatched {times} times, and the run was taken up {} times", log.resumed);
+        complaints.add(Promise::C, what);
+    }
+    for call in log.calls() {
+        let Some((content, is_error)) = &call.result else { continue };
+        let dispatched = own.iter().find(|dispatch| dispatch.call == call.id);
+        let answer = dispatched.map(|dispatch| dispatch.errand.answer(dispatch.tool));
+        if answer.as_ref() == Some(content) && !is_error {
+            continue;
+        }
+        // What else a call may have for a result: that nobody knows what became of it.
+        let is_unknown = call.interrupted && call.name == Tool::Book.name() && content.contains("unknown");
+        if !is_unknown {
+            let what = format!(
+                "the call {} of {} has the result {content:?}, and {answer:?} was answered",
+                call.id, call.name
+            );
+            complaints.add(Promise::C, what);
+        }
+    }
+}
+
+/// What holds for all dispatches, whoever they belong to.
+pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
+    let (mut keys, mut calls) = (BTreeMap::new(), BTreeMap::new());
+    let mut fences: BTreeMap<&str, u64> = BTreeMap::new();
+    let accepted: BTreeSet<&str> = evidence.clients.iter().filter_map(Seen::run).collect();
+    for entry in &evidence.tools {
+        let Dispatch { tool, errand, run, call, key, fence } = &entry.what;
+        let (name, what) = (tool.name(), format!("{}.{}.{}", errand.tag, errand.round, errand.index));
+        let mut complaints = Complaints { of: run.clone(), all };
+        if key.is_empty() || run.is_empty() || call.is_empty() {
+            complaints.add(Promise::C, format!("{name} was asked without a key, run or call for {what}"));
+        }
+        let before: &mut Vec<_> = keys.entry((tool, errand)).or_default();
+        match before.as_slice() {
+            [] => {}
+            _ if *tool == Tool::Book => {
+                complaints
+                    .add(Promise::C, format!("{name} was asked again for {what}, with the key {key} after {before:?}"));
+            }
+            [(first_key, first_run), ..] => {
+                if *first_run == run && *first_key != key {
+                    complaints
+                        .add(Promise::C, format!("{name} was asked for {what} with the key {key} after {first_key}"));
+                }
+            }
+        }
+        before.push((key, run));
+        if calls.entry(key).or_insert((tool, errand)) != &(tool, errand) {
+            complaints.add(Promise::C, format!("{name} was asked for {what} with a key of something else, {key}"));
+        }
+        let fence = fence.as_ref().and_then(|fence| fence.parse::<u64>().ok());
+        if let Some(fence) = fence {
+            let newest = fences.entry(run).or_default();
+            if fence < *newest {
+                complaints.add(Promise::C, format!("{name} was asked for {what} under fence {fence} after {newest}"));
+            }
+            *newest = fence.max(*newest);
+        }
+        if evidence.keyed && !accepted.contains(run.as_str()) {
+            complaints.add(Promise::F, format!("{name} was asked for {what} by a run that no client has"));
+        }
+    }
+}

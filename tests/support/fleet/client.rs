@@ -1,0 +1,252 @@
+//! A client as it should be: it reads its run's events and, however its connections fare, comes back to
+//! any address and goes on after the last event it has seen.
+
+use std::time::Duration;
+
+use loopgate::types::clock::now_ms;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::evidence::{End, Reading, Seen};
+use super::plan::Plan;
+use super::stream::Decoder;
+use crate::support::seed::Seed;
+
+/// How soon it tries again at first, and how slowly at last.
+const BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// How long an answer may keep it waiting for its head.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// How clients behave.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    /// Where servers are.
+    pub(crate) addresses: Vec<String>,
+    /// Where it asks first, if not anywhere.
+    pub(crate) door: Option<String>,
+    /// What the `agent` object says, besides the session.
+    pub(crate) agent: Value,
+    /// Whether a request bears an idempotency key, so that it may be repeated whatever became of it.
+    pub(crate) keyed: bool,
+    /// How long a connection may be silent; servers promise a comment every 15 seconds.
+    pub(crate) silence: Duration,
+    /// How long it tries, in all.
+    pub(crate) patience: Duration,
+    http: reqwest::Client,
+}
+
+impl Client {
+    /// One that asks these addresses in turn.
+    pub(crate) fn new(addresses: Vec<String>) -> Self {
+        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(2));
+        Self {
+            addresses,
+            door: None,
+            agent: json!({}),
+            keyed: true,
+            silence: Duration::from_secs(20),
+            patience: Duration::from_secs(90),
+            http: http.build().expect("the defaults are valid"),
+        }
+    }
+
+    /// Asks for a run and follows it to its end.
+    pub(crate) async fn run(&self, plan: Plan, session: Option<String>, mut seed: Seed) -> Seen {
+        let asked_ms = now_ms();
+        let mut seen = Seen {
+            plan,
+            session,
+            runs: Vec::new(),
+            complaints: Vec::new(),
+            asked_ms,
+            accepted_ms: None,
+            readings: Vec::new(),
+            ended_ms: None,
+        };
+        let mut trial = Trial {
+            client: self,
+            deadline: Instant::now() + self.patience,
+            turn: usize::try_from(seed.below(1 << 16)).unwrap_or(0),
+            wait: BACKOFF[0],
+            told: None,
+            seed,
+        };
+        if let Some((address, response)) = trial.ask(&mut seen).await {
+            seen.accepted_ms = Some(now_ms());
+            trial.read(&mut seen, address, response).await;
+            trial.follow(&mut seen).await;
+        }
+        seen
+    }
+}
+
+/// One run of one client.
+struct Trial<'a> {
+    client: &'a Client,
+    deadline: Instant,
+    turn: usize,
+    wait: Duration,
+    /// How long the server asked it to wait.
+    told: Option<Duration>,
+    seed: Seed,
+}
+
+impl Trial<'_> {
+    fn next_address(&mut self) -> String {
+        self.turn += 1;
+        self.client.addresses[self.turn % self.client.addresses.len()].clone()
+    }
+
+    /// Waits before another attempt; `false` once there is no time for one.
+    async fn pause(&mut self) -> bool {
+        let wait = self.told.take().unwrap_or(self.wait);
+        self.wait = (self.wait * 2).min(BACKOFF[1]);
+        let jitter = Duration::from_millis(self.seed.below(50));
+        sleep(wait + jitter).await;
+        Instant::now() < self.deadline
+    }
+
+    /// Sends the request until it is accepted. An answer that never came leaves it open whether there is
+    /// a run; only a key allows to ask again.
+    async fn ask(&mut self, seen: &mut Seen) -> Option<(String, Response)> {
+        let mut agent = self.client.agent.clone();
+        if let Some(session) = &seen.session {
+            agent["session_id"] = json!(session);
+        }
+        let message = json!({"role": "user", "content": seen.plan.to_string()});
+        let body = json!({"model": "test", "stream": true, "messages": [message], "agent": agent}).to_string();
+        let mut door = self.client.door.clone();
+        loop {
+            let address = door.take().unwrap_or_else(|| self.next_address());
+            let mut request = self.client.http.post(format!("{address}/v1/agent/completions"));
+            request = request.header("content-type", "application/json").body(body.clone());
+            if self.client.keyed {
+                request = request.header("idempotency-key", format!("key-{}", seen.plan.tag));
+            }
+            match self.send(request).await {
+                Ok(response) => {
+                    let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
+                    let run = run.map(str::to_owned);
+                    if response.status().is_success() {
+                        seen.runs.extend(run);
+                        return Some((address, response));
+                    }
+                    let status = response.status();
+                    let text = timeout(HEAD, response.text()).await.ok().and_then(Result::ok).unwrap_or_default();
+                    // Whoever answered in a server's place does not know what became of the request.
+                    let is_open = matches!(status.as_u16(), 502 | 504) && !text.contains("\"provider_");
+                    if is_open && !self.client.keyed {
+                        return None;
+                    }
+                    if !is_open && !is_passing(status, &text) {
+                        seen.complaints.push(format!("its request was answered by {status}: {text}"));
+                        return None;
+                    }
+                }
+                Err(failure) => {
+                    if !(failure.is_refusal || self.client.keyed) {
+                        return None;
+                    }
+                }
+            }
+            if !self.pause().await {
+                return None;
+            }
+        }
+    }
+
+    /// Reads a stream to its end.
+    async fn read(&mut self, seen: &mut Seen, address: String, mut response: Response) {
+        let after = seen.last_id();
+        let mut reading = Reading { address, after, events: Vec::new(), end: End::Broken("it ended".to_owned()) };
+        let mut decoder = Decoder::default();
+        'reading: loop {
+            let bytes = match timeout(self.client.silence, response.chunk()).await {
+                Ok(Ok(Some(bytes))) => bytes,
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => {
+                    reading.end = End::Broken(error.without_url().to_string());
+                    break;
+                }
+                Err(_) => {
+                    reading.end = End::Broken("it went silent".to_owned());
+                    break;
+                }
+            };
+            for event in decoder.read(&bytes) {
+                if event.data == "[DONE]" {
+                    reading.end = End::Done;
+                    break 'reading;
+                }
+                if event.id.is_none() {
+                    reading.end = End::Error(event.data);
+                    continue;
+                }
+                self.wait = BACKOFF[0];
+                reading.events.push((now_ms(), event));
+            }
+        }
+        self.told = decoder.retry_ms.map(Duration::from_millis);
+        if reading.end == End::Done {
+            seen.ended_ms = Some(now_ms());
+        }
+        seen.readings.push(reading);
+    }
+
+    /// Comes back until the last event was seen.
+    async fn follow(&mut self, seen: &mut Seen) {
+        let Some(run) = seen.run().map(str::to_owned) else { return };
+        while seen.ended_ms.is_none() && self.pause().await {
+            let address = self.next_address();
+            let request = self.client.http.request(Method::GET, format!("{address}/v1/runs/{run}/events"));
+            let after = seen.last_id();
+            let request = if after > 0 { request.header("last-event-id", after) } else { request };
+            let Ok(response) = self.send(request).await else { continue };
+            match response.status() {
+                StatusCode::OK => self.read(seen, address, response).await,
+                StatusCode::NO_CONTENT => {
+                    // The last event is what there is, whether or not `[DONE]` was heard after it.
+                    seen.ended_ms = Some(now_ms());
+                }
+                status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {}
+                status => {
+                    let text = timeout(HEAD, response.text()).await.ok().and_then(Result::ok).unwrap_or_default();
+                    let complaint = format!("{address} answered {status} to a reader after event {after}: {text}");
+                    if !seen.complaints.contains(&complaint) {
+                        seen.complaints.push(complaint);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, request: RequestBuilder) -> Result<Response, Failure> {
+        match timeout(HEAD, request.send()).await {
+            Ok(Ok(response)) => {
+                let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+                self.told = after.map(|seconds: u64| Duration::from_secs(seconds.min(2)));
+                Ok(response)
+            }
+            Ok(Err(error)) => Err(Failure { is_refusal: error.is_connect() }),
+            Err(_) => Err(Failure { is_refusal: false }),
+        }
+    }
+}
+
+/// Why there was no answer.
+struct Failure {
+    /// Nobody got the request.
+    is_refusal: bool,
+}
+
+/// Whether a refusal is one that another attempt may mend.
+fn is_passing(status: StatusCode, body: &str) -> bool {
+    let code = serde_json::from_str::<Value>(body).unwrap_or_default();
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => true,
+        // Another run of the session has lost its driver for a while.
+        StatusCode::CONFLICT => code["error"]["code"] == "session_busy",
+        _ => false,
+    }
+}

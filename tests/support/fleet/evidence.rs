@@ -1,0 +1,130 @@
+//! What is known of a fleet of runs when it is over: what clients saw, what the outside servers saw and
+//! what the server says of itself. Plain data, so that a failure can be kept and read.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::journal::Entry;
+use super::model::ModelCall;
+use super::plan::Plan;
+use super::stream::Event;
+use super::tools::Dispatch;
+
+/// Everything.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Evidence {
+    /// What each client saw of its run.
+    pub(crate) clients: Vec<Seen>,
+    /// Calls of the model.
+    pub(crate) model: Vec<Entry<ModelCall>>,
+    /// Calls of tools.
+    pub(crate) tools: Vec<Entry<Dispatch>>,
+    /// Runs, as the server has them afterwards.
+    pub(crate) runs: BTreeMap<String, RunView>,
+    /// Sessions, as the server has them afterwards.
+    pub(crate) sessions: BTreeMap<String, SessionView>,
+    /// Why runs may have ended, besides that the model was done.
+    pub(crate) allowed_reasons: Vec<String>,
+    /// Whether clients send idempotency keys, so that even a broken request starts one run at most.
+    pub(crate) keyed: bool,
+}
+
+/// What a client saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    /// What it asked for.
+    pub(crate) plan: Plan,
+    /// In which session.
+    pub(crate) session: Option<String>,
+    /// The run's id, by every response to its request; more than one kind is a fault.
+    pub(crate) runs: Vec<String>,
+    /// Answers that a client of a good server never gets, and other oddities.
+    pub(crate) complaints: Vec<String>,
+    /// When it began to ask, Unix milliseconds.
+    pub(crate) asked_ms: u64,
+    /// When it had its answer's head.
+    pub(crate) accepted_ms: Option<u64>,
+    /// The connections on which it read.
+    pub(crate) readings: Vec<Reading>,
+    /// When it had the last event.
+    pub(crate) ended_ms: Option<u64>,
+}
+
+/// One connection's events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    /// Where it was connected to.
+    pub(crate) address: String,
+    /// After which event it was to begin.
+    pub(crate) after: u64,
+    /// The events, each with the Unix milliseconds of its arrival.
+    pub(crate) events: Vec<(u64, Event)>,
+    /// How it ended.
+    pub(crate) end: End,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    /// With `[DONE]`.
+    Done,
+    /// With an error in the stream, which asks to come back.
+    Error(String),
+    /// It broke off or went silent.
+    Broken(String),
+}
+
+/// A run as the server has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunView {
+    /// The run object.
+    pub(crate) object: Value,
+    /// Its log as a stream from the beginning, by replica.
+    pub(crate) streams: BTreeMap<String, Vec<Event>>,
+    /// Its log as a list.
+    pub(crate) list: Vec<Value>,
+}
+
+/// A session as the server has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SessionView {
+    /// The session object.
+    pub(crate) object: Value,
+    /// Its messages, oldest first.
+    pub(crate) messages: Vec<Value>,
+    /// The ids of its runs.
+    pub(crate) runs: Vec<String>,
+    /// What became of a run that was tried afterwards.
+    pub(crate) probe: Probe,
+}
+
+/// What it was answered when a run was tried under a budget; statuses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Probe {
+    /// Where the budget was what had been taken, which leaves nothing.
+    pub(crate) nothing_left: u16,
+    /// Where the budget left enough for a small run, if nothing besides was still reserved.
+    pub(crate) enough_left: u16,
+}
+
+impl Seen {
+    /// The one run that it has, if it was accepted.
+    pub(crate) fn run(&self) -> Option<&str> {
+        self.runs.first().map(String::as_str)
+    }
+
+    /// The number of the last event that it saw.
+    pub(crate) fn last_id(&self) -> u64 {
+        let events = self.readings.iter().flat_map(|reading| &reading.events);
+        events.filter_map(|(_, event)| event.id).max().unwrap_or(0)
+    }
+
+    /// The longest time between two of its events, in milliseconds.
+    pub(crate) fn longest_silence_ms(&self) -> u64 {
+        let times: Vec<u64> =
+            self.readings.iter().flat_map(|reading| reading.events.iter().map(|(at, _)| *at)).collect();
+        times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,193 @@
+//! What a run is to do, written into the user's message, so that whoever reads a request knows what to
+//! answer and needs no memory of earlier ones.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A tool of the fleet, and what repeating a call of it would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Tool {
+    /// `look`, which only reads.
+    Look,
+    /// `put`, which may be repeated with the same key.
+    Put,
+    /// `book`, which must not be repeated.
+    Book,
+}
+
+impl Tool {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Look, Self::Put, Self::Book];
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Look => "look",
+            Self::Put => "put",
+            Self::Book => "book",
+        }
+    }
+
+    /// Its effect, as configurations have it.
+    pub(crate) fn effect(self) -> &'static str {
+        match self {
+            Self::Look => "read",
+            Self::Put => "idempotent",
+            Self::Book => "write",
+        }
+    }
+
+    /// The tool of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+}
+
+/// What one run does: `rounds` times some text and a call, then some text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The run's name, unlike any other's.
+    pub(crate) tag: String,
+    /// How many turns call tools.
+    pub(crate) rounds: u32,
+    /// Which tools the turns call, one after the other, over and over.
+    pub(crate) tools: Vec<Tool>,
+    /// How many calls such a turn makes.
+    pub(crate) calls: u32,
+    /// Pieces of text in each turn.
+    pub(crate) pieces: u32,
+    /// The time between pieces, in milliseconds.
+    pub(crate) pace_ms: u64,
+    /// How long a tool takes, in milliseconds.
+    pub(crate) delay_ms: u64,
+}
+
+/// One call of one turn of one plan.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Errand {
+    /// The plan's tag.
+    pub(crate) tag: String,
+    /// The turn, from 0.
+    pub(crate) round: u32,
+    /// The call within the turn, from 0.
+    pub(crate) index: u32,
+    /// How long it takes.
+    #[serde(default)]
+    pub(crate) delay_ms: u64,
+}
+
+impl Plan {
+    /// A short run without tools.
+    pub(crate) fn new(tag: impl Into<String>) -> Self {
+        Self { tag: tag.into(), rounds: 0, tools: Tool::ALL.to_vec(), calls: 1, pieces: 4, pace_ms: 5, delay_ms: 0 }
+    }
+
+    /// The same with so many rounds of these tools.
+    pub(crate) fn with_tools(self, rounds: u32, tools: &[Tool]) -> Self {
+        Self { rounds, tools: tools.to_vec(), ..self }
+    }
+
+    /// The same with so many pieces of text in each turn, so far apart.
+    pub(crate) fn with_text(self, pieces: u32, pace_ms: u64) -> Self {
+        Self { pieces, pace_ms, ..self }
+    }
+
+    /// The same with tools that take so long.
+    pub(crate) fn with_delay(self, delay_ms: u64) -> Self {
+        Self { delay_ms, ..self }
+    }
+
+    /// A piece of a turn's text.
+    pub(crate) fn piece(&self, round: u32, piece: u32) -> String {
+        format!("{}.{round}.{piece} ", self.tag)
+    }
+
+    /// All of a turn's text.
+    pub(crate) fn text(&self, round: u32) -> String {
+        (0..self.pieces).map(|piece| self.piece(round, piece)).collect()
+    }
+
+    /// The calls of a turn; the last one makes none.
+    pub(crate) fn errands(&self, round: u32) -> Vec<(Tool, Errand)> {
+        if round >= self.rounds || self.tools.is_empty() {
+            return Vec::new();
+        }
+        let tool = self.tools[round as usize % self.tools.len()];
+        let errand = |index| Errand { tag: self.tag.clone(), round, index, delay_ms: self.delay_ms };
+        (0..self.calls).map(|index| (tool, errand(index))).collect()
+    }
+
+    /// Tokens that a turn takes in and gives out.
+    pub(crate) fn usage(&self, messages: usize) -> (u64, u64) {
+        (messages as u64, u64::from(self.pieces))
+    }
+}
+
+impl Errand {
+    /// What the tool answers.
+    pub(crate) fn answer(&self, tool: Tool) -> String {
+        format!("{} {}.{}.{}", tool.name(), self.tag, self.round, self.index)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tools: Vec<_> = self.tools.iter().map(|tool| tool.name()).collect();
+        write!(
+            f,
+            "run={} rounds={} tools={} calls={} pieces={} pace={} delay={}",
+            self.tag,
+            self.rounds,
+            tools.join(","),
+            self.calls,
+            self.pieces,
+            self.pace_ms,
+            self.delay_ms
+        )
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut plan = None;
+        for word in text.split_whitespace() {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} is no `name=value`"))?;
+            if name == "run" {
+                plan = Some(Self::new(value));
+                continue;
+            }
+            let plan: &mut Self = plan.as_mut().ok_or_else(|| format!("{word:?} comes before the run's name"))?;
+            let number = || value.parse::<u32>().map_err(|_| format!("{word:?} is no number"));
+            match name {
+                "rounds" => plan.rounds = number()?,
+                "calls" => plan.calls = number()?,
+                "pieces" => plan.pieces = number()?,
+                "pace" => plan.pace_ms = number()?.into(),
+                "delay" => plan.delay_ms = number()?.into(),
+                "tools" => {
+                    let tools = value.split(',').filter(|name| !name.is_empty());
+                    let tool = |name: &str| Tool::named(name).ok_or_else(|| format!("there is no tool {name:?}"));
+                    plan.tools = tools.map(tool).collect::<Result<_, _>>()?;
+                }
+                _ => return Err(format!("{name:?} is no part of a plan")),
+            }
+        }
+        plan.ok_or_else(|| "there is no plan".to_owned())
+    }
+}
+
+#[test]
+fn a_plan_reads_as_it_was_written() {
+    let plan = Plan::new("r1").with_tools(2, &[Tool::Book, Tool::Look]).with_text(7, 20).with_delay(100);
+    assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
+    assert_eq!(plan.to_string(), "run=r1 rounds=2 tools=book,look calls=1 pieces=7 pace=20 delay=100");
+    for bad in ["", "rounds=1", "run=a rounds=x", "run=a tools=nose", "run=a hello", "run=a b=1"] {
+        bad.parse::<Plan>().expect_err(bad);
+    }
+    let errands = |round| plan.errands(round).iter().map(|(tool, errand)| errand.answer(*tool)).collect::<Vec<_>>();
+    assert_eq!([errands(0), errands(1), errands(2)], [vec!["book r1.0.0"], vec!["look r1.1.0"], vec![]]);
+}

@@ -1,0 +1,68 @@
+//! Real Redis servers: those that the store's own tests use, and what happens to them in the course of a
+//! longer test.
+
+#[path = "../../src/store/redis/servers.rs"]
+#[expect(dead_code, reason = "the store's own tests use the rest")]
+mod servers;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use servers::eventually;
+pub(crate) use servers::{RedisServer, Watched};
+
+/// A server that keeps what it acknowledged when it is killed, and has room for many tests side by side.
+pub(crate) async fn durable() -> RedisServer {
+    RedisServer::start_with(&["--appendonly", "yes", "--databases", "512"]).await
+}
+
+/// Where it listens.
+pub(crate) fn address(server: &RedisServer) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], server.port()))
+}
+
+/// Kills whichever is the primary, waits until its replica is the primary, and `later` starts the killed one
+/// again. It takes itself for the primary, and has forgotten everything, until the Sentinels tell it.
+pub(crate) async fn fail_over(watched: &mut Watched, later: Duration) {
+    let before = primary(watched).await;
+    let dead = [&mut watched.primary, &mut watched.replica].into_iter().find(|server| server.port() == before);
+    let dead = dead.expect("the Sentinels name one of ours");
+    dead.kill().await;
+    let sentinel = &watched.sentinels[0];
+    eventually("another primary", async || primary_by(sentinel).await != before).await;
+    tokio::time::sleep(later).await;
+    dead.restart().await;
+    settle(watched).await;
+}
+
+/// Asks the Sentinels to let the two servers change their roles; both stay alive.
+pub(crate) async fn switch(watched: &Watched) {
+    let before = primary(watched).await;
+    let sentinel = &watched.sentinels[0];
+    // They refuse while they are still busy with the last change.
+    let asked = async || sentinel.cli(&["SENTINEL", "FAILOVER", "mymaster"]).await == "OK";
+    eventually("a change of roles to begin", asked).await;
+    eventually("another primary", async || primary_by(sentinel).await != before).await;
+    settle(watched).await;
+}
+
+/// Waits until the primary has its replica again.
+async fn settle(watched: &Watched) {
+    eventually("the replica to be in step", async || {
+        let port = primary(watched).await;
+        let both = [&watched.primary, &watched.replica];
+        let Some(primary) = both.into_iter().find(|server| server.port() == port) else { return false };
+        let replication = primary.cli(&["INFO", "replication"]).await;
+        replication.contains("role:master") && replication.contains("state=online")
+    })
+    .await;
+}
+
+async fn primary(watched: &Watched) -> u16 {
+    primary_by(&watched.sentinels[0]).await
+}
+
+async fn primary_by(sentinel: &RedisServer) -> u16 {
+    let reply = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]).await;
+    reply.lines().last().and_then(|port| port.parse().ok()).unwrap_or(0)
+}
