@@ -8,6 +8,7 @@ mod chaos;
 mod kill;
 mod network;
 mod outage;
+mod refusals;
 mod site;
 mod takeover;
 

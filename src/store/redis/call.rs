@@ -18,8 +18,8 @@ use super::scripts::Lua;
 use super::topology::Topology;
 use crate::store::Unavailable;
 
-/// How long an operation may take in all.
-const OPERATION: Duration = Duration::from_millis(1500);
+/// How long an operation may take in all: a request that fails by one is answered within 1.5 s.
+const OPERATION: Duration = Duration::from_millis(1400);
 
 /// How long replicas may take to confirm, in one attempt.
 const CONFIRM: Duration = Duration::from_millis(250);
