@@ -17,6 +17,8 @@ pub(super) struct Site {
     pub(super) replicas: Vec<Server>,
     pub(super) client: Client,
     pub(super) seed: Seed,
+    /// Where whoever looks afterwards finds the store.
+    store: String,
 }
 
 impl Site {
@@ -39,7 +41,8 @@ impl Site {
         let mut client = Client::new(replicas.iter().map(|replica| replica.url().to_owned()).collect());
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
-        Self { name: name.to_owned(), fleet, replicas, client, seed }
+        let store = stores[stores.len() - 1].clone();
+        Self { name: name.to_owned(), fleet, replicas, client, seed, store }
     }
 
     /// Lets clients run these orders, in sessions whose budgets show whether all was settled.
@@ -54,7 +57,8 @@ impl Site {
         for (index, replica) in self.replicas.iter().enumerate() {
             keep(&format!("{}-{index}.log", self.name), &replica.output());
         }
-        let evidence = self.fleet.evidence(&self.client, seen).await;
+        let mut evidence = self.fleet.evidence(&self.client, seen).await;
+        evidence.all_runs = Some(self.fleet.probe(&evidence, &self.store).await);
         hold(&self.name, &evidence)
     }
 }

@@ -39,7 +39,6 @@ pub(crate) struct Client {
 impl Client {
     /// One that asks these addresses in turn.
     pub(crate) fn new(addresses: Vec<String>) -> Self {
-        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(2));
         Self {
             addresses,
             door: None,
@@ -47,7 +46,7 @@ impl Client {
             keyed: true,
             silence: Duration::from_secs(20),
             patience: Duration::from_secs(90),
-            http: http.build().expect("the defaults are valid"),
+            http: super::http(),
         }
     }
 
