@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::support::Server;
 use crate::support::fleet::client::Client;
+use crate::support::fleet::evidence::Seen;
 use crate::support::fleet::{Figures, Fleet, Flight, Order, hold, keep};
 use crate::support::seed::Seed;
 
@@ -53,7 +54,11 @@ impl Site {
 
     /// Waits for the runs to end and holds what everyone saw to the promises.
     pub(super) async fn land(&self, flight: Flight) -> Figures {
-        let seen = flight.landed().await;
+        self.judge(flight.landed().await).await
+    }
+
+    /// Holds what these clients and everyone else saw to the promises.
+    pub(super) async fn judge(&self, seen: Vec<Seen>) -> Figures {
         for (index, replica) in self.replicas.iter().enumerate() {
             keep(&format!("{}-{index}.log", self.name), &replica.output());
         }
