@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::fleet::Fleet;
 use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::fleet::{Fleet, KEY};
 use crate::support::monitor::Monitor;
 use crate::support::redis::{RedisServer, durable};
 use crate::support::{Server, within};
@@ -19,9 +19,9 @@ use crate::support::{Server, within};
 /// and the lease again. That the run ended is what its last step asks for.
 const RUN: usize = 9;
 
-/// A session besides: its document, twice before the run and once after it, the tenant's index of
-/// sessions, and the run's end, since a step's own end is stored at once there.
-const SESSION: usize = 5;
+/// A session besides: its document before the run and after it, and the run's end, since a step's own end
+/// is stored at once there.
+const SESSION: usize = 3;
 
 /// A name besides: the claim, before the run and after its beginning.
 const NAME: usize = 2;
@@ -39,9 +39,6 @@ const HEARTBEAT: f64 = 1.0 / 3.0;
 /// and its own lease.
 const IDLE: f64 = 3.5;
 
-/// A key, where there are keys.
-const KEY: &str = "the-secret-of-a-key-of-this-test";
-
 /// A replica, and who hears what it asks.
 struct Site {
     redis: RedisServer,
@@ -57,10 +54,9 @@ struct Cost {
 }
 
 impl Site {
-    async fn start(more: &str) -> Self {
+    async fn start(limits: &str) -> Self {
         let (redis, fleet) = (durable().await, Fleet::start().await);
-        let server = Server::with(&format!("{}{more}", fleet.config())).store(&redis.url()).env("THE_KEY", KEY);
-        let mut server = server.start().await;
+        let mut server = Server::with(&fleet.config_under(limits)).store(&redis.url()).start().await;
         server.use_key(KEY);
         let monitor = Monitor::start(&redis).await;
         let mut site = Self { redis, _fleet: fleet, server, monitor };
@@ -168,8 +164,8 @@ async fn an_idle_replica_asks_little() {
 #[tokio::test]
 async fn a_keys_limits_cost_little_more() {
     let limits = "requests_per_minute = 1000\nmax_concurrent_runs = 9\n\
-                  [keys.k.token_budget]\nlimit = 1000000\n[keys.k.cost_budget_usd]\nlimit = 9.0\n";
-    let mut site = Site::start(&format!("[keys.k]\nkey_env = \"THE_KEY\"\n{limits}")).await;
+                  token_budget = { limit = 1000000 }\ncost_budget_usd = { limit = 9.0 }\n";
+    let mut site = Site::start(limits).await;
     let plan = Plan::new("plan").with_text(1, 0).with_tools(2, &[Tool::Look]);
     let cost = site.run(&plan, None, None).await;
     hold("three steps of a limited key", &cost, RUN + LIMITS + 3 * BUDGETED_STEP + bound(&plan, cost.took));

@@ -54,7 +54,7 @@ impl Agent {
     /// A run of this tenant.
     pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
         let (partition, head) = self.find_run(tenant, id).await?;
-        let outcome = if head.status == RunStatus::InProgress { None } else { self.outcome(&partition, id).await? };
+        let outcome = if head.is_under_way() { None } else { self.outcome(&partition, id).await? };
         Ok(RunView { head, outcome })
     }
 
@@ -98,7 +98,7 @@ impl Agent {
         if seq > last {
             return Err(LookupError::EventIdAhead { asked: seq, last });
         }
-        if seq == last && head.status != RunStatus::InProgress {
+        if seq == last && !head.is_under_way() {
             return Ok(Following { head, follower: None });
         }
         let follower = Follower::new(self, partition, id.clone(), live, seq);
@@ -110,15 +110,15 @@ impl Agent {
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         // The letter is committed first: whatever becomes of the one who drives the run now, the next one
         // ends it. No letter is needed, or read, where nobody drives it.
-        let (_, head) = self.find_run(tenant, id).await?;
-        if head.status == RunStatus::InProgress
-            && self.post(tenant, id, &Letter::Cancel).await? == Posted::Left
-            && let Some(live) = self.active.get(id)
-        {
-            live.cancel.cancel();
-        }
+        let mut told = false;
         loop {
             let (partition, head) = self.find_run(tenant, id).await?;
+            if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
+                self.post(tenant, id, &Letter::Cancel).await?;
+                if let Some(live) = self.active.get(id) {
+                    live.cancel.cancel();
+                }
+            }
             if head.status.is_final() || self.stop_idle(tenant, &head).await? {
                 return self.run(tenant, id).await;
             }

@@ -92,14 +92,19 @@ impl Agent {
             budget = Some(SessionBudget::of(&found.session));
             // Whoever meant to start or delete beside this run learns of it.
             let ttl = self.session_ttl_under(&found.session, &spec);
-            let session = Session { active_run: Some(spec.id.clone()), ..found.session };
+            let holder = if spec.concurrent { found.session.active_run.clone() } else { Some(spec.id.clone()) };
+            let session = Session { active_run: holder, ..found.session };
             self.index_session(&spec.tenant, &session, ttl).await?;
             tx = keep_session(tx.put_at(keys::session(), found.version, encode(&session), Some(ttl)), ttl);
         }
         let (by_tenant, live) = (self.index_entry(&spec), self.replica.adopt(&spec.id, &LiveEntry::of(&spec)));
         tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
         kill::point("resume.before_record");
-        self.store.commit(tx).await.map_err(unavailable)?;
+        if let Err(error) = self.store.commit(tx).await {
+            // Whoever looks next need not wait until the lease has run out.
+            lease.release().await?;
+            return Err(unavailable(error));
+        }
         kill::point("resume.recorded");
         records.push((*resumed).clone());
         let history = self.history_of(&spec).await?;
@@ -108,7 +113,7 @@ impl Agent {
     }
 
     /// What others left for a run with these records, beyond what they say was read.
-    async fn letters(&self, spec: &Arc<RunSpec>, records: &[Record]) -> Result<Vec<Letter>, Unavailable> {
+    pub(super) async fn letters(&self, spec: &Arc<RunSpec>, records: &[Record]) -> Result<Vec<Letter>, Unavailable> {
         let read = Run::new(spec.clone()).replayed(records).mail_read();
         mailbox::read(&self.store, &keys::partition_of(spec), &spec.id, read).await
     }
@@ -116,7 +121,7 @@ impl Agent {
     /// Ends a run that nobody drives; `false` if somebody does.
     pub(super) async fn stop_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let Some(Idle { spec, records, lease }) = self.take_up(tenant, head).await? else { return Ok(false) };
-        let run = spec.id.clone();
+        let (run, entry) = (spec.id.clone(), LiveEntry::of(&spec));
         let budget = match &spec.session {
             Some(id) => {
                 let found = self.find_session(&spec.tenant, id).await?;
@@ -132,7 +137,7 @@ impl Agent {
         let ended = driver.drive().await;
         lease.release().await?;
         match ended {
-            Ok(()) => self.replica.unmark(&run).await.map(|()| true),
+            Ok(()) => self.part(&run, &entry, driver.next_in_session.as_ref()).await.map(|()| true),
             Err(Left::Told) => Ok(false),
             Err(Left::NotRecorded(error)) => Err(unavailable(error)),
         }

@@ -7,8 +7,8 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::fleet::Fleet;
 use crate::support::fleet::plan::Plan;
+use crate::support::fleet::{Fleet, KEY};
 use crate::support::redis::{RedisServer, address, durable, eventually};
 use crate::support::sse::text_of;
 use crate::support::{Answer, Proxy, Server, SseReader};
@@ -48,7 +48,8 @@ async fn work_is_refused_where_everything_is_lost() {
 async fn holds(outage: Outage) {
     let (redis, fleet) = (durable().await, Fleet::start().await);
     let proxy = Proxy::start(address(&redis)).await;
-    let server = Server::with(&fleet.config()).store(&format!("redis://{}", proxy.address())).start().await;
+    let mut server = Server::with(&fleet.config()).store(&format!("redis://{}", proxy.address())).start().await;
+    server.use_key(KEY);
     let running = Plan::new("running").with_text(150, 40);
     let mut stream = server.stream("/v1/agent/completions", &ask(&running, &json!({}), true)).await;
     stream.until(|frame| frame.text().is_some()).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::agent::keys;
 use crate::store::memory::MemoryStore;
 use crate::store::{
     CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
@@ -18,22 +19,39 @@ pub(super) struct Link {
     /// Watched instead of the store by a replica that hears no nudges.
     silence: Option<MemoryStore>,
     cut: AtomicBool,
+    /// Whether the index of live runs cannot be written.
+    unindexed: AtomicBool,
 }
 
 impl Link {
     /// A way to this store.
     pub(super) fn to(store: &Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store: store.clone(), silence: None, cut: AtomicBool::new(false) })
+        Arc::new(Self {
+            store: store.clone(),
+            silence: None,
+            cut: AtomicBool::new(false),
+            unindexed: AtomicBool::new(false),
+        })
     }
 
     /// One that no nudge finds.
     pub(super) fn deaf(store: &Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store: store.clone(), silence: Some(MemoryStore::default()), cut: AtomicBool::new(false) })
+        Arc::new(Self {
+            store: store.clone(),
+            silence: Some(MemoryStore::default()),
+            cut: AtomicBool::new(false),
+            unindexed: AtomicBool::new(false),
+        })
     }
 
     /// Nothing passes from now on, or everything again.
     pub(super) fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::Relaxed);
+    }
+
+    /// The index of live runs cannot be written from now on.
+    pub(super) fn lose_index(&self) {
+        self.unindexed.store(true, Ordering::Relaxed);
     }
 
     fn pass(&self) -> Result<&dyn Store, Unavailable> {
@@ -44,6 +62,9 @@ impl Link {
 #[async_trait]
 impl Store for Link {
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+        if self.unindexed.load(Ordering::Relaxed) && tx.partition == keys::live_partition() {
+            return Err(Unavailable("the index is away".into()).into());
+        }
         self.pass()?.commit(tx).await
     }
 
