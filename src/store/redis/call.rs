@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::fault::{Fault, Trouble, is_unknown_script};
@@ -169,16 +169,15 @@ impl Call {
         let pipeline = match &self.work {
             Work::Read(pipeline) => pipeline,
             Work::Run(script, keys, arguments) => {
-                let mut pipeline = Pipeline::with_capacity(2);
-                if whole {
-                    pipeline.cmd("EVAL").arg(script.source);
-                } else {
-                    pipeline.cmd("EVALSHA").arg(script.hash());
-                }
-                pipeline.arg(keys.len()).arg(keys).arg(u8::from(repeated));
+                let (name, script) = if whole { ("EVAL", script.source) } else { ("EVALSHA", script.hash()) };
+                let bytes = keys.iter().map(String::len).chain(arguments.iter().map(Bytes::len)).sum::<usize>();
+                let mut command = Cmd::with_capacity(4 + keys.len() + arguments.len(), 16 + script.len() + bytes);
+                command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(u8::from(repeated));
                 for argument in arguments {
-                    pipeline.arg(&argument[..]);
+                    command.arg(&argument[..]);
                 }
+                let mut pipeline = Pipeline::with_capacity(2);
+                pipeline.add_command(command);
                 if let Some(confirm) = confirm {
                     // No time at all would mean without end.
                     let most = u64::try_from(confirm.as_millis()).unwrap_or(u64::MAX).max(1);

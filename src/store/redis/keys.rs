@@ -3,6 +3,8 @@
 //! What stands in braces decides the slot, so a partition lies in one, where a script can change all of
 //! it at once.
 
+use std::borrow::Cow;
+
 use crate::store::{Key, Partition, Topic};
 
 /// How many slots a cluster deals out.
@@ -21,52 +23,57 @@ impl Place {
     /// Where this partition lies.
     pub(super) fn of(partition: &Partition) -> Self {
         let tag = escaped(partition.as_str());
-        Self { slot: crc16(tag.as_bytes()) % SLOTS, prefix: format!("lg:{{{tag}}}:") }
+        Self { slot: crc16(tag.as_bytes()) % SLOTS, prefix: ["lg:{", &tag, "}:"].concat() }
     }
 
     /// A document.
     pub(super) fn document(&self, key: &str) -> String {
-        format!("{}d:{key}", self.prefix)
+        self.named("d:", key)
     }
 
     /// The names of all documents, in order.
     pub(super) fn index(&self) -> String {
-        format!("{}i", self.prefix)
+        self.named("i", "")
     }
 
     /// A log.
     pub(super) fn log(&self, key: &Key) -> String {
-        format!("{}l:{key}", self.prefix)
+        self.named("l:", key)
     }
 
     /// A counter.
     pub(super) fn counter(&self, key: &Key) -> String {
-        format!("{}c:{key}", self.prefix)
+        self.named("c:", key)
     }
 
     /// A lease.
     pub(super) fn lease(&self, key: &Key) -> String {
-        format!("{}h:{key}", self.prefix)
+        self.named("h:", key)
     }
 
     /// A bucket.
     pub(super) fn bucket(&self, key: &Key) -> String {
-        format!("{}r:{key}", self.prefix)
+        self.named("r:", key)
     }
 
     /// What somebody did here lately.
     pub(super) fn operations(&self, whose: &str) -> String {
-        format!("{}o:{whose}", self.prefix)
+        self.named("o:", whose)
     }
 
     /// What of that was asked for again.
     pub(super) fn repeats(&self, whose: &str) -> String {
-        format!("{}q:{whose}", self.prefix)
+        self.named("q:", whose)
     }
 
     /// A topic's channel.
     pub(super) fn channel(&self, name: &str) -> String {
-        format!("{}n:{name}", self.prefix)
+        self.named("n:", name)
+    }
+
+    /// A key, in a string of just its length: many are made.
+    fn named(&self, kind: &str, name: &str) -> String {
+        [self.prefix.as_str(), kind, name].concat()
     }
 }
 
@@ -83,8 +90,14 @@ pub(super) fn topic(channel: &str) -> Option<Topic> {
 }
 
 /// A partition's name without what would end the hash tag early, and never empty.
-fn escaped(name: &str) -> String {
-    if name.is_empty() { "%".to_owned() } else { name.replace('%', "%25").replace('}', "%7D") }
+fn escaped(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        "%".into()
+    } else if memchr::memchr2(b'%', b'}', name.as_bytes()).is_some() {
+        name.replace('%', "%25").replace('}', "%7D").into()
+    } else {
+        name.into()
+    }
 }
 
 fn unescaped(tag: &str) -> String {

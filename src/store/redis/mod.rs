@@ -98,17 +98,17 @@ impl fmt::Debug for RedisStore {
 impl Store for RedisStore {
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
         let place = Place::of(&tx.partition);
-        let plan = Plan::of(&tx, &place);
+        let mut plan = Plan::of(&tx, &place);
         let nudged = tx.notify.as_ref().filter(|_| plan.may_happen());
         if plan.is_empty() && nudged.is_none() {
             return plan.outcome();
         }
         let operation = self.operations.next(&place);
-        let keys = [&[operation.done, operation.repeated, place.index()], &plan.keys[..]].concat();
+        let mut keys = vec![operation.done, operation.repeated, place.index()];
         let mut arguments = vec![operation.name, Operations::remembered(), place.document("").into()];
-        arguments.extend(plan.arguments());
-        arguments.push(nudged.map_or_else(String::new, |topic| keys::channel(topic).0).into());
-        arguments.push(self.operations.whose().into());
+        plan.tell(&mut keys, &mut arguments);
+        arguments.push(nudged.map_or_else(Bytes::new, |topic| keys::channel(topic).0.into()));
+        arguments.push(self.operations.whose());
         let confirmed = tx.durability == Durability::Synced && plan.writes();
         let answer = self.run(&place, Purpose::Work, confirmed, &COMMIT, keys, arguments).await?;
         if let Value::Array(refusal) = &answer {

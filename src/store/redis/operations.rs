@@ -44,8 +44,8 @@ impl Operations {
     }
 
     /// The name of this process.
-    pub(super) fn whose(&self) -> String {
-        self.whose.to_string()
+    pub(super) fn whose(&self) -> Bytes {
+        Bytes::copy_from_slice(self.whose.as_bytes())
     }
 
     /// A name for the next operation.

@@ -14,7 +14,7 @@ use crate::store::{Check, CommitError, Fence, Key, Tx, Write};
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// What is named, each once.
-    pub(super) keys: Vec<String>,
+    keys: Vec<String>,
     /// Number and text of the conditions.
     conditions: Vec<Bytes>,
     /// What each condition is about.
@@ -81,10 +81,13 @@ impl Plan {
         self.doom.is_none()
     }
 
-    /// What follows the script's first arguments.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = Bytes> {
-        let conditions = std::iter::once(text(self.expected.len())).chain(self.conditions.iter().cloned());
-        conditions.chain(std::iter::once(text(self.written))).chain(self.writes.iter().cloned())
+    /// Takes out what is named, to follow `keys`, and what is to be done, to follow `arguments`.
+    pub(super) fn tell(&mut self, keys: &mut Vec<String>, arguments: &mut Vec<Bytes>) {
+        keys.append(&mut self.keys);
+        arguments.push(text(self.expected.len()));
+        arguments.append(&mut self.conditions);
+        arguments.push(text(self.written));
+        arguments.append(&mut self.writes);
     }
 
     /// What comes of conditions that all hold.
@@ -238,8 +241,11 @@ pub(super) fn millis(ttl: Duration) -> Option<u64> {
     if millis < CENTURY { u64::try_from(millis).ok() } else { None }
 }
 
+/// A number as text; most are small.
 fn text(number: usize) -> Bytes {
-    Bytes::from(number.to_string())
+    const SMALL: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
+    let small = SMALL.get(number).map(|text| Bytes::from_static(text.as_bytes()));
+    small.unwrap_or_else(|| Bytes::from(number.to_string()))
 }
 
 fn saturated(value: i128) -> i64 {
