@@ -15,9 +15,14 @@ use crate::support::redis::{RedisServer, durable};
 use crate::support::{Server, within};
 
 /// What it takes to begin and to end: the lease, the tenant's index, the index of live runs and the run
-/// itself; listening for letters, a look for any, and the end of listening; then the index of live runs
-/// and the lease again. That the run ended is what its last step asks for.
-const RUN: usize = 9;
+/// itself; then the index of live runs and the lease again. That the run ended is what its last step asks
+/// for.
+const RUN: usize = 6;
+
+/// A run that lasts a quarter of a second besides: listening for letters, two looks for any, and the end of
+/// listening.
+const LISTENING: usize = 4;
+const LISTENS_AFTER: Duration = Duration::from_millis(250);
 
 /// A session besides: its document before the run and after it, and the run's end, since a step's own end
 /// is stored at once there.
@@ -38,6 +43,9 @@ const HEARTBEAT: f64 = 1.0 / 3.0;
 /// What a replica that has nothing to do asks, a second: who is primary, whose runs are nobody's, twice,
 /// and its own lease.
 const IDLE: f64 = 3.5;
+
+/// What giving a lease back ends with: for how many milliseconds its token is kept.
+const TOKEN_KEPT: &str = "\"3600000\"";
 
 /// A replica, and who hears what it asks.
 struct Site {
@@ -85,8 +93,11 @@ impl Site {
         let text = within("the run's end", response.text()).await.expect("the stream is whole");
         assert!(text.contains(&plan.piece(plan.rounds, plan.pieces - 1)) && text.ends_with("data: [DONE]\n\n"));
         let took = began.elapsed();
-        // Nothing follows the end of listening for letters.
-        let all = self.monitor.until(|line| line.contains("\"SUNSUBSCRIBE\"") && line.contains(&run)).await;
+        let lease = format!(":h:lease/{run}");
+        let mut all = self.monitor.until(|line| line.contains(&lease) && line.ends_with(TOKEN_KEPT)).await;
+        if all.iter().any(|line| line.contains("\"SSUBSCRIBE\"") && line.contains(&run)) {
+            all.extend(self.monitor.until(|line| line.contains("\"SUNSUBSCRIBE\"") && line.contains(&run)).await);
+        }
         Cost { exchanges: all.into_iter().filter(|line| is_of_a_run(line)).collect(), took }
     }
 }
@@ -104,7 +115,8 @@ fn bound(plan: &Plan, took: Duration) -> usize {
     // A text takes longer where everything does.
     let text = (spoken.max(took / u32::try_from(steps).expect("there are few")).as_millis() / 50 + 1) as usize;
     let text = text.min(plan.pieces as usize);
-    2 * steps + 2 * tools + steps * text + renewals(took)
+    let listening = if took >= LISTENS_AFTER { LISTENING } else { 0 };
+    2 * steps + 2 * tools + steps * text + listening + renewals(took)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run takes seconds")]

@@ -19,6 +19,10 @@ use crate::types::RunId;
 /// How soon the store is asked again when it did not answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long a run in a shared store goes on before it listens for letters. Many have ended by then, and to
+/// listen costs such a store more than to drive a step does; what was left meanwhile is found.
+const LISTEN_AFTER: Duration = Duration::from_millis(250);
+
 /// A letter and its number in the mailbox, counted from 1.
 pub type Numbered = (u64, Letter);
 
@@ -57,7 +61,14 @@ impl Attendant {
 
     /// Delivers letters as they come.
     async fn take_in(&mut self) {
+        let shared = self.store.is_shared();
+        if shared {
+            tokio::time::sleep(LISTEN_AFTER).await;
+        }
         let mut nudges = self.store.watch(&keys::mail_topic(&self.partition, &self.run));
+        if shared {
+            self.deliver_surely().await;
+        }
         loop {
             let read = self.read;
             tokio::select! {
@@ -67,9 +78,14 @@ impl Attendant {
                     return nudges.changed().await;
                 },
             }
-            while self.deliver().await.is_err() {
-                tokio::time::sleep(PATIENCE).await;
-            }
+            self.deliver_surely().await;
+        }
+    }
+
+    /// Delivers the letters that are there, however often the store must be asked.
+    async fn deliver_surely(&mut self) {
+        while self.deliver().await.is_err() {
+            tokio::time::sleep(PATIENCE).await;
         }
     }
 
