@@ -11,6 +11,7 @@ use crate::agent::head::{self, Head};
 use crate::agent::keys;
 use crate::agent::mailbox::{Letter, Posted};
 use crate::agent::recorder::decode;
+use crate::agent::tail::Reader;
 use crate::store::{Order, Partition, Scan, Unavailable};
 use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
@@ -91,8 +92,10 @@ impl Agent {
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
         let live = self.active.get(id).map(|live| live.tail.reader());
         let (partition, head) = self.find_run(tenant, id).await?;
-        let last = match &live {
-            Some(reader) => reader.last(),
+        // A tail shows what this process stored. If that stood still, others may have gone on, and only the
+        // log knows how far it goes.
+        let last = match live.as_ref().map(Reader::last).filter(|last| seq < *last) {
+            Some(last) => last,
             None => self.last_seq(&partition, id).await?.ok_or_else(|| LookupError::EventsExpired(id.clone()))?,
         };
         if seq > last {
