@@ -28,6 +28,7 @@ pub mod lease;
 pub mod machine;
 mod mailbox;
 mod patience;
+mod pauses;
 pub mod quota;
 pub mod rate;
 pub mod recorder;
@@ -50,6 +51,7 @@ mod take_up;
 #[cfg(test)]
 mod tests;
 mod toolbox;
+mod undropped;
 
 pub use catalog::Catalog;
 pub use head::Head;

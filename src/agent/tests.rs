@@ -2,8 +2,10 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod estates;
 mod histories;
 mod idempotency;
+mod letters;
 mod limits;
 mod link;
 mod quota;
@@ -12,4 +14,6 @@ mod resume;
 mod sessions;
 mod support;
 mod tools;
+mod undropped;
+mod unreliable;
 mod watched;
