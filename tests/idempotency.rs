@@ -299,17 +299,17 @@ async fn an_attempt_that_is_repeated_joins_its_run_f37() {
     let server = Server::start(&upstream.config()).await;
     let attempt = |count: &str, body: &Value| server.json(DOORS[1], body).header("x-stainless-retry-count", count);
     let streamed = with(ask("Hi"), "stream", true);
-    let mut lost = SseReader::new(server.respond(attempt("0", &streamed)).await);
+    let mut lost = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await);
     lost.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
     drop(lost);
-    let joined = SseReader::new(server.respond(attempt("1", &streamed)).await);
+    let joined = SseReader::of_chunks(server.respond(attempt("1", &streamed)).await);
     gate.open();
     let joined = joined.rest().await;
     assert_eq!(text_of(&joined), "One", "{}", outline(&joined));
     let after = server.respond(attempt("2", &streamed)).await;
     assert_eq!(after.headers()["idempotent-replayed"], "true");
-    assert_eq!(SseReader::new(after).rest().await, joined);
-    let anew = SseReader::new(server.respond(attempt("0", &streamed)).await).rest().await;
+    assert_eq!(SseReader::of_chunks(after).rest().await, joined);
+    let anew = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await).rest().await;
     assert_eq!(text_of(&anew), "Two", "a first attempt is another request");
 }
