@@ -58,7 +58,8 @@ pub struct Started {
 impl Agent {
     /// Starts a run, or continues the waiting one whose calls the request answers.
     pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
-        self.start_under(&new, None).await
+        let agent = self.clone();
+        self.to_the_end(async move { agent.start_under(&new, None).await }).await
     }
 
     /// The same; a claim learns of the waiting run before that goes on.
@@ -111,7 +112,11 @@ impl Agent {
             if let Some(mut account) = account.filter(|_| created.is_ok()) {
                 account.free_slot().await;
             }
-            lease.release().await?;
+            if created.is_ok() {
+                lease.release().await?;
+            } else {
+                self.give_back(&spec, lease);
+            }
             return created.map(|_| None);
         }
         let first = turn.first_event();
