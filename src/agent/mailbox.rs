@@ -111,6 +111,11 @@ impl Agent {
     }
 }
 
+/// How many letters there are.
+pub async fn length(store: &Arc<dyn Store>, partition: &Partition, run: &RunId) -> Result<u64, Unavailable> {
+    Ok(store.read_log(partition, &keys::mail(run), u64::MAX, 0).await?.head)
+}
+
 /// Reads the letters of a run after the first `after`.
 pub async fn read(
     store: &Arc<dyn Store>,

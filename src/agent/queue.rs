@@ -28,11 +28,19 @@ impl Session {
     /// and is returned.
     pub(super) fn let_go(&mut self, run: &RunId) -> Option<RunId> {
         self.queue.retain(|queued| queued != run);
+        self.beside.retain(|beside| beside != run);
         if self.active_run.as_ref() != Some(run) {
             return None;
         }
         self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
         self.active_run.clone()
+    }
+}
+
+impl Session {
+    /// Whether a run is live in it, waits in it or is about to begin.
+    pub(super) fn has_runs(&self) -> bool {
+        self.active_run.is_some() || !self.queue.is_empty() || !self.beside.is_empty()
     }
 }
 
@@ -46,13 +54,15 @@ impl Agent {
     /// Calls the run whose turn it is in a session, should the one that ended have failed to.
     pub(super) async fn call_next(&self, tenant: &Tenant, session: &SessionId) -> Result<(), Unavailable> {
         let Some(Versioned { session, .. }) = self.find_session(tenant, session).await? else { return Ok(()) };
-        let next = session.active_run.as_ref().or(session.queue.first());
-        let Some(next) = next else { return Ok(()) };
         let partition = keys::session_partition(tenant, &session.id);
-        match head::read(&*self.store, &partition, next).await? {
-            Some(head) if head.status == RunStatus::Queued => self.call(tenant, &session.id, next).await,
-            Some(_) | None => Ok(()),
+        // Whose turn it is decides whoever looks at them.
+        for next in session.active_run.iter().chain(session.queue.first()) {
+            let head = head::read(&*self.store, &partition, next).await?;
+            if head.is_some_and(|head| head.status == RunStatus::Queued) {
+                self.call(tenant, &session.id, next).await?;
+            }
         }
+        Ok(())
     }
 
     /// Begins a queued run if it is its turn; `false` if it must wait on.

@@ -118,10 +118,7 @@ impl Agent {
         loop {
             let (partition, head) = self.find_run(tenant, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
-                self.post(tenant, id, &Letter::Cancel, None).await?;
-                if let Some(live) = self.active.get(id) {
-                    live.cancel.cancel();
-                }
+                self.tell_to_stop(tenant, id).await?;
             }
             if head.status.is_final() || self.stop_idle(tenant, &head).await? {
                 return self.run(tenant, id).await;
@@ -130,11 +127,20 @@ impl Agent {
             if self.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
                 return self.run(tenant, id).await;
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.leaving.is_cancelled() {
                 return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
             }
             self.until_it_may_have_stopped(tenant, id).await?;
         }
+    }
+
+    /// Tells whoever drives a run now, or will, that it is to stop.
+    pub(super) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
+        self.post(tenant, id, &Letter::Cancel, None).await?;
+        if let Some(live) = self.active.get(id) {
+            live.cancel.cancel();
+        }
+        Ok(())
     }
 
     /// Lets the caller's messages join a run's conversation before its next model call.

@@ -70,7 +70,13 @@ impl Agent {
         let Some(lease) = self.leases.acquire(&spec).await? else { return Ok(None) };
         kill::point("resume.leased");
         // Read after the lease was granted: nobody else writes now.
-        let records = self.records(&spec).await?;
+        let records = match self.records(&spec).await {
+            Ok(records) => records,
+            Err(error) => {
+                lease.release().await?;
+                return Err(error);
+            }
+        };
         let idle = Idle { spec, records, lease };
         // The head that led here may be older than the log.
         if idle.status().is_final() {
@@ -129,7 +135,8 @@ impl Agent {
             .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(spec)), ttl: None })
             // What was to expire with a waiting run lives again.
             .write(Write::Put { key: keys::spec(&spec.id), value: encode(&**spec), ttl: None })
-            .write(Write::ExpireLog { log, ttl: Duration::MAX });
+            .write(Write::ExpireLog { log, ttl: Duration::MAX })
+            .write(Write::ExpireLog { log: keys::mail(&spec.id), ttl: Duration::MAX });
         let mut budget = spec.session.as_ref().map(|_| SessionBudget::default());
         if let Some(id) = &spec.session
             && let Some(found) = self.find_session(&spec.tenant, id).await?
