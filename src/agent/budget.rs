@@ -121,7 +121,8 @@ pub fn charge(records: &[Record], price: &Price, step: u32) -> Charge {
             Event::StepStarted { step: started, .. } if *started == step => charge = Charge::Everything,
             Event::TurnFinished { step: finished, turn } if *finished == step => charge = with(charge, &turn.usage),
             Event::StepDiscarded { step: discarded, usage, .. } if *discarded == step => charge = with(charge, usage),
-            Event::RunStarted
+            Event::RunQueued
+            | Event::RunStarted
             | Event::RunResumed { .. }
             | Event::StepStarted { .. }
             | Event::ThinkingDelta { .. }

@@ -20,7 +20,7 @@ use crate::store::CommitError;
 use crate::types::event::DiscardReason;
 use crate::types::run::OnUnknownOutcome;
 use crate::types::session::Session;
-use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, Usage};
+use crate::types::{Effect, Event, RunId, StopReason, ToolCall, ToolOutcome, Usage};
 
 /// How long a run that is left may take to record what has happened in it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -48,6 +48,8 @@ pub struct Driver {
     pub letters: mpsc::UnboundedReceiver<Numbered>,
     /// The number of the last letter that it knows of.
     pub letters_seen: u64,
+    /// The run of its session that is to be called once this one has ended.
+    pub next_in_session: Option<RunId>,
 }
 
 /// The budgets that a session's runs share.

@@ -270,7 +270,8 @@ impl Follower {
 fn ends(event: &Event) -> bool {
     match event {
         Event::RunFinished(outcome) => outcome.status().is_final() || outcome.status() == RunStatus::RequiresAction,
-        Event::RunStarted
+        Event::RunQueued
+        | Event::RunStarted
         | Event::RunResumed { .. }
         | Event::StepStarted { .. }
         | Event::ThinkingDelta { .. }

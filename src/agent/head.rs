@@ -27,6 +27,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// Whether it has neither ended nor waits for its client.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.status, RunStatus::Queued | RunStatus::InProgress)
+    }
+
     /// The head of a run that begins.
     pub fn new(spec: &RunSpec) -> Self {
         Self {

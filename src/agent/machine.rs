@@ -269,8 +269,8 @@ impl Run {
     #[must_use]
     pub fn next_step(&self) -> Step {
         match self.phase {
-            Phase::Unborn | Phase::Ended(_) => Step::Done,
-            Phase::HandedOver { since_ms: Some(_) } => {
+            Phase::Ended(_) => Step::Done,
+            Phase::Unborn | Phase::HandedOver { since_ms: Some(_) } => {
                 self.stop.as_ref().map_or(Step::Done, |(reason, _)| Step::Finish(*reason))
             }
             Phase::Ready => self.next_call(),
@@ -321,7 +321,8 @@ impl Run {
                 self.steering.extend(messages.iter().cloned());
             }
             Event::RunFinished(outcome) => self.finish(outcome, at_ms),
-            Event::ThinkingDelta { .. }
+            Event::RunQueued
+            | Event::ThinkingDelta { .. }
             | Event::TextDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. } => {}

@@ -29,6 +29,7 @@ pub mod machine;
 mod mailbox;
 mod patience;
 mod pauses;
+mod queue;
 pub mod quota;
 pub mod rate;
 pub mod recorder;
@@ -68,7 +69,7 @@ use crate::agent::replica::Replica;
 use crate::store::{Store, Unavailable};
 use crate::tools::Registry;
 use crate::types::session::Session;
-use crate::types::{RunId, RunStatus, Tenant};
+use crate::types::{RunId, Tenant};
 
 /// How often a draining process looks whether its runs have ended.
 const IDLE_POLL: Duration = Duration::from_millis(20);
@@ -226,10 +227,10 @@ impl Agent {
     }
 }
 
-/// The run that holds a session, if it is live. One that waits for its client does not hold it.
+/// The run that holds a session, if it is live or about to be. One that waits for its client is not.
 async fn active_run(agent: &Inner, tenant: &Tenant, session: &Session) -> Result<Option<RunId>, Unavailable> {
     let Some(run) = &session.active_run else { return Ok(None) };
     let partition = keys::session_partition(tenant, &session.id);
     let head = head::read(&*agent.store, &partition, run).await?;
-    Ok(head.filter(|head| head.status == RunStatus::InProgress).map(|head| head.id))
+    Ok(head.filter(Head::is_under_way).map(|head| head.id))
 }

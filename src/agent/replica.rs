@@ -36,9 +36,14 @@ pub struct LiveEntry {
 }
 
 impl LiveEntry {
+    /// The entry of a run of this tenant and session, from now on.
+    pub fn new(tenant: Tenant, session: Option<SessionId>) -> Self {
+        Self { tenant, session, since_ms: now_ms() }
+    }
+
     /// The entry of this run.
     pub fn of(spec: &RunSpec) -> Self {
-        Self { tenant: spec.tenant.clone(), session: spec.session.clone(), since_ms: now_ms() }
+        Self::new(spec.tenant.clone(), spec.session.clone())
     }
 }
 
@@ -111,7 +116,17 @@ impl Replica {
         self.store.commit(tx).await.map_err(unavailable)
     }
 
-    /// Says that nobody drives a run, and wakes whoever can.
+    /// Names a run as nobody's, and wakes whoever can drive it.
+    pub async fn offer(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
+        let key = keys::live_entry(keys::NOBODY, run);
+        let tx = Tx {
+            notify: Some(keys::due_topic()),
+            ..Tx::new(keys::live_partition()).write(Write::Put { key, value: encode(entry), ttl: None })
+        };
+        self.store.commit(tx).await.map_err(unavailable)
+    }
+
+    /// Says that nobody drives a run of this replica's any more, and wakes whoever can.
     pub async fn disown(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
         let tx = Tx {
             notify: Some(keys::due_topic()),

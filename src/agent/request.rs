@@ -1,6 +1,6 @@
 //! What a caller asks of a run.
 
-use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, ToolChoice};
+use crate::types::run::{ClientTool, OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, ToolChoice};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
 
 /// A valid request for a run.
@@ -44,6 +44,8 @@ pub struct NewRun {
     pub limits: LimitsPatch,
     /// What happens at a limit; `None` for the agent's setting.
     pub on_limit: Option<OnLimit>,
+    /// What happens when the session has a live run.
+    pub on_conflict: OnConflict,
     /// What happens when the last reader has gone.
     pub on_disconnect: OnDisconnect,
     /// What happens after a crash in a tool with side effects.

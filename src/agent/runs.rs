@@ -12,6 +12,7 @@ use crate::agent::idempotency::Once;
 use crate::agent::keys;
 use crate::agent::mailbox::{Letter, Posted};
 use crate::agent::recorder::decode;
+use crate::agent::tail::Reader;
 use crate::store::{Order, Partition, Scan, Unavailable};
 use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
@@ -55,7 +56,7 @@ impl Agent {
     /// A run of this tenant.
     pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
         let (partition, head) = self.find_run(tenant, id).await?;
-        let outcome = if head.status == RunStatus::InProgress { None } else { self.outcome(&partition, id).await? };
+        let outcome = if head.is_under_way() { None } else { self.outcome(&partition, id).await? };
         Ok(RunView { head, outcome })
     }
 
@@ -92,14 +93,16 @@ impl Agent {
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
         let live = self.active.get(id).map(|live| live.tail.reader());
         let (partition, head) = self.find_run(tenant, id).await?;
-        let last = match &live {
-            Some(reader) => reader.last(),
+        // A tail shows what this process stored. If that stood still, others may have gone on, and only the
+        // log knows how far it goes.
+        let last = match live.as_ref().map(Reader::last).filter(|last| seq < *last) {
+            Some(last) => last,
             None => self.last_seq(&partition, id).await?.ok_or_else(|| LookupError::EventsExpired(id.clone()))?,
         };
         if seq > last {
             return Err(LookupError::EventIdAhead { asked: seq, last });
         }
-        if seq == last && head.status != RunStatus::InProgress {
+        if seq == last && !head.is_under_way() {
             return Ok(Following { head, follower: None });
         }
         let follower = Follower::new(self, partition, id.clone(), live, seq);
@@ -111,15 +114,15 @@ impl Agent {
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         // The letter is committed first: whatever becomes of the one who drives the run now, the next one
         // ends it. No letter is needed, or read, where nobody drives it.
-        let (_, head) = self.find_run(tenant, id).await?;
-        if head.status == RunStatus::InProgress
-            && self.post(tenant, id, &Letter::Cancel, None).await? == Posted::Left
-            && let Some(live) = self.active.get(id)
-        {
-            live.cancel.cancel();
-        }
+        let mut told = false;
         loop {
             let (partition, head) = self.find_run(tenant, id).await?;
+            if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
+                self.post(tenant, id, &Letter::Cancel, None).await?;
+                if let Some(live) = self.active.get(id) {
+                    live.cancel.cancel();
+                }
+            }
             if head.status.is_final() || self.stop_idle(tenant, &head).await? {
                 return self.run(tenant, id).await;
             }
@@ -127,7 +130,7 @@ impl Agent {
             if self.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
                 return self.run(tenant, id).await;
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.leaving.is_cancelled() {
                 return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
             }
             self.until_it_may_have_stopped(tenant, id).await?;

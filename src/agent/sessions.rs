@@ -86,6 +86,7 @@ impl Session {
             cost: Micros::default(),
             runs: 0,
             active_run: None,
+            queue: Vec::new(),
         }
     }
 }
@@ -289,11 +290,15 @@ impl Agent {
         session: &Session,
         ttl: Duration,
     ) -> Result<(), crate::store::Unavailable> {
-        let key = keys::session_entry(&session.id);
-        // Renewed by every run and change; the session's own document decides whether it still exists.
-        let ttl = Some(ttl + INDEX_SLACK);
-        let tx = Tx::new(keys::tenant_partition(tenant)).write(Write::Put { key, value: Vec::new().into(), ttl });
+        let tx = Tx::new(keys::tenant_partition(tenant)).write(Self::session_index_entry(session, ttl));
         self.store.commit(tx).await.map_err(unavailable)
+    }
+
+    /// Puts a session's entry into its tenant's index. Renewed by every run and change; the session's own
+    /// document decides whether it still exists.
+    pub(super) fn session_index_entry(session: &Session, ttl: Duration) -> Write {
+        let (key, ttl) = (keys::session_entry(&session.id), Some(ttl + INDEX_SLACK));
+        Write::Put { key, value: Vec::new().into(), ttl }
     }
 
     pub(super) fn session_ttl(&self, session: &Session) -> Duration {

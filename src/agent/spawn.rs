@@ -23,7 +23,7 @@ use crate::agent::signals::Signals;
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, keys, steps};
 use crate::kill;
-use crate::store::CommitError;
+use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::run::{OnDisconnect, OnLimit};
 use crate::types::{Event, Record, RunId, RunSpec, StopReason};
@@ -69,6 +69,7 @@ impl Agent {
                     fail(&mut driver).await
                 }
             };
+            let result = result.map(|()| driver.next_in_session.take());
             agent.leave(&run, &entry, lease, result).await;
         });
         let partition = keys::partition_of(&spec);
@@ -76,9 +77,9 @@ impl Agent {
     }
 
     /// Tidies up after a run's driver.
-    async fn leave(&self, run: &RunId, entry: &LiveEntry, lease: Lease, result: Result<(), Left>) {
+    async fn leave(&self, run: &RunId, entry: &LiveEntry, lease: Lease, result: Result<Option<RunId>, Left>) {
         let ended = match &result {
-            Ok(()) => self.replica.unmark(run).await.inspect_err(|error| {
+            Ok(next) => self.part(run, entry, next.as_ref()).await.inspect_err(|error| {
                 tracing::warn!(%run, %error, "an ended run is still named as live");
             }),
             Err(Left::Told) => Ok(()),
@@ -100,6 +101,14 @@ impl Agent {
         if result.is_err() || ended.is_err() {
             self.disown(run, entry).await;
         }
+    }
+
+    /// Forgets a run that has ended or waits, once the next in its session is called.
+    pub(super) async fn part(&self, run: &RunId, entry: &LiveEntry, next: Option<&RunId>) -> Result<(), Unavailable> {
+        if let Some((next, session)) = next.zip(entry.session.as_ref()) {
+            self.call(&entry.tenant, session, next).await?;
+        }
+        self.replica.unmark(run).await
     }
 
     /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
@@ -162,6 +171,7 @@ impl Agent {
             signals,
             letters: inbox,
             letters_seen: read,
+            next_in_session: None,
         };
         for (number, letter) in (read + 1..).zip(letters) {
             driver.take_in(number, letter);

@@ -10,7 +10,7 @@ use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, context, keys, recorder};
 use crate::config::AgentConfig;
 use crate::types::clock::now_ms;
-use crate::types::run::ToolChoice;
+use crate::types::run::{OnConflict, ToolChoice};
 use crate::types::session::Session;
 use crate::types::{Event, Limits, Message, Micros, Role, RunSpec, StopReason};
 
@@ -37,6 +37,7 @@ impl Agent {
             tenant: new.tenant.clone(),
             key_name: new.key_name.clone(),
             session: new.session.clone(),
+            concurrent: new.on_conflict == OnConflict::Concurrent,
             created_ms: now_ms(),
             model: asked.to_owned(),
             agent: resolved.agent_name,

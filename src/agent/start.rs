@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::driver::SessionBudget;
-use crate::agent::error::{ClaimError, StartError, unavailable};
+use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{Head, encode};
 use crate::agent::history::History;
@@ -14,16 +14,35 @@ use crate::agent::replica::LiveEntry;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::{Versioned, forget_session, keep_session};
 use crate::agent::spawn::Ready;
-use crate::agent::{Agent, active_run, keys};
+use crate::agent::{Agent, active_run, keys, queue};
 use crate::kill;
 use crate::store::{Check, CommitError, Fence, Tx, Write};
+use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Event, RunId, RunSpec, RunStatus, Tenant};
+use crate::types::{Event, RunSpec, RunStatus};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
 /// How long an unfinished run's index entry is kept, beyond its timeout and an ended run's time.
 const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
+
+/// When a new run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// At once.
+    Now,
+    /// Once those before it in its session have ended.
+    Queued,
+}
+
+impl Turn {
+    fn first_event(self) -> Event {
+        match self {
+            Self::Now => Event::RunStarted,
+            Self::Queued => Event::RunQueued,
+        }
+    }
+}
 
 /// A run that goes on now.
 #[derive(Debug)]
@@ -69,31 +88,13 @@ impl Agent {
             let message = "no run waits for the results of these tool calls".to_owned();
             return Err(StartError::Invalid { param: "messages[0]".to_owned(), message });
         }
-        if let Some(Versioned { session, .. }) = &session {
-            if let Some(run) = active_run(self, &new.tenant, session).await? {
-                return Err(StartError::SessionBusy { session: session.id.clone(), run });
-            }
-            if session.active_run.as_ref() == Some(&new.id) {
-                // A twin was faster, and its run waits for its client already.
-                return Err(ClaimError::Busy.into());
-            }
-            if let Some(abandoned) = &session.active_run {
-                // It waited for its client, which asks for something else now. A request that is refused
-                // changes nothing, so this one is checked first.
-                let spec = Arc::new(self.specify(new, Some(session), 0).await?);
-                self.has_budget(&spec, Some(session)).await?;
-                self.abandon(&new.tenant, session, abandoned).await?;
-            }
-        }
-        let session = match &new.session {
-            Some(id) => self.find_session(&new.tenant, id).await?,
-            None => None,
+        let turn = match &session {
+            Some(Versioned { session, .. }) => match self.settle_conflict(new, session).await? {
+                Some(turn) => turn,
+                None => return Ok(None),
+            },
+            None => Turn::Now,
         };
-        if let Some(Versioned { session, .. }) = &session
-            && let Some(run) = active_run(self, &new.tenant, session).await?
-        {
-            return Err(StartError::SessionBusy { session: session.id.clone(), run });
-        }
         self.replica.register(&self.leases).await?;
         let history = match &session {
             Some(Versioned { session, .. }) => self.history(&new.tenant, session).await?,
@@ -105,7 +106,7 @@ impl Agent {
         let account = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let created = self.create(&spec, lease.fence(), session).await;
+        let created = self.create(&spec, lease.fence(), session, turn).await;
         if !matches!(created, Ok(true)) {
             // After a failure nobody knows whether the run exists: its slot is left to the sweep.
             if let Some(mut account) = account.filter(|_| created.is_ok()) {
@@ -118,42 +119,106 @@ impl Agent {
             }
             return created.map(|_| None);
         }
-        let record = recorder::encode(&mut 0, Event::RunStarted).0;
-        let head = Head::new(&spec);
-        let records = vec![(*record).clone()];
-        let ready = Ready { spec, records, lease, history, budget, account, letters: Vec::new() };
-        let follower = self.spawn(ready, 0).to_first_end();
-        Ok(Some(Started { head, follower, replayed: false }))
+        let first = turn.first_event();
+        let mut head = Head::new(&spec);
+        let follower = if turn == Turn::Queued {
+            head.status = RunStatus::Queued;
+            lease.release().await?;
+            Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
+        } else {
+            let records = vec![(*recorder::encode(&mut 0, first).0).clone()];
+            self.spawn(Ready { spec, records, lease, history, budget, account, letters: Vec::new() }, 0)
+        };
+        Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
+    }
+
+    /// What the session's other runs mean for a new one; `None` if the session is to be read again.
+    async fn settle_conflict(&self, new: &NewRun, session: &Session) -> Result<Option<Turn>, StartError> {
+        if session.active_run.as_ref() == Some(&new.id) || session.queue.contains(&new.id) {
+            // A twin was faster.
+            return Err(ClaimError::Busy.into());
+        }
+        if new.on_conflict == OnConflict::Concurrent {
+            return Ok(Some(Turn::Now));
+        }
+        let live = active_run(self, &new.tenant, session).await?;
+        let waiting = match live {
+            Some(_) => None,
+            None => self.waiting_holder(&new.tenant, session).await?,
+        };
+        match (&live, new.on_conflict) {
+            (None, _) if waiting.is_none() => return Ok(Some(Turn::Now)),
+            (Some(_), OnConflict::Enqueue) if session.queue.len() < queue::MOST => return Ok(Some(Turn::Queued)),
+            (None, _) | (Some(_), OnConflict::Interrupt) => {}
+            (Some(run), OnConflict::Reject | OnConflict::Enqueue | OnConflict::Concurrent) => {
+                return Err(StartError::SessionBusy { session: session.id.clone(), run: run.clone() });
+            }
+        }
+        // Another run is to end for this one. A request that is refused changes nothing, so it is checked first.
+        let spec = Arc::new(self.specify(new, Some(session), 0).await?);
+        self.has_budget(&spec, Some(session)).await?;
+        if let Some(waiting) = waiting {
+            // It waited for its client, which asks for something else now; unless it was answered meanwhile.
+            self.stop_idle(&new.tenant, &waiting).await?;
+        } else if let Some(live) = live {
+            match self.cancel(&new.tenant, &live).await {
+                Ok(_) | Err(LookupError::RunNotFound(_)) => {}
+                Err(LookupError::Store(error)) => return Err(error.into()),
+                Err(error) => return Err(crate::store::Unavailable(error.to_string()).into()),
+            }
+        }
+        Ok(None)
     }
 
     /// Stores the run with its first event; `false` if its session changed meanwhile.
-    async fn create(&self, spec: &RunSpec, fence: Fence, session: Option<Versioned>) -> Result<bool, StartError> {
+    async fn create(
+        &self,
+        spec: &RunSpec,
+        fence: Fence,
+        session: Option<Versioned>,
+        turn: Turn,
+    ) -> Result<bool, StartError> {
         kill::point("run.before_create");
-        let (_, entry) = recorder::encode(&mut 0, Event::RunStarted);
+        let (_, entry) = recorder::encode(&mut 0, turn.first_event());
+        let mut head = Head::new(spec);
+        if turn == Turn::Queued {
+            head.status = RunStatus::Queued;
+        }
+        let mut index = self.index_entry(spec);
         let mut tx = Tx::new(keys::partition_of(spec))
             .put_at(keys::spec(&spec.id), 0, encode(spec), None)
             // The specification goes when the run ends; the head stays.
-            .put_at(keys::head(&spec.id), 0, encode(&Head::new(spec)), None)
+            .put_at(keys::head(&spec.id), 0, encode(&head), None)
             // A process that stood still meanwhile does not make what another has made and forgotten.
             .check(Check::Fence { lease: keys::lease(&spec.id), fence })
             .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: vec![entry] });
         if let Some(id) = &spec.session {
-            let (version, session) = match session {
+            let (version, mut session) = match session {
                 Some(found) => (found.version, found.session),
                 None => (0, Session::new(id.clone())),
             };
             let ttl = self.session_ttl_under(&session, spec);
-            let session = Session { active_run: Some(spec.id.clone()), ..session };
+            match turn {
+                Turn::Queued => session.queue.push(spec.id.clone()),
+                Turn::Now if spec.concurrent => {}
+                Turn::Now => session.active_run = Some(spec.id.clone()),
+            }
             if version == 0 {
                 // An expired session of the same name leaves nothing to its successor.
                 tx = forget_session(tx);
             }
             tx = keep_session(tx.put_at(keys::session(), version, encode(&session), Some(ttl)), ttl);
-            self.index_session(&spec.tenant, &session, ttl).await?;
+            index = index.write(Self::session_index_entry(&session, ttl));
         }
-        // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
-        let live = self.replica.mark(&spec.id, &LiveEntry::of(spec));
-        tokio::try_join!(self.store.commit(self.index_entry(spec)), self.store.commit(live)).map_err(unavailable)?;
+        // The indexes come first: what they name may not exist yet, but nothing exists unnamed. One that
+        // waits for its turn is called by the one before it.
+        let live = async {
+            match turn {
+                Turn::Now => self.store.commit(self.replica.mark(&spec.id, &LiveEntry::of(spec))).await,
+                Turn::Queued => Ok(()),
+            }
+        };
+        tokio::try_join!(self.store.commit(index), live).map_err(unavailable)?;
         kill::point("run.indexed");
         match self.store.commit(tx).await {
             Ok(()) => {
@@ -172,17 +237,5 @@ impl Agent {
         let ttl = UNFINISHED + self.keep.run + Duration::from_millis(spec.limits.timeout_ms);
         let entry = Write::Put { key: keys::run_entry(&spec.id), value: encode(&spec.session), ttl: Some(ttl) };
         Tx::new(keys::tenant_partition(&spec.tenant)).write(entry)
-    }
-
-    /// Ends a run that waited for its client.
-    async fn abandon(&self, tenant: &Tenant, session: &Session, run: &RunId) -> Result<(), StartError> {
-        let partition = keys::session_partition(tenant, &session.id);
-        match crate::agent::head::read(&*self.store, &partition, run).await? {
-            Some(head) if head.status == RunStatus::RequiresAction => {
-                self.stop_idle(tenant, &head).await?;
-                Ok(())
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 }

@@ -102,8 +102,13 @@ impl Agent {
                 }
                 Ok(())
             }
+            Some(head) if head.status == RunStatus::Queued => self.begin_queued(&entry.tenant, &head).await.map(drop),
             None if age < STILLBORN_AFTER => Ok(()),
-            Some(_) | None => {
+            ended => {
+                // Whoever drove it may have died before it called the next in the session.
+                if let Some(session) = ended.and_then(|head| head.session) {
+                    self.call_next(&entry.tenant, &session).await?;
+                }
                 // Unless it was marked again meanwhile.
                 let key: crate::store::Key = key.into();
                 let tx = Tx::new(keys::live_partition())

@@ -137,7 +137,8 @@ impl Agent {
             budget = Some(SessionBudget::of(&found.session));
             // Whoever meant to start or delete beside this run learns of it.
             let ttl = self.session_ttl_under(&found.session, spec);
-            let session = Session { active_run: Some(spec.id.clone()), ..found.session };
+            let holder = if spec.concurrent { found.session.active_run.clone() } else { Some(spec.id.clone()) };
+            let session = Session { active_run: holder, ..found.session };
             self.index_session(&spec.tenant, &session, ttl).await?;
             tx = keep_session(tx.put_at(keys::session(), found.version, encode(&session), Some(ttl)), ttl);
         }
@@ -153,7 +154,7 @@ impl Agent {
     }
 
     /// What others left for a run with these records, beyond what they say was read.
-    async fn letters(&self, spec: &Arc<RunSpec>, records: &[Record]) -> Result<Vec<Letter>, Unavailable> {
+    pub(super) async fn letters(&self, spec: &Arc<RunSpec>, records: &[Record]) -> Result<Vec<Letter>, Unavailable> {
         let read = Run::new(spec.clone()).replayed(records).mail_read();
         mailbox::read(&self.store, &keys::partition_of(spec), &spec.id, read).await
     }
@@ -166,7 +167,7 @@ impl Agent {
 
     async fn end_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let Some(Idle { spec, records, lease }) = self.take_up(tenant, head).await? else { return Ok(false) };
-        let run = spec.id.clone();
+        let (run, entry) = (spec.id.clone(), LiveEntry::of(&spec));
         let budget = match &spec.session {
             Some(id) => {
                 let found = self.find_session(&spec.tenant, id).await?;
@@ -182,7 +183,7 @@ impl Agent {
         let ended = driver.drive().await;
         lease.release().await?;
         match ended {
-            Ok(()) => self.replica.unmark(&run).await.map(|()| true),
+            Ok(()) => self.part(&run, &entry, driver.next_in_session.as_ref()).await.map(|()| true),
             Err(Left::Told) => Ok(false),
             Err(Left::NotRecorded(error)) => Err(unavailable(error)),
         }

@@ -31,6 +31,8 @@ pub struct Record {
 #[expect(missing_docs, reason = "the fields are named for what they are")]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
+    /// The run was accepted behind another one in its session.
+    RunQueued,
     /// The run began.
     RunStarted,
     /// The run goes on: taken over after a crash, or its client answered.
@@ -106,7 +108,8 @@ impl Event {
     pub fn is_public(&self) -> bool {
         match self {
             Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::MailRead { .. } => false,
-            Self::RunStarted
+            Self::RunQueued
+            | Self::RunStarted
             | Self::RunResumed { .. }
             | Self::StepStarted { .. }
             | Self::ThinkingDelta { .. }

@@ -45,6 +45,21 @@ pub enum OnDisconnect {
     Continue,
 }
 
+/// What happens when the session has a live run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    /// The request is refused and told which run it is.
+    #[default]
+    Reject,
+    /// The run begins once those before it have ended.
+    Enqueue,
+    /// The live run is cancelled first.
+    Interrupt,
+    /// Both run, on the history as it is; each adds its messages in one piece when it ends.
+    Concurrent,
+}
+
 /// What happens after a crash interrupted a tool with side effects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,6 +83,9 @@ pub struct RunSpec {
     pub key_name: Option<String>,
     /// The conversation that it continues and extends.
     pub session: Option<SessionId>,
+    /// Whether it runs beside the session's other runs and never holds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub concurrent: bool,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// The model or agent as the caller named it.

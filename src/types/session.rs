@@ -47,6 +47,9 @@ pub struct Session {
     /// The run that holds it now: live, or waiting for its client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_run: Option<RunId>,
+    /// The runs that wait until it is theirs, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<RunId>,
 }
 
 /// Stands for a session's messages: while it is the same, so are they.

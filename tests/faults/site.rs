@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::support::Server;
 use crate::support::fleet::client::Client;
+use crate::support::fleet::evidence::Seen;
 use crate::support::fleet::{Figures, Fleet, Flight, Order, hold, keep};
 use crate::support::seed::Seed;
 
@@ -17,6 +18,8 @@ pub(super) struct Site {
     pub(super) replicas: Vec<Server>,
     pub(super) client: Client,
     pub(super) seed: Seed,
+    /// Where whoever looks afterwards finds the store.
+    store: String,
 }
 
 impl Site {
@@ -39,7 +42,8 @@ impl Site {
         let mut client = Client::new(replicas.iter().map(|replica| replica.url().to_owned()).collect());
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
-        Self { name: name.to_owned(), fleet, replicas, client, seed }
+        let store = stores[stores.len() - 1].clone();
+        Self { name: name.to_owned(), fleet, replicas, client, seed, store }
     }
 
     /// Lets clients run these orders, in sessions whose budgets show whether all was settled.
@@ -50,11 +54,16 @@ impl Site {
 
     /// Waits for the runs to end and holds what everyone saw to the promises.
     pub(super) async fn land(&self, flight: Flight) -> Figures {
-        let seen = flight.landed().await;
+        self.judge(flight.landed().await).await
+    }
+
+    /// Holds what these clients and everyone else saw to the promises.
+    pub(super) async fn judge(&self, seen: Vec<Seen>) -> Figures {
         for (index, replica) in self.replicas.iter().enumerate() {
             keep(&format!("{}-{index}.log", self.name), &replica.output());
         }
-        let evidence = self.fleet.evidence(&self.client, seen).await;
+        let mut evidence = self.fleet.evidence(&self.client, seen).await;
+        evidence.all_runs = Some(self.fleet.probe(&evidence, &self.store).await);
         hold(&self.name, &evidence)
     }
 }

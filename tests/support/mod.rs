@@ -1,6 +1,7 @@
 //! What the tests stand on: the server under test, a scripted upstream, a tool server, a strict SSE
 //! reader. Everything talks over real sockets; nothing sleeps and hopes.
 
+pub(crate) mod balancer;
 pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod proxy;

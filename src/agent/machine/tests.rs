@@ -10,6 +10,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         tenant: Tenant::default_tenant(),
         key_name: None,
         session: None,
+        concurrent: false,
         created_ms: 1,
         model: "m".into(),
         agent: "default".into(),

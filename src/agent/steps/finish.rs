@@ -15,7 +15,7 @@ use crate::kill;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
-use crate::types::{Event, Outcome, RunStatus, StopReason};
+use crate::types::{Event, Outcome, RunId, RunStatus, StopReason};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
@@ -58,7 +58,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
                 lost = true;
             }
             result => {
-                result?;
+                driver.next_in_session = result?;
                 kill::point("run.ended");
                 return Ok(());
             }
@@ -66,18 +66,26 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
     }
 }
 
+/// Records the end; the run that is to be called next in the session, if there is one.
 async fn record_end(
     driver: &mut Driver,
     outcome: &Outcome,
-    session: Option<(u64, Session)>,
-) -> Result<(), CommitError> {
+    mut session: Option<(u64, Session)>,
+) -> Result<Option<RunId>, CommitError> {
     let now = now_ms();
     let run = driver.recorder.run();
     let (spec, status) = (run.spec().clone(), outcome.status());
     // A question that the upstream refused outright would make it refuse all that follow in the session.
     let unanswered = status == RunStatus::Failed && outcome.report.steps.is_empty();
+    // One that never began has said nothing.
+    let unanswered = unanswered || run.status() == RunStatus::Queued;
     let new_messages = if status.is_final() && !unanswered { run.final_messages() } else { Vec::new() };
     let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
+    let next = match &mut session {
+        Some((_, session)) if status.is_final() => session.let_go(&spec.id),
+        Some((_, session)) => session.queue.first().cloned(),
+        None => None,
+    };
     let (keep, letters_seen) = (driver.keep, driver.letters_seen);
     let change = |mut tx: Tx| {
         if status.is_final() {
@@ -116,7 +124,6 @@ async fn record_end(
                 },
                 cost: session.cost + outcome.cost,
                 runs: session.runs + 1,
-                active_run: session.active_run.filter(|active| *active != spec.id),
                 ..session
             };
             tx = tx.put_at(keys::session(), version, head::encode(&session), Some(ttl)).write(Write::Append {
@@ -128,7 +135,8 @@ async fn record_end(
         }
         tx
     };
-    driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await
+    driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
+    Ok(next)
 }
 
 /// Takes in the letters that the driver does not know of yet.

@@ -2,42 +2,45 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
 use crate::agent::NewRun;
+use crate::agent::active::Live;
 use crate::agent::follow::FollowError;
+use crate::agent::tail::Tail;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::types::run::OnDisconnect;
 use crate::types::{Effect, Event, Message, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
 
-struct Replica {
-    bench: Bench,
-    link: Arc<Link>,
+pub(super) struct Replica {
+    pub(super) bench: Bench,
+    pub(super) link: Arc<Link>,
 }
 
 /// A replica on this way to the store whose model plays `turns`.
-fn replica(link: Arc<Link>, turns: Vec<Say>) -> Replica {
+pub(super) fn replica(link: Arc<Link>, turns: Vec<Say>) -> Replica {
     let bench = bench_over(link.clone(), turns, Effect::Read);
     bench.agent.begin();
     Replica { bench, link }
 }
 
-fn shared() -> Arc<dyn Store> {
+pub(super) fn shared() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
 }
 
-fn tenant() -> Tenant {
+pub(super) fn tenant() -> Tenant {
     Tenant::default_tenant()
 }
 
-async fn status(replica: &Replica, run: &RunId) -> RunStatus {
+pub(super) async fn status(replica: &Replica, run: &RunId) -> RunStatus {
     replica.bench.agent.run(&tenant(), run).await.unwrap().head.status
 }
 
 /// Returns once the run is over, and how long that took.
-async fn over(replica: &Replica, run: &RunId) -> Duration {
+pub(super) async fn over(replica: &Replica, run: &RunId) -> Duration {
     let since = Instant::now();
     while !status(replica, run).await.is_final() {
         assert!(since.elapsed() < Duration::from_secs(60), "the run does not end");
@@ -177,4 +180,23 @@ async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
     assert_eq!(messages.len(), 6, "the session keeps what was said");
     let late = b.bench.agent.steer(&tenant(), &run, say("too late")).await;
     assert!(late.is_err_and(|error| error.to_string().contains("has ended")));
+}
+
+/// A process that stood still has the run's tail as it was then, while another has driven it to its end.
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_not_told_by_a_stale_tail_how_far_the_log_goes_f21() {
+    let store = shared();
+    let frozen = replica(Link::to(&store), vec![]);
+    let other = replica(Link::to(&store), vec![Say::Text(&["one ", "two"])]);
+    let started = other.bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    let last = watch(started).await.last().unwrap().seq;
+    let live =
+        Live { tail: Arc::new(Tail::after(2)), cancel: CancellationToken::new(), left: CancellationToken::new() };
+    frozen.bench.agent.active.insert(run.clone(), live);
+    for seen in 1..last {
+        let following = frozen.bench.agent.follow(&tenant(), &run, seen).await;
+        assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
+    }
+    assert!(frozen.bench.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
 }

@@ -18,7 +18,7 @@ use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKin
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
-use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
 
 /// What the model does in one turn.
@@ -255,6 +255,7 @@ pub(super) fn request() -> NewRun {
         tools: None,
         limits: crate::agent::LimitsPatch::default(),
         on_limit: None,
+        on_conflict: OnConflict::Reject,
         on_disconnect: OnDisconnect::Continue,
         on_unknown_outcome: OnUnknownOutcome::Fail,
         reconnect_grace_ms: 15_000,

@@ -62,7 +62,7 @@ async fn a_run_whose_client_went_while_it_was_made_goes_on_at_once() {
             assert_eq!(bench.agent.active_runs(), 0, "{fault:?} at commit {commits}");
             commits += 1;
         }
-        assert!(commits >= 5, "there were only {commits}");
+        assert!(commits >= 4, "there were only {commits}");
     }
 }
 

@@ -25,6 +25,9 @@ pub struct AgentEvents {
 #[serde(tag = "type")]
 #[expect(missing_docs, reason = "the fields are named for what they are; docs/api.md explains them")]
 pub enum NativeEvent<'a> {
+    /// The run waits behind another one in its session.
+    #[serde(rename = "run.queued")]
+    RunQueued { seq: u64, run_id: &'a str, session_id: Option<&'a str>, model: &'a str, created_ms: u64 },
     /// The run began.
     #[serde(rename = "run.started")]
     RunStarted { seq: u64, run_id: &'a str, session_id: Option<&'a str>, model: &'a str, created_ms: u64 },
@@ -167,6 +170,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
     let (run_id, session_id) = (names.id.as_str(), names.session.as_ref().map(SessionId::as_str));
     let model = names.model.as_str();
     Some(match &record.event {
+        Event::RunQueued => NativeEvent::RunQueued { seq, run_id, session_id, model, created_ms: names.created_ms },
         Event::RunStarted => NativeEvent::RunStarted { seq, run_id, session_id, model, created_ms: names.created_ms },
         Event::RunResumed { .. } => NativeEvent::RunResumed { seq, run_id, session_id, model },
         Event::StepStarted { step, .. } => NativeEvent::StepStarted { seq, step: *step },
@@ -249,6 +253,7 @@ fn budget_warning(seq: u64, kind: BudgetKind, used: u64, limit: u64) -> NativeEv
 impl NativeEvent<'_> {
     fn name(&self) -> &'static str {
         match self {
+            Self::RunQueued { .. } => "run.queued",
             Self::RunStarted { .. } => "run.started",
             Self::RunResumed { .. } => "run.resumed",
             Self::StepStarted { .. } => "step.started",

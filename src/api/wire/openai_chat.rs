@@ -135,7 +135,8 @@ impl ChatChunks {
                 self.extend(record, out);
                 self.finish(outcome, out);
             }
-            Event::RunStarted
+            Event::RunQueued
+            | Event::RunStarted
             | Event::RunResumed { .. }
             | Event::ThinkingDelta { .. }
             | Event::ToolArgumentsDelta { .. }

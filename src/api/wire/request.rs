@@ -14,7 +14,7 @@ use crate::api::error::ApiError;
 use crate::api::wire::message::{Messages, check_messages, clip, malformed};
 use crate::api::wire::strict::Strict;
 use crate::api::wire::tool::{Choice, read_tool_choice, read_tools};
-use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{Message, Micros, Role, RunId, SessionId, Tenant};
 
 const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
@@ -132,7 +132,8 @@ pub struct AgentOptions {
     /// After a crash in a tool with side effects: `fail` or `tell_model`.
     #[schema(value_type = Option<String>)]
     pub on_unknown_outcome: Option<OnUnknownOutcome>,
-    /// When the session has a live run: `reject`.
+    /// When the session has a live run: `reject`, `enqueue`, `interrupt` or `concurrent`.
+    #[schema(value_type = Option<String>)]
     pub on_conflict: Option<OnConflict>,
     /// How long a run outlives its last reader, in milliseconds.
     pub reconnect_grace_ms: Option<u64>,
@@ -163,14 +164,6 @@ pub struct LimitOptions {
     pub token_budget: Option<u64>,
     /// Most money, in US dollars.
     pub cost_budget_usd: Option<f64>,
-}
-
-/// What to do when the session has a live run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OnConflict {
-    /// Answer 409 with the live run's id.
-    Reject,
 }
 
 /// What a stream shows beside text.
@@ -270,6 +263,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },
         limits: agent.limits.unwrap_or_default().0.check()?,
         on_limit: agent.on_limit,
+        on_conflict: agent.on_conflict.unwrap_or_default(),
         on_disconnect,
         on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
         reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),

@@ -31,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) keyed: bool,
     /// How long a connection may be silent; servers promise a comment every 15 seconds.
     pub(crate) silence: Duration,
+    /// Clients begin to ask one after the other, within this time.
+    pub(crate) spread: Duration,
     /// How long it tries, in all.
     pub(crate) patience: Duration,
     http: reqwest::Client,
@@ -39,20 +41,22 @@ pub(crate) struct Client {
 impl Client {
     /// One that asks these addresses in turn.
     pub(crate) fn new(addresses: Vec<String>) -> Self {
-        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(2));
         Self {
             addresses,
             door: None,
             agent: json!({}),
             keyed: true,
             silence: Duration::from_secs(20),
+            spread: Duration::ZERO,
             patience: Duration::from_secs(90),
-            http: http.build().expect("the defaults are valid"),
+            http: super::http(),
         }
     }
 
     /// Asks for a run and follows it to its end.
     pub(crate) async fn run(&self, plan: Plan, session: Option<String>, mut seed: Seed) -> Seen {
+        let begins = seed.below(u64::try_from(self.spread.as_millis()).unwrap_or(0) + 1);
+        sleep(Duration::from_millis(begins)).await;
         let asked_ms = now_ms();
         let mut seen = Seen {
             plan,

@@ -27,6 +27,8 @@ pub(crate) struct Evidence {
     pub(crate) sessions: BTreeMap<String, SessionView>,
     /// Why runs may have ended, besides that the model was done.
     pub(crate) allowed_reasons: Vec<String>,
+    /// What became of a run that was tried with another budget for all runs, if one was.
+    pub(crate) all_runs: Option<Probe>,
     /// Whether clients send idempotency keys, so that even a broken request starts one run at most.
     pub(crate) keyed: bool,
 }
@@ -107,6 +109,15 @@ pub(crate) struct Probe {
     pub(crate) nothing_left: u16,
     /// Where the budget left enough for a small run, if nothing besides was still reserved.
     pub(crate) enough_left: u16,
+}
+
+impl Evidence {
+    /// What all runs were charged together, in tokens.
+    pub(crate) fn charged(&self) -> u64 {
+        let ends = self.runs.values().filter_map(|run| run.streams.values().next()?.last());
+        let ends = ends.filter_map(|end| serde_json::from_str::<Value>(&end.data).ok());
+        ends.filter_map(|end| end["usage"]["total_tokens"].as_u64()).sum()
+    }
 }
 
 impl Seen {

@@ -17,15 +17,16 @@ pub(crate) mod tools;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::seed::Seed;
-use super::within;
+use super::{Server, within};
 use checker::check;
 use client::Client;
-use evidence::{Evidence, Seen};
+use evidence::{Evidence, Probe, Seen};
 use model::ModelServer;
 use plan::Plan;
 use tools::FleetTools;
@@ -41,8 +42,21 @@ pub(crate) struct Fleet {
     pub(crate) tools: FleetTools,
 }
 
-/// Tokens of a session: more than its runs take, even if each of their steps were charged in full.
-const BUDGET: u64 = 10_000_000;
+/// Tokens of a session, and of all runs: more than they take, even if each of their steps were charged in
+/// full.
+const BUDGET: u64 = 1_000_000_000;
+
+/// The key that all clients have, and its SHA-256.
+const KEY: &str = "fleet";
+const KEY_HASH: &str = "5eb2ce291c7d227dd684ec83f9ddc05776e2fe9a0c4e62927b4592383e66fb28";
+
+/// A client of HTTP that has the key.
+fn http() -> reqwest::Client {
+    let key = reqwest::header::HeaderValue::from_str(&format!("Bearer {KEY}")).expect("it is plain text");
+    let headers = [(reqwest::header::AUTHORIZATION, key)].into_iter().collect();
+    let builder = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(2));
+    builder.default_headers(headers).build().expect("the defaults are valid")
+}
 
 /// A plan and the session that it belongs to.
 pub(crate) type Order = (Plan, Option<String>);
@@ -55,14 +69,20 @@ impl Fleet {
 
     /// A server's configuration, complete but for its store.
     pub(crate) fn config(&self) -> String {
+        self.config_with(BUDGET)
+    }
+
+    /// The same, where this is what all runs may take together.
+    pub(crate) fn config_with(&self, budget: u64) -> String {
         let agent = "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\n";
-        format!("{}{agent}{}", self.model.config(), self.tools.config())
+        let key = format!("[keys.fleet]\nkey_sha256 = \"{KEY_HASH}\"\ntoken_budget = {{ limit = {budget} }}\n");
+        format!("{}{agent}{}{key}", self.model.config(), self.tools.config())
     }
 
     /// Opens the sessions of these orders with a budget that is more than enough, so that it can be seen
     /// whether all that was reserved was settled.
     pub(crate) async fn open_sessions(address: &str, orders: &[Order]) {
-        let http = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
+        let http = http();
         let sessions: BTreeSet<&String> = orders.iter().filter_map(|(_, session)| session.as_ref()).collect();
         for session in sessions {
             let body = json!({"id": session, "token_budget": BUDGET});
@@ -92,6 +112,18 @@ impl Fleet {
         evidence.clients = clients;
         evidence.clients.sort_by(|a, b| a.plan.tag.cmp(&b.plan.tag));
         evidence
+    }
+
+    /// Sees what all runs are counted to have taken: tries a run where nothing is left of their budget, and
+    /// where enough is left for it and those that were tried before.
+    pub(crate) async fn probe(&self, evidence: &Evidence, store: &str) -> Probe {
+        let charged = evidence.charged();
+        let enough = charged + 3_000 + 100 * evidence.sessions.len() as u64;
+        let poor = Server::with(&self.config_with(charged.max(1))).store(store).start().await;
+        let nothing_left = reading::try_run(poor.url()).await;
+        drop(poor);
+        let rich = Server::with(&self.config_with(enough)).store(store).start().await;
+        Probe { nothing_left, enough_left: reading::try_run(rich.url()).await }
     }
 }
 

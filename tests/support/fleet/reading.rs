@@ -21,7 +21,7 @@ const RUN: Duration = Duration::from_secs(60);
 
 /// Runs and sessions of these clients, as the servers at these addresses have them.
 pub(super) async fn read_servers(addresses: &[String], clients: &[Seen]) -> Evidence {
-    let http = Client::builder().no_proxy().build().expect("the defaults are valid");
+    let http = super::http();
     let mut evidence = Evidence::default();
     let mut runs: BTreeSet<String> = clients.iter().flat_map(|seen| seen.runs.iter().cloned()).collect();
     let sessions: BTreeSet<&String> = clients.iter().filter_map(|seen| seen.session.as_ref()).collect();
@@ -82,17 +82,33 @@ async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe
     let run = json!({"model": "test", "messages": [message], "agent": agent, "max_tokens": 300}).to_string();
     let try_with = async |budget: u64| {
         let change = json!({"token_budget": budget}).to_string();
-        send(http.patch(&path).body(change)).await;
-        send(http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
+        send(|| http.patch(&path).body(change.clone())).await;
+        send(|| http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
     };
     // A budget of nothing is no budget.
     Probe { nothing_left: try_with(taken.max(1)).await, enough_left: try_with(taken + ENOUGH).await }
 }
 
-/// The status of the answer; 0 if there is none.
-async fn send(request: reqwest::RequestBuilder) -> u16 {
-    let answer = timeout(PATIENCE, request.header("content-type", "application/json").send()).await;
-    answer.ok().and_then(Result::ok).map_or(0, |answer| answer.status().as_u16())
+/// What this server, with another budget for all runs, answers to a run.
+pub(super) async fn try_run(address: &str) -> u16 {
+    let message = json!({"role": "user", "content": Plan::new("probe").to_string()});
+    let run = json!({"model": "test", "messages": [message], "max_tokens": 300}).to_string();
+    let http = super::http();
+    send(|| http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
+}
+
+/// The status of the answer, once it is not that the server is not ready for it; 0 if there is none.
+async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> u16 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let request = request().header("content-type", "application/json");
+        let answer = timeout(PATIENCE, request.send()).await.ok().and_then(Result::ok);
+        let status = answer.map_or(0, |answer| answer.status().as_u16());
+        if !matches!(status, 0 | 503) || Instant::now() >= deadline {
+            return status;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
 }
 
 async fn read_pages(http: &Client, address: &str, path: String) -> Vec<Value> {

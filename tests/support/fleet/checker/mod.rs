@@ -117,6 +117,9 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
             complaints.add(Promise::F, format!("the model was asked wrongly for turn {}: {fault}", call.what.round));
         }
     }
+    if let Some(probe) = &evidence.all_runs {
+        sessions::check_probe(*probe, &mut Complaints { of: "all runs".to_owned(), all: &mut all });
+    }
     all.sort();
     all.dedup();
     all

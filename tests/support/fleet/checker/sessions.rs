@@ -100,14 +100,7 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
     if counted < charged {
         complaints.add(Promise::E, format!("it counts {counted} tokens, and its runs took {charged}"));
     }
-    let Probe { nothing_left, enough_left } = session.probe;
-    if nothing_left != 429 {
-        complaints.add(Promise::E, format!("with nothing left of its budget, a run was answered by {nothing_left}"));
-    }
-    if enough_left != 200 {
-        let what = format!("with enough left of its budget, a run was answered by {enough_left}: more is reserved");
-        complaints.add(Promise::E, what);
-    }
+    check_probe(session.probe, complaints);
     let budget = &session.object["budget"];
     if let Some(limit) = budget["token_limit"].as_u64() {
         if charged > limit {
@@ -117,6 +110,18 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
         if left != limit.saturating_sub(charged) {
             complaints.add(Promise::E, format!("it has {left} tokens left of {limit} after {charged}"));
         }
+    }
+}
+
+/// What a budget counts as taken is what was charged, and nothing is reserved for ever.
+pub(super) fn check_probe(probe: Probe, complaints: &mut Complaints<'_>) {
+    let Probe { nothing_left, enough_left } = probe;
+    if nothing_left != 429 {
+        complaints.add(Promise::E, format!("with nothing left of its budget, a run was answered by {nothing_left}"));
+    }
+    if enough_left != 200 {
+        let what = format!("with enough left of its budget, a run was answered by {enough_left}: more is reserved");
+        complaints.add(Promise::E, what);
     }
 }
 

@@ -1,0 +1,148 @@
+//! Runs that wait in a session until it is their turn.
+//!
+//! The session's document holds the queue, in order. Whoever ends the session's run makes the first of
+//! them the session's in the same commit, and then calls it: names it where all replicas look. The run
+//! that ended stays named until then, so a queue whose caller died is found.
+
+use std::sync::Arc;
+
+use crate::agent::driver::SessionBudget;
+use crate::agent::error::unavailable;
+use crate::agent::head::{self, Head, encode};
+use crate::agent::replica::LiveEntry;
+use crate::agent::sessions::{Versioned, keep_session};
+use crate::agent::spawn::Ready;
+use crate::agent::take_up::Idle;
+use crate::agent::toolbox::Toolbox;
+use crate::agent::{Agent, active_run, context, keys, recorder};
+use crate::store::{Check, CommitError, Tx, Unavailable, Write};
+use crate::types::session::Session;
+use crate::types::{Event, RunId, RunSpec, RunStatus, SessionId, Tenant};
+
+/// Most runs that wait in one session.
+pub const MOST: usize = 64;
+
+impl Session {
+    /// Takes a run out of the session's care; if it held the session, the first in the queue does now,
+    /// and is returned.
+    pub(super) fn let_go(&mut self, run: &RunId) -> Option<RunId> {
+        self.queue.retain(|queued| queued != run);
+        if self.active_run.as_ref() != Some(run) {
+            return None;
+        }
+        self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
+        self.active_run.clone()
+    }
+}
+
+impl Agent {
+    /// Names a queued run where all replicas look for runs to be driven.
+    pub(super) async fn call(&self, tenant: &Tenant, session: &SessionId, run: &RunId) -> Result<(), Unavailable> {
+        let entry = LiveEntry::new(tenant.clone(), Some(session.clone()));
+        self.replica.offer(run, &entry).await
+    }
+
+    /// Calls the run whose turn it is in a session, should the one that ended have failed to.
+    pub(super) async fn call_next(&self, tenant: &Tenant, session: &SessionId) -> Result<(), Unavailable> {
+        let Some(Versioned { session, .. }) = self.find_session(tenant, session).await? else { return Ok(()) };
+        let next = session.active_run.as_ref().or(session.queue.first());
+        let Some(next) = next else { return Ok(()) };
+        let partition = keys::session_partition(tenant, &session.id);
+        match head::read(&*self.store, &partition, next).await? {
+            Some(head) if head.status == RunStatus::Queued => self.call(tenant, &session.id, next).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Begins a queued run if it is its turn; `false` if it must wait on.
+    pub(super) async fn begin_queued(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
+        let Some(id) = &head.session else { return Ok(false) };
+        let Some(found) = self.find_session(tenant, id).await? else {
+            // The session was deleted, and the run with it.
+            return self.stop_idle(tenant, head).await;
+        };
+        let is_first = found.session.queue.first() == Some(&head.id);
+        let is_free = active_run(self, tenant, &found.session).await?.is_none()
+            && self.waiting_holder(tenant, &found.session).await?.is_none();
+        if found.session.active_run.as_ref() != Some(&head.id) && !(is_first && is_free) {
+            return Ok(false);
+        }
+        let Some(idle) = self.take_up(tenant, head).await? else { return Ok(false) };
+        if idle.status() != RunStatus::Queued {
+            idle.release().await?;
+            return Ok(false);
+        }
+        self.begin_idle(idle, found).await?;
+        Ok(true)
+    }
+
+    /// The run that holds a session while it waits for its client.
+    pub(super) async fn waiting_holder(&self, tenant: &Tenant, session: &Session) -> Result<Option<Head>, Unavailable> {
+        let Some(run) = &session.active_run else { return Ok(None) };
+        let head = head::read(&*self.store, &keys::session_partition(tenant, &session.id), run).await?;
+        Ok(head.filter(|head| head.status == RunStatus::RequiresAction))
+    }
+
+    async fn begin_idle(&self, idle: Idle, found: Versioned) -> Result<(), Unavailable> {
+        let Idle { spec, mut records, lease } = idle;
+        let Versioned { mut session, version } = found;
+        // The conversation has grown since it was accepted.
+        let history = self.history(&spec.tenant, &session).await?;
+        let mut spec = RunSpec { history_len: session.message_count, ..(*spec).clone() };
+        let definitions = Toolbox::new(&self.tools, &spec).definitions();
+        spec.context_tokens = context::estimate(&spec, history.bytes(), definitions.len());
+        let spec = Arc::new(spec);
+        let before = records.last().map_or(0, |record| record.seq);
+        let (started, entry) = recorder::encode(&mut before.clone(), Event::RunStarted);
+        session.queue.retain(|queued| *queued != spec.id);
+        session.active_run = Some(spec.id.clone());
+        let ttl = self.session_ttl_under(&session, &spec);
+        let append = Write::Append { log: keys::events(&spec.id), after: records.len() as u64, entries: vec![entry] };
+        let tx = Tx::new(keys::partition_of(&spec))
+            .check(Check::Fence { lease: keys::lease(&spec.id), fence: lease.fence() })
+            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(&spec)), ttl: None })
+            .write(Write::Put { key: keys::spec(&spec.id), value: encode(&*spec), ttl: None })
+            .write(append)
+            .put_at(keys::session(), version, encode(&session), Some(ttl));
+        let begun = async {
+            self.store.commit(self.replica.adopt(&spec.id, &LiveEntry::of(&spec))).await?;
+            self.store.commit(keep_session(tx, ttl)).await?;
+            records.push((*started).clone());
+            Ok((self.open_account(&spec, &records).await?, self.letters(&spec, &records).await?))
+        };
+        let (account, letters) = match begun.await {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.give_back(&spec, lease);
+                // A session that changed meanwhile is looked at again.
+                let changed = matches!(error, CommitError::VersionConflict { .. });
+                return if changed { Ok(()) } else { Err(unavailable(error)) };
+            }
+        };
+        let budget = Some(SessionBudget::of(&session));
+        // Whoever follows it reads the store, or finds it here.
+        drop(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lets_go_of_a_session_leaves_it_to_the_first_in_the_queue() {
+        let [holder, first, second, other] = [(); 4].map(|()| RunId::mint());
+        let mut session = Session {
+            active_run: Some(holder.clone()),
+            queue: vec![first.clone(), second.clone()],
+            ..Session::new(SessionId::mint())
+        };
+        assert_eq!(session.let_go(&other), None);
+        assert_eq!(session.let_go(&first), None, "one that gives up its place calls nobody");
+        assert_eq!(session.let_go(&holder), Some(second.clone()));
+        assert_eq!((session.active_run.as_ref(), session.queue.len()), (Some(&second), 0));
+        assert_eq!(session.let_go(&second), None);
+        assert_eq!(session.active_run, None);
+    }
+}

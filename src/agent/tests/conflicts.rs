@@ -1,0 +1,131 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::link::Link;
+use super::replicas::{Replica, over, replica, shared, status, tenant};
+use super::support::{Say, outcome, request, watch};
+use crate::agent::NewRun;
+use crate::agent::error::StartError;
+use crate::store::Store;
+use crate::types::run::OnConflict;
+use crate::types::{Event, Message, Role, RunStatus, SessionId};
+
+fn session() -> SessionId {
+    SessionId::parse("s").unwrap()
+}
+
+/// A request in the session that says `text`.
+fn says(text: &str, on_conflict: OnConflict) -> NewRun {
+    let messages = vec![Message::text(Role::User, text)];
+    NewRun { session: Some(session()), messages, on_conflict, ..request() }
+}
+
+/// What the session holds, in short.
+async fn history(replica: &Replica) -> Vec<String> {
+    let (messages, _) = replica.bench.agent.messages(&tenant(), &session(), 0, 100).await.unwrap();
+    let content = |message: &Message| {
+        let value: serde_json::Value = serde_json::from_str(message.json()).unwrap();
+        value["content"].as_str().unwrap_or("-").to_owned()
+    };
+    messages.iter().map(content).collect()
+}
+
+/// Two replicas over one store: the first one's runs take five seconds, the second one's none.
+fn pair(store: &Arc<dyn Store>) -> (Replica, Replica) {
+    let slow = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["slow"])];
+    (replica(Link::to(store), slow), replica(Link::to(store), vec![]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_enqueued_run_begins_after_the_one_before_it_and_knows_what_that_said() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
+    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
+    let (first_id, second_id) = (first.head.id.clone(), second.head.id.clone());
+    assert_eq!((second.head.status, status(&a, &second_id).await), (RunStatus::Queued, RunStatus::Queued));
+    let refused = b.bench.agent.start(says("four", OnConflict::Reject)).await;
+    assert!(matches!(refused, Err(StartError::SessionBusy { run, .. }) if run == first_id));
+    let records = watch(second).await;
+    assert!(matches!(records[0].event, Event::RunQueued));
+    assert!(matches!(records[1].event, Event::RunStarted));
+    assert!(status(&a, &first_id).await.is_final());
+    assert_eq!(outcome(&watch(third).await).reason.status(), RunStatus::Completed);
+    let history = history(&a).await;
+    let place = |text: &str| history.iter().position(|message| message == text).unwrap();
+    assert!(
+        place("one") < place("slow") && place("slow") < place("two") && place("two") < place("three"),
+        "{history:?}"
+    );
+    let asked: Vec<String> = [&a, &b]
+        .iter()
+        .flat_map(|replica| {
+            replica.bench.model.requests.lock().unwrap().iter().map(|r| r.messages.clone()).collect::<Vec<_>>()
+        })
+        .collect();
+    let of_second = asked.iter().find(|messages| messages.contains("two") && !messages.contains("three")).unwrap();
+    assert!(of_second.contains("slow"), "it was asked with what came before it: {of_second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_caller_died_is_found() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap().head.id;
+    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap().head.id;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It ends its run, and dies before it calls the next.
+    a.link.lose_index();
+    over(&b, &first).await;
+    assert_eq!(status(&b, &second).await, RunStatus::Queued);
+    a.link.cut(true);
+    let took = over(&b, &second).await;
+    assert!(took <= Duration::from_secs(13), "{took:?}");
+    assert_eq!(status(&b, &second).await, RunStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_can_be_cancelled_and_leaves_nothing() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
+    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
+    let cancelled = a.bench.agent.cancel(&tenant(), &second.head.id).await.unwrap();
+    assert_eq!(cancelled.head.status, RunStatus::Cancelled);
+    assert_eq!(outcome(&watch(second).await).reason.status(), RunStatus::Cancelled);
+    watch(first).await;
+    assert_eq!(outcome(&watch(third).await).reason.status(), RunStatus::Completed);
+    assert!(!history(&a).await.contains(&"two".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupting_run_ends_the_other_and_begins() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = b.bench.agent.start(says("two", OnConflict::Interrupt)).await.unwrap();
+    assert_eq!(outcome(&watch(first).await).reason.status(), RunStatus::Cancelled);
+    assert_eq!(outcome(&watch(second).await).reason.status(), RunStatus::Completed);
+    let history = history(&a).await;
+    assert!(history.iter().position(|text| text == "one") < history.iter().position(|text| text == "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_runs_each_add_what_they_said_in_one_piece() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    let beside = b.bench.agent.start(says("two", OnConflict::Concurrent)).await.unwrap();
+    assert_eq!(outcome(&watch(beside).await).reason.status(), RunStatus::Completed);
+    let refused = b.bench.agent.start(says("three", OnConflict::Reject)).await;
+    assert!(refused.is_err(), "the first still holds the session");
+    watch(first).await;
+    let history = history(&a).await;
+    assert_eq!(history[0], "two");
+    let one = history.iter().position(|text| text == "one").unwrap();
+    assert_eq!(one, 2, "{history:?}");
+    assert_eq!(history.last().unwrap(), "slow");
+}

@@ -1,0 +1,52 @@
+//! Everything at once, as in production: three replicas behind the balancer that the documents recommend,
+//! on a Redis that Sentinels watch, while replicas are killed and replaced and the primary dies.
+
+use std::time::Duration;
+
+use super::site::Site;
+use super::{mixed, scaled};
+use crate::support::balancer::Balancer;
+use crate::support::redis::{Watched, fail_over};
+
+/// How long runs may stand still: a takeover after a failover.
+const LONGEST: Duration = Duration::from_secs(25);
+
+#[tokio::test]
+async fn a_balanced_site_keeps_its_promises() {
+    let mut watched = Watched::start().await;
+    let mut site = Site::start("balanced", &vec![watched.url(); 3]).await;
+    let balancer = Balancer::start([0, 1, 2].map(|index| site.replicas[index].address())).await;
+    let replicas = std::mem::replace(&mut site.client.addresses, vec![balancer.url()]);
+    site.client.patience = Duration::from_secs(240);
+    site.client.spread = Duration::from_secs(scaled(20, 60));
+    let orders = mixed("balanced", scaled(80, 200), &mut site.seed, scaled(300, 1500));
+    let flight = site.launch(orders).await;
+    let mut pause = {
+        let mut seed = site.seed.part("pauses");
+        move || tokio::time::sleep(Duration::from_millis(500 + seed.below(1000)))
+    };
+    for round in 0..scaled(1, 3) {
+        pause().await;
+        let victim = round % 3;
+        site.replicas[victim].kill9().await;
+        pause().await;
+        site.replicas[victim].restart().await;
+        pause().await;
+        // The killed primary stays away until everyone has learned that it is one no more.
+        fail_over(&mut watched, Duration::from_secs(4)).await;
+        for replica in &mut site.replicas {
+            pause().await;
+            replica.sigterm().await;
+            let status = tokio::time::timeout(Duration::from_secs(40), replica.ended()).await;
+            let status = status.expect("a replica that is asked to end does so");
+            assert!(status.success(), "{status}");
+            replica.restart().await;
+        }
+    }
+    let seen = flight.landed().await;
+    site.client.addresses = replicas;
+    let figures = site.judge(seen).await;
+    assert_ne!(figures.takeovers.len(), 0, "nothing was taken over: all runs had ended before");
+    let slowest = Duration::from_millis(figures.takeovers.percentile(100));
+    assert!(slowest <= LONGEST, "a run stood still for {slowest:?}");
+}
