@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::agent::driver::SessionBudget;
 use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
 use crate::agent::follow::Follower;
@@ -106,7 +108,8 @@ impl Agent {
         let account = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let created = self.create(&spec, lease.fence(), session, turn).await;
+        let (first, entry) = recorder::encode(&mut 0, turn.first_event());
+        let created = self.create(&spec, lease.fence(), session, turn, entry).await;
         if !matches!(created, Ok(true)) {
             // After a failure nobody knows whether the run exists: its slot is left to the sweep.
             if let Some(mut account) = account.filter(|_| created.is_ok()) {
@@ -119,14 +122,13 @@ impl Agent {
             }
             return created.map(|_| None);
         }
-        let first = turn.first_event();
         let mut head = Head::new(&spec);
         let follower = if turn == Turn::Queued {
             head.status = RunStatus::Queued;
             lease.release().await?;
             Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
         } else {
-            let records = vec![(*recorder::encode(&mut 0, first).0).clone()];
+            let records = vec![(*first).clone()];
             self.spawn(Ready { spec, records, lease, history, budget, account, letters: Vec::new() }, 0)
         };
         Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
@@ -170,16 +172,16 @@ impl Agent {
         Ok(None)
     }
 
-    /// Stores the run with its first event; `false` if its session changed meanwhile.
+    /// Stores the run with the entry of its first event; `false` if its session changed meanwhile.
     async fn create(
         &self,
         spec: &RunSpec,
         fence: Fence,
         session: Option<Versioned>,
         turn: Turn,
+        entry: Bytes,
     ) -> Result<bool, StartError> {
         kill::point("run.before_create");
-        let (_, entry) = recorder::encode(&mut 0, turn.first_event());
         let mut head = Head::new(spec);
         if turn == Turn::Queued {
             head.status = RunStatus::Queued;

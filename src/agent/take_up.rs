@@ -38,11 +38,11 @@ pub(super) struct Idle {
 }
 
 /// What driving a run takes beside its log.
-struct Prepared {
-    history: History,
-    budget: Option<SessionBudget>,
-    account: Option<Account>,
-    letters: Vec<Letter>,
+pub(super) struct Prepared {
+    pub(super) history: History,
+    pub(super) budget: Option<SessionBudget>,
+    pub(super) account: Option<Account>,
+    pub(super) letters: Vec<Letter>,
 }
 
 impl Idle {

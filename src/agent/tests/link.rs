@@ -1,12 +1,10 @@
 //! A replica's way to a store that it shares with others, which can be cut, wholly or to one place.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::agent::keys;
 use crate::store::memory::MemoryStore;
 use crate::store::{
     CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
@@ -19,8 +17,6 @@ pub(super) struct Link {
     /// Watched instead of the store by a replica that hears no nudges.
     silence: Option<MemoryStore>,
     cut: Mutex<Cut>,
-    /// Whether the index of live runs cannot be written.
-    unindexed: AtomicBool,
 }
 
 /// What does not pass.
@@ -36,27 +32,17 @@ enum Cut {
 impl Link {
     /// A way to this store.
     pub(super) fn to(store: &Arc<dyn Store>) -> Arc<Self> {
-        Self::with(store, None)
+        Arc::new(Self { store: store.clone(), silence: None, cut: Mutex::default() })
     }
 
     /// One that no nudge finds.
     pub(super) fn deaf(store: &Arc<dyn Store>) -> Arc<Self> {
-        Self::with(store, Some(MemoryStore::default()))
-    }
-
-    fn with(store: &Arc<dyn Store>, silence: Option<MemoryStore>) -> Arc<Self> {
-        let (store, cut, unindexed) = (store.clone(), Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { store, silence, cut, unindexed })
+        Arc::new(Self { store: store.clone(), silence: Some(MemoryStore::default()), cut: Mutex::default() })
     }
 
     /// Nothing passes from now on, or everything again.
     pub(super) fn cut(&self, cut: bool) {
         *self.cut.lock().unwrap() = if cut { Cut::Everything } else { Cut::Nothing };
-    }
-
-    /// The index of live runs cannot be written from now on.
-    pub(super) fn lose_index(&self) {
-        self.unindexed.store(true, Ordering::Relaxed);
     }
 
     /// Nothing that is about this partition passes from now on.
@@ -78,9 +64,6 @@ impl Link {
 #[async_trait]
 impl Store for Link {
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
-        if self.unindexed.load(Ordering::Relaxed) && tx.partition == keys::live_partition() {
-            return Err(Unavailable("the index is away".into()).into());
-        }
         self.pass(&tx.partition).await?.commit(tx).await
     }
 

@@ -39,10 +39,11 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// How long an operation may take in all, and how long a server may take to answer.
+    /// How long an operation may take in all, and how long a server may take to answer. A request that
+    /// fails by one is answered within a second and a half.
     pub(super) fn time(self) -> (Duration, Duration) {
         match self {
-            Self::Work | Self::Leases => (Duration::from_millis(1500), ANSWER),
+            Self::Work | Self::Leases => (Duration::from_millis(1400), ANSWER),
             Self::Renewals => (Duration::from_secs(5), Duration::from_secs(3)),
         }
     }
