@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::Failure;
 use crate::fleet::Subject;
@@ -24,6 +24,9 @@ use crate::script;
 
 /// No answer of any script takes that long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// No stream at a reader's pace takes that long.
+const LIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where to ask, and for what.
 #[derive(Clone)]
@@ -71,6 +74,28 @@ async fn ask_again_and_again(ask: Ask, times: u32) -> Result<Vec<Duration>, Fail
         first_tokens.push(timeout(ANSWER_TIMEOUT, one).await.map_err(|_| "an answer took too long")??);
     }
     Ok(first_tokens)
+}
+
+/// Begins `count` streams, evenly within `begin`, and reads each to its end. Says how long each that was
+/// right took.
+pub(crate) async fn live(ask: &Ask, count: u32, begin: Duration) -> Vec<Result<Duration, Failure>> {
+    let mut streams = JoinSet::new();
+    for index in 0..count {
+        let ask = ask.clone();
+        streams.spawn(async move {
+            sleep(begin * index / count).await;
+            let began = Instant::now();
+            let one = async {
+                let mut connection = connect(ask.address).await?;
+                let mut answer = Answer::begin(&mut connection, &ask).await?;
+                answer.read_until(|_| false).await?;
+                answer.check(&ask.answer)
+            };
+            timeout(LIVE_TIMEOUT, one).await.map_err(|_| "a stream took too long")??;
+            Ok(began.elapsed())
+        });
+    }
+    streams.join_all().await
 }
 
 /// A stream that is held open after its first token.

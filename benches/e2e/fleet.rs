@@ -2,7 +2,8 @@
 
 use crate::Failure;
 use crate::machine::Cores;
-use crate::process::{Process, Program};
+use crate::process::{Process, Program, Site};
+use crate::redis_server::RedisServer;
 
 /// One column of a comparison: a server and the door it is asked through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +18,8 @@ pub(crate) enum Subject {
     LoopgateChat,
     /// Loopgate, through its own path, with all events.
     LoopgateAgent,
+    /// Loopgate with Redis for its store, through OpenAI's path.
+    OverRedis,
 }
 
 impl Subject {
@@ -28,6 +31,7 @@ impl Subject {
             Self::LeastLoop => "least loop server",
             Self::LoopgateChat => "Loopgate, chat door",
             Self::LoopgateAgent => "Loopgate, agent door",
+            Self::OverRedis => "Loopgate, over Redis",
         }
     }
 
@@ -42,6 +46,7 @@ impl Subject {
             Self::PassThrough => Program::PassThrough,
             Self::LeastLoop => Program::LeastLoop,
             Self::LoopgateChat | Self::LoopgateAgent => Program::Loopgate,
+            Self::OverRedis => Program::LoopgateOverRedis,
         }
     }
 }
@@ -49,6 +54,8 @@ impl Subject {
 /// An upstream and the servers before it. All of them end with this value.
 pub(crate) struct Fleet {
     processes: Vec<(Program, Process)>,
+    /// What Loopgate keeps its runs in, if one of the servers does.
+    pub(crate) redis: Option<RedisServer>,
     /// Gives this thread its cores back; after the processes, which is the order of fields.
     _cores: Option<Cores>,
 }
@@ -58,18 +65,25 @@ impl Fleet {
     /// that does not start is left out, and said so.
     pub(crate) async fn start(subjects: &[Subject], pinned: bool) -> Result<Self, Failure> {
         let cores = if pinned { Cores::divide() } else { None };
-        let upstream = Process::start(Program::Upstream, None, None).await?;
-        let address = upstream.address;
+        let upstream = Process::start(Program::Upstream, Site::default(), None).await?;
+        let mut site = Site { upstream: Some(upstream.address), redis: None };
         let mut processes = vec![(Program::Upstream, upstream)];
         let mut programs: Vec<Program> = subjects.iter().map(|subject| subject.program()).collect();
         programs.dedup();
+        let mut redis = None;
+        if programs.contains(&Program::LoopgateOverRedis) {
+            // Beside the client and the upstream, so that what a server takes is the server's.
+            let started = RedisServer::start().await?;
+            site.redis = Some(started.address);
+            redis = Some(started);
+        }
         for program in programs.into_iter().filter(|&program| program != Program::Upstream) {
-            match Process::start(program, Some(address), cores.as_ref()).await {
+            match Process::start(program, site, cores.as_ref()).await {
                 Ok(process) => processes.push((program, process)),
                 Err(error) => println!("\nnot measured: {program:?}: {error}"),
             }
         }
-        Ok(Self { processes, _cores: cores })
+        Ok(Self { processes, redis, _cores: cores })
     }
 
     /// The process behind `subject`, if it runs.

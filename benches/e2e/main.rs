@@ -10,9 +10,12 @@
 mod client;
 mod fleet;
 mod least_loop;
+mod live;
 mod machine;
+mod over_redis;
 mod passthrough;
 mod process;
+mod redis_server;
 mod report;
 mod scenarios;
 mod script;
@@ -69,6 +72,10 @@ enum Scenario {
     Paced100,
     /// What a server adds to the time until the first token.
     Ttft,
+    /// What Redis adds to each of these, and what it takes itself.
+    Redis,
+    /// A thousand streams at a reader's pace, over memory and over Redis.
+    Live,
     /// Memory of streams that wait for an upstream that fell silent.
     Streams,
 }

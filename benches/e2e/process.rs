@@ -33,6 +33,17 @@ pub(crate) enum Program {
     LeastLoop,
     /// What this is all about.
     Loopgate,
+    /// The same with another store.
+    LoopgateOverRedis,
+}
+
+/// What a process needs outside of itself.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Site {
+    /// Where the upstream listens.
+    pub(crate) upstream: Option<SocketAddr>,
+    /// Where Redis listens.
+    pub(crate) redis: Option<SocketAddr>,
 }
 
 /// A running server. It is killed when this is dropped, however that comes about.
@@ -47,16 +58,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` against `upstream` (the upstream itself needs none), on the server's core if
-    /// `cores` are divided, and waits until it answers.
-    pub(crate) async fn start(
-        program: Program,
-        upstream: Option<SocketAddr>,
-        cores: Option<&Cores>,
-    ) -> Result<Self, Failure> {
+    /// Starts `program` with what it needs of `site`, on the server's core if `cores` are divided, and waits
+    /// until it answers.
+    pub(crate) async fn start(program: Program, site: Site, cores: Option<&Cores>) -> Result<Self, Failure> {
         let directory = TempDir::with_prefix("loopgate-bench-")?;
         let output = directory.path().join("output");
-        let mut command = command(program, upstream, directory.path())?;
+        let mut command = command(program, site, directory.path())?;
         let file = File::create(&output)?;
         command.current_dir(directory.path()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let started = Instant::now();
@@ -67,7 +74,7 @@ impl Process {
         let child = child.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
         let unspecified = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, _directory: directory };
-        match timeout(START_TIMEOUT, process.wait_until_ready(&output, upstream)).await {
+        match timeout(START_TIMEOUT, process.wait_until_ready(&output, site)).await {
             Ok(ready) => ready?,
             Err(_) => return Err(format!("{program:?} did not answer in time; {}", last_words(&output)).into()),
         }
@@ -80,12 +87,12 @@ impl Process {
         self.child.id()
     }
 
-    async fn wait_until_ready(&mut self, output: &PathBuf, upstream: Option<SocketAddr>) -> Result<(), Failure> {
+    async fn wait_until_ready(&mut self, output: &PathBuf, site: Site) -> Result<(), Failure> {
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Err(format!("it ended with {status} before it answered; {}", last_words(output)).into());
             }
-            if let Some(address) = announced(&std::fs::read_to_string(output)?, upstream) {
+            if let Some(address) = announced(&std::fs::read_to_string(output)?, site) {
                 self.address = address;
                 if is_healthy(address).await.unwrap_or(false) {
                     return Ok(());
@@ -104,13 +111,18 @@ impl Drop for Process {
     }
 }
 
-fn command(program: Program, upstream: Option<SocketAddr>, directory: &Path) -> Result<Command, Failure> {
+fn command(program: Program, site: Site, directory: &Path) -> Result<Command, Failure> {
     let itself = std::env::current_exe()?;
     let (executable, role) = match program {
         Program::Upstream => (itself, Some(UPSTREAM)),
         Program::PassThrough => (itself, Some(PASSTHROUGH)),
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
-        Program::Loopgate => (loopgate(), None),
+        Program::Loopgate | Program::LoopgateOverRedis => (loopgate(), None),
+    };
+    let Site { upstream, redis } = site;
+    let store = match redis.filter(|_| program == Program::LoopgateOverRedis) {
+        Some(redis) => format!("redis://{redis}"),
+        None => "memory:".to_owned(),
     };
     let mut command = Command::new(executable);
     if let Some(role) = role {
@@ -121,7 +133,7 @@ fn command(program: Program, upstream: Option<SocketAddr>, directory: &Path) -> 
     std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?))?;
     // Only what is set here, so that the caller's environment is not part of the result.
     command.env_clear().env("OPENAI_API_KEY", "bench");
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--log", "info", "--config"]).arg(file);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store, "--log", "info", "--config"]).arg(file);
     Ok(command)
 }
 
@@ -147,15 +159,17 @@ tools = ["calculator"]
     )
 }
 
-/// The address in a process's output that is not its upstream's.
-fn announced(output: &str, upstream: Option<SocketAddr>) -> Option<SocketAddr> {
+/// The address in a process's output that is its own.
+fn announced(output: &str, site: Site) -> Option<SocketAddr> {
     let complete = &output[..=output.rfind('\n')?];
     let mentions = complete.match_indices("127.0.0.1:").map(|(at, _)| &complete[at..]);
     let addresses = mentions.filter_map(|text| {
         let port = text["127.0.0.1:".len()..].split(|c: char| !c.is_ascii_digit()).next()?;
         format!("127.0.0.1:{port}").parse().ok()
     });
-    addresses.into_iter().find(|address: &SocketAddr| address.port() != 0 && Some(*address) != upstream)
+    addresses
+        .into_iter()
+        .find(|address: &SocketAddr| address.port() != 0 && ![site.upstream, site.redis].contains(&Some(*address)))
 }
 
 async fn is_healthy(address: SocketAddr) -> Result<bool, Failure> {

@@ -1,5 +1,7 @@
 //! The figures as Markdown tables, with what was aimed at and whether it was reached.
 
+use std::time::Duration;
+
 use crate::fleet::Subject;
 
 /// A figure of each server for each round.
@@ -12,6 +14,48 @@ pub(crate) struct Target {
     pub(crate) of: Subject,
     pub(crate) over: Subject,
     pub(crate) at_most: f64,
+}
+
+/// One case over memory and over Redis.
+pub(crate) struct OverRedis {
+    pub(crate) title: &'static str,
+    /// CPU µs of the server per request.
+    pub(crate) server: Rounds,
+    /// CPU µs of Redis per request.
+    pub(crate) redis: Rounds,
+    /// Requests a second.
+    pub(crate) rate: Rounds,
+    /// Entries of a run's log.
+    pub(crate) entries: f64,
+    /// Tokens that a request streams, where that is all there is to it.
+    pub(crate) tokens: Option<f64>,
+}
+
+/// What is stored of a run with a tool loop of three rounds, in bytes.
+pub(crate) struct Stored {
+    /// Resident memory of the idle server over memory and over Redis, and of idle Redis.
+    pub(crate) idle: [f64; 3],
+    /// What Redis holds of it at first.
+    pub(crate) at_once: f64,
+    /// What it holds once it has forgotten the operations.
+    pub(crate) after: f64,
+    /// What of that its own keys take, and how many they are.
+    pub(crate) of_keys: f64,
+    pub(crate) keys: f64,
+}
+
+/// Many streams at once.
+pub(crate) struct Live {
+    pub(crate) subject: Subject,
+    /// Cores of the server and of Redis.
+    pub(crate) server: f64,
+    pub(crate) redis: Option<f64>,
+    /// Resident memory of the server without and with streams, in bytes.
+    pub(crate) idle: f64,
+    pub(crate) streaming: f64,
+    pub(crate) failed: u32,
+    /// How long each stream took, in order.
+    pub(crate) took: Vec<Duration>,
 }
 
 /// A median with its extremes.
@@ -122,6 +166,75 @@ pub(crate) fn streams(count: u32, subjects: &[Subject], before: &Rounds, per_str
     });
     table(["server", "RSS MB before", "RSS KiB per stream"], rows);
     verdict("Loopgate, chat door, per stream", 25.0, " KiB", per_stream.summary(Subject::LoopgateChat));
+}
+
+/// Each case over memory and over Redis; what is aimed at is judged in the case of this title.
+pub(crate) fn over_redis(cases: &[OverRedis], judged: &str) {
+    println!("\n### Redis beside the memory store\n\nthe chat door; CPU µs are per request\n");
+    let ratio = |case: &OverRedis| {
+        case.server.compared(Subject::OverRedis, Subject::LoopgateChat, |redis, memory| redis / memory)
+    };
+    let per_token = |summary: Option<Summary>, tokens: Option<f64>| match (summary, tokens) {
+        (Some(summary), Some(tokens)) => format!("{:.1}", summary.median / tokens),
+        _ => "–".into(),
+    };
+    let rows = cases.iter().map(|case| {
+        let over = case.server.summary(Subject::OverRedis);
+        let rate = case.rate.summary(Subject::OverRedis);
+        [
+            case.title.into(),
+            one_decimal(case.server.summary(Subject::LoopgateChat)),
+            one_decimal(over),
+            two_decimals(ratio(case)),
+            per_token(over, case.tokens),
+            one_decimal(case.redis.summary(Subject::OverRedis)),
+            rate.map_or("–".into(), |rate| format!("{:.0}", rate.median * case.entries)),
+        ]
+    });
+    let head = ["case", "over memory", "over Redis", "÷", "per token", "redis-server", "log entries a second"];
+    table(head, rows);
+    for case in cases.iter().filter(|case| case.title == judged) {
+        verdict("over Redis ÷ over memory, tool loop", 1.4, "", ratio(case));
+    }
+}
+
+/// What is stored of a run.
+pub(crate) fn stored(stored: &Stored) {
+    println!("\n### What Redis holds\n");
+    let mb = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
+    let kib = |bytes: f64| format!("{:.1} KiB", bytes / 1024.0);
+    let rows = [
+        ["idle RSS of Loopgate over memory".into(), mb(stored.idle[0])],
+        ["idle RSS of Loopgate over Redis".into(), mb(stored.idle[1])],
+        ["idle RSS of redis-server".into(), mb(stored.idle[2])],
+        ["a tool loop of 3 rounds, at first".into(), kib(stored.at_once)],
+        ["… 20 s after its end".into(), kib(stored.after)],
+        [format!("… of which its own {:.1} keys", stored.keys), kib(stored.of_keys)],
+    ];
+    table(["what", "takes"], rows);
+}
+
+/// Many streams at once.
+pub(crate) fn live(count: u32, lives: &[Live]) {
+    println!("\n### {count} runs that stream at once\n\n20 tokens a second each, for 15 s; servers on every core\n");
+    let seconds = |took: &[Duration], percent: usize| {
+        took.get(took.len() * percent / 100).map_or("–".into(), |took| format!("{:.2}", took.as_secs_f64()))
+    };
+    let rows = lives.iter().map(|live| {
+        [
+            live.subject.name().into(),
+            format!("{:.0}", live.server * 100.0),
+            live.redis.map_or("–".into(), |redis| format!("{:.0}", redis * 100.0)),
+            format!("{:.1}", live.server * 1e6 / (f64::from(count) * 20.0)),
+            format!("{:.1} → {:.1}", live.idle / 1e6, live.streaming / 1e6),
+            format!("{:.1}", (live.streaming - live.idle) / f64::from(count) / 1024.0),
+            format!("{} ({})", seconds(&live.took, 50), seconds(&live.took, 99)),
+            live.failed.to_string(),
+        ]
+    });
+    let head =
+        ["server", "% of a core", "redis-server", "µs per token", "RSS MB", "KiB per run", "took s (99 %)", "failed"];
+    table(head, rows);
 }
 
 fn verdict(what: &str, at_most: f64, unit: &str, measured: Option<Summary>) {

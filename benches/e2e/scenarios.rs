@@ -10,7 +10,7 @@ use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
 use crate::process::Process;
 use crate::report::{self, Rounds, Target};
-use crate::{Failure, Options, Scenario, script};
+use crate::{Failure, Options, Scenario, live, over_redis, script};
 
 /// All servers that loop.
 const LOOPS: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
@@ -21,7 +21,7 @@ const PATHS: [Subject; 5] =
     [Subject::Direct, Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
 
 /// What a server still does after an answer is its cost, too: this long is waited for it.
-const AFTERMATH: Duration = Duration::from_millis(100);
+pub(crate) const AFTERMATH: Duration = Duration::from_millis(100);
 /// How long memory is given to settle before it is read.
 const SETTLE: Duration = Duration::from_secs(3);
 /// How often a process is started to see how long that takes.
@@ -30,17 +30,17 @@ const STARTS: u32 = 10;
 const OPENED_AT_ONCE: u32 = 64;
 
 /// A comparison of CPU time per request.
-struct CpuPlan {
-    title: &'static str,
-    model: &'static str,
-    connections: u32,
+pub(crate) struct CpuPlan {
+    pub(crate) title: &'static str,
+    pub(crate) model: &'static str,
+    pub(crate) connections: u32,
     /// In one block, which is what each server gets in each round.
-    requests: u32,
-    subjects: &'static [Subject],
-    target: Target,
+    pub(crate) requests: u32,
+    pub(crate) subjects: &'static [Subject],
+    pub(crate) target: Target,
 }
 
-const PLAIN: CpuPlan = CpuPlan {
+pub(crate) const PLAIN: CpuPlan = CpuPlan {
     title: "a short answer of 10 tokens",
     model: script::PLAIN,
     connections: 16,
@@ -49,7 +49,7 @@ const PLAIN: CpuPlan = CpuPlan {
     target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 },
 };
 
-const TOOLS3: CpuPlan = CpuPlan {
+pub(crate) const TOOLS3: CpuPlan = CpuPlan {
     title: "a tool loop of 3 rounds: two calculator calls, then 10 tokens",
     model: script::TOOLS3,
     connections: 16,
@@ -58,7 +58,7 @@ const TOOLS3: CpuPlan = CpuPlan {
     target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 1.5 },
 };
 
-const BURST100: CpuPlan = CpuPlan {
+pub(crate) const BURST100: CpuPlan = CpuPlan {
     title: "100 tokens in one burst",
     model: script::BURST100,
     connections: 16,
@@ -67,7 +67,7 @@ const BURST100: CpuPlan = CpuPlan {
     target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6 },
 };
 
-const PACED100: CpuPlan = CpuPlan {
+pub(crate) const PACED100: CpuPlan = CpuPlan {
     title: "100 tokens, one every 2 ms",
     model: script::PACED100,
     connections: 32,
@@ -88,6 +88,8 @@ pub(crate) async fn run(options: &Options, open_files: u64) {
             Scenario::Burst100 => cpu(&BURST100, options).await,
             Scenario::Paced100 => cpu(&PACED100, options).await,
             Scenario::Ttft => first_token(options).await,
+            Scenario::Redis => over_redis::run(options).await,
+            Scenario::Live => live::run().await,
             Scenario::Streams => streams(options.streams, open_files).await,
         };
         if let Err(error) = measured {
@@ -135,7 +137,7 @@ async fn first_token(options: &Options) -> Result<(), Failure> {
 }
 
 /// Gives each of `subjects` a block in each round. One that fails is out from then on.
-async fn in_turn<T>(
+pub(crate) async fn in_turn<T>(
     fleet: &Fleet,
     subjects: &[Subject],
     rounds: u32,
@@ -209,11 +211,11 @@ async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn micros(duration: Duration) -> f64 {
+pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^53")]
-fn bytes(count: u64) -> f64 {
+pub(crate) fn bytes(count: u64) -> f64 {
     count as f64
 }

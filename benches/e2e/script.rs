@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 /// The models, by what a request to them puts a server through.
-pub(crate) const MODELS: [&str; 5] = [PLAIN, TOOLS3, BURST100, PACED100, STALL];
+pub(crate) const MODELS: [&str; 6] = [PLAIN, TOOLS3, BURST100, PACED100, LIVE, STALL];
 /// A short answer of ten tokens.
 pub(crate) const PLAIN: &str = "plain";
 /// Two rounds with one calculator call each, then a short answer.
@@ -18,10 +18,13 @@ pub(crate) const TOOLS3: &str = "tools3";
 pub(crate) const BURST100: &str = "burst100";
 /// A hundred tokens, one every 2 ms.
 pub(crate) const PACED100: &str = "paced100";
+/// As many tokens as a person reads: 20 a second, for 15 seconds.
+pub(crate) const LIVE: &str = "live";
 /// One token, then silence until the client goes.
 pub(crate) const STALL: &str = "stall";
 
 const PACE: Duration = Duration::from_millis(2);
+const LIVE_PACE: Duration = Duration::from_millis(50);
 
 /// What the two calls of `tools3` compute. They differ, lest a guard against loops steps in.
 const EXPRESSIONS: [&str; 2] = ["1234 * 5678", "4321 * 8765"];
@@ -46,9 +49,9 @@ impl Script {
         let at_once = |events| Some(Self { events, pace: None, stalls: false });
         match model {
             TOOLS3 if tool_results < EXPRESSIONS.len() => at_once(calculator_call(model, tool_results)),
-            PLAIN | TOOLS3 => at_once(text(model, 10)),
-            BURST100 => at_once(text(model, 100)),
-            PACED100 => Some(Self { events: text(model, 100), pace: Some(PACE), stalls: false }),
+            PLAIN | TOOLS3 | BURST100 => at_once(text(model, tokens(model))),
+            PACED100 => Some(Self { events: text(model, tokens(model)), pace: Some(PACE), stalls: false }),
+            LIVE => Some(Self { events: text(model, tokens(model)), pace: Some(LIVE_PACE), stalls: false }),
             STALL => Some(Self { events: text(model, 1).drain(..2).collect(), pace: None, stalls: true }),
             _ => None,
         }
@@ -57,7 +60,16 @@ impl Script {
 
 /// The text that a client must have received when the answer is over.
 pub(crate) fn answer(model: &str) -> String {
-    (0..if [BURST100, PACED100].contains(&model) { 100 } else { 10 }).map(token).collect()
+    (0..tokens(model)).map(token).collect()
+}
+
+/// How many tokens the last turn has.
+pub(crate) fn tokens(model: &str) -> usize {
+    match model {
+        BURST100 | PACED100 => 100,
+        LIVE => 300,
+        _ => 10,
+    }
 }
 
 /// The request that every server gets. It asks for usage, so that every server gets the same answer.
