@@ -4,6 +4,7 @@ mod bad_inputs;
 mod durability;
 mod faults;
 mod idempotency;
+mod round_trips;
 mod sdk;
 mod sessions;
 mod support;

@@ -28,6 +28,7 @@ pub mod lease;
 pub mod machine;
 mod mailbox;
 mod patience;
+mod pauses;
 mod queue;
 pub mod quota;
 pub mod rate;
@@ -51,6 +52,7 @@ mod take_up;
 #[cfg(test)]
 mod tests;
 mod toolbox;
+mod undropped;
 
 pub use catalog::Catalog;
 pub use head::Head;

@@ -50,7 +50,7 @@ impl Recorder {
         Self {
             store,
             run,
-            tail: Arc::new(Tail::after(seq)),
+            tail: Arc::new(Tail::of(records)),
             partition,
             log,
             lease,

@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
 use crate::agent::head::{self, Head};
+use crate::agent::idempotency::Once;
 use crate::agent::keys;
 use crate::agent::mailbox::{Letter, Posted};
 use crate::agent::recorder::decode;
@@ -117,7 +118,7 @@ impl Agent {
         loop {
             let (partition, head) = self.find_run(tenant, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
-                self.post(tenant, id, &Letter::Cancel).await?;
+                self.post(tenant, id, &Letter::Cancel, None).await?;
                 if let Some(live) = self.active.get(id) {
                     live.cancel.cancel();
                 }
@@ -138,9 +139,32 @@ impl Agent {
 
     /// Lets the caller's messages join a run's conversation before its next model call.
     pub async fn steer(&self, tenant: &Tenant, id: &RunId, messages: Vec<Message>) -> Result<Head, LookupError> {
+        Ok(self.steer_under(tenant, id, messages, None).await?.0)
+    }
+
+    /// The same, unless this request did already. The second value says whether it did; the run is as it
+    /// stands now.
+    pub async fn steer_once(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+        messages: Vec<Message>,
+        once: &Once,
+    ) -> Result<(Head, bool), LookupError> {
+        self.steer_under(tenant, id, messages, Some(once)).await
+    }
+
+    async fn steer_under(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+        messages: Vec<Message>,
+        once: Option<&Once>,
+    ) -> Result<(Head, bool), LookupError> {
         let (_, head) = self.find_run(tenant, id).await?;
-        match self.post(tenant, id, &Letter::Steer { messages }).await? {
-            Posted::Left => Ok(head),
+        match self.post(tenant, id, &Letter::Steer { messages }, once).await? {
+            Posted::Left => Ok((head, false)),
+            Posted::LeftBefore => Ok((head, true)),
             Posted::Ended(_) => Err(LookupError::NotLive(id.clone())),
         }
     }

@@ -102,7 +102,8 @@ impl Agent {
             cost_budget: new.cost_budget,
             ..Session::new(new.id.unwrap_or_else(SessionId::mint))
         };
-        self.write_session(tenant, session, in_pages(&new.messages)).await
+        let (agent, tenant) = (self.clone(), tenant.clone());
+        self.to_the_end(async move { agent.write_session(&tenant, session, in_pages(&new.messages)).await }).await
     }
 
     /// A session of this tenant.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::agent::driver::SessionBudget;
 use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
 use crate::agent::follow::Follower;
@@ -58,7 +60,8 @@ pub struct Started {
 impl Agent {
     /// Starts a run, or continues the waiting one whose calls the request answers.
     pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
-        self.start_under(&new, None).await
+        let agent = self.clone();
+        self.to_the_end(async move { agent.start_under(&new, None).await }).await
     }
 
     /// The same; a claim learns of the waiting run before that goes on.
@@ -105,23 +108,27 @@ impl Agent {
         let account = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let created = self.create(&spec, lease.fence(), session, turn).await;
+        let (first, entry) = recorder::encode(&mut 0, turn.first_event());
+        let created = self.create(&spec, lease.fence(), session, turn, entry).await;
         if !matches!(created, Ok(true)) {
             // After a failure nobody knows whether the run exists: its slot is left to the sweep.
             if let Some(mut account) = account.filter(|_| created.is_ok()) {
                 account.free_slot().await;
             }
-            lease.release().await?;
+            if created.is_ok() {
+                lease.release().await?;
+            } else {
+                self.give_back(&spec, lease);
+            }
             return created.map(|_| None);
         }
-        let first = turn.first_event();
         let mut head = Head::new(&spec);
         let follower = if turn == Turn::Queued {
             head.status = RunStatus::Queued;
             lease.release().await?;
             Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
         } else {
-            let records = vec![(*recorder::encode(&mut 0, first).0).clone()];
+            let records = vec![(*first).clone()];
             self.spawn(Ready { spec, records, lease, history, budget, account, letters: Vec::new() }, 0)
         };
         Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
@@ -165,16 +172,16 @@ impl Agent {
         Ok(None)
     }
 
-    /// Stores the run with its first event; `false` if its session changed meanwhile.
+    /// Stores the run with the entry of its first event; `false` if its session changed meanwhile.
     async fn create(
         &self,
         spec: &RunSpec,
         fence: Fence,
         session: Option<Versioned>,
         turn: Turn,
+        entry: Bytes,
     ) -> Result<bool, StartError> {
         kill::point("run.before_create");
-        let (_, entry) = recorder::encode(&mut 0, turn.first_event());
         let mut head = Head::new(spec);
         if turn == Turn::Queued {
             head.status = RunStatus::Queued;

@@ -30,7 +30,7 @@ pub struct Readers {
     pub alone_since: Option<Instant>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     records: VecDeque<Arc<Record>>,
     /// The number of the last record that was dropped or never kept.
@@ -45,10 +45,15 @@ struct Head {
 }
 
 impl Tail {
-    /// A tail that begins after record `seq`.
-    pub fn after(seq: u64) -> Self {
+    /// A tail of a run of which these records are stored, from the first one on.
+    pub fn of(records: &[Record]) -> Self {
+        let public: Vec<_> = records.iter().filter(|record| record.event.is_public()).collect();
+        let (older, newest) = public.split_at(public.len().saturating_sub(CAPACITY));
+        let records = newest.iter().map(|record| Arc::new((*record).clone())).collect();
+        let before = older.last().map_or(0, |record| record.seq);
+        let seq = newest.last().map_or(0, |record| record.seq);
         Self {
-            kept: Mutex::new(Kept { records: VecDeque::new(), before: seq }),
+            kept: Mutex::new(Kept { records, before }),
             head: watch::Sender::new(Head { seq, closed: false }),
             readers: watch::Sender::new(Readers { count: 0, alone_since: Some(Instant::now()) }),
         }

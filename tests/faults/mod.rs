@@ -9,6 +9,7 @@ mod chaos;
 mod kill;
 mod network;
 mod outage;
+mod refusals;
 mod site;
 mod takeover;
 

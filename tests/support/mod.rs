@@ -4,6 +4,7 @@
 pub(crate) mod balancer;
 pub(crate) mod fleet;
 pub(crate) mod http;
+pub(crate) mod monitor;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 mod reply;

@@ -8,8 +8,7 @@ mod servers;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use servers::eventually;
-pub(crate) use servers::{Cluster, RedisServer, Watched};
+pub(crate) use servers::{Cluster, RedisServer, Watched, eventually};
 
 /// A server that keeps what it acknowledged when it is killed, and has room for many tests side by side.
 pub(crate) async fn durable() -> RedisServer {

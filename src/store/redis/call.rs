@@ -12,14 +12,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::fault::{Fault, Trouble, is_unknown_script};
 use super::lane::Wait;
-use super::node::{ANSWER, Purpose};
+use super::node::Purpose;
 use super::pause::Pauses;
 use super::scripts::Lua;
 use super::topology::Topology;
 use crate::store::Unavailable;
-
-/// How long an operation may take in all.
-const OPERATION: Duration = Duration::from_millis(1500);
 
 /// How long replicas may take to confirm, in one attempt.
 const CONFIRM: Duration = Duration::from_millis(250);
@@ -58,7 +55,7 @@ pub(super) enum Work {
 
 /// Carries it out. Answers what the server said to each command, none of it an error.
 pub(super) async fn call(topology: &Topology, call: &Call) -> Result<Vec<Value>, Unavailable> {
-    let mut attempts = Attempts { topology, call, deadline: Instant::now() + OPERATION, sent: false };
+    let mut attempts = Attempts { topology, call, deadline: Instant::now() + call.purpose.time().0, sent: false };
     let mut pauses = PAUSES;
     loop {
         let (what, pause) = match attempts.next().await {
@@ -100,7 +97,7 @@ impl Attempts<'_> {
         let confirm =
             confirming.map(|_| CONFIRM.min(self.deadline.saturating_duration_since(now).saturating_sub(SLACK)));
         let exchange = self.call.exchange(&mut link.connection, self.sent, confirm);
-        let Ok(result) = timeout_at(self.deadline.min(now + ANSWER), exchange).await else {
+        let Ok(result) = timeout_at(self.deadline.min(now + self.call.purpose.time().1), exchange).await else {
             self.sent = true;
             if !link.was_heard_since(now) {
                 lane.give_up(link.number);

@@ -14,8 +14,9 @@ use tokio::time::timeout;
 use super::fault::{Fault, Trouble};
 use crate::config::{RedisHost, RedisLogin, RedisTls};
 
-/// How long making a connection may take, until its server is known to be fit.
-const CONNECT: Duration = Duration::from_millis(500);
+/// How long making a connection may take, until its server is known to be fit: several exchanges with
+/// one that is slow.
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// When silence makes the system ask whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);

@@ -2,6 +2,7 @@
 //!
 //! Requests share it. While it is down for longer than a moment, whoever asks is told at once.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::dial::Pushes;
 use super::fault::Trouble;
@@ -205,7 +206,16 @@ impl Keeper {
         let (mut pauses, began) = (PAUSES, Instant::now());
         loop {
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
-            match self.upkeep.dialer.connect(&self.upkeep.host, self.pushes(number)).await {
+            let mut attempt = pin!(self.upkeep.dialer.connect(&self.upkeep.host, self.pushes(number)));
+            let connected = if let Ok(connected) = timeout(PATIENCE, &mut attempt).await {
+                connected
+            } else {
+                // It may be only slow. Nobody need wait to find that out.
+                let trouble = Trouble::away(format!("{} does not answer", self.upkeep.host));
+                self.state.send_replace(State::Down(trouble, began));
+                attempt.await
+            };
+            match connected {
                 Ok((connection, role)) => {
                     let link = Link::new(number, connection);
                     self.upkeep.up(&link, role);

@@ -193,7 +193,7 @@ impl Store for RedisStore {
         let place = Place::of(partition);
         let keys = vec![place.lease(lease), place.log(log)];
         let arguments = [fence_text(fence), lasting(ttl), lasting(LEASE_KEPT)].map(Bytes::from).to_vec();
-        let length = self.run(&place, Purpose::Leases, false, &RENEW, keys, arguments).await?;
+        let length = self.run(&place, Purpose::Renewals, false, &RENEW, keys, arguments).await?;
         if length == Value::Nil { Ok(None) } else { number(&length).map(Some) }
     }
 

@@ -21,6 +21,9 @@ const CONFIRMING: usize = 4;
 /// How long after the last replica went its confirmation is still asked for.
 const MISSED: Duration = Duration::from_secs(60);
 
+/// How long a server may take to say what it is.
+const SLOWEST_LOOK: Duration = Duration::from_secs(2);
+
 /// How long a server may take to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
 
@@ -29,8 +32,21 @@ pub(super) const ANSWER: Duration = Duration::from_secs(1);
 pub(super) enum Purpose {
     /// Commits and reads.
     Work,
-    /// Leases.
+    /// Granting leases and taking them back.
     Leases,
+    /// Renewing leases, which lasts longer than anything else: they have seconds left.
+    Renewals,
+}
+
+impl Purpose {
+    /// How long an operation may take in all, and how long a server may take to answer. A request that
+    /// fails by one is answered within a second and a half.
+    pub(super) fn time(self) -> (Duration, Duration) {
+        match self {
+            Self::Work | Self::Leases => (Duration::from_millis(1400), ANSWER),
+            Self::Renewals => (Duration::from_secs(5), Duration::from_secs(3)),
+        }
+    }
 }
 
 /// A primary.
@@ -132,7 +148,7 @@ impl Node {
     pub(super) fn lane(&self, purpose: Purpose) -> &Lane {
         match purpose {
             Purpose::Work => &self.work,
-            Purpose::Leases => &self.leases,
+            Purpose::Leases | Purpose::Renewals => &self.leases,
         }
     }
 
@@ -145,9 +161,10 @@ impl Node {
     /// Asks the server whether it is still the primary; if not, all connections are made again.
     pub(super) async fn look(&self) -> Result<(), Trouble> {
         let Some(link) = self.leases.now()? else { return Ok(()) };
-        let mut connection = link.connection;
+        let mut connection = link.connection.clone();
         let role = redis::cmd("ROLE");
-        let answer = timeout(ANSWER, connection.send_packed_command(&role)).await;
+        let asked = Instant::now();
+        let answer = timeout(SLOWEST_LOOK, connection.send_packed_command(&role)).await;
         let trouble = match answer {
             Ok(Ok(answer)) => match read_role(&answer, &self.host) {
                 Ok(role) => {
@@ -160,6 +177,7 @@ impl Node {
                 }
             },
             Ok(Err(error)) => Trouble::away(format!("{}: {error}", self.host)),
+            Err(_) if link.was_heard_since(asked) => return Ok(()),
             Err(_) => Trouble::away(format!("{} does not answer", self.host)),
         };
         self.leases.give_up(link.number);

@@ -47,7 +47,7 @@ pub(crate) struct Fleet {
 const BUDGET: u64 = 1_000_000_000;
 
 /// The key that all clients have, and its SHA-256.
-const KEY: &str = "fleet";
+pub(crate) const KEY: &str = "fleet";
 const KEY_HASH: &str = "5eb2ce291c7d227dd684ec83f9ddc05776e2fe9a0c4e62927b4592383e66fb28";
 
 /// A client of HTTP that has the key.
@@ -74,8 +74,13 @@ impl Fleet {
 
     /// The same, where this is what all runs may take together.
     pub(crate) fn config_with(&self, budget: u64) -> String {
+        self.config_under(&format!("token_budget = {{ limit = {budget} }}\n"))
+    }
+
+    /// The same, where the key has these limits.
+    pub(crate) fn config_under(&self, limits: &str) -> String {
         let agent = "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\n";
-        let key = format!("[keys.fleet]\nkey_sha256 = \"{KEY_HASH}\"\ntoken_budget = {{ limit = {budget} }}\n");
+        let key = format!("[keys.fleet]\nkey_sha256 = \"{KEY_HASH}\"\n{limits}");
         format!("{}{agent}{}{key}", self.model.config(), self.tools.config())
     }
 

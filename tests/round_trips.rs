@@ -1,0 +1,172 @@
+//! How often a run asks Redis, counted where Redis hears it.
+//!
+//! A run may ask twice for each step of its model, twice for each call of a tool, once for each 50 ms
+//! of text that begin, and as often as its lease is renewed, besides what it takes to begin and to end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::fleet::{Fleet, KEY};
+use crate::support::monitor::Monitor;
+use crate::support::redis::{RedisServer, durable};
+use crate::support::{Server, within};
+
+/// What it takes to begin and to end: the lease, the tenant's index, the index of live runs and the run
+/// itself; listening for letters, a look for any, and the end of listening; then the index of live runs
+/// and the lease again. That the run ended is what its last step asks for.
+const RUN: usize = 9;
+
+/// A session besides: its document before the run and after it, and the run's end, since a step's own end
+/// is stored at once there.
+const SESSION: usize = 3;
+
+/// A name besides: the claim, before the run and after its beginning.
+const NAME: usize = 2;
+
+/// Limits of a key besides: a request's turn, what is left of two budgets, a slot and its return.
+const LIMITS: usize = 5;
+
+/// Budgets of a key besides, for each step: its reservation, its end, stored at once, and settling.
+const BUDGETED_STEP: usize = 3;
+
+/// Renewals of a lease, a second.
+const HEARTBEAT: f64 = 1.0 / 3.0;
+
+/// What a replica that has nothing to do asks, a second: who is primary, whose runs are nobody's, twice,
+/// and its own lease.
+const IDLE: f64 = 3.5;
+
+/// A replica, and who hears what it asks.
+struct Site {
+    redis: RedisServer,
+    _fleet: Fleet,
+    server: Server,
+    monitor: Monitor,
+}
+
+/// What a run asked.
+struct Cost {
+    exchanges: Vec<String>,
+    took: Duration,
+}
+
+impl Site {
+    async fn start(limits: &str) -> Self {
+        let (redis, fleet) = (durable().await, Fleet::start().await);
+        let mut server = Server::with(&fleet.config_under(limits)).store(&redis.url()).start().await;
+        server.use_key(KEY);
+        let monitor = Monitor::start(&redis).await;
+        let mut site = Self { redis, _fleet: fleet, server, monitor };
+        // The first time a script is used it is sent whole.
+        for session in [None, Some("first")] {
+            site.run(&Plan::new("warm-up").with_tools(1, &[Tool::Look]), session, None).await;
+        }
+        site
+    }
+
+    /// Lets one run go from its beginning to its end.
+    async fn run(&mut self, plan: &Plan, session: Option<&str>, name: Option<&str>) -> Cost {
+        let message = json!({"role": "user", "content": plan.to_string()});
+        let mut body = json!({"model": "test", "stream": true, "messages": [message]});
+        if let Some(session) = session {
+            body["agent"] = json!({"session_id": session});
+        }
+        self.monitor.now(&self.redis).await;
+        let (began, mut request) = (Instant::now(), self.server.json("/v1/agent/completions", &body));
+        if let Some(name) = name {
+            request = request.header("idempotency-key", name);
+        }
+        let response = self.server.respond(request).await;
+        assert_eq!(response.status(), 200);
+        let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is plain").to_owned();
+        let text = within("the run's end", response.text()).await.expect("the stream is whole");
+        assert!(text.contains(&plan.piece(plan.rounds, plan.pieces - 1)) && text.ends_with("data: [DONE]\n\n"));
+        let took = began.elapsed();
+        // Nothing follows the end of listening for letters.
+        let all = self.monitor.until(|line| line.contains("\"SUNSUBSCRIBE\"") && line.contains(&run)).await;
+        Cost { exchanges: all.into_iter().filter(|line| is_of_a_run(line)).collect(), took }
+    }
+}
+
+/// Whether a run is behind it, and not the replica.
+fn is_of_a_run(exchange: &str) -> bool {
+    exchange.contains("lg:{") && (!exchange.contains("lg:{live}") || exchange.contains("run_"))
+}
+
+/// What a run of this plan may ask.
+fn bound(plan: &Plan, took: Duration) -> usize {
+    let steps = plan.rounds as usize + 1;
+    let tools = (plan.rounds * plan.calls) as usize;
+    let spoken = Duration::from_millis(u64::from(plan.pieces - 1) * plan.pace_ms);
+    // A text takes longer where everything does.
+    let text = (spoken.max(took / u32::try_from(steps).expect("there are few")).as_millis() / 50 + 1) as usize;
+    let text = text.min(plan.pieces as usize);
+    2 * steps + 2 * tools + steps * text + renewals(took)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run takes seconds")]
+fn renewals(took: Duration) -> usize {
+    (took.as_secs_f64() * HEARTBEAT).ceil() as usize
+}
+
+fn hold(what: &str, cost: &Cost, most: usize) {
+    let (asked, list) = (cost.exchanges.len(), cost.exchanges.join("\n"));
+    assert!(asked <= most, "{what}: {asked} round trips instead of {most} in {:?}:\n{list}", cost.took);
+}
+
+fn plans() -> [(&'static str, Plan); 3] {
+    let short = Plan::new("plan").with_text(1, 0);
+    [
+        ("one step", short.clone()),
+        ("three steps with a call each in two", short.with_tools(2, &[Tool::Look, Tool::Book])),
+        ("a text of four seconds", Plan::new("plan").with_text(200, 20)),
+    ]
+}
+
+#[tokio::test]
+async fn a_run_asks_as_often_as_it_may() {
+    let mut site = Site::start("").await;
+    for (what, plan) in plans() {
+        let cost = site.run(&plan, None, None).await;
+        hold(what, &cost, RUN + bound(&plan, cost.took));
+        let cost = site.run(&plan, Some("second"), None).await;
+        hold(&format!("{what}, in a session"), &cost, RUN + SESSION + bound(&plan, cost.took));
+    }
+    let (what, plan) = &plans()[0];
+    let cost = site.run(plan, None, Some("name")).await;
+    hold(&format!("{what}, named"), &cost, RUN + NAME + bound(plan, cost.took));
+}
+
+#[tokio::test]
+async fn calls_beside_each_other_are_recorded_together() {
+    let mut site = Site::start("").await;
+    let plan = Plan { calls: 8, ..Plan::new("plan").with_text(1, 0).with_tools(1, &[Tool::Look]) };
+    let cost = site.run(&plan, None, None).await;
+    hold("eight calls at once", &cost, RUN + bound(&plan, cost.took) - 8);
+}
+
+#[tokio::test]
+async fn an_idle_replica_asks_little() {
+    const WATCHED: Duration = Duration::from_secs(6);
+    let mut site = Site::start("").await;
+    site.monitor.now(&site.redis).await;
+    let began = Instant::now();
+    tokio::time::sleep(WATCHED).await;
+    let exchanges = site.monitor.now(&site.redis).await;
+    #[expect(clippy::cast_precision_loss, reason = "they are few")]
+    let rate = exchanges.len() as f64 / began.elapsed().as_secs_f64();
+    assert!(rate <= IDLE, "{rate} round trips a second instead of {IDLE}:\n{}", exchanges.join("\n"));
+}
+
+#[tokio::test]
+async fn a_keys_limits_cost_little_more() {
+    let limits = "requests_per_minute = 1000\nmax_concurrent_runs = 9\n\
+                  token_budget = { limit = 1000000 }\ncost_budget_usd = { limit = 9.0 }\n";
+    let mut site = Site::start(limits).await;
+    let plan = Plan::new("plan").with_text(1, 0).with_tools(2, &[Tool::Look]);
+    let cost = site.run(&plan, None, None).await;
+    hold("three steps of a limited key", &cost, RUN + LIMITS + 3 * BUDGETED_STEP + bound(&plan, cost.took));
+}
