@@ -148,7 +148,7 @@ async fn nudges_get_lost() {
 /// A slow Redis makes runs slow, and nothing else.
 #[tokio::test]
 async fn redis_is_slow() {
-    for latency_ms in [100, 300] {
+    for latency_ms in [200, 1000] {
         let redis = durable().await;
         let proxy = Proxy::start(address(&redis)).await;
         let mut site = Site::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;
