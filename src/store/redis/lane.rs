@@ -24,6 +24,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Pauses between attempts to connect.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(30), Duration::from_secs(1));
 
+/// How long a connection must have lasted for the next one to be made at once.
+const LASTING: Duration = Duration::from_millis(100);
+
+/// Pauses after connections that did not.
+const RESPITE: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
+
 /// The last number of a connection in this process.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
@@ -190,14 +196,20 @@ struct Keeper {
 impl Keeper {
     async fn keep(self) {
         let mut broken = self.broken.0.subscribe();
+        let mut pauses = RESPITE;
         loop {
             let link = self.connected().await;
-            let number = link.number;
+            let (number, made) = (link.number, Instant::now());
             self.state.send_replace(State::Up(link));
             // The other end is held here, so this returns only for what it waits for.
             let _ = broken.wait_for(|broken| *broken >= number).await;
             self.state.send_replace(State::Coming);
             self.upkeep.down(number);
+            if made.elapsed() < LASTING {
+                tokio::time::sleep(pauses.next()).await;
+            } else {
+                pauses = RESPITE;
+            }
         }
     }
 
@@ -212,7 +224,7 @@ impl Keeper {
             } else {
                 // It may be only slow. Nobody need wait to find that out.
                 let trouble = Trouble::away(format!("{} does not answer", self.upkeep.host));
-                self.state.send_replace(State::Down(trouble, began));
+                self.down(trouble, began);
                 attempt.await
             };
             match connected {
@@ -222,15 +234,20 @@ impl Keeper {
                     return link;
                 }
                 Err(trouble) => {
-                    if !matches!(&*self.state.borrow(), State::Down(known, _) if *known == trouble) {
-                        tracing::warn!(%trouble, "no connection to Redis");
-                    }
-                    self.state.send_replace(State::Down(trouble, began));
+                    self.down(trouble, began);
                     self.upkeep.down(number);
                 }
             }
             tokio::time::sleep(pauses.next()).await;
         }
+    }
+
+    /// Says that there is no connection, to the log unless it knows.
+    fn down(&self, trouble: Trouble, began: Instant) {
+        if !matches!(&*self.state.borrow(), State::Down(known, _) if *known == trouble) {
+            tracing::warn!(%trouble, "no connection to Redis");
+        }
+        self.state.send_replace(State::Down(trouble, began));
     }
 
     fn pushes(&self, number: u64) -> Pushes {

@@ -55,8 +55,7 @@ pub(super) struct Node {
     pub(super) host: RedisHost,
     work: Lane,
     leases: Lane,
-    confirming: [Lane; CONFIRMING],
-    next: AtomicUsize,
+    confirming: [(Lane, AtomicUsize); CONFIRMING],
     /// For what is published.
     pub(super) nudges: Lane,
     replicas: Arc<Replicas>,
@@ -72,6 +71,19 @@ pub(super) struct Upkeep {
     stale: Arc<Notify>,
     /// Told what is published.
     nudges: Option<mpsc::UnboundedSender<nudges::Event>>,
+}
+
+/// The use of a connection to wait for replicas on, which holds up whoever else uses it.
+#[derive(Debug)]
+pub(super) struct Confirming<'a> {
+    pub(super) lane: &'a Lane,
+    users: &'a AtomicUsize,
+}
+
+impl Drop for Confirming<'_> {
+    fn drop(&mut self) {
+        self.users.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// When replicas were last connected to a primary.
@@ -134,8 +146,7 @@ impl Node {
             host,
             work: lane(),
             leases: lane(),
-            confirming: [lane(), lane(), lane(), lane()],
-            next: AtomicUsize::new(0),
+            confirming: std::array::from_fn(|_| (lane(), AtomicUsize::new(0))),
             nudges: Lane::new(telling),
             replicas,
         };
@@ -152,10 +163,14 @@ impl Node {
         }
     }
 
-    /// A connection to wait for replicas on, if there are or lately were any.
-    pub(super) fn confirming(&self) -> Option<&Lane> {
-        let next = self.next.fetch_add(1, Ordering::Relaxed) % CONFIRMING;
-        self.replicas.expected().then(|| &self.confirming[next])
+    /// The least busy connection to wait for replicas on, if there are or lately were any.
+    pub(super) fn confirming(&self) -> Option<Confirming<'_>> {
+        if !self.replicas.expected() {
+            return None;
+        }
+        let (lane, users) = self.confirming.iter().min_by_key(|(_, users)| users.load(Ordering::Relaxed))?;
+        users.fetch_add(1, Ordering::Relaxed);
+        Some(Confirming { lane, users })
     }
 
     /// Asks the server whether it is still the primary; if not, all connections are made again.
@@ -186,7 +201,8 @@ impl Node {
 
     /// Makes all connections again.
     pub(super) fn renew(&self) {
-        for lane in [&self.work, &self.leases, &self.nudges].into_iter().chain(&self.confirming) {
+        let confirming = self.confirming.iter().map(|(lane, _)| lane);
+        for lane in [&self.work, &self.leases, &self.nudges].into_iter().chain(confirming) {
             lane.renew();
         }
     }

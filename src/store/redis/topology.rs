@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::{Dialer, advise};
 use super::fault::Trouble;
@@ -149,6 +149,7 @@ struct Keeper {
 impl Keeper {
     async fn keep(mut self) {
         let mut looks = 0;
+        let mut look_at = Instant::now() + LOOK_EVERY;
         loop {
             let known = self.map.borrow().hosts();
             match self.finder.find(&known).await {
@@ -162,9 +163,11 @@ impl Keeper {
             }
             tokio::time::sleep(spread(BREATH)).await;
             loop {
-                let stale = timeout(LOOK_EVERY, self.stale.notified()).await.is_ok();
-                let nodes = self.map.borrow().nodes();
-                if !stale {
+                let stale = timeout_at(look_at, self.stale.notified()).await.is_ok();
+                // However often something is amiss: looking is also how replicas are seen.
+                if Instant::now() >= look_at {
+                    look_at = Instant::now() + LOOK_EVERY;
+                    let nodes = self.map.borrow().nodes();
                     let looks = join_all(nodes.iter().map(|node| node.look())).await;
                     for (node, _) in nodes.iter().zip(looks).filter(|(_, look)| look.is_ok()) {
                         self.look_over(&node.host).await;
