@@ -64,6 +64,11 @@ impl Place {
         format!("{}q:{whose}", self.prefix)
     }
 
+    /// What is written to see whether it can be.
+    pub(super) fn probe(&self) -> String {
+        format!("{}p", self.prefix)
+    }
+
     /// A topic's channel.
     pub(super) fn channel(&self, name: &str) -> String {
         format!("{}n:{name}", self.prefix)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::PushInfo;
+use redis::{Pipeline, PushInfo, Value};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
@@ -59,6 +59,7 @@ pub(super) struct Node {
     /// For what is published.
     pub(super) nudges: Lane,
     replicas: Arc<Replicas>,
+    stale: Arc<Notify>,
 }
 
 /// What the connections to one server have in common.
@@ -138,7 +139,8 @@ impl Node {
         nudges: mpsc::UnboundedSender<nudges::Event>,
     ) -> Self {
         let replicas = Arc::new(Replicas::default());
-        let quiet = Upkeep { host: host.clone(), dialer, replicas: replicas.clone(), stale, nudges: None };
+        let quiet =
+            Upkeep { host: host.clone(), dialer, replicas: replicas.clone(), stale: stale.clone(), nudges: None };
         let telling = Arc::new(Upkeep { nudges: Some(nudges), ..quiet.clone() });
         let quiet = Arc::new(quiet);
         let lane = || Lane::new(quiet.clone());
@@ -149,6 +151,7 @@ impl Node {
             confirming: std::array::from_fn(|_| (lane(), AtomicUsize::new(0))),
             nudges: Lane::new(telling),
             replicas,
+            stale,
         };
         node.work.want();
         node.leases.want();
@@ -197,6 +200,21 @@ impl Node {
         };
         self.leases.give_up(link.number);
         Err(trouble)
+    }
+
+    /// Writes `key`, which is gone in a moment: a full memory, a full disk or too few replicas refuse that.
+    pub(super) async fn probe(&self, key: &str) -> Result<(), Trouble> {
+        let mut link = self.work.link(Wait::Briefly).await?;
+        let mut write = Pipeline::with_capacity(1);
+        write.cmd("SET").arg(key).arg("").arg("PX").arg(1000);
+        match link.connection.send_packed_commands(&write, 0, 1).await.as_deref() {
+            Ok([Value::ServerError(error)]) => {
+                self.stale.notify_one();
+                Err(Trouble::refused(&self.host, error))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(Trouble::away(format!("{}: {error}", self.host))),
+        }
     }
 
     /// Makes all connections again.

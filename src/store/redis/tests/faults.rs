@@ -236,6 +236,20 @@ async fn full_memory_refuses_changes_as_a_whole_and_nothing_else() {
     assert_eq!(store.scan(&place, scan).await.unwrap().len() as u64, number);
     assert_eq!(store.renew(&place, &key("lease"), fence, ttl, &key("log")).await, Ok(Some(number)));
     assert_eq!(store.release(&place, &key("lease"), fence).await, Ok(()));
+    // With no room even for what is small, nothing can be done here.
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    let health = store.health().await.unwrap_err().to_string();
+    assert!(health.contains("OOM"), "{health}");
+}
+
+#[tokio::test]
+async fn server_with_too_few_replicas_to_write_is_not_healthy() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    assert_eq!(store.health().await, Ok(()));
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let health = store.health().await.unwrap_err().to_string();
+    assert!(health.contains("NOREPLICAS"), "{health}");
 }
 
 #[tokio::test]
