@@ -36,6 +36,16 @@ async fn a_key_is_one_of_visible_ascii_row_60() {
             assert_eq!(answer.body["error"]["param"], "idempotency-key");
         }
     }
+    let run = "/v1/runs/run_019a0000000070008000000000000000";
+    let others = ["/v1/sessions/s/fork", "/v1/sessions/import", "/v1/sessions/s/cancel"].map(str::to_owned);
+    for path in others.into_iter().chain([format!("{run}/cancel"), format!("{run}/messages")]) {
+        let answer = server.send(keyed(&server, &path, "a b", &json!({}))).await;
+        assert_eq!((answer.status, answer.code()), (400, "invalid_value"), "{path}");
+        assert_eq!(answer.body["error"]["param"], "idempotency-key");
+        if path.ends_with("cancel") {
+            assert_eq!(server.send(keyed(&server, &path, "k", &json!({}))).await.status, 404, "{path}");
+        }
+    }
 }
 
 /// Fifty at once, half of them streams, and ten that mean another session: they are refused.
@@ -189,6 +199,75 @@ async fn a_session_is_created_once() {
     assert_eq!(create("k", &json!({})).await.status, 422);
 }
 
+#[tokio::test]
+async fn a_session_is_copied_once() {
+    let upstream = Upstream::start([]).await;
+    let server = Server::start(&upstream.config()).await;
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    for id in ["s", "t"] {
+        server.post("/v1/sessions", &json!({"id": id, "messages": messages})).await.ok();
+    }
+    let send = async |path: &str, body: &Value| server.send(keyed(&server, path, "k", body)).await;
+    let fork = "/v1/sessions/s/fork";
+    let first = send(fork, &json!({"at": 1})).await;
+    let again = send(fork, &json!({ "at": 1 })).await;
+    assert_eq!((first.status, again.status, &again.body), (201, 201, &first.body));
+    assert_eq!((first.header("idempotent-replayed"), again.header("idempotent-replayed")), ("", "true"));
+    let other = send(fork, &json!({"at": 0})).await;
+    assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
+    let elsewhere = send("/v1/sessions/t/fork", &json!({"at": 1})).await;
+    assert_eq!((elsewhere.status, elsewhere.header("idempotent-replayed")), (201, ""), "another path, another key");
+    assert_eq!(server.send(server.request(Method::DELETE, "/v1/sessions/s")).await.status, 200);
+    let again = send(fork, &json!({"at": 1})).await;
+    assert_eq!((again.status, &again.body), (201, &first.body), "though its source is gone");
+
+    // A refused request leaves its key unused.
+    let fork = "/v1/sessions/t/fork";
+    let send_new = async |body: &Value| server.send(keyed(&server, fork, "new", body)).await;
+    assert_eq!(send_new(&json!({"at": 9})).await.status, 400);
+    assert_eq!(send_new(&json!({"id": "t"})).await.code(), "version_conflict");
+    assert_eq!(send_new(&json!({"id": "u"})).await.ok()["id"], "u");
+    assert_eq!(send_new(&json!({"id": "u"})).await.header("idempotent-replayed"), "true");
+
+    let exported = server.get("/v1/sessions/t/export").await.ok();
+    let import = "/v1/sessions/import";
+    assert_eq!(send(import, &exported).await.code(), "version_conflict", "it is there, though not by this request");
+    assert_eq!(server.send(server.request(Method::DELETE, "/v1/sessions/t")).await.status, 200);
+    let first = send(import, &exported).await;
+    let again = send(import, &exported).await;
+    assert_eq!((first.status, again.status, &again.body), (201, 201, &first.body));
+    assert_eq!((first.header("idempotent-replayed"), again.header("idempotent-replayed")), ("", "true"));
+    assert_eq!(send(import, &with(exported, "id", "v")).await.code(), "idempotency_key_reused");
+}
+
+#[tokio::test]
+async fn a_live_run_is_told_once() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("One").gate(&gate).finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([held, Reply::says("Two")]).await;
+    let server = Server::start(&upstream.config()).await;
+    let mut stream = server.stream(DOORS[0], &with(ask("Hi"), "stream", true)).await;
+    let run = stream.next().await.expect("it begins").json()["run_id"].as_str().expect("its id").to_owned();
+    gate.reached().await;
+    let path = format!("/v1/runs/{run}/messages");
+    let told = json!({"messages": [{"role": "user", "content": "rather this"}]});
+    let first = server.send(keyed(&server, &path, "k", &told)).await;
+    let again = server.send(keyed(&server, &path, "k", &told)).await;
+    assert_eq!((first.status, again.status, &again.body), (202, 202, &first.body));
+    assert_eq!((first.header("idempotent-replayed"), again.header("idempotent-replayed")), ("", "true"));
+    let other = json!({"messages": [{"role": "user", "content": "that"}]});
+    let refused = server.send(keyed(&server, &path, "k", &other)).await;
+    assert_eq!((refused.status, refused.code()), (422, "idempotency_key_reused"));
+    gate.open();
+    stream.rest().await;
+    let heard = upstream.requests().last().expect("it was asked").to_string();
+    assert_eq!((upstream.requests().len(), heard.matches("rather this").count()), (2, 1), "{heard}");
+    let late = server.send(keyed(&server, &path, "k", &told)).await;
+    assert_eq!((late.status, late.header("idempotent-replayed")), (202, "true"));
+    assert_eq!(late.body["status"], "completed", "the run as it stands");
+    assert_eq!(server.send(keyed(&server, &path, "late", &told)).await.code(), "run_not_waiting");
+}
+
 /// Wherever the server was killed between a request's arrival and its run's start, the same request starts
 /// or finds one run.
 #[tokio::test]
@@ -220,17 +299,17 @@ async fn an_attempt_that_is_repeated_joins_its_run_f37() {
     let server = Server::start(&upstream.config()).await;
     let attempt = |count: &str, body: &Value| server.json(DOORS[1], body).header("x-stainless-retry-count", count);
     let streamed = with(ask("Hi"), "stream", true);
-    let mut lost = SseReader::new(server.respond(attempt("0", &streamed)).await);
+    let mut lost = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await);
     lost.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
     drop(lost);
-    let joined = SseReader::new(server.respond(attempt("1", &streamed)).await);
+    let joined = SseReader::of_chunks(server.respond(attempt("1", &streamed)).await);
     gate.open();
     let joined = joined.rest().await;
     assert_eq!(text_of(&joined), "One", "{}", outline(&joined));
     let after = server.respond(attempt("2", &streamed)).await;
     assert_eq!(after.headers()["idempotent-replayed"], "true");
-    assert_eq!(SseReader::new(after).rest().await, joined);
-    let anew = SseReader::new(server.respond(attempt("0", &streamed)).await).rest().await;
+    assert_eq!(SseReader::of_chunks(after).rest().await, joined);
+    let anew = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await).rest().await;
     assert_eq!(text_of(&anew), "Two", "a first attempt is another request");
 }

@@ -5,10 +5,12 @@ use crate::agent::error::{LookupError, StartError};
 use crate::agent::head::Head;
 use crate::agent::idempotency::{Held, Product};
 use crate::agent::machine::Run;
+use crate::agent::pauses::Pauses;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::Versioned;
 use crate::agent::start::Started;
-use crate::types::{CallId, Role, RunStatus};
+use crate::agent::take_up::Idle;
+use crate::types::{CallId, Role, RunStatus, Tenant};
 
 impl Agent {
     /// The waiting run that the request's tool messages answer.
@@ -32,6 +34,27 @@ impl Agent {
         }
     }
 
+    /// The lease and the log of a waiting run. One that still waits while another process has its lease is
+    /// waited for: that one is about to go on with it, or died and its lease runs out.
+    async fn take_up_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
+        let mut pauses = Pauses::new(self);
+        loop {
+            if let Some(idle) = self.take_up(tenant, head).await? {
+                if idle.status() == RunStatus::RequiresAction {
+                    return Ok(idle);
+                }
+                // Its log is the truth, should the head be older.
+                idle.release().await?;
+                return Err(StartError::NotWaiting(head.id.clone()));
+            }
+            match self.find_run(tenant, &head.id).await {
+                Ok((_, head)) if head.status == RunStatus::RequiresAction => pauses.wait().await?,
+                Err(LookupError::Store(error)) => return Err(error.into()),
+                Ok(_) | Err(_) => return Err(StartError::NotWaiting(head.id.clone())),
+            }
+        }
+    }
+
     /// Goes on with a waiting run, whose client answered.
     pub(super) async fn continue_run(
         &self,
@@ -39,7 +62,7 @@ impl Agent {
         head: &Head,
         claim: Option<&mut Held>,
     ) -> Result<Started, StartError> {
-        let idle = self.take_up(&new.tenant, head).await?.ok_or_else(|| StartError::NotWaiting(head.id.clone()))?;
+        let idle = self.take_up_waiting(&new.tenant, head).await?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec.agent)) {
             let agent = idle.spec.agent.clone();
             idle.release().await?;

@@ -91,6 +91,9 @@ impl Attendant {
 
     /// Delivers the letters that are there.
     async fn deliver(&mut self) -> Result<(), Unavailable> {
+        let length = mailbox::length(&self.store, &self.partition, &self.run).await?;
+        // The store may have lost letters that were read.
+        self.read = self.read.min(length);
         for letter in mailbox::read(&self.store, &self.partition, &self.run, self.read).await? {
             self.read += 1;
             if letter == Letter::Cancel {
@@ -132,7 +135,10 @@ async fn abandoned(store: &Arc<dyn Store>, partition: &Partition, run: &RunId, t
         match store.get(partition, &keys::reader(run)).await {
             Ok(None) => return,
             // Somebody reads elsewhere, or nobody can tell.
-            Ok(Some(_)) => elsewhere = Some(Instant::now()),
+            Ok(Some(_)) => {
+                elsewhere = Some(Instant::now());
+                tokio::time::sleep(PATIENCE).await;
+            }
             Err(_) => tokio::time::sleep(PATIENCE).await,
         }
     }

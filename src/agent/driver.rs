@@ -129,7 +129,13 @@ impl Driver {
         }
         self.letters_seen = number;
         match letter {
-            Letter::Cancel => self.signals.cancel.cancel(),
+            Letter::Cancel => {
+                self.signals.cancel.cancel();
+                // Recorded with what is recorded next, so that it is not forgotten with its number.
+                if !self.recorder.run().is_stopping() {
+                    self.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+                }
+            }
             Letter::Steer { messages } => self.recorder.queue(Event::MailRead { upto: number, messages }),
         }
     }
@@ -138,6 +144,7 @@ impl Driver {
     pub(super) fn heed(&mut self, interruption: Interruption) -> Result<(), Left> {
         match interruption {
             Interruption::Leave => Err(Left::Told),
+            Interruption::Stop(StopReason::Cancelled) if self.recorder.run().is_stopping() => Ok(()),
             Interruption::Stop(reason) => {
                 self.recorder.queue(Event::StopRequested { reason, error: None });
                 if reason == StopReason::Timeout {

@@ -159,6 +159,27 @@ pub enum ForkError {
     Lookup(#[from] LookupError),
 }
 
+/// Why a session was not made, whatever it was to be made of.
+pub trait NotMade: From<LookupError> {
+    /// What is wrong, unless it is with what the session was to be made of.
+    fn lookup(&self) -> Option<&LookupError>;
+}
+
+impl NotMade for LookupError {
+    fn lookup(&self) -> Option<&LookupError> {
+        Some(self)
+    }
+}
+
+impl NotMade for ForkError {
+    fn lookup(&self) -> Option<&LookupError> {
+        match self {
+            Self::Lookup(error) => Some(error),
+            Self::BeyondEnd { .. } | Self::SplitsCalls { .. } => None,
+        }
+    }
+}
+
 impl From<Unavailable> for ForkError {
     fn from(error: Unavailable) -> Self {
         Self::Lookup(error.into())

@@ -38,6 +38,9 @@ pub enum FollowError {
     /// The log no longer holds what was read: it expired, or the store lost a part of it.
     #[error("the run's events are no longer those that were read")]
     Changed,
+    /// An event cannot be read, at least not by this version.
+    #[error("an event of the run cannot be read: {0}")]
+    Damaged(String),
     /// This process is about to end; the run may go on elsewhere.
     #[error("the server is shutting down; the run can be followed through another one")]
     Leaving,
@@ -249,16 +252,16 @@ impl Follower {
                 return Err(FollowError::Changed);
             }
             let Some(newest) = entries.last() else { return Ok(Vec::new()) };
-            self.last_entry = Some(newest.clone());
-            self.position += entries.len() as u64;
-            self.more_in_log = self.position < page.head;
             let mut records = Vec::with_capacity(entries.len());
             for entry in entries {
-                let record = decode(entry).map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))?;
+                let record = decode(entry).map_err(|error| FollowError::Damaged(error.to_string()))?;
                 if record.event.is_public() && record.seq > self.seq {
                     records.push(Arc::new(record));
                 }
             }
+            self.last_entry = Some(newest.clone());
+            self.position += entries.len() as u64;
+            self.more_in_log = self.position < page.head;
             if !records.is_empty() {
                 return Ok(records);
             }

@@ -29,6 +29,11 @@ impl Agent {
     /// Makes a new session of another's first messages. It inherits the agent, metadata, budgets and
     /// time to live; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
+        let (agent, tenant, id) = (self.clone(), tenant.clone(), id.clone());
+        self.to_the_end(async move { agent.copy_session(&tenant, &id, fork).await }).await
+    }
+
+    async fn copy_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let source = self.session(tenant, id).await?.session;
         let partition = keys::session_partition(tenant, id);
         let at = fork.at.unwrap_or(source.message_count);

@@ -15,9 +15,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::claim::{Claim, Since, Standing, Verdict, judge};
-use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
+use crate::agent::error::{ClaimError, LookupError, NotMade, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{self, decode, encode};
+use crate::agent::pauses::Pauses;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::Versioned;
 use crate::agent::start::Started;
@@ -29,11 +30,6 @@ use crate::types::{Event, RunId, RunStatus, SessionId, Tenant};
 
 pub use self::claim::{Kind, Once, Product};
 
-/// The first and the longest pause between two looks at what a twin is making.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
-/// A request that waited this long for its twin is answered that it should come again. A lease of a
-/// process that died meanwhile has run out by then.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 /// How often a claim that changes meanwhile is read again to note that its product was made.
 const ATTEMPTS: usize = 4;
 
@@ -61,40 +57,24 @@ enum Claimed {
     },
 }
 
-/// Pauses that grow, until it is used up.
-struct Patience {
-    pause: Duration,
-    until: Instant,
-}
-
-impl Patience {
-    fn new() -> Self {
-        Self { pause: PAUSES.0, until: Instant::now() + GIVE_UP_AFTER }
-    }
-
-    async fn wait(&mut self) -> Result<(), ClaimError> {
-        if Instant::now() >= self.until {
-            return Err(ClaimError::Busy);
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSES.1);
-        Ok(())
-    }
-}
-
 impl Agent {
     /// Starts or continues a run as [`Agent::start`] does, unless this request did already: then its
     /// events are followed from where it set in, live or once more.
-    pub async fn start_once(&self, mut new: NewRun, once: &Once) -> Result<Started, StartError> {
+    pub async fn start_once(&self, new: NewRun, once: &Once) -> Result<Started, StartError> {
+        let (agent, once) = (self.clone(), once.clone());
+        self.to_the_end(async move { agent.start_named(new, &once).await }).await
+    }
+
+    async fn start_named(&self, mut new: NewRun, once: &Once) -> Result<Started, StartError> {
         // A refused first attempt must not leave an earlier request's run to its repetition.
         if self.refusing.is_cancelled() && once.kind != Kind::FirstAttempt {
             return Err(StartError::Draining);
         }
         let named = new.run.clone();
-        let mut patience = Patience::new();
+        let mut pauses = Pauses::new(self);
         loop {
             let fresh = Product::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
-            let mut held = match self.claim(&new.tenant, once, fresh, &mut patience).await? {
+            let mut held = match self.claim(&new.tenant, once, fresh, &mut pauses).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { product, complete } => return self.join(&new.tenant, &product, complete).await,
             };
@@ -118,9 +98,10 @@ impl Agent {
                 Standing::Complete { .. } => return self.join(&new.tenant, &held.claim.product, true).await,
                 Standing::Missing | Standing::Untouched => {}
             }
-            if self.is_passing(&new.tenant, &error).await {
+            // Another process is about its run at this moment.
+            if matches!(error, StartError::Claim(ClaimError::Busy)) {
                 self.give_way(held).await;
-                patience.wait().await?;
+                pauses.wait().await?;
                 continue;
             }
             // Where nobody can say whether anything was stored, the claim stays, and what comes next finds out.
@@ -133,59 +114,66 @@ impl Agent {
 
     /// Makes a session with `make`, which is told its id, unless this request did already: then it is
     /// read as it stands now. The second value says whether it was there.
-    pub async fn make_session_once<F>(
+    pub async fn make_session_once<E: NotMade, F>(
         &self,
         tenant: &Tenant,
         once: &Once,
         id: SessionId,
         make: impl FnOnce(SessionId) -> F,
-    ) -> Result<(Versioned, bool), LookupError>
+    ) -> Result<(Versioned, bool), E>
     where
-        F: Future<Output = Result<Versioned, LookupError>>,
+        F: Future<Output = Result<Versioned, E>>,
     {
-        let held = match self.claim(tenant, once, Product::Session { id }, &mut Patience::new()).await? {
+        let held = match self.claim_session(tenant, once, id).await? {
             Claimed::Ours(held) => held,
-            Claimed::Theirs { product, .. } => return self.made_session(tenant, &product).await,
+            Claimed::Theirs { product, .. } => return Ok((self.made_session(tenant, &product).await?, true)),
         };
-        let Product::Session { id } = held.claim.product.clone() else { return Err(ClaimError::Reused.into()) };
-        match make(id).await {
+        let product = held.claim.product.clone();
+        let Product::Session { id } = &product else { return Err(LookupError::from(ClaimError::Reused).into()) };
+        let error = match make(id.clone()).await {
             Ok(made) => {
                 self.note_made(held);
-                Ok((made, false))
+                return Ok((made, false));
             }
-            Err(error @ (LookupError::Store(_) | LookupError::Claim(_))) => Err(error),
-            Err(error) => {
-                let exists = matches!(error, LookupError::SessionExists(_));
-                let product = held.claim.product.clone();
-                let was_shared = self.release(held).await;
+            Err(error) => error,
+        };
+        match error.lookup() {
+            Some(LookupError::Store(_) | LookupError::Claim(_)) => Err(error),
+            // The first claimant is still at it, or what it left unfinished has not expired yet.
+            Some(LookupError::VersionConflict(which)) if which == id && held.taken_over => {
+                self.give_way(held).await;
+                Err(LookupError::from(ClaimError::Busy).into())
+            }
+            cause => {
+                let exists = matches!(cause, Some(LookupError::SessionExists(_)));
                 // Whoever shares the claim made it.
-                if exists && was_shared { self.made_session(tenant, &product).await } else { Err(error) }
+                if self.release(held).await && exists {
+                    return Ok((self.made_session(tenant, &product).await?, true));
+                }
+                Err(error)
             }
         }
     }
 
-    async fn made_session(&self, tenant: &Tenant, product: &Product) -> Result<(Versioned, bool), LookupError> {
-        let Product::Session { id } = product else { return Err(ClaimError::Reused.into()) };
-        match self.find_session(tenant, id).await? {
-            Some(session) => Ok((session, true)),
-            None => Err(ClaimError::Gone.into()),
+    async fn claim_session(&self, tenant: &Tenant, once: &Once, id: SessionId) -> Result<Claimed, LookupError> {
+        // A session that was there before the request came first is not what it made.
+        if self.find_session(tenant, &id).await?.is_some()
+            && self.read_claim(&keys::claim_partition(tenant, &once.name)).await?.is_none()
+        {
+            return Err(LookupError::SessionExists(id));
         }
+        Ok(self.claim(tenant, once, Product::Session { id }, &mut Pauses::new(self)).await?)
+    }
+
+    async fn made_session(&self, tenant: &Tenant, product: &Product) -> Result<Versioned, LookupError> {
+        let Product::Session { id } = product else { return Err(ClaimError::Reused.into()) };
+        Ok(self.find_session(tenant, id).await?.ok_or(ClaimError::Gone)?)
     }
 
     /// Says what a claim's product is going to be, before it is.
     pub(super) async fn lead_to(&self, held: &mut Held, product: Product) -> Result<(), StartError> {
         held.claim.product = product;
         if self.put(held).await? { Ok(()) } else { Err(ClaimError::Busy.into()) }
-    }
-
-    /// Whether a request is refused only because another process is about its run at this moment, or was
-    /// until it died.
-    async fn is_passing(&self, tenant: &Tenant, error: &StartError) -> bool {
-        if let StartError::NotWaiting(run) = error {
-            let found = self.find_run(tenant, run).await;
-            return found.is_ok_and(|(_, head)| head.status == RunStatus::RequiresAction);
-        }
-        matches!(error, StartError::Claim(ClaimError::Busy))
     }
 
     /// Claims a request's name for `fresh`, or finds whose it is. Waits for a twin that is making its
@@ -195,7 +183,7 @@ impl Agent {
         tenant: &Tenant,
         once: &Once,
         fresh: Product,
-        patience: &mut Patience,
+        pauses: &mut Pauses,
     ) -> Result<Claimed, ClaimError> {
         let partition = keys::claim_partition(tenant, &once.name);
         let hold = |claim, version, taken_over| {
@@ -235,7 +223,7 @@ impl Agent {
                 Verdict::BeginAnew => Some(hold(fresh(), version, false)),
                 Verdict::TakeOver => Some(hold(Claim { tried_ms: now_ms(), ..claim }, version, true)),
                 Verdict::Wait => {
-                    patience.wait().await?;
+                    pauses.wait().await?;
                     None
                 }
             };

@@ -125,6 +125,11 @@ pub fn mail(run: &RunId) -> Key {
     format!("mail/{run}").into()
 }
 
+/// That a request of this name left its letter in a run.
+pub fn left(run: &RunId, name: &str) -> Key {
+    format!("left/{run}/{name}").into()
+}
+
 /// The lease of who drives a run.
 pub fn lease(run: &RunId) -> Key {
     format!("lease/{run}").into()

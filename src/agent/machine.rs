@@ -219,6 +219,12 @@ impl Run {
         self.started_ms.saturating_add(self.spec.limits.timeout_ms).saturating_add(self.paused_ms)
     }
 
+    /// Whether it was told to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
     /// How many of the letters that were left for it are part of it.
     #[must_use]
     pub fn mail_read(&self) -> u64 {
@@ -488,7 +494,9 @@ impl Run {
     fn finish_call(&mut self, call: &ToolCall, outcome: &ToolOutcome) {
         self.set_call(call, CallState::Finished(outcome.clone()));
         self.tool_calls += 1;
-        self.resumes = 0;
+        if !outcome.skipped {
+            self.resumes = 0;
+        }
         self.report.tool_time_ms += outcome.latency_ms;
         if let Some(step) = self.report.steps.last_mut() {
             step.tool_latency_ms += outcome.latency_ms;

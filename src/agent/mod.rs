@@ -28,6 +28,7 @@ pub mod lease;
 pub mod machine;
 mod mailbox;
 mod patience;
+mod pauses;
 mod queue;
 pub mod quota;
 pub mod rate;
@@ -51,6 +52,7 @@ mod take_up;
 #[cfg(test)]
 mod tests;
 mod toolbox;
+mod undropped;
 
 pub use catalog::Catalog;
 pub use head::Head;
@@ -139,16 +141,19 @@ impl Agent {
     /// Begins the work that goes on beside all runs: keeping leases and lists of models, taking up
     /// runs that nobody drives, and giving slots back that are nobody's. It ends when the agent has drained.
     pub fn begin(&self) {
-        let agent = self.clone();
-        self.tasks.spawn(async move {
-            let work = async {
-                tokio::join!(agent.leases.keep(), agent.sweep(), agent.sweep_slots(), agent.catalog.keep_fresh())
-            };
-            tokio::select! {
-                () = agent.leaving.cancelled() => {}
-                _ = work => {}
-            }
-        });
+        // Each in a task of its own: what fails in one leaves the others be.
+        let agents = [(); 4].map(|()| self.clone());
+        let [keeper, sweeper, freer, reader] = agents;
+        self.while_running(async move { keeper.leases.keep().await });
+        self.while_running(async move { sweeper.sweep().await });
+        self.while_running(async move { freer.sweep_slots().await });
+        self.while_running(async move { reader.catalog.keep_fresh().await });
+    }
+
+    /// Does work in a task until it ends or the agent has drained.
+    fn while_running<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) {
+        let leaving = self.leaving.clone();
+        self.tasks.spawn(async move { leaving.run_until_cancelled(work).await.map(drop) });
     }
 
     /// Says from now on that the process is about to end. New runs are still taken; where others can go

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use crate::agent::driver::SessionBudget;
 use crate::agent::error::unavailable;
 use crate::agent::head::{self, Head, encode};
+use crate::agent::lease::Lease;
 use crate::agent::replica::LiveEntry;
 use crate::agent::sessions::{Versioned, keep_session};
 use crate::agent::spawn::Ready;
-use crate::agent::take_up::Idle;
+use crate::agent::take_up::{Idle, Prepared};
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, active_run, context, keys, recorder};
-use crate::store::{Check, CommitError, Tx, Unavailable, Write};
+use crate::store::{Check, Tx, Unavailable, Write};
 use crate::types::session::Session;
-use crate::types::{Event, RunId, RunSpec, RunStatus, SessionId, Tenant};
+use crate::types::{Event, Record, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
 /// Most runs that wait in one session.
 pub const MOST: usize = 64;
@@ -27,11 +28,19 @@ impl Session {
     /// and is returned.
     pub(super) fn let_go(&mut self, run: &RunId) -> Option<RunId> {
         self.queue.retain(|queued| queued != run);
+        self.beside.retain(|beside| beside != run);
         if self.active_run.as_ref() != Some(run) {
             return None;
         }
         self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
         self.active_run.clone()
+    }
+}
+
+impl Session {
+    /// Whether a run is live in it, waits in it or is about to begin.
+    pub(super) fn has_runs(&self) -> bool {
+        self.active_run.is_some() || !self.queue.is_empty() || !self.beside.is_empty()
     }
 }
 
@@ -45,13 +54,15 @@ impl Agent {
     /// Calls the run whose turn it is in a session, should the one that ended have failed to.
     pub(super) async fn call_next(&self, tenant: &Tenant, session: &SessionId) -> Result<(), Unavailable> {
         let Some(Versioned { session, .. }) = self.find_session(tenant, session).await? else { return Ok(()) };
-        let next = session.active_run.as_ref().or(session.queue.first());
-        let Some(next) = next else { return Ok(()) };
         let partition = keys::session_partition(tenant, &session.id);
-        match head::read(&*self.store, &partition, next).await? {
-            Some(head) if head.status == RunStatus::Queued => self.call(tenant, &session.id, next).await,
-            Some(_) | None => Ok(()),
+        // Whose turn it is decides whoever looks at them.
+        for next in session.active_run.iter().chain(session.queue.first()) {
+            let head = head::read(&*self.store, &partition, next).await?;
+            if head.is_some_and(|head| head.status == RunStatus::Queued) {
+                self.call(tenant, &session.id, next).await?;
+            }
         }
+        Ok(())
     }
 
     /// Begins a queued run if it is its turn; `false` if it must wait on.
@@ -84,41 +95,55 @@ impl Agent {
     }
 
     async fn begin_idle(&self, idle: Idle, found: Versioned) -> Result<(), Unavailable> {
-        let Idle { spec, mut records, lease } = idle;
-        let Versioned { mut session, version } = found;
-        // The conversation has grown since it was accepted.
-        let history = self.history(&spec.tenant, &session).await?;
-        let mut spec = RunSpec { history_len: session.message_count, ..(*spec).clone() };
-        let definitions = Toolbox::new(&self.tools, &spec).definitions();
-        spec.context_tokens = context::estimate(&spec, history.bytes(), definitions.len());
-        let spec = Arc::new(spec);
+        let Idle { mut spec, mut records, lease } = idle;
         let before = records.last().map_or(0, |record| record.seq);
-        let (started, entry) = recorder::encode(&mut before.clone(), Event::RunStarted);
-        session.queue.retain(|queued| *queued != spec.id);
-        session.active_run = Some(spec.id.clone());
-        let ttl = self.session_ttl_under(&session, &spec);
-        let append = Write::Append { log: keys::events(&spec.id), after: records.len() as u64, entries: vec![entry] };
-        let tx = Tx::new(keys::partition_of(&spec))
-            .check(Check::Fence { lease: keys::lease(&spec.id), fence: lease.fence() })
-            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(&spec)), ttl: None })
-            .write(Write::Put { key: keys::spec(&spec.id), value: encode(&*spec), ttl: None })
-            .write(append)
-            .put_at(keys::session(), version, encode(&session), Some(ttl));
-        self.store.commit(self.replica.adopt(&spec.id, &LiveEntry::of(&spec))).await.map_err(unavailable)?;
-        if let Err(error) = self.store.commit(keep_session(tx, ttl)).await {
-            lease.release().await?;
-            self.replica.disown(&spec.id, &LiveEntry::of(&spec)).await?;
-            // A session that changed meanwhile is looked at again.
-            let changed = matches!(error, CommitError::VersionConflict { .. });
-            return if changed { Ok(()) } else { Err(unavailable(error)) };
-        }
-        records.push((*started).clone());
-        let account = self.open_account(&spec, &records).await?;
-        let letters = self.letters(&spec, &records).await?;
-        let budget = Some(SessionBudget::of(&session));
+        let prepared = match self.prepare_queued(&mut spec, &mut records, &lease, found).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.give_back(&spec, lease);
+                return Err(error);
+            }
+        };
+        let Prepared { history, budget, account, letters } = prepared;
         // Whoever follows it reads the store, or finds it here.
         drop(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before));
         Ok(())
+    }
+
+    /// Records that a run begins, in a conversation that has grown since it was accepted, and reads what
+    /// that takes.
+    async fn prepare_queued(
+        &self,
+        spec: &mut Arc<RunSpec>,
+        records: &mut Vec<Record>,
+        lease: &Lease,
+        found: Versioned,
+    ) -> Result<Prepared, Unavailable> {
+        let Versioned { mut session, version } = found;
+        let history = self.history(&spec.tenant, &session).await?;
+        let mut begun = RunSpec { history_len: session.message_count, ..(**spec).clone() };
+        let definitions = Toolbox::new(&self.tools, &begun).definitions();
+        begun.context_tokens = context::estimate(&begun, history.bytes(), definitions.len());
+        *spec = Arc::new(begun);
+        let account = self.open_account(spec, records).await?;
+        let mut seq = records.last().map_or(0, |record| record.seq);
+        let (started, entry) = recorder::encode(&mut seq, Event::RunStarted);
+        session.queue.retain(|queued| *queued != spec.id);
+        session.active_run = Some(spec.id.clone());
+        let ttl = self.session_ttl_under(&session, spec);
+        let append = Write::Append { log: keys::events(&spec.id), after: records.len() as u64, entries: vec![entry] };
+        let tx = Tx::new(keys::partition_of(spec))
+            .check(Check::Fence { lease: keys::lease(&spec.id), fence: lease.fence() })
+            .write(append)
+            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(spec)), ttl: None })
+            .write(Write::Put { key: keys::spec(&spec.id), value: encode(&**spec), ttl: None })
+            .put_at(keys::session(), version, encode(&session), Some(ttl));
+        let tx = Tx { notify: Some(keys::topic(&tx.partition, &spec.id)), ..keep_session(tx, ttl) };
+        self.store.commit(self.replica.adopt(&spec.id, &LiveEntry::of(spec))).await.map_err(unavailable)?;
+        self.store.commit(tx).await.map_err(unavailable)?;
+        records.push((*started).clone());
+        let letters = self.letters(spec, records).await?;
+        Ok(Prepared { history, budget: Some(SessionBudget::of(&session)), account, letters })
     }
 }
 

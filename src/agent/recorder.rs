@@ -132,7 +132,9 @@ impl Recorder {
             partition: self.partition.clone(),
             checks: vec![Check::Fence { lease: self.lease.clone(), fence: self.fence }],
             writes: vec![Write::Append { log: self.log.clone(), after: self.position, entries }],
-            durability: if deltas_only { Durability::Written } else { Durability::Synced },
+            // A piece of text may be lost with the machine that it was shown on, but not between machines:
+            // whoever goes on there would give its number to another event.
+            durability: if deltas_only && !self.store.is_shared() { Durability::Written } else { Durability::Synced },
             notify: Some(self.topic.clone()),
         };
         self.commit(change(tx)).await?;

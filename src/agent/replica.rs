@@ -5,7 +5,8 @@
 //! whoever takes its lease over is its heir, and moves its entries to where all replicas look for runs
 //! that are nobody's. An entry is a hint: whether a run may be driven says only its own lease.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -15,10 +16,12 @@ use crate::agent::error::unavailable;
 use crate::agent::head::encode;
 use crate::agent::keys;
 use crate::agent::lease::{Lease, Leases};
-use crate::store::{Check, CommitError, Document, Order, Scan, Store, Tx, Unavailable, Write};
+use crate::store::{Check, CommitError, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
+/// How long somebody waits for another's registration.
+const REGISTERED_SOON: Duration = Duration::from_secs(1);
 /// Entries moved at a time.
 const MOVED: usize = 128;
 /// Replicas looked at.
@@ -53,12 +56,19 @@ pub struct Replica {
     id: String,
     store: Arc<dyn Store>,
     lease: Mutex<Option<Lease>>,
+    /// Of its lease, while it has one.
+    fence: std::sync::Mutex<Option<Fence>>,
 }
 
 impl Replica {
     /// A replica of a name that none had before.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { id: Uuid::now_v7().simple().to_string(), store, lease: Mutex::default() }
+        Self {
+            id: Uuid::now_v7().simple().to_string(),
+            store,
+            lease: Mutex::default(),
+            fence: std::sync::Mutex::default(),
+        }
     }
 
     /// Its name.
@@ -69,7 +79,9 @@ impl Replica {
 
     /// Makes sure that whatever this process leaves behind is found.
     pub async fn register(&self, leases: &Leases) -> Result<(), Unavailable> {
-        let mut held = self.lease.lock().await;
+        // Whoever registers now knows soon; nobody waits behind a store that does not answer.
+        let held = tokio::time::timeout(REGISTERED_SOON, self.lease.lock()).await;
+        let mut held = held.map_err(|_| Unavailable("this replica could not be registered yet".to_owned()))?;
         if held.as_ref().is_some_and(|lease| lease.term().is_good()) {
             return Ok(());
         }
@@ -78,29 +90,35 @@ impl Replica {
         let lease = lease
             .ok_or_else(|| Unavailable("another replica is settling what this one was cut off from".to_owned()))?;
         let tx = Tx::new(partition).write(Write::Put { key, value: Vec::new().into(), ttl: None });
-        self.store.commit(tx).await.map_err(unavailable)?;
+        if let Err(error) = self.store.commit(tx).await {
+            lease.release().await?;
+            return Err(unavailable(error));
+        }
+        *self.fence() = Some(lease.fence());
         *held = Some(lease);
         Ok(())
     }
 
-    /// Leaves the ranks; its runs must have been left before.
+    /// Leaves the ranks. What is still under its name becomes nobody's.
     pub async fn retire(&self) -> Result<(), Unavailable> {
-        let lease = self.lease.lock().await.take();
-        let tx = Tx::new(keys::live_partition()).write(Write::Delete { key: keys::replica(&self.id) });
-        self.store.commit(tx).await.map_err(unavailable)?;
-        match lease {
-            Some(lease) => lease.release().await,
-            None => Ok(()),
-        }
+        let Some(lease) = self.lease.lock().await.take() else { return Ok(()) };
+        self.settle(&self.id, &lease).await?;
+        lease.release().await
     }
 
     /// Names a run as this replica's.
     pub fn mark(&self, run: &RunId, entry: &LiveEntry) -> Tx {
-        Tx::new(keys::live_partition()).write(Write::Put {
-            key: keys::live_entry(&self.id, run),
-            value: encode(entry),
-            ttl: None,
-        })
+        let put = Write::Put { key: keys::live_entry(&self.id, run), value: encode(entry), ttl: None };
+        let tx = Tx::new(keys::live_partition()).write(put);
+        match *self.fence() {
+            // What is named after the heir has looked would never be found.
+            Some(fence) => tx.check(Check::Fence { lease: keys::replica(&self.id), fence }),
+            None => tx,
+        }
+    }
+
+    fn fence(&self) -> std::sync::MutexGuard<'_, Option<Fence>> {
+        self.fence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Names a run as this replica's that was nobody's.
@@ -108,11 +126,9 @@ impl Replica {
         self.mark(run, entry).write(Write::Delete { key: keys::live_entry(keys::NOBODY, run) })
     }
 
-    /// Forgets a run that need not be driven any more.
+    /// Forgets a run that this replica need not drive any more.
     pub async fn unmark(&self, run: &RunId) -> Result<(), Unavailable> {
-        let tx = Tx::new(keys::live_partition())
-            .write(Write::Delete { key: keys::live_entry(&self.id, run) })
-            .write(Write::Delete { key: keys::live_entry(keys::NOBODY, run) });
+        let tx = Tx::new(keys::live_partition()).write(Write::Delete { key: keys::live_entry(&self.id, run) });
         self.store.commit(tx).await.map_err(unavailable)
     }
 

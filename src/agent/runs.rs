@@ -8,9 +8,11 @@ use crate::agent::Agent;
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
 use crate::agent::head::{self, Head};
+use crate::agent::idempotency::Once;
 use crate::agent::keys;
 use crate::agent::mailbox::{Letter, Posted};
 use crate::agent::recorder::decode;
+use crate::agent::tail::Reader;
 use crate::store::{Order, Partition, Scan, Unavailable};
 use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
@@ -91,8 +93,10 @@ impl Agent {
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
         let live = self.active.get(id).map(|live| live.tail.reader());
         let (partition, head) = self.find_run(tenant, id).await?;
-        let last = match &live {
-            Some(reader) => reader.last(),
+        // A tail shows what this process stored. If that stood still, others may have gone on, and only the
+        // log knows how far it goes.
+        let last = match live.as_ref().map(Reader::last).filter(|last| seq < *last) {
+            Some(last) => last,
             None => self.last_seq(&partition, id).await?.ok_or_else(|| LookupError::EventsExpired(id.clone()))?,
         };
         if seq > last {
@@ -114,10 +118,7 @@ impl Agent {
         loop {
             let (partition, head) = self.find_run(tenant, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
-                self.post(tenant, id, &Letter::Cancel).await?;
-                if let Some(live) = self.active.get(id) {
-                    live.cancel.cancel();
-                }
+                self.tell_to_stop(tenant, id).await?;
             }
             if head.status.is_final() || self.stop_idle(tenant, &head).await? {
                 return self.run(tenant, id).await;
@@ -126,18 +127,50 @@ impl Agent {
             if self.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
                 return self.run(tenant, id).await;
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.leaving.is_cancelled() {
                 return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
             }
             self.until_it_may_have_stopped(tenant, id).await?;
         }
     }
 
+    /// Tells whoever drives a run now, or will, that it is to stop.
+    pub(super) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
+        self.post(tenant, id, &Letter::Cancel, None).await?;
+        if let Some(live) = self.active.get(id) {
+            live.cancel.cancel();
+        }
+        Ok(())
+    }
+
     /// Lets the caller's messages join a run's conversation before its next model call.
     pub async fn steer(&self, tenant: &Tenant, id: &RunId, messages: Vec<Message>) -> Result<Head, LookupError> {
+        Ok(self.steer_under(tenant, id, messages, None).await?.0)
+    }
+
+    /// The same, unless this request did already. The second value says whether it did; the run is as it
+    /// stands now.
+    pub async fn steer_once(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+        messages: Vec<Message>,
+        once: &Once,
+    ) -> Result<(Head, bool), LookupError> {
+        self.steer_under(tenant, id, messages, Some(once)).await
+    }
+
+    async fn steer_under(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+        messages: Vec<Message>,
+        once: Option<&Once>,
+    ) -> Result<(Head, bool), LookupError> {
         let (_, head) = self.find_run(tenant, id).await?;
-        match self.post(tenant, id, &Letter::Steer { messages }).await? {
-            Posted::Left => Ok(head),
+        match self.post(tenant, id, &Letter::Steer { messages }, once).await? {
+            Posted::Left => Ok((head, false)),
+            Posted::LeftBefore => Ok((head, true)),
             Posted::Ended(_) => Err(LookupError::NotLive(id.clone())),
         }
     }

@@ -87,6 +87,7 @@ impl Session {
             runs: 0,
             active_run: None,
             queue: Vec::new(),
+            beside: Vec::new(),
         }
     }
 }
@@ -102,7 +103,8 @@ impl Agent {
             cost_budget: new.cost_budget,
             ..Session::new(new.id.unwrap_or_else(SessionId::mint))
         };
-        self.write_session(tenant, session, in_pages(&new.messages)).await
+        let (agent, tenant) = (self.clone(), tenant.clone());
+        self.to_the_end(async move { agent.write_session(&tenant, session, in_pages(&new.messages)).await }).await
     }
 
     /// A session of this tenant.
@@ -193,6 +195,12 @@ impl Agent {
         let partition = keys::session_partition(tenant, id);
         let scan = Scan { prefix: keys::HEADS.to_owned(), after: None, limit: usize::MAX, order: Order::Ascending };
         let heads = self.store.scan(&partition, scan).await?;
+        for (_, head) in &heads {
+            let head: Head = decode(&head.value)?;
+            if head.is_under_way() {
+                return Err(LookupError::SessionBusy { session: id.clone(), run: head.id });
+            }
+        }
         let runs: Vec<RunId> =
             heads.iter().filter_map(|(key, _)| RunId::parse(key.strip_prefix(keys::HEADS)?)).collect();
         let mut tx = Tx::new(partition)
@@ -204,7 +212,8 @@ impl Agent {
             tx = tx
                 .write(Write::Delete { key: keys::head(run) })
                 .write(Write::Delete { key: keys::spec(run) })
-                .write(Write::DeleteLog { log: keys::events(run) });
+                .write(Write::DeleteLog { log: keys::events(run) })
+                .write(Write::DeleteLog { log: keys::mail(run) });
             index = index.write(Write::Delete { key: keys::run_entry(run) });
         }
         match self.store.commit(tx).await {

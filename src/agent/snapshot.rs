@@ -47,8 +47,9 @@ impl Agent {
         &self,
         tenant: &Tenant,
         session: Session,
-        messages: &[Message],
+        messages: Vec<Message>,
     ) -> Result<Versioned, LookupError> {
-        self.write_session(tenant, Session { active_run: None, ..session }, in_pages(messages)).await
+        let (agent, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
+        self.to_the_end(async move { agent.write_session(&tenant, session, in_pages(&messages)).await }).await
     }
 }

@@ -113,7 +113,7 @@ impl Agent {
 
     /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
     /// settles its estate does.
-    async fn disown(&self, run: &RunId, entry: &LiveEntry) {
+    pub(super) async fn disown(&self, run: &RunId, entry: &LiveEntry) {
         let mut attempts_at_the_end = 0;
         while let Err(error) = self.replica.disown(run, entry).await {
             tracing::warn!(%run, %error, "a run that was left could not be given up yet");

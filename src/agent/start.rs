@@ -21,7 +21,7 @@ use crate::kill;
 use crate::store::{Check, CommitError, Fence, Tx, Write};
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Event, RunSpec, RunStatus};
+use crate::types::{Event, RunId, RunSpec, RunStatus, Tenant};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
@@ -35,13 +35,19 @@ enum Turn {
     Now,
     /// Once those before it in its session have ended.
     Queued,
+    /// Once the one that holds its session has ended, which it is told to.
+    Next,
 }
 
 impl Turn {
+    fn must_wait(self) -> bool {
+        self != Self::Now
+    }
+
     fn first_event(self) -> Event {
         match self {
             Self::Now => Event::RunStarted,
-            Self::Queued => Event::RunQueued,
+            Self::Queued | Self::Next => Event::RunQueued,
         }
     }
 }
@@ -60,7 +66,8 @@ pub struct Started {
 impl Agent {
     /// Starts a run, or continues the waiting one whose calls the request answers.
     pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
-        self.start_under(&new, None).await
+        let agent = self.clone();
+        self.to_the_end(async move { agent.start_under(&new, None).await }).await
     }
 
     /// The same; a claim learns of the waiting run before that goes on.
@@ -106,6 +113,7 @@ impl Agent {
         self.has_budget(&spec, found).await?;
         let account = self.take_slot(&spec).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
+        let holder = found.and_then(|found| found.active_run.clone());
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
         let (first, entry) = recorder::encode(&mut 0, turn.first_event());
         let created = self.create(&spec, lease.fence(), session, turn, entry).await;
@@ -114,11 +122,21 @@ impl Agent {
             if let Some(mut account) = account.filter(|_| created.is_ok()) {
                 account.free_slot().await;
             }
-            lease.release().await?;
+            if created.is_ok() {
+                lease.release().await?;
+                self.replica.unmark(&spec.id).await?;
+            } else {
+                self.give_back(&spec, lease);
+            }
             return created.map(|_| None);
         }
+        if let Some(holder) = holder.filter(|_| turn == Turn::Next)
+            && let Err(error) = self.interrupt(&new.tenant, &holder).await
+        {
+            tracing::warn!(run = %holder, %error, "could not interrupt a run; the next one waits for its end");
+        }
         let mut head = Head::new(&spec);
-        let follower = if turn == Turn::Queued {
+        let follower = if turn.must_wait() {
             head.status = RunStatus::Queued;
             lease.release().await?;
             Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
@@ -139,32 +157,31 @@ impl Agent {
             return Ok(Some(Turn::Now));
         }
         let live = active_run(self, &new.tenant, session).await?;
-        let waiting = match live {
-            Some(_) => None,
-            None => self.waiting_holder(&new.tenant, session).await?,
-        };
-        match (&live, new.on_conflict) {
-            (None, _) if waiting.is_none() => return Ok(Some(Turn::Now)),
-            (Some(_), OnConflict::Enqueue) if session.queue.len() < queue::MOST => return Ok(Some(Turn::Queued)),
-            (None, _) | (Some(_), OnConflict::Interrupt) => {}
-            (Some(run), OnConflict::Reject | OnConflict::Enqueue | OnConflict::Concurrent) => {
+        let has_room = session.queue.len() < queue::MOST;
+        match (live.as_ref().or(session.queue.first()), new.on_conflict) {
+            (Some(_), OnConflict::Enqueue) if has_room => return Ok(Some(Turn::Queued)),
+            (Some(_), OnConflict::Interrupt) if has_room => return Ok(Some(Turn::Next)),
+            (Some(run), _) => {
                 return Err(StartError::SessionBusy { session: session.id.clone(), run: run.clone() });
             }
+            (None, _) => {}
         }
-        // Another run is to end for this one. A request that is refused changes nothing, so it is checked first.
+        let Some(waiting) = self.waiting_holder(&new.tenant, session).await? else { return Ok(Some(Turn::Now)) };
+        // It waited for its client, which asks for something else now; unless it was answered meanwhile. A
+        // request that is refused changes nothing, so it is checked first.
         let spec = Arc::new(self.specify(new, Some(session), 0).await?);
         self.has_budget(&spec, Some(session)).await?;
-        if let Some(waiting) = waiting {
-            // It waited for its client, which asks for something else now; unless it was answered meanwhile.
-            self.stop_idle(&new.tenant, &waiting).await?;
-        } else if let Some(live) = live {
-            match self.cancel(&new.tenant, &live).await {
-                Ok(_) | Err(LookupError::RunNotFound(_)) => {}
-                Err(LookupError::Store(error)) => return Err(error.into()),
-                Err(error) => return Err(crate::store::Unavailable(error.to_string()).into()),
-            }
-        }
+        self.stop_idle(&new.tenant, &waiting).await?;
         Ok(None)
+    }
+
+    /// Ends the run that holds a session, for the one that is next.
+    async fn interrupt(&self, tenant: &Tenant, holder: &RunId) -> Result<(), LookupError> {
+        let (_, head) = self.find_run(tenant, holder).await?;
+        if head.status == RunStatus::RequiresAction && self.stop_idle(tenant, &head).await? {
+            return Ok(());
+        }
+        self.tell_to_stop(tenant, holder).await
     }
 
     /// Stores the run with the entry of its first event; `false` if its session changed meanwhile.
@@ -178,7 +195,7 @@ impl Agent {
     ) -> Result<bool, StartError> {
         kill::point("run.before_create");
         let mut head = Head::new(spec);
-        if turn == Turn::Queued {
+        if turn.must_wait() {
             head.status = RunStatus::Queued;
         }
         let mut index = self.index_entry(spec);
@@ -197,7 +214,8 @@ impl Agent {
             let ttl = self.session_ttl_under(&session, spec);
             match turn {
                 Turn::Queued => session.queue.push(spec.id.clone()),
-                Turn::Now if spec.concurrent => {}
+                Turn::Next => session.queue.insert(0, spec.id.clone()),
+                Turn::Now if spec.concurrent => session.beside.push(spec.id.clone()),
                 Turn::Now => session.active_run = Some(spec.id.clone()),
             }
             if version == 0 {
@@ -207,14 +225,8 @@ impl Agent {
             tx = keep_session(tx.put_at(keys::session(), version, encode(&session), Some(ttl)), ttl);
             index = index.write(Self::session_index_entry(&session, ttl));
         }
-        // The indexes come first: what they name may not exist yet, but nothing exists unnamed. One that
-        // waits for its turn is called by the one before it.
-        let live = async {
-            match turn {
-                Turn::Now => self.store.commit(self.replica.mark(&spec.id, &LiveEntry::of(spec))).await,
-                Turn::Queued => Ok(()),
-            }
-        };
+        // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
+        let live = self.store.commit(self.replica.mark(&spec.id, &LiveEntry::of(spec)));
         tokio::try_join!(self.store.commit(index), live).map_err(unavailable)?;
         kill::point("run.indexed");
         match self.store.commit(tx).await {

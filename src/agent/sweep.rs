@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use crate::agent::error::unavailable;
-use crate::agent::head::{Head, decode, encode};
+use crate::agent::head::{self, Head, decode, encode};
 use crate::agent::replica::LiveEntry;
 use crate::agent::{Agent, keys};
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
@@ -102,23 +102,52 @@ impl Agent {
                 }
                 Ok(())
             }
-            Some(head) if head.status == RunStatus::Queued => self.begin_queued(&entry.tenant, &head).await.map(drop),
+            Some(head) if head.status == RunStatus::Queued => {
+                if self.begin_queued(&entry.tenant, &head).await? {
+                    return Ok(());
+                }
+                // It is called when it is its turn; until then it is kept here and looked at from time to time.
+                let waiting = LiveEntry::new(entry.tenant, entry.session);
+                let check = Check::Version { key: key.into(), version: found.version };
+                let tx = self.replica.adopt(run, &waiting).check(check);
+                self.commit_unless_changed(tx).await
+            }
             None if age < STILLBORN_AFTER => Ok(()),
             ended => {
                 // Whoever drove it may have died before it called the next in the session.
                 if let Some(session) = ended.and_then(|head| head.session) {
                     self.call_next(&entry.tenant, &session).await?;
                 }
-                // Unless it was marked again meanwhile.
-                let key: crate::store::Key = key.into();
-                let tx = Tx::new(keys::live_partition())
-                    .check(Check::Version { key: key.clone(), version: found.version })
-                    .write(Write::Delete { key });
-                match self.store.commit(tx).await {
-                    Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
-                    Err(error) => Err(unavailable(error)),
-                }
+                self.forget(run, &partition, key, found.version).await
             }
+        }
+    }
+
+    /// Forgets an entry whose run need not be driven. With the run's lease, so that a process that stood
+    /// still while it was about to begin or go on with the run does not do so afterwards, unfound.
+    async fn forget(&self, run: &RunId, partition: &Partition, key: &str, version: u64) -> Result<(), Unavailable> {
+        let name = (keys::lease(run), keys::mail(run));
+        let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
+        let head = head::read(&*self.store, partition, run).await;
+        let forgotten = match &head {
+            Ok(Some(head)) if head.is_under_way() => Ok(()),
+            Ok(_) => {
+                let key: crate::store::Key = key.into();
+                let check = Check::Version { key: key.clone(), version };
+                let tx = Tx::new(keys::live_partition()).check(check).write(Write::Delete { key });
+                self.commit_unless_changed(tx).await
+            }
+            Err(error) => Err(error.clone()),
+        };
+        lease.release().await?;
+        forgotten
+    }
+
+    /// Changes an entry unless somebody else did since it was read.
+    async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
+        match self.store.commit(tx).await {
+            Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
         }
     }
 

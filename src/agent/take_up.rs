@@ -11,6 +11,7 @@ use crate::agent::history::History;
 use crate::agent::lease::Lease;
 use crate::agent::machine::Run;
 use crate::agent::mailbox::{self, Letter};
+use crate::agent::quota::Account;
 use crate::agent::recorder;
 use crate::agent::replica::LiveEntry;
 use crate::agent::sessions::keep_session;
@@ -23,6 +24,8 @@ use crate::types::{Event, Message, Record, RunSpec, RunStatus, StopReason, Tenan
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a run that could not be gone on with is kept from being found.
+const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
 /// Log entries read at a time.
 const PAGE: usize = 256;
 
@@ -32,6 +35,14 @@ pub(super) struct Idle {
     pub(super) spec: Arc<RunSpec>,
     pub(super) records: Vec<Record>,
     pub(super) lease: Lease,
+}
+
+/// What driving a run takes beside its log.
+pub(super) struct Prepared {
+    pub(super) history: History,
+    pub(super) budget: Option<SessionBudget>,
+    pub(super) account: Option<Account>,
+    pub(super) letters: Vec<Letter>,
 }
 
 impl Idle {
@@ -59,7 +70,13 @@ impl Agent {
         let Some(lease) = self.leases.acquire(&spec).await? else { return Ok(None) };
         kill::point("resume.leased");
         // Read after the lease was granted: nobody else writes now.
-        let records = self.records(&spec).await?;
+        let records = match self.records(&spec).await {
+            Ok(records) => records,
+            Err(error) => {
+                lease.release().await?;
+                return Err(error);
+            }
+        };
         let idle = Idle { spec, records, lease };
         // The head that led here may be older than the log.
         if idle.status().is_final() {
@@ -72,44 +89,75 @@ impl Agent {
     /// Goes on with a run. `answers` are its client's; without them it is taken up after a crash.
     pub(super) async fn resume(&self, idle: Idle, answers: Vec<Message>) -> Result<Follower, Unavailable> {
         let Idle { spec, mut records, lease } = idle;
-        let account = self.open_account(&spec, &records).await?;
+        let before = records.last().map_or(0, |record| record.seq);
+        let prepared = match self.prepare(&spec, &mut records, &lease, answers).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // Whether it goes on is unknown; if it does, somebody must.
+                self.give_back(&spec, lease);
+                return Err(error);
+            }
+        };
+        let Prepared { history, budget, account, letters } = prepared;
+        Ok(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before))
+    }
+
+    /// Leaves a run, which may not even exist, to whoever finds it. In the background: the store may not
+    /// answer for a while.
+    pub(super) fn give_back(&self, spec: &Arc<RunSpec>, lease: Lease) {
+        let (agent, spec) = (self.clone(), spec.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = lease.release().await {
+                tracing::warn!(run = %spec.id, %error, "the run's lease could not be given back; it runs out");
+            }
+            // What failed once may do so again, and whoever finds the run tries at once.
+            tokio::time::sleep(GIVE_BACK_AFTER).await;
+            agent.disown(&spec.id, &LiveEntry::of(&spec)).await;
+        });
+    }
+
+    /// Records that a run goes on and reads what that takes.
+    async fn prepare(
+        &self,
+        spec: &Arc<RunSpec>,
+        records: &mut Vec<Record>,
+        lease: &Lease,
+        answers: Vec<Message>,
+    ) -> Result<Prepared, Unavailable> {
+        let account = self.open_account(spec, records).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
-        let before = seq;
         let (resumed, entry) = recorder::encode(&mut seq, Event::RunResumed { answers });
         let log = keys::events(&spec.id);
         let append = Write::Append { log: log.clone(), after: records.len() as u64, entries: vec![entry] };
-        let mut tx = Tx::new(keys::partition_of(&spec))
+        let mut tx = Tx::new(keys::partition_of(spec))
             .check(Check::Fence { lease: keys::lease(&spec.id), fence: lease.fence() })
             .write(append)
-            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(&spec)), ttl: None })
+            .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(spec)), ttl: None })
             // What was to expire with a waiting run lives again.
-            .write(Write::Put { key: keys::spec(&spec.id), value: encode(&*spec), ttl: None })
-            .write(Write::ExpireLog { log, ttl: Duration::MAX });
+            .write(Write::Put { key: keys::spec(&spec.id), value: encode(&**spec), ttl: None })
+            .write(Write::ExpireLog { log, ttl: Duration::MAX })
+            .write(Write::ExpireLog { log: keys::mail(&spec.id), ttl: Duration::MAX });
         let mut budget = spec.session.as_ref().map(|_| SessionBudget::default());
         if let Some(id) = &spec.session
             && let Some(found) = self.find_session(&spec.tenant, id).await?
         {
             budget = Some(SessionBudget::of(&found.session));
             // Whoever meant to start or delete beside this run learns of it.
-            let ttl = self.session_ttl_under(&found.session, &spec);
+            let ttl = self.session_ttl_under(&found.session, spec);
             let holder = if spec.concurrent { found.session.active_run.clone() } else { Some(spec.id.clone()) };
             let session = Session { active_run: holder, ..found.session };
             self.index_session(&spec.tenant, &session, ttl).await?;
             tx = keep_session(tx.put_at(keys::session(), found.version, encode(&session), Some(ttl)), ttl);
         }
-        let (by_tenant, live) = (self.index_entry(&spec), self.replica.adopt(&spec.id, &LiveEntry::of(&spec)));
+        let (by_tenant, live) = (self.index_entry(spec), self.replica.adopt(&spec.id, &LiveEntry::of(spec)));
         tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
         kill::point("resume.before_record");
-        if let Err(error) = self.store.commit(tx).await {
-            // Whoever looks next need not wait until the lease has run out.
-            lease.release().await?;
-            return Err(unavailable(error));
-        }
+        self.store.commit(tx).await.map_err(unavailable)?;
         kill::point("resume.recorded");
         records.push((*resumed).clone());
-        let history = self.history_of(&spec).await?;
-        let letters = self.letters(&spec, &records).await?;
-        Ok(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before))
+        let history = self.history_of(spec).await?;
+        let letters = self.letters(spec, records).await?;
+        Ok(Prepared { history, budget, account, letters })
     }
 
     /// What others left for a run with these records, beyond what they say was read.
@@ -120,6 +168,11 @@ impl Agent {
 
     /// Ends a run that nobody drives; `false` if somebody does.
     pub(super) async fn stop_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
+        let (agent, tenant, head) = (self.clone(), tenant.clone(), head.clone());
+        self.to_the_end(async move { agent.end_idle(&tenant, &head).await }).await
+    }
+
+    async fn end_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let Some(Idle { spec, records, lease }) = self.take_up(tenant, head).await? else { return Ok(false) };
         let (run, entry) = (spec.id.clone(), LiveEntry::of(&spec));
         let budget = match &spec.session {

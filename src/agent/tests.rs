@@ -3,8 +3,10 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
 mod conflicts;
+mod estates;
 mod histories;
 mod idempotency;
+mod letters;
 mod limits;
 mod link;
 mod quota;
@@ -13,4 +15,6 @@ mod resume;
 mod sessions;
 mod support;
 mod tools;
+mod undropped;
+mod unreliable;
 mod watched;

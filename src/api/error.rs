@@ -225,6 +225,7 @@ impl From<FollowError> for ApiError {
         let message = error.to_string();
         match error {
             FollowError::Store(error) => LookupError::Store(error).into(),
+            FollowError::Damaged(_) => Self::internal(&error),
             FollowError::Changed => Self::new(StatusCode::GONE, "invalid_request_error", "events_expired", message),
             FollowError::Leaving => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "draining", message).retry_after(1)

@@ -88,6 +88,11 @@ impl Announced {
             }
         })
     }
+
+    /// The same for a request that only a key makes safe to send again.
+    pub fn once_by_key(&self, route: &str, caller: &Caller, body: &str) -> Result<Option<Once>, ApiError> {
+        if self.is_key() { self.once(route, caller, body, None) } else { Ok(None) }
+    }
 }
 
 /// Marks an answer that was given before.

@@ -11,6 +11,7 @@ use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Id, JsonText, Query, header_text};
+use crate::api::idempotency::{Announced, mark_replayed};
 use crate::api::sse;
 use crate::api::wire::agent_events::{AgentEvents, NativeEvent, native};
 use crate::api::wire::message::clip;
@@ -137,7 +138,8 @@ pub async fn events(
 /// Cancels a run and answers once it has stopped.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancelRun",
-    params(("id" = String, Path, description = "The run")),
+    params(("id" = String, Path, description = "The run"),
+           ("idempotency-key" = Option<String>, Header, description = "Not needed: cancelling may be repeated")),
     responses((status = 200, description = "The run as it ended", body = RunObject<'_>),
               (status = "4XX", description = "The request was refused", body = ErrorBody)),
 )]
@@ -145,7 +147,9 @@ pub async fn cancel(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     Id(id): Id,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    Announced::read(&headers)?;
     let view = api.agent.cancel(&caller.tenant, &run_id(&id)?).await?;
     Ok(axum::Json(RunObject::from(&view)).into_response())
 }
@@ -156,7 +160,9 @@ pub async fn cancel(
 #[utoipa::path(
     post, path = "/v1/runs/{id}/messages", tag = "runs", operation_id = "steerRun",
     request_body = Steering<'_>,
-    params(("id" = String, Path, description = "The run")),
+    params(("id" = String, Path, description = "The run"),
+           ("idempotency-key" = Option<String>, Header,
+            description = "1 to 255 visible ASCII characters; the same key with the same body is heard once")),
     responses((status = 202, description = "The run, which will hear of them", body = RunObject<'_>),
               (status = "4XX", description = "The request was refused", body = ErrorBody)),
 )]
@@ -164,12 +170,20 @@ pub async fn steer(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     Id(id): Id,
+    headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let (id, messages) = (run_id(&id)?, read_steering(body.as_str()?)?);
-    let head = api.agent.steer(&caller.tenant, &id, messages).await?;
+    let (body, announced) = (body.as_str()?, Announced::read(&headers)?);
+    let (id, messages) = (run_id(&id)?, read_steering(body)?);
+    let (head, replayed) = match announced.once_by_key("runs/messages", &caller, body)? {
+        Some(once) => api.agent.steer_once(&caller.tenant, &id, messages, &once).await?,
+        None => (api.agent.steer(&caller.tenant, &id, messages).await?, false),
+    };
     let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::from(&head))).into_response();
     sse::name_run(&mut response, &RunNames::from(&head));
+    if replayed {
+        mark_replayed(response.headers_mut());
+    }
     Ok(response)
 }
 

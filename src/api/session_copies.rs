@@ -2,26 +2,32 @@
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::MethodRouter;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, header};
 
+use crate::agent::fork::Fork;
 use crate::agent::snapshot::Export;
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Id, JsonText};
+use crate::api::idempotency::Announced;
 use crate::api::sessions;
 use crate::api::sessions::session_id;
 use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
 use crate::api::wire::snapshot::{END, SessionExport, Snapshot, read_snapshot, write_head, write_messages};
+use crate::types::SessionId;
+use crate::types::session::Session;
 
 /// Makes a new session of another's first messages.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/fork", tag = "sessions", operation_id = "forkSession",
-    params(("id" = String, Path, description = "The session to copy from")),
+    params(("id" = String, Path, description = "The session to copy from"),
+           ("idempotency-key" = Option<String>, Header,
+            description = "1 to 255 visible ASCII characters; the same key with the same body gives the same session")),
     request_body = ForkSession,
     responses((status = 201, description = "The new session", body = SessionObject),
               (status = "4XX", description = "The request was refused", body = ErrorBody)),
@@ -30,11 +36,21 @@ pub async fn fork(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     Id(id): Id,
+    headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let id = session_id(&id)?;
-    let forked = api.agent.fork_session(&caller.tenant, &id, read_fork(body.as_str()?)?).await?;
-    Ok((StatusCode::CREATED, axum::Json(SessionObject::from(&forked))).into_response())
+    let (body, announced) = (body.as_str()?, Announced::read(&headers)?);
+    let (source, fork) = (session_id(&id)?, read_fork(body)?);
+    let (agent, tenant) = (&api.agent, &caller.tenant);
+    let (forked, replayed) = match announced.once_by_key(&format!("sessions/{source}/fork"), &caller, body)? {
+        Some(once) => {
+            let id = fork.id.clone().unwrap_or_else(SessionId::mint);
+            let make = |id| agent.fork_session(tenant, &source, Fork { id: Some(id), ..fork });
+            agent.make_session_once(tenant, &once, id, make).await?
+        }
+        None => (agent.fork_session(tenant, &source, fork).await?, false),
+    };
+    Ok(sessions::respond(&forked, replayed))
 }
 
 /// Reads a session with all of its messages, as `import` takes it.
@@ -74,17 +90,28 @@ pub async fn export(
 #[utoipa::path(
     post, path = "/v1/sessions/import", tag = "sessions", operation_id = "importSession",
     request_body = SessionExport<'_>,
+    params(("idempotency-key" = Option<String>, Header,
+            description = "1 to 255 visible ASCII characters; the same key with the same body gives the same session")),
     responses((status = 201, description = "The session", body = SessionObject),
               (status = "4XX", description = "The request was refused", body = ErrorBody)),
 )]
 pub async fn import(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let Snapshot { session, messages } = read_snapshot(body.as_str()?)?;
-    let imported = api.agent.import_session(&caller.tenant, session, &messages).await?;
-    Ok((StatusCode::CREATED, axum::Json(SessionObject::from(&imported))).into_response())
+    let (body, announced) = (body.as_str()?, Announced::read(&headers)?);
+    let Snapshot { session, messages } = read_snapshot(body)?;
+    let (agent, tenant) = (&api.agent, &caller.tenant);
+    let (imported, replayed) = match announced.once_by_key("sessions/import", &caller, body)? {
+        Some(once) => {
+            let make = |id| agent.import_session(tenant, Session { id, ..session.clone() }, messages);
+            agent.make_session_once(tenant, &once, session.id.clone(), make).await?
+        }
+        None => (agent.import_session(tenant, session, messages).await?, false),
+    };
+    Ok(sessions::respond(&imported, replayed))
 }
 
 /// A session may be called `import`: what is said of it is not said of importing.

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::sessions::NewSession;
+use crate::agent::sessions::{NewSession, Versioned};
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
@@ -48,8 +48,7 @@ pub async fn create(
     let announced = Announced::read(&headers)?;
     let mut new = read_create(body)?;
     let (agent, tenant) = (&api.agent, &caller.tenant);
-    let once = announced.once("sessions", &caller, body, None)?.filter(|_| announced.is_key());
-    let (created, replayed) = match once {
+    let (created, replayed) = match announced.once_by_key("sessions", &caller, body)? {
         Some(once) => {
             let id = new.id.take().unwrap_or_else(SessionId::mint);
             let make = |id| agent.create_session(tenant, NewSession { id: Some(id), ..new });
@@ -57,11 +56,16 @@ pub async fn create(
         }
         None => (agent.create_session(tenant, new).await?, false),
     };
-    let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&created))).into_response();
+    Ok(respond(&created, replayed))
+}
+
+/// That a session was made now, or was before.
+pub fn respond(made: &Versioned, replayed: bool) -> Response {
+    let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(made))).into_response();
     if replayed {
         mark_replayed(response.headers_mut());
     }
-    Ok(response)
+    response
 }
 
 /// Lists sessions by id.
@@ -182,7 +186,8 @@ pub async fn messages(
 /// Cancels a session's runs and answers once they have stopped.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/cancel", tag = "sessions", operation_id = "cancelSession",
-    params(("id" = String, Path, description = "The session")),
+    params(("id" = String, Path, description = "The session"),
+           ("idempotency-key" = Option<String>, Header, description = "Not needed: cancelling may be repeated")),
     responses((status = 200, description = "The runs as they ended, newest first", body = List<RunObject<'_>>),
               (status = "4XX", description = "The request was refused", body = ErrorBody)),
 )]
@@ -190,7 +195,9 @@ pub async fn cancel(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     Id(id): Id,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    Announced::read(&headers)?;
     let cancelled = api.agent.cancel_session(&caller.tenant, &session_id(&id)?).await?;
     let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();
     Ok(axum::Json(List::new(runs, false, |run| run.id.to_owned())).into_response())

@@ -157,15 +157,18 @@ fn read_host(text: &str, default_port: u16) -> Result<RedisHost, String> {
 
 fn read_parameters(scheme: &str, query: &str) -> Result<Parameters, String> {
     let mut read = Parameters::default();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+    // A plus sign stands for itself here as in the login.
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
         match (&*name, scheme) {
-            ("ca", _) => read.ca = Some(PathBuf::from(&*value)),
+            ("ca", _) => read.ca = Some(PathBuf::from(value)),
             ("tls", "redis-sentinel" | "redis-cluster") => {
                 read.tls = value.parse().map_err(|_| "tls is true or false")?;
             }
             ("db", "redis" | "redis-sentinel") => read.database = Some(read_database(&value)?),
-            ("sentinel_user", "redis-sentinel") => read.sentinel.user = Some(value.into_owned()),
-            ("sentinel_password", "redis-sentinel") => read.sentinel.password = Some(Secret::new(value.into_owned())),
+            ("sentinel_user", "redis-sentinel") => read.sentinel.user = Some(value),
+            ("sentinel_password", "redis-sentinel") => read.sentinel.password = Some(Secret::new(value)),
             _ => return Err(format!("{scheme}:// has no such parameter; it knows {}", known(scheme))),
         }
     }
@@ -228,9 +231,10 @@ mod tests {
         assert_eq!(exposed(&full.login), (Some("ann"), Some("p@ss/")));
         assert_eq!(full.tls.unwrap().ca.unwrap().to_str(), Some("/etc/ca.pem"));
 
-        let watched = read("redis-sentinel://:pw@a:1,b/mymaster?db=2&sentinel_user=eve&sentinel_password=x&tls=true");
+        let watched =
+            read("redis-sentinel://:pw@a:1,b/mymaster?db=2&sentinel_user=eve&sentinel_password=a+b%2B&tls=true");
         let RedisLayout::Sentinel { master, login } = &watched.layout else { panic!("{watched:?}") };
-        assert_eq!((master.as_str(), exposed(login)), ("mymaster", (Some("eve"), Some("x"))));
+        assert_eq!((master.as_str(), exposed(login)), ("mymaster", (Some("eve"), Some("a+b+"))));
         assert_eq!((exposed(&watched.login), watched.database), ((None, Some("pw")), 2));
         assert_eq!(watched.to_string(), "redis-sentinel://a:1,b:26379/mymaster");
         assert!(watched.tls.is_some());

@@ -50,6 +50,9 @@ pub struct Session {
     /// The runs that wait until it is theirs, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<RunId>,
+    /// The live runs that run beside the one that holds it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<RunId>,
 }
 
 /// Stands for a session's messages: while it is the same, so are they.

@@ -199,6 +199,11 @@ async fn of_a_busy_session() {
     check("a second run", &answer, &[(409, "session_busy")]);
     assert_eq!(answer.header("x-should-retry"), "false");
     assert_eq!(answer.body["error"]["run_id"], first["run_id"]);
+    let deletion = server.send(server.request(Method::DELETE, "/v1/sessions/s")).await;
+    check("its deletion", &deletion, &[(409, "session_busy")]);
+    for name in ["run_id", "events_url"] {
+        assert_eq!(deletion.body["error"][name], answer.body["error"][name]);
+    }
     let events = answer.body["error"]["events_url"].as_str().expect("it names the events");
     gate.open();
     let joined = server.respond(server.request(Method::GET, events)).await;

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::{mixed, scaled};
+use crate::support::Server;
 use crate::support::fleet::client::Client;
 use crate::support::fleet::{Fleet, Flight, hold};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::seed::Seed;
-use crate::support::{Server, within};
 
 /// Clients reach the server through a proxy, to which `harm` is done until they have landed.
 async fn behind(name: &str, harm: impl AsyncFnOnce(&Proxy, &mut Seed)) {
@@ -18,12 +18,13 @@ async fn behind(name: &str, harm: impl AsyncFnOnce(&Proxy, &mut Seed)) {
     let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
     let mut client = Client::new(vec![proxy.url()]);
     client.silence = Duration::from_secs(2);
+    client.patience = Duration::from_secs(30);
     let orders = mixed(name, scaled(16, 60), &mut seed, 40);
     Fleet::open_sessions(server.url(), &orders).await;
     let flight: Flight = Fleet::launch(&client, &seed, orders);
     harm(&proxy, &mut seed).await;
     proxy.heal();
-    let seen = within("all runs to be seen", flight.landed()).await;
+    let seen = flight.landed().await;
     client.addresses = vec![server.url().to_owned()];
     let evidence = fleet.evidence(&client, seen).await;
     hold(name, &evidence);

@@ -42,6 +42,7 @@ async fn redis_fails_over() {
 async fn a_cluster_fails_over() {
     let mut cluster = Cluster::start(true).await;
     let mut site = Site::start("cluster", &vec![cluster.url(); 2]).await;
+    site.may_forget = true;
     let orders = mixed("cluster", scaled(24, 100), &mut site.seed, 200);
     let flight = site.launch(orders).await;
     for turn in 0..scaled(1, 3) {
@@ -57,6 +58,7 @@ async fn a_cluster_fails_over() {
 async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
     let mut site = Site::start(name, &vec![watched.url(); 2]).await;
+    site.may_forget = true;
     let orders = mixed(name, scaled(24, 100), &mut site.seed, 200);
     let flight = site.launch(orders).await;
     for turn in 0..scaled(1, 4) {
@@ -146,7 +148,7 @@ async fn nudges_get_lost() {
 /// A slow Redis makes runs slow, and nothing else.
 #[tokio::test]
 async fn redis_is_slow() {
-    for latency_ms in [200, 500] {
+    for latency_ms in [200, 1000] {
         let redis = durable().await;
         let proxy = Proxy::start(address(&redis)).await;
         let mut site = Site::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;

@@ -18,6 +18,8 @@ pub(super) struct Site {
     pub(super) replicas: Vec<Server>,
     pub(super) client: Client,
     pub(super) seed: Seed,
+    /// Whether the store may forget what it acknowledged.
+    pub(super) may_forget: bool,
     /// Where whoever looks afterwards finds the store.
     store: String,
 }
@@ -43,7 +45,7 @@ impl Site {
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
         let store = stores[stores.len() - 1].clone();
-        Self { name: name.to_owned(), fleet, replicas, client, seed, store }
+        Self { name: name.to_owned(), fleet, replicas, client, seed, may_forget: false, store }
     }
 
     /// Lets clients run these orders, in sessions whose budgets show whether all was settled.
@@ -63,6 +65,7 @@ impl Site {
             keep(&format!("{}-{index}.log", self.name), &replica.output());
         }
         let mut evidence = self.fleet.evidence(&self.client, seen).await;
+        evidence.may_forget = self.may_forget;
         evidence.all_runs = Some(self.fleet.probe(&evidence, &self.store).await);
         hold(&self.name, &evidence)
     }

@@ -238,6 +238,12 @@ impl Server {
         self.process.child.try_wait().expect("a child can be asked").is_some()
     }
 
+    /// Returns once it has ended by itself; draining may take it `drain_timeout` and a little more.
+    pub(crate) async fn drained(&mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(Duration::from_secs(40), self.process.child.wait()).await;
+        ended.expect("a server that was asked to end does so").expect("it was not waited for yet")
+    }
+
     /// Returns once it has ended by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         within("the server to end", self.process.child.wait()).await.expect("it was not waited for yet")

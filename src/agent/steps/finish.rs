@@ -45,7 +45,14 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
         let result = record_end(driver, &outcome, session).await;
         attempts += 1;
         match result {
-            Err(CommitError::SequenceConflict { log, .. }) if log == keys::mail(&driver.recorder.run().spec().id) => {
+            Err(CommitError::SequenceConflict { log, actual })
+                if log == keys::mail(&driver.recorder.run().spec().id) =>
+            {
+                if actual < driver.letters_seen {
+                    // The store lost letters that were read.
+                    driver.letters_seen = actual;
+                    continue;
+                }
                 // Somebody left a letter, which may keep the run from ending.
                 if let Some(account) = &mut driver.account {
                     account.keep_slot().await.map_err(CommitError::from)?;
@@ -83,8 +90,7 @@ async fn record_end(
     let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
     let next = match &mut session {
         Some((_, session)) if status.is_final() => session.let_go(&spec.id),
-        Some((_, session)) => session.queue.first().cloned(),
-        None => None,
+        Some(_) | None => None,
     };
     let (keep, letters_seen) = (driver.keep, driver.letters_seen);
     let change = |mut tx: Tx| {
@@ -104,11 +110,15 @@ async fn record_end(
             Write::Put { key, value: head::encode(&*spec), ttl: Some(keep.run) }
         });
         if let Some((version, session)) = session {
-            let ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
+            let mut ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
+            if !status.is_final() || session.has_runs() {
+                // The session was made to outlive its runs and their waits when they began; so is what it
+                // counted since.
+                ttl = ttl.max(Duration::from_millis(spec.limits.timeout_ms) + keep.run);
+            }
             if !status.is_final() {
-                // The session was made to outlive the run's wait when it began; so is what it counted since.
-                let wait = Duration::from_millis(spec.limits.timeout_ms) + keep.run;
-                return keep_session(tx, ttl.max(wait));
+                tx = tx.write(Write::ExpireLog { log: keys::mail(&spec.id), ttl });
+                return keep_session(tx, ttl);
             }
             let entries: Vec<Bytes> =
                 new_messages.iter().map(|message| Bytes::copy_from_slice(message.json().as_bytes())).collect();

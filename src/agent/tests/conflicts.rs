@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, status, tenant};
 use super::support::{Say, outcome, request, watch};
-use crate::agent::NewRun;
 use crate::agent::error::StartError;
+use crate::agent::{NewRun, keys};
 use crate::store::Store;
 use crate::types::run::OnConflict;
 use crate::types::{Event, Message, Role, RunStatus, SessionId};
@@ -76,7 +76,7 @@ async fn a_queue_whose_caller_died_is_found() {
     let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(1)).await;
     // It ends its run, and dies before it calls the next.
-    a.link.lose_index();
+    a.link.cut_off(keys::live_partition());
     over(&b, &first).await;
     assert_eq!(status(&b, &second).await, RunStatus::Queued);
     a.link.cut(true);

@@ -1,10 +1,8 @@
-mod store;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::store::{Fault, Unreliable};
 use super::support::{Bench, Say, bench_over, outcome, request, shown};
+use super::unreliable::{Fault, Unreliable};
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::idempotency::{Kind, Once};
 use crate::agent::runs::Filter;
@@ -251,7 +249,7 @@ fn weather() -> ClientTool {
 }
 
 /// A run that waits for its client, and the request that answers it with its whole transcript.
-async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (RunId, u64, NewRun) {
+pub(super) async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (RunId, u64, NewRun) {
     let asked = NewRun { client_tools: vec![weather()], session: session.clone(), ..request() };
     let (run, records, _) = watch(bench.agent.start_once(asked, &by_key()).await.unwrap()).await;
     let outcome = outcome(&records);
@@ -271,7 +269,7 @@ async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (RunId, u64, 
     (run, records.len() as u64, answer)
 }
 
-fn handing_over(store: &Arc<dyn Store>) -> Bench {
+pub(super) fn handing_over(store: &Arc<dyn Store>) -> Bench {
     let turns = vec![Say::Calls("", vec![("weather", "{}")]), Say::Text(&["rain it is"])];
     bench_over(store.clone(), turns, Effect::Read)
 }

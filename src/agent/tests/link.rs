@@ -1,12 +1,10 @@
-//! A replica's way to a store that it shares with others, which can be cut.
+//! A replica's way to a store that it shares with others, which can be cut, wholly or to one place.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::agent::keys;
 use crate::store::memory::MemoryStore;
 use crate::store::{
     CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
@@ -18,74 +16,75 @@ pub(super) struct Link {
     store: Arc<dyn Store>,
     /// Watched instead of the store by a replica that hears no nudges.
     silence: Option<MemoryStore>,
-    cut: AtomicBool,
-    /// Whether the index of live runs cannot be written.
-    unindexed: AtomicBool,
+    cut: Mutex<Cut>,
+}
+
+/// What does not pass.
+#[derive(Debug, Clone, Default)]
+enum Cut {
+    #[default]
+    Nothing,
+    /// What is about this partition.
+    Place(Partition),
+    Everything,
 }
 
 impl Link {
     /// A way to this store.
     pub(super) fn to(store: &Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            store: store.clone(),
-            silence: None,
-            cut: AtomicBool::new(false),
-            unindexed: AtomicBool::new(false),
-        })
+        Arc::new(Self { store: store.clone(), silence: None, cut: Mutex::default() })
     }
 
     /// One that no nudge finds.
     pub(super) fn deaf(store: &Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            store: store.clone(),
-            silence: Some(MemoryStore::default()),
-            cut: AtomicBool::new(false),
-            unindexed: AtomicBool::new(false),
-        })
+        Arc::new(Self { store: store.clone(), silence: Some(MemoryStore::default()), cut: Mutex::default() })
     }
 
     /// Nothing passes from now on, or everything again.
     pub(super) fn cut(&self, cut: bool) {
-        self.cut.store(cut, Ordering::Relaxed);
+        *self.cut.lock().unwrap() = if cut { Cut::Everything } else { Cut::Nothing };
     }
 
-    /// The index of live runs cannot be written from now on.
-    pub(super) fn lose_index(&self) {
-        self.unindexed.store(true, Ordering::Relaxed);
+    /// Nothing that is about this partition passes from now on.
+    pub(super) fn cut_off(&self, place: Partition) {
+        *self.cut.lock().unwrap() = Cut::Place(place);
     }
 
-    fn pass(&self) -> Result<&dyn Store, Unavailable> {
-        if self.cut.load(Ordering::Relaxed) { Err(Unavailable("the way is cut".into())) } else { Ok(&*self.store) }
+    async fn pass(&self, place: &Partition) -> Result<&dyn Store, Unavailable> {
+        // Others may come in between, as over a network.
+        tokio::task::yield_now().await;
+        match &*self.cut.lock().unwrap() {
+            Cut::Nothing => Ok(&*self.store),
+            Cut::Place(cut) if cut != place => Ok(&*self.store),
+            Cut::Place(_) | Cut::Everything => Err(Unavailable("the way is cut".into())),
+        }
     }
 }
 
 #[async_trait]
 impl Store for Link {
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
-        if self.unindexed.load(Ordering::Relaxed) && tx.partition == keys::live_partition() {
-            return Err(Unavailable("the index is away".into()).into());
-        }
-        self.pass()?.commit(tx).await
+        self.pass(&tx.partition).await?.commit(tx).await
     }
 
     async fn read_log(&self, place: &Partition, log: &Key, after: u64, limit: usize) -> Result<LogPage, Unavailable> {
-        self.pass()?.read_log(place, log, after, limit).await
+        self.pass(place).await?.read_log(place, log, after, limit).await
     }
 
     async fn get(&self, place: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
-        self.pass()?.get(place, key).await
+        self.pass(place).await?.get(place, key).await
     }
 
     async fn scan(&self, place: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
-        self.pass()?.scan(place, scan).await
+        self.pass(place).await?.scan(place, scan).await
     }
 
     async fn counter(&self, place: &Partition, key: &Key) -> Result<i64, Unavailable> {
-        self.pass()?.counter(place, key).await
+        self.pass(place).await?.counter(place, key).await
     }
 
     async fn acquire(&self, place: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {
-        self.pass()?.acquire(place, lease, ttl).await
+        self.pass(place).await?.acquire(place, lease, ttl).await
     }
 
     async fn renew(
@@ -96,15 +95,15 @@ impl Store for Link {
         ttl: Duration,
         log: &Key,
     ) -> Result<Option<u64>, Unavailable> {
-        self.pass()?.renew(place, lease, fence, ttl, log).await
+        self.pass(place).await?.renew(place, lease, fence, ttl, log).await
     }
 
     async fn release(&self, place: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
-        self.pass()?.release(place, lease, fence).await
+        self.pass(place).await?.release(place, lease, fence).await
     }
 
     async fn take(&self, place: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
-        self.pass()?.take(place, bucket, rate).await
+        self.pass(place).await?.take(place, bucket, rate).await
     }
 
     fn is_shared(&self) -> bool {
@@ -120,7 +119,7 @@ impl Store for Link {
     }
 
     async fn health(&self) -> Result<(), Unavailable> {
-        self.pass()?.health().await
+        self.store.health().await
     }
 
     async fn close(&self) {}

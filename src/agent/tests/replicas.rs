@@ -2,11 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
 use crate::agent::NewRun;
+use crate::agent::active::Live;
 use crate::agent::follow::FollowError;
+use crate::agent::tail::Tail;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::types::run::OnDisconnect;
@@ -178,4 +181,27 @@ async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
     assert_eq!(messages.len(), 6, "the session keeps what was said");
     let late = b.bench.agent.steer(&tenant(), &run, say("too late")).await;
     assert!(late.is_err_and(|error| error.to_string().contains("has ended")));
+}
+
+/// A process that stood still has the run's tail as it was then, while another has driven it to its end.
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_not_told_by_a_stale_tail_how_far_the_log_goes_f21() {
+    let store = shared();
+    let frozen = replica(Link::to(&store), vec![]);
+    let other = replica(Link::to(&store), vec![Say::Text(&["one ", "two"])]);
+    let started = other.bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    let records = watch(started).await;
+    let last = records.last().unwrap().seq;
+    let live = Live {
+        tail: Arc::new(Tail::of(&records[..2])),
+        cancel: CancellationToken::new(),
+        left: CancellationToken::new(),
+    };
+    frozen.bench.agent.active.insert(run.clone(), live);
+    for seen in 1..last {
+        let following = frozen.bench.agent.follow(&tenant(), &run, seen).await;
+        assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
+    }
+    assert!(frozen.bench.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
 }

@@ -12,17 +12,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::fault::{Fault, Trouble, is_unknown_script};
 use super::lane::Wait;
-use super::node::{ANSWER, Purpose};
+use super::node::Purpose;
 use super::pause::Pauses;
 use super::scripts::Lua;
 use super::topology::Topology;
 use crate::store::Unavailable;
-
-/// How long an operation may take in all: a request that fails by one is answered within 1.5 s.
-const OPERATION: Duration = Duration::from_millis(1400);
-
-/// How long replicas may take to confirm, in one attempt.
-const CONFIRM: Duration = Duration::from_millis(250);
 
 /// How much later than asked a server may stop waiting for replicas: it looks ten times a second.
 const SLACK: Duration = Duration::from_millis(150);
@@ -49,8 +43,8 @@ pub(super) struct Call {
 /// What is to be done.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// A script, its keys, and its arguments after the first one, which tells it whether it may have
-    /// been run before.
+    /// A script, its keys, and its arguments after the first one, which has an R if it may have been run
+    /// before, and a C if a replica must have what it answers.
     Run(&'static Lua, Vec<String>, Vec<Bytes>),
     /// Plain reads; asking twice does no harm.
     Read(Pipeline),
@@ -58,7 +52,7 @@ pub(super) enum Work {
 
 /// Carries it out. Answers what the server said to each command, none of it an error.
 pub(super) async fn call(topology: &Topology, call: &Call) -> Result<Vec<Value>, Unavailable> {
-    let mut attempts = Attempts { topology, call, deadline: Instant::now() + OPERATION, sent: false };
+    let mut attempts = Attempts { topology, call, deadline: Instant::now() + call.purpose.time().0, sent: false };
     let mut pauses = PAUSES;
     loop {
         let (what, pause) = match attempts.next().await {
@@ -92,15 +86,21 @@ impl Attempts<'_> {
     async fn next(&mut self) -> Result<Vec<Value>, Fault> {
         let wait = if self.sent { Wait::On } else { Wait::Briefly };
         let node = self.in_time(self.topology.node(self.call.slot, wait)).await?;
-        let confirming = if self.call.confirmed { node.confirming() } else { None };
-        let lane = confirming.unwrap_or_else(|| node.lane(self.call.purpose));
+        let mut lane = node.lane(self.call.purpose);
         let mut link = self.in_time(lane.link(wait)).await?;
+        // Only a server that was connected to has told whether it has replicas.
+        let confirming = if self.call.confirmed { node.confirming() } else { None };
+        if let Some(confirming) = &confirming {
+            lane = confirming.lane;
+            link = self.in_time(lane.link(wait)).await?;
+        }
 
         let now = Instant::now();
-        let confirm =
-            confirming.map(|_| CONFIRM.min(self.deadline.saturating_duration_since(now).saturating_sub(SLACK)));
+        let end = self.deadline.min(now + self.call.purpose.time().1);
+        // Asking again makes another write to be confirmed, so one attempt waits as long as it may.
+        let confirm = confirming.as_ref().map(|_| end.saturating_duration_since(now).saturating_sub(SLACK));
         let exchange = self.call.exchange(&mut link.connection, self.sent, confirm);
-        let Ok(result) = timeout_at(self.deadline.min(now + ANSWER), exchange).await else {
+        let Ok(result) = timeout_at(end, exchange).await else {
             self.sent = true;
             if !link.was_heard_since(now) {
                 lane.give_up(link.number);
@@ -170,9 +170,15 @@ impl Call {
             Work::Read(pipeline) => pipeline,
             Work::Run(script, keys, arguments) => {
                 let (name, script) = if whole { ("EVAL", script.source) } else { ("EVALSHA", script.hash()) };
+                let circumstances = match (repeated, confirm.is_some()) {
+                    (false, false) => "",
+                    (true, false) => "R",
+                    (false, true) => "C",
+                    (true, true) => "RC",
+                };
                 let bytes = keys.iter().map(String::len).chain(arguments.iter().map(Bytes::len)).sum::<usize>();
                 let mut command = Cmd::with_capacity(4 + keys.len() + arguments.len(), 16 + script.len() + bytes);
-                command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(u8::from(repeated));
+                command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(circumstances);
                 for argument in arguments {
                     command.arg(&argument[..]);
                 }

@@ -5,13 +5,14 @@
 --
 -- KEYS: the caller's recent operations, those of them that it repeated, the index of documents, then
 -- what the change names.
--- ARGV: whether this may have been done before; the operation; how long it is remembered; the prefix of
+-- ARGV: R if this may have been done before, C if a replica must have what is answered; the operation; how long it is remembered; the prefix of
 -- documents; the number of conditions, then each as kind, key, argument; the number of writes, then each
 -- as kind, key, arguments; the channel to nudge, or nothing; what to tell it.
 -- Answers 0 when done, 2 when done before, or the number of the first condition that does not hold and
 -- what stands there instead.
 
-local repeated, operation, remembered, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local repeated, confirmed = string.find(ARGV[1], 'R'), string.find(ARGV[1], 'C')
+local operation, remembered, prefix = ARGV[2], ARGV[3], ARGV[4]
 local operations, repeats, index = KEYS[1], KEYS[2], KEYS[3]
 
 local function remember(list)
@@ -25,7 +26,7 @@ local function remembers(list)
   return known and string.find(known, operation, 1, true)
 end
 
-if repeated == '1' then
+if repeated then
   if remembers(operations) then
     -- A write, so that waiting for replicas after this waits for what was done before it.
     redis.call('PEXPIRE', operations, remembered)
@@ -68,7 +69,12 @@ for number = 1, tonumber(ARGV[at]) do
     actual = redis.call('GET', key) or '0'
     holds = not above(actual, expected)
   end
-  if not holds then return {number, actual} end
+  if not holds then
+    -- Waiting for replicas covers what this connection wrote, so a refusal writes too: what it saw may be
+    -- somebody else's last write, and the caller takes it for certain.
+    if confirmed and not repeated then remember(repeats) end
+    return {number, actual}
+  end
   at = at + 3
 end
 
@@ -103,6 +109,19 @@ local function put(key, name, ttl, value)
   if length > 16 then thin() end
 end
 
+-- Gives a short index an end once none of its documents is permanent any more: what never ends cannot be
+-- prolonged, so nothing else would.
+local function settle()
+  if redis.call('PTTL', index) ~= -1 or redis.call('ZCARD', index) > 16 then return end
+  local longest = 1
+  for _, name in ipairs(redis.call('ZRANGE', index, 0, -1)) do
+    local left = redis.call('PTTL', prefix .. name)
+    if left == -1 then return end
+    longest = math.max(longest, left)
+  end
+  redis.call('PEXPIRE', index, string.format('%.0f', longest))
+end
+
 local function append(key, first, last)
   -- Arguments of a call lie on Lua's stack, which is not endless.
   for from = first, last, 1000 do
@@ -125,14 +144,17 @@ at = at + 1
 local writes = tonumber(ARGV[at])
 if writes > 0 then remember(operations) end
 at = at + 1
+local fewer = false
 for _ = 1, writes do
   local kind, key = ARGV[at], KEYS[tonumber(ARGV[at + 1])]
   if kind == 'P' then
     put(key, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+    fewer = fewer or ARGV[at + 3] ~= ''
     at = at + 5
   elseif kind == 'D' then
     redis.call('UNLINK', key)
     redis.call('ZREM', index, ARGV[at + 2])
+    fewer = true
     at = at + 3
   elseif kind == 'A' then
     local count = tonumber(ARGV[at + 2])
@@ -153,6 +175,9 @@ for _ = 1, writes do
     at = at + 2
   end
 end
+
+-- There may be fewer permanent documents than before.
+if fewer then settle() end
 
 -- A nudge is a hint: what was written stays written if it cannot be given.
 if ARGV[at] ~= '' then redis.pcall('SPUBLISH', ARGV[at], ARGV[at + 1]) end

@@ -11,11 +11,16 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::fault::{Fault, Trouble};
+use super::fault::{Fault, Trouble, without_arguments};
 use crate::config::{RedisHost, RedisLogin, RedisTls};
 
-/// How long making a connection may take, until its server is known to be fit.
-const CONNECT: Duration = Duration::from_millis(500);
+/// How long making a connection may take, until its server is known to be fit: several exchanges with
+/// one that is slow.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// How long a question over a connection of its own may take: the others that are asked need not wait long for one
+/// that is gone.
+const ASK: Duration = Duration::from_millis(500);
 
 /// When silence makes the system ask whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -99,7 +104,7 @@ impl Dialer {
         host: &RedisHost,
         pushes: Pushes,
     ) -> Result<(MultiplexedConnection, Role), Trouble> {
-        within(host, async {
+        self.within(host, CONNECT, async {
             let mut connection = self.open(host, pushes).await?;
             let role = inspect(&mut connection, host, self.mode).await?;
             Ok((connection, role))
@@ -109,11 +114,27 @@ impl Dialer {
 
     /// The answers of any server to a few questions, over a connection of their own.
     pub(super) async fn ask(&self, host: &RedisHost, questions: &Pipeline) -> Result<Vec<Value>, Trouble> {
-        within(host, async {
+        self.within(host, ASK, async {
             let mut connection = self.open(host, Arc::new(|_| {})).await?;
             connection.send_packed_commands(questions, 0, questions.len()).await.map_err(|error| trouble(host, &error))
         })
         .await
+    }
+
+    /// Limits how long something takes, and keeps the password out of what goes wrong.
+    async fn within<T>(
+        &self,
+        host: &RedisHost,
+        most: Duration,
+        work: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        match timeout(most, work).await {
+            Ok(result) => result.map_err(|trouble| match self.settings.password() {
+                Some(password) if !password.is_empty() => trouble.told(|what| what.replace(password, "…")),
+                Some(_) | None => trouble,
+            }),
+            Err(_) => Err(Trouble::away(format!("{host} does not answer"))),
+        }
     }
 
     async fn open(&self, host: &RedisHost, pushes: Pushes) -> Result<MultiplexedConnection, Trouble> {
@@ -152,16 +173,9 @@ impl Dialer {
     }
 }
 
-async fn within<T>(host: &RedisHost, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    match timeout(CONNECT, work).await {
-        Ok(result) => result,
-        Err(_) => Err(Trouble::away(format!("{host} does not answer"))),
-    }
-}
-
-/// What a failed connection means. No error of the client repeats a password.
+/// What a failed connection means.
 fn trouble(host: &RedisHost, error: &RedisError) -> Trouble {
-    let what = format!("{host}: {error}");
+    let what = format!("{host}: {}", without_arguments(&error.to_string()));
     let ours = matches!(
         error.kind(),
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported

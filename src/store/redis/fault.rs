@@ -29,9 +29,19 @@ impl Trouble {
         Self::Unfit(what.into())
     }
 
+    /// The same in other words.
+    pub(super) fn told(self, how: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Away(what) => Self::Away(how(&what).into()),
+            Self::Replica(what) => Self::Replica(how(&what).into()),
+            Self::Unfit(what) => Self::Unfit(how(&what).into()),
+        }
+    }
+
     /// What it means that a server refuses to answer.
     pub(super) fn refused(host: &RedisHost, error: &ServerError) -> Self {
-        let what = format!("{host} answers {} {}", error.code(), error.details().unwrap_or_default());
+        let details = without_arguments(error.details().unwrap_or_default());
+        let what = format!("{host} answers {} {details}", error.code());
         if Fault::refusal(error).is_final() { Self::unfit(what) } else { Self::away(what) }
     }
 }
@@ -80,7 +90,7 @@ impl Fault {
     }
 
     fn of_server(code: &str, what: &str) -> Self {
-        let what = format!("{code} {what}");
+        let what = format!("{code} {}", without_arguments(what));
         match code {
             "READONLY" => Self::Demoted(what),
             "MOVED" => Self::Moved(what),
@@ -88,6 +98,11 @@ impl Fault {
             _ => Self::Refused(what),
         }
     }
+}
+
+/// What a server says without the arguments that it repeats: they may hold a password, or what users say.
+pub(super) fn without_arguments(what: &str) -> &str {
+    what.split_once(", with args beginning with").map_or(what, |(before, _)| before)
 }
 
 /// Whether a script must be sent along because the server does not know it.

@@ -66,6 +66,11 @@ impl Place {
         self.named("q:", whose)
     }
 
+    /// What is written to see whether it can be.
+    pub(super) fn probe(&self) -> String {
+        format!("{}p", self.prefix)
+    }
+
     /// A topic's channel.
     pub(super) fn channel(&self, name: &str) -> String {
         self.named("n:", name)

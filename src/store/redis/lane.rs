@@ -2,6 +2,7 @@
 //!
 //! Requests share it. While it is down for longer than a moment, whoever asks is told at once.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::dial::Pushes;
 use super::fault::Trouble;
@@ -22,6 +23,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pauses between attempts to connect.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(30), Duration::from_secs(1));
+
+/// How long a connection must have lasted for the next one to be made at once.
+const LASTING: Duration = Duration::from_millis(100);
+
+/// Pauses after connections that did not.
+const RESPITE: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
 
 /// The last number of a connection in this process.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -189,14 +196,20 @@ struct Keeper {
 impl Keeper {
     async fn keep(self) {
         let mut broken = self.broken.0.subscribe();
+        let mut pauses = RESPITE;
         loop {
             let link = self.connected().await;
-            let number = link.number;
+            let (number, made) = (link.number, Instant::now());
             self.state.send_replace(State::Up(link));
             // The other end is held here, so this returns only for what it waits for.
             let _ = broken.wait_for(|broken| *broken >= number).await;
             self.state.send_replace(State::Coming);
             self.upkeep.down(number);
+            if made.elapsed() < LASTING {
+                tokio::time::sleep(pauses.next()).await;
+            } else {
+                pauses = RESPITE;
+            }
         }
     }
 
@@ -205,22 +218,36 @@ impl Keeper {
         let (mut pauses, began) = (PAUSES, Instant::now());
         loop {
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
-            match self.upkeep.dialer.connect(&self.upkeep.host, self.pushes(number)).await {
+            let mut attempt = pin!(self.upkeep.dialer.connect(&self.upkeep.host, self.pushes(number)));
+            let connected = if let Ok(connected) = timeout(PATIENCE, &mut attempt).await {
+                connected
+            } else {
+                // It may be only slow. Nobody need wait to find that out.
+                let trouble = Trouble::away(format!("{} does not answer", self.upkeep.host));
+                self.down(trouble, began);
+                attempt.await
+            };
+            match connected {
                 Ok((connection, role)) => {
                     let link = Link::new(number, connection);
                     self.upkeep.up(&link, role);
                     return link;
                 }
                 Err(trouble) => {
-                    if !matches!(&*self.state.borrow(), State::Down(known, _) if *known == trouble) {
-                        tracing::warn!(%trouble, "no connection to Redis");
-                    }
-                    self.state.send_replace(State::Down(trouble, began));
+                    self.down(trouble, began);
                     self.upkeep.down(number);
                 }
             }
             tokio::time::sleep(pauses.next()).await;
         }
+    }
+
+    /// Says that there is no connection, to the log unless it knows.
+    fn down(&self, trouble: Trouble, began: Instant) {
+        if !matches!(&*self.state.borrow(), State::Down(known, _) if *known == trouble) {
+            tracing::warn!(%trouble, "no connection to Redis");
+        }
+        self.state.send_replace(State::Down(trouble, began));
     }
 
     fn pushes(&self, number: u64) -> Pushes {

@@ -193,7 +193,7 @@ impl Store for RedisStore {
         let place = Place::of(partition);
         let keys = vec![place.lease(lease), place.log(log)];
         let arguments = [fence_text(fence), lasting(ttl), lasting(LEASE_KEPT)].map(Bytes::from).to_vec();
-        let length = self.run(&place, Purpose::Leases, false, &RENEW, keys, arguments).await?;
+        let length = self.run(&place, Purpose::Renewals, false, &RENEW, keys, arguments).await?;
         if length == Value::Nil { Ok(None) } else { number(&length).map(Some) }
     }
 
@@ -206,7 +206,7 @@ impl Store for RedisStore {
     async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
         let place = Place::of(partition);
         let operation = self.operations.next(&place);
-        let keys = vec![place.bucket(bucket), operation.done];
+        let keys = vec![place.bucket(bucket), operation.done, operation.repeated];
         let [every, most] = [rate.every, rate.most()].map(|time| Bytes::from(read::micros(time)));
         let arguments = vec![operation.name, Operations::remembered(), every, most];
         let answer = self.run(&place, Purpose::Work, false, &TAKE, keys, arguments).await?;

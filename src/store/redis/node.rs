@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::PushInfo;
+use redis::{Pipeline, PushInfo, Value};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
@@ -21,6 +21,9 @@ const CONFIRMING: usize = 4;
 /// How long after the last replica went its confirmation is still asked for.
 const MISSED: Duration = Duration::from_secs(60);
 
+/// How long a server may take to say what it is.
+const SLOWEST_LOOK: Duration = Duration::from_secs(2);
+
 /// How long a server may take to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
 
@@ -29,8 +32,21 @@ pub(super) const ANSWER: Duration = Duration::from_secs(1);
 pub(super) enum Purpose {
     /// Commits and reads.
     Work,
-    /// Leases.
+    /// Granting leases and taking them back.
     Leases,
+    /// Renewing leases, which lasts longer than anything else: they have seconds left.
+    Renewals,
+}
+
+impl Purpose {
+    /// How long an operation may take in all, and how long a server may take to answer. A request that
+    /// fails by one is answered within a second and a half.
+    pub(super) fn time(self) -> (Duration, Duration) {
+        match self {
+            Self::Work | Self::Leases => (Duration::from_millis(1400), ANSWER),
+            Self::Renewals => (Duration::from_secs(5), Duration::from_secs(3)),
+        }
+    }
 }
 
 /// A primary.
@@ -39,11 +55,11 @@ pub(super) struct Node {
     pub(super) host: RedisHost,
     work: Lane,
     leases: Lane,
-    confirming: [Lane; CONFIRMING],
-    next: AtomicUsize,
+    confirming: [(Lane, AtomicUsize); CONFIRMING],
     /// For what is published.
     pub(super) nudges: Lane,
     replicas: Arc<Replicas>,
+    stale: Arc<Notify>,
 }
 
 /// What the connections to one server have in common.
@@ -56,6 +72,19 @@ pub(super) struct Upkeep {
     stale: Arc<Notify>,
     /// Told what is published.
     nudges: Option<mpsc::UnboundedSender<nudges::Event>>,
+}
+
+/// The use of a connection to wait for replicas on, which holds up whoever else uses it.
+#[derive(Debug)]
+pub(super) struct Confirming<'a> {
+    pub(super) lane: &'a Lane,
+    users: &'a AtomicUsize,
+}
+
+impl Drop for Confirming<'_> {
+    fn drop(&mut self) {
+        self.users.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// When replicas were last connected to a primary.
@@ -110,7 +139,8 @@ impl Node {
         nudges: mpsc::UnboundedSender<nudges::Event>,
     ) -> Self {
         let replicas = Arc::new(Replicas::default());
-        let quiet = Upkeep { host: host.clone(), dialer, replicas: replicas.clone(), stale, nudges: None };
+        let quiet =
+            Upkeep { host: host.clone(), dialer, replicas: replicas.clone(), stale: stale.clone(), nudges: None };
         let telling = Arc::new(Upkeep { nudges: Some(nudges), ..quiet.clone() });
         let quiet = Arc::new(quiet);
         let lane = || Lane::new(quiet.clone());
@@ -118,10 +148,10 @@ impl Node {
             host,
             work: lane(),
             leases: lane(),
-            confirming: [lane(), lane(), lane(), lane()],
-            next: AtomicUsize::new(0),
+            confirming: std::array::from_fn(|_| (lane(), AtomicUsize::new(0))),
             nudges: Lane::new(telling),
             replicas,
+            stale,
         };
         node.work.want();
         node.leases.want();
@@ -132,22 +162,27 @@ impl Node {
     pub(super) fn lane(&self, purpose: Purpose) -> &Lane {
         match purpose {
             Purpose::Work => &self.work,
-            Purpose::Leases => &self.leases,
+            Purpose::Leases | Purpose::Renewals => &self.leases,
         }
     }
 
-    /// A connection to wait for replicas on, if there are or lately were any.
-    pub(super) fn confirming(&self) -> Option<&Lane> {
-        let next = self.next.fetch_add(1, Ordering::Relaxed) % CONFIRMING;
-        self.replicas.expected().then(|| &self.confirming[next])
+    /// The least busy connection to wait for replicas on, if there are or lately were any.
+    pub(super) fn confirming(&self) -> Option<Confirming<'_>> {
+        if !self.replicas.expected() {
+            return None;
+        }
+        let (lane, users) = self.confirming.iter().min_by_key(|(_, users)| users.load(Ordering::Relaxed))?;
+        users.fetch_add(1, Ordering::Relaxed);
+        Some(Confirming { lane, users })
     }
 
     /// Asks the server whether it is still the primary; if not, all connections are made again.
     pub(super) async fn look(&self) -> Result<(), Trouble> {
         let Some(link) = self.leases.now()? else { return Ok(()) };
-        let mut connection = link.connection;
+        let mut connection = link.connection.clone();
         let role = redis::cmd("ROLE");
-        let answer = timeout(ANSWER, connection.send_packed_command(&role)).await;
+        let asked = Instant::now();
+        let answer = timeout(SLOWEST_LOOK, connection.send_packed_command(&role)).await;
         let trouble = match answer {
             Ok(Ok(answer)) => match read_role(&answer, &self.host) {
                 Ok(role) => {
@@ -160,15 +195,32 @@ impl Node {
                 }
             },
             Ok(Err(error)) => Trouble::away(format!("{}: {error}", self.host)),
+            Err(_) if link.was_heard_since(asked) => return Ok(()),
             Err(_) => Trouble::away(format!("{} does not answer", self.host)),
         };
         self.leases.give_up(link.number);
         Err(trouble)
     }
 
+    /// Writes `key`, which is gone in a moment: a full memory, a full disk or too few replicas refuse that.
+    pub(super) async fn probe(&self, key: &str) -> Result<(), Trouble> {
+        let mut link = self.work.link(Wait::Briefly).await?;
+        let mut write = Pipeline::with_capacity(1);
+        write.cmd("SET").arg(key).arg("").arg("PX").arg(1000);
+        match link.connection.send_packed_commands(&write, 0, 1).await.as_deref() {
+            Ok([Value::ServerError(error)]) => {
+                self.stale.notify_one();
+                Err(Trouble::refused(&self.host, error))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(Trouble::away(format!("{}: {error}", self.host))),
+        }
+    }
+
     /// Makes all connections again.
     pub(super) fn renew(&self) {
-        for lane in [&self.work, &self.leases, &self.nudges].into_iter().chain(&self.confirming) {
+        let confirming = self.confirming.iter().map(|(lane, _)| lane);
+        for lane in [&self.work, &self.leases, &self.nudges].into_iter().chain(confirming) {
             lane.renew();
         }
     }

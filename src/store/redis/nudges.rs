@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, PushInfo, PushKind, Value};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::fault::{Fault, Trouble};
 use super::keys;
 use super::lane::Link;
 use super::node::{ANSWER, Node};
-use super::topology::Map;
+use super::topology::Topology;
 use crate::config::RedisHost;
 use crate::store::Topic;
 use crate::store::watch::Topics;
@@ -46,7 +47,9 @@ pub(super) struct Follower {
     topics: Arc<Topics>,
     /// The name of this process, which needs no nudges of its own.
     own: Arc<str>,
-    map: watch::Receiver<Map>,
+    topology: Arc<Topology>,
+    /// Whether the log knows that a server lets nobody subscribe.
+    warned: bool,
     links: HashMap<RedisHost, Link>,
     /// The connection that each topic's channel is subscribed to on.
     followed: HashMap<Topic, u64>,
@@ -54,8 +57,8 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Follows the channels of `topics`.
-    pub(super) fn new(topics: Arc<Topics>, own: Arc<str>, map: watch::Receiver<Map>) -> Self {
-        Self { topics, own, map, links: HashMap::new(), followed: HashMap::new() }
+    pub(super) fn new(topics: Arc<Topics>, own: Arc<str>, topology: Arc<Topology>) -> Self {
+        Self { topics, own, topology, warned: false, links: HashMap::new(), followed: HashMap::new() }
     }
 
     /// Follows until the store is closed.
@@ -66,10 +69,12 @@ impl Follower {
             match timeout_at(tidy_at, events.recv_many(&mut batch, BATCH)).await {
                 Ok(0) => return,
                 Ok(_) => self.heed(batch.drain(..)).await,
-                Err(_) => {
-                    self.tidy().await;
-                    tidy_at = Instant::now() + TIDY_EVERY;
-                }
+                Err(_) => {}
+            }
+            // However much is going on.
+            if Instant::now() >= tidy_at {
+                self.tidy().await;
+                tidy_at = Instant::now() + TIDY_EVERY;
             }
         }
     }
@@ -85,7 +90,11 @@ impl Follower {
                 }
                 Event::Down(number) => self.links.retain(|_, link| link.number != number),
                 Event::Push(number, push) => all |= self.hear(number, &push),
-                Event::Map => all = true,
+                Event::Map => {
+                    let nodes = self.topology.map().borrow().nodes();
+                    self.links.retain(|host, _| nodes.iter().any(|node| node.host == *host));
+                    all = true;
+                }
             }
         }
         if all {
@@ -113,7 +122,7 @@ impl Follower {
     /// Subscribes to the channels of these topics wherever they are served now, and has everybody who
     /// watches them look once.
     async fn subscribe(&mut self, topics: Vec<Topic>) {
-        let map = self.map.borrow().clone();
+        let map = self.topology.map().borrow().clone();
         let mut wanted: HashMap<RedisHost, Vec<Topic>> = HashMap::new();
         for topic in topics {
             let (_, slot) = keys::channel(&topic);
@@ -130,10 +139,8 @@ impl Follower {
                 for topic in topics {
                     self.followed.insert(topic.clone(), link.number);
                 }
-                if !self.tell(&node, link, "SSUBSCRIBE", topics).await {
-                    break;
-                }
-                for topic in topics {
+                let Some(refused) = self.tell(&node, link, "SSUBSCRIBE", topics).await else { break };
+                for (topic, _) in topics.iter().zip(refused).filter(|(_, refused)| !refused) {
                     self.topics.notify(topic);
                 }
             }
@@ -152,11 +159,11 @@ impl Follower {
             }
             keep
         });
-        let nodes = self.map.borrow().nodes();
+        let nodes = self.topology.map().borrow().nodes();
         for node in nodes {
             let Some(link) = self.links.get(&node.host).cloned() else { continue };
             for topics in idle.remove(&link.number).unwrap_or_default().chunks(BATCH) {
-                if !self.tell(&node, link.clone(), "SUNSUBSCRIBE", topics).await {
+                if self.tell(&node, link.clone(), "SUNSUBSCRIBE", topics).await.is_none() {
                     break;
                 }
             }
@@ -164,19 +171,33 @@ impl Follower {
         self.subscribe(watched).await;
     }
 
-    /// Sends a command for each channel. A connection on which that fails is made again.
-    async fn tell(&mut self, node: &Node, mut link: Link, command: &str, topics: &[Topic]) -> bool {
+    /// Sends a command for each channel; tells which of them the server refused, which are then followed no
+    /// more until it is tidied up. Nothing if the connection failed, which is then made again.
+    async fn tell(&mut self, node: &Node, mut link: Link, command: &str, topics: &[Topic]) -> Option<Vec<bool>> {
         let mut pipeline = Pipeline::with_capacity(topics.len());
         for topic in topics {
             pipeline.cmd(command).arg(keys::channel(topic).0);
         }
         let answers = timeout(ANSWER, link.connection.send_packed_commands(&pipeline, 0, topics.len())).await;
-        let refused = |answers: &[Value]| answers.iter().any(|answer| matches!(answer, Value::ServerError(_)));
-        if matches!(&answers, Ok(Ok(answers)) if !refused(answers)) {
-            return true;
+        let Ok(Ok(answers)) = answers else {
+            self.links.remove(&node.host);
+            node.nudges.give_up(link.number);
+            return None;
+        };
+        let mut refused = vec![false; topics.len()];
+        for ((answer, topic), refused) in answers.iter().zip(topics).zip(&mut refused) {
+            let Value::ServerError(error) = answer else { continue };
+            *refused = true;
+            self.followed.remove(topic);
+            let fault = Fault::refusal(error);
+            if matches!(fault, Fault::Moved(_)) {
+                self.topology.refresh();
+            } else if !self.warned {
+                self.warned = true;
+                let trouble = Trouble::refused(&node.host, error);
+                tracing::warn!(%trouble, "Redis refuses subscriptions, so others' news comes late");
+            }
         }
-        self.links.remove(&node.host);
-        node.nudges.give_up(link.number);
-        false
+        Some(refused)
     }
 }

@@ -50,7 +50,7 @@ impl RedisStore {
         let topology = Arc::new(Topology::new(finder, dialer(&url.login, url.database)?, events.clone()));
         let topics = Arc::new(Topics::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(Follower::new(topics.clone(), own.clone(), topology.map()).follow(heard));
+        tasks.spawn(Follower::new(topics.clone(), own.clone(), topology.clone()).follow(heard));
         let store = Self {
             name: url.to_string(),
             topology,

@@ -8,22 +8,27 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::{Dialer, advise};
 use super::fault::Trouble;
 use super::find::{Finder, Ranges};
+use super::keys::Place;
 use super::lane::Wait;
 use super::node::{ANSWER, Node};
 use super::nudges;
 use super::pause::spread;
 use crate::config::RedisHost;
+use crate::store::Partition;
 
 /// How often primaries are asked whether they still are, and Sentinels who is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How many looks it takes until a cluster that gives no cause is asked for its map.
 const LOOKS_PER_MAP: u32 = 10;
+
+/// How many names are tried to find one in a slot of a primary: enough for all but the smallest shares.
+const PROBES: usize = 4096;
 
 /// From one search to the next, however often it is asked for.
 const BREATH: Duration = Duration::from_millis(100);
@@ -59,6 +64,13 @@ impl Map {
             }
         }
         nodes
+    }
+
+    /// A key that this primary serves.
+    fn probe(&self, node: &Arc<Node>) -> Option<String> {
+        let mut places = (0..PROBES).map(|number| Place::of(&Partition::new(format!("health/{number}"))));
+        let served = |place: &Place| self.node(place.slot).is_some_and(|serving| Arc::ptr_eq(serving, node));
+        places.find(served).map(|place| place.probe())
     }
 
     fn hosts(&self) -> Vec<RedisHost> {
@@ -125,12 +137,20 @@ impl Topology {
         Ok(())
     }
 
-    /// Returns once all primaries said that they are, or the trouble with that.
+    /// Returns once all primaries said that they are and took a write, or the trouble with that.
     pub(super) async fn answers(&self) -> Result<(), Trouble> {
         let all = async {
             self.usable().await?;
-            let nodes = self.map.borrow().nodes();
-            join_all(nodes.iter().map(|node| node.look())).await.into_iter().collect()
+            let map = self.map.borrow().clone();
+            let nodes = map.nodes();
+            let asked = nodes.iter().map(async |node| {
+                node.look().await?;
+                match map.probe(node) {
+                    Some(key) => node.probe(&key).await,
+                    None => Ok(()),
+                }
+            });
+            join_all(asked).await.into_iter().collect()
         };
         timeout(ANSWER, all).await.unwrap_or_else(|_| Err(Trouble::away("Redis does not answer")))
     }
@@ -149,6 +169,7 @@ struct Keeper {
 impl Keeper {
     async fn keep(mut self) {
         let mut looks = 0;
+        let mut look_at = Instant::now() + LOOK_EVERY;
         loop {
             let known = self.map.borrow().hosts();
             match self.finder.find(&known).await {
@@ -162,9 +183,11 @@ impl Keeper {
             }
             tokio::time::sleep(spread(BREATH)).await;
             loop {
-                let stale = timeout(LOOK_EVERY, self.stale.notified()).await.is_ok();
-                let nodes = self.map.borrow().nodes();
-                if !stale {
+                let stale = timeout_at(look_at, self.stale.notified()).await.is_ok();
+                // However often something is amiss: looking is also how replicas are seen.
+                if Instant::now() >= look_at {
+                    look_at = Instant::now() + LOOK_EVERY;
+                    let nodes = self.map.borrow().nodes();
                     let looks = join_all(nodes.iter().map(|node| node.look())).await;
                     for (node, _) in nodes.iter().zip(looks).filter(|(_, look)| look.is_ok()) {
                         self.look_over(&node.host).await;

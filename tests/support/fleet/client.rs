@@ -62,6 +62,7 @@ impl Client {
             plan,
             session,
             runs: Vec::new(),
+            resets: 0,
             complaints: Vec::new(),
             asked_ms,
             accepted_ms: None,
@@ -192,10 +193,14 @@ impl Trial<'_> {
             }
         }
         self.told = decoder.retry_ms.map(Duration::from_millis);
+        let is_gone = matches!(&reading.end, End::Error(error) if error.contains("\"events_expired\""));
         if reading.end == End::Done {
             seen.ended_ms = Some(now_ms());
         }
         seen.readings.push(reading);
+        if is_gone {
+            begin_anew(seen);
+        }
     }
 
     /// Comes back until the last event was seen.
@@ -209,6 +214,7 @@ impl Trial<'_> {
             let Ok(response) = self.send(request).await else { continue };
             match response.status() {
                 StatusCode::OK => self.read(seen, address, response).await,
+                StatusCode::CONFLICT | StatusCode::GONE => begin_anew(seen),
                 StatusCode::NO_CONTENT => {
                     // The last event is what there is, whether or not `[DONE]` was heard after it.
                     seen.ended_ms = Some(now_ms());
@@ -236,6 +242,12 @@ impl Trial<'_> {
             Err(_) => Err(Failure { is_refusal: false }),
         }
     }
+}
+
+/// What was seen is no more: the log goes on without it.
+fn begin_anew(seen: &mut Seen) {
+    seen.resets += 1;
+    seen.readings.clear();
 }
 
 /// Why there was no answer.

@@ -29,6 +29,8 @@ pub(crate) struct Evidence {
     pub(crate) allowed_reasons: Vec<String>,
     /// What became of a run that was tried with another budget for all runs, if one was.
     pub(crate) all_runs: Option<Probe>,
+    /// Whether the store may forget what it acknowledged, so that clients may have to begin anew.
+    pub(crate) may_forget: bool,
     /// Whether clients send idempotency keys, so that even a broken request starts one run at most.
     pub(crate) keyed: bool,
 }
@@ -42,6 +44,8 @@ pub(crate) struct Seen {
     pub(crate) session: Option<String>,
     /// The run's id, by every response to its request; more than one kind is a fault.
     pub(crate) runs: Vec<String>,
+    /// How often it was told in so many words that what it had seen is no more, and began anew.
+    pub(crate) resets: u32,
     /// Answers that a client of a good server never gets, and other oddities.
     pub(crate) complaints: Vec<String>,
     /// When it began to ask, Unix milliseconds.

@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     pub(crate) not_accepted: usize,
     /// Connections that broke, and clients that had one.
     pub(crate) broken: (usize, usize),
+    /// How often clients were told to begin anew.
+    pub(crate) resets: u32,
     /// How long runs stood still before another process went on with them.
     pub(crate) takeovers: Times,
     /// Each client's longest time without an event.
@@ -67,6 +69,7 @@ impl Figures {
             ends,
             not_accepted: evidence.clients.len() - accepted().count(),
             broken: (accepted().map(breaks).sum(), accepted().filter(|seen| breaks(seen) > 0).count()),
+            resets: evidence.clients.iter().map(|seen| seen.resets).sum(),
             takeovers: Times::of(evidence.clients.iter().flat_map(takeovers)),
             gaps: Times::of(accepted().map(Seen::longest_silence_ms)),
             calls: (evidence.model.len(), evidence.tools.len()),
@@ -90,11 +93,11 @@ fn takeovers(seen: &Seen) -> Vec<u64> {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ends, not_accepted, broken, takeovers, gaps, calls } = self;
+        let Self { ends, not_accepted, broken, resets, takeovers, gaps, calls } = self;
         let ends: Vec<_> = ends.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         write!(
             f,
-            "runs {}; not accepted {not_accepted}; broken connections {} of {} clients; takeovers {takeovers}; \
+            "runs {}; not accepted {not_accepted}; broken connections {} of {} clients; begun anew {resets}; takeovers {takeovers}; \
              longest silences {gaps}; model calls {}, tool calls {}",
             ends.join(", "),
             broken.0,

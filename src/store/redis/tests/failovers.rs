@@ -2,8 +2,11 @@
 
 use tokio::time::Instant;
 
+use super::super::dial::{Dialer, Mode};
+use super::super::find::Finder;
 use super::super::servers::eventually;
 use super::*;
+use crate::config::RedisUrl;
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -50,6 +53,66 @@ async fn what_was_confirmed_is_on_the_replica() {
     server.kill().await;
     replica.promote().await;
     assert_eq!(appended_once(&open(&replica.url()).await, &partition("p")).await, 200);
+}
+
+#[tokio::test]
+async fn refusal_is_written_so_that_waiting_covers_what_it_saw() {
+    let server = RedisServer::start().await;
+    let _replica = server.replica().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    append(&store, &place, 0).await.unwrap();
+    let offset = async || {
+        let info = server.cli(&["INFO", "replication"]).await;
+        let line = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    let before = (offset().await, calls(&server, "append").await);
+    let conflict = CommitError::SequenceConflict { log: key("log"), actual: 1 };
+    assert_eq!(append(&store, &place, 0).await, Err(conflict.clone()));
+    assert!(offset().await > before.0);
+    assert_eq!(calls(&server, "append").await, before.1 + 1);
+    // Where nothing must last, refusals cost nothing.
+    let mut written = appending(&place, 0);
+    written.durability = Durability::Written;
+    assert_eq!(store.commit(written).await, Err(conflict));
+    assert_eq!(calls(&server, "append").await, before.1 + 1);
+}
+
+#[tokio::test]
+async fn first_change_through_a_new_connection_is_confirmed() {
+    let server = RedisServer::start().await;
+    let _replica = server.replica().await;
+    let url: RedisUrl = server.url().parse().unwrap();
+    let dialer = Dialer::new(&url.login, 0, None, Mode::Standalone).unwrap();
+    let (events, _heard) = mpsc::unbounded_channel();
+    let topology = Topology::new(Finder::Fixed(url.hosts[0].clone()), dialer, events);
+    let place = Place::of(&partition("p"));
+    let change = Call { confirmed: true, ..giving_back(&place, place.lease(&key("lease")), 1) };
+    call(&topology, &change).await.unwrap();
+    assert!(calls(&server, "wait").await > 0);
+}
+
+#[tokio::test]
+async fn replica_that_comes_is_seen_whatever_else_happens() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let topology = store.topology.clone();
+    let mut faults = JoinSet::new();
+    faults.spawn(async move {
+        loop {
+            topology.refresh();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let _replica = server.replica().await;
+    let mut number = 0;
+    eventually("changes are confirmed", async || {
+        append(&store, &partition("p"), number).await.unwrap();
+        number += 1;
+        calls(&server, "wait").await > 0
+    })
+    .await;
 }
 
 #[tokio::test]

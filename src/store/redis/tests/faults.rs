@@ -58,6 +58,22 @@ async fn attempt_that_arrives_late_changes_nothing() {
 }
 
 #[tokio::test]
+async fn taking_that_arrives_late_takes_nothing() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let rate = Rate { burst: 10, every: Duration::from_secs(3600) };
+    let take = async || store.take(&partition("p"), &key("bucket"), rate).await.unwrap().remaining;
+    assert_eq!(take().await, 9);
+    proxy.hold(1);
+    assert_eq!(take().await, 8);
+    let before = calls(&server, "evalsha").await;
+    proxy.pass_on();
+    eventually("the first attempt arrives", async || calls(&server, "evalsha").await == before + 1).await;
+    assert_eq!(take().await, 7);
+}
+
+#[tokio::test]
 async fn refusal_is_the_same_when_its_answer_is_lost() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
@@ -220,6 +236,20 @@ async fn full_memory_refuses_changes_as_a_whole_and_nothing_else() {
     assert_eq!(store.scan(&place, scan).await.unwrap().len() as u64, number);
     assert_eq!(store.renew(&place, &key("lease"), fence, ttl, &key("log")).await, Ok(Some(number)));
     assert_eq!(store.release(&place, &key("lease"), fence).await, Ok(()));
+    // With no room even for what is small, nothing can be done here.
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    let health = store.health().await.unwrap_err().to_string();
+    assert!(health.contains("OOM"), "{health}");
+}
+
+#[tokio::test]
+async fn server_with_too_few_replicas_to_write_is_not_healthy() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    assert_eq!(store.health().await, Ok(()));
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let health = store.health().await.unwrap_err().to_string();
+    assert!(health.contains("NOREPLICAS"), "{health}");
 }
 
 #[tokio::test]
@@ -260,6 +290,31 @@ async fn counters_are_exact_and_end_where_numbers_do() {
     assert_eq!(store.counter(&place, &key("c")).await, Ok(i64::MIN));
     assert_eq!(add(1, Some(i64::MIN)).await, Err(CommitError::CeilingReached { counter: key("c"), value: i64::MIN }));
     add(1, Some(-5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn index_ends_with_documents_that_were_permanent_for_a_while() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let put = |name: &str, ttl| Write::Put { key: key(name), value: Bytes::new(), ttl };
+    let delete = |name: &str| Write::Delete { key: key(name) };
+    let end = async |place: &str| server.cli(&["PTTL", &format!("lg:{{{place}}}:i")]).await.parse::<i64>().unwrap();
+    let (short, long) = (Some(Duration::from_millis(50)), Some(Duration::from_secs(60)));
+
+    let run = Tx::new(partition("run")).write(put("spec", None)).write(put("head", None));
+    store.commit(run).await.unwrap();
+    assert_eq!(end("run").await, -1);
+    let kept = Tx::new(partition("run")).write(put("head", long));
+    store.commit(kept).await.unwrap();
+    assert_eq!(end("run").await, -1, "the other is permanent still");
+    let ended = Tx::new(partition("run")).write(put("head", short)).write(delete("spec"));
+    store.commit(ended).await.unwrap();
+    eventually("nothing is left", async || end("run").await == -2).await;
+
+    let first = Tx::new(partition("two")).write(put("a", None)).write(put("b", long)).write(put("c", short));
+    store.commit(first).await.unwrap();
+    store.commit(Tx::new(partition("two")).write(delete("a"))).await.unwrap();
+    assert!((50_000..=60_000).contains(&end("two").await), "the longest of the others counts");
 }
 
 #[tokio::test]

@@ -80,3 +80,23 @@ async fn nudges_cross_a_cluster() {
         assert!(nudged(watch).await);
     }
 }
+
+#[tokio::test]
+async fn subscriptions_that_are_refused_leave_the_connection_alone() {
+    let server = RedisServer::start().await;
+    server.cli(&["ACL", "SETUSER", "eve", "on", ">pw", "~*", "+@all", "resetchannels"]).await;
+    let store = open(&server.url().replace("127.0.0.1", "eve:pw@127.0.0.1")).await;
+    let mut watch = store.watch(&topic("run"));
+    let count = async |section: &str, name: &str| {
+        let info = server.cli(&["INFO", section]).await;
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.map_or(0, |count| count.trim().parse::<u64>().unwrap())
+    };
+    let refusals = async || count("errorstats", "errorstat_NOPERM:count=").await;
+    eventually("it is refused", async || refusals().await > 0).await;
+    eventually("it is tried again", async || refusals().await > 1).await;
+    server.cli(&["ACL", "SETUSER", "eve", "allchannels"]).await;
+    eventually("the channel is subscribed to", async || subscribed(&server).await == 1).await;
+    assert!(nudged(&mut watch).await);
+    assert!(refusals().await < 20);
+}

@@ -59,6 +59,13 @@ async fn login_is_checked_and_never_told() {
 }
 
 #[tokio::test]
+async fn password_that_a_server_repeats_is_not_told() {
+    let server = RedisServer::start_with(&["--requirepass", "s3cret", "--rename-command", "HELLO", "OTHER"]).await;
+    let refused = refusal(&server.url().replace("127.0.0.1", ":s3cret@127.0.0.1")).await;
+    assert!(refused.contains("unknown command") && !refused.contains("args"), "{refused}");
+}
+
+#[tokio::test]
 async fn server_that_is_not_there_yet_is_waited_for() {
     let mut server = RedisServer::start().await;
     server.kill().await;

@@ -8,13 +8,13 @@ use crate::support::fleet::plan::Tool;
 /// What a client complains of itself.
 pub(super) fn check_client(seen: &Seen, complaints: &mut Complaints<'_>) {
     for complaint in &seen.complaints {
-        complaints.add(Promise::D, clip(complaint));
+        complaints.add(Promise::Streams, clip(complaint));
     }
     for other in seen.runs.iter().filter(|run| Some(run.as_str()) != seen.run()) {
-        complaints.add(Promise::F, format!("its request made another run as well, {other}"));
+        complaints.add(Promise::Runs, format!("its request made another run as well, {other}"));
     }
     if seen.accepted_ms.is_some() && seen.run().is_none() {
-        complaints.add(Promise::F, "it was accepted without an id");
+        complaints.add(Promise::Runs, "it was accepted without an id");
     }
 }
 
@@ -26,27 +26,28 @@ pub(super) fn check_readings(seen: &Seen, log: &Log, complaints: &mut Complaints
         for (event, expected) in reading.events.iter().map(|(_, event)| event).zip(reading.after + 1..) {
             let id = event.id.unwrap_or(0);
             if id != expected {
-                complaints.add(Promise::D, format!("{at} sent event {id} where {expected} was next"));
+                complaints.add(Promise::Streams, format!("{at} sent event {id} where {expected} was next"));
                 break;
             }
             if id <= last {
-                complaints.add(Promise::D, format!("{at} sent event {id} again, after {last}"));
+                complaints.add(Promise::Streams, format!("{at} sent event {id} again, after {last}"));
             }
             let stored = usize::try_from(id - 1).ok().and_then(|index| log.events.get(index));
             if stored != Some(event) {
                 let (sent, kept) = (show(Some(event)), show(stored));
-                complaints.add(Promise::D, format!("{at} sent {sent}, and its log has {kept}"));
+                complaints.add(Promise::Streams, format!("{at} sent {sent}, and its log has {kept}"));
             }
             last = last.max(id);
         }
         let ends = reading.events.last().is_none_or(|(_, event)| is_terminal(&event.name));
         if reading.end == End::Done && !ends {
-            complaints.add(Promise::D, format!("{at} said that it was done after event {last}, which is not the last"));
+            complaints
+                .add(Promise::Streams, format!("{at} said that it was done after event {last}, which is not the last"));
         }
     }
     if seen.ended_ms.is_some() && last != log.events.len() as u64 {
         let what = format!("its client was told that there is no more after event {last} of {}", log.events.len());
-        complaints.add(Promise::D, what);
+        complaints.add(Promise::Streams, what);
     }
 }
 
@@ -54,7 +55,7 @@ pub(super) fn check_readings(seen: &Seen, log: &Log, complaints: &mut Complaints
 pub(super) fn check_end(seen: &Seen, view: &RunView, log: &Log, allowed: &[String], complaints: &mut Complaints<'_>) {
     if seen.ended_ms.is_none() {
         let last = show(log.events.last());
-        complaints.add(Promise::F, format!("its client never saw it end; its log's last event is {last}"));
+        complaints.add(Promise::Runs, format!("its client never saw it end; its log's last event is {last}"));
     }
     check_terminal(view, log, allowed, complaints);
 }
@@ -63,13 +64,13 @@ pub(super) fn check_end(seen: &Seen, view: &RunView, log: &Log, allowed: &[Strin
 pub(super) fn check_terminal(view: &RunView, log: &Log, allowed: &[String], complaints: &mut Complaints<'_>) {
     let Some(terminal) = &log.terminal else {
         return complaints
-            .add(Promise::F, format!("it has no last event, and its status is {}", view.object["status"]));
+            .add(Promise::Runs, format!("it has no last event, and its status is {}", view.object["status"]));
     };
     let (status, reason) = (&terminal["agent"]["status"], &terminal["agent"]["stop_reason"]);
     if view.object["status"] != *status || view.object["stop_reason"] != *reason {
         let object = (&view.object["status"], &view.object["stop_reason"]);
         let what = format!("its last event says {status} {reason}, and the run itself {} {}", object.0, object.1);
-        complaints.add(Promise::F, what);
+        complaints.add(Promise::Runs, what);
     }
     let interrupted = |tool: Tool| log.calls().any(|call| call.interrupted && call.name == tool.name());
     let is_good = match reason.as_str() {
@@ -79,7 +80,7 @@ pub(super) fn check_terminal(view: &RunView, log: &Log, allowed: &[String], comp
         None => false,
     };
     if !is_good {
-        complaints.add(Promise::F, clip(&format!("it ended as {status} for {reason}: {}", terminal["error"])));
+        complaints.add(Promise::Runs, clip(&format!("it ended as {status} for {reason}: {}", terminal["error"])));
     }
 }
 

@@ -59,14 +59,14 @@ impl Log {
     pub(super) fn read(view: &RunView, complaints: &mut Complaints<'_>) -> Self {
         let mut streams = view.streams.iter();
         let Some((first, events)) = streams.next() else {
-            complaints.add(Promise::D, "its log could not be read afterwards");
+            complaints.add(Promise::Streams, "its log could not be read afterwards");
             return Self::default();
         };
         for (other, others) in streams {
             if let Some(at) = first_difference(events, others) {
                 let (here, there) = (show(events.get(at)), show(others.get(at)));
                 let what = format!("event {} reads otherwise at {first} than at {other}: {here} / {there}", at + 1);
-                complaints.add(Promise::D, what);
+                complaints.add(Promise::Streams, what);
             }
         }
         let listed: Vec<String> = view.list.iter().map(Value::to_string).collect();
@@ -78,7 +78,7 @@ impl Log {
                 listed.get(at),
                 streamed.get(at)
             );
-            complaints.add(Promise::D, clip(&what));
+            complaints.add(Promise::Streams, clip(&what));
         }
         let mut log = Self { events: events.clone(), ..Self::default() };
         for event in events {
@@ -89,7 +89,7 @@ impl Log {
 
     fn take(&mut self, event: &Event, complaints: &mut Complaints<'_>) {
         let data = data(event);
-        let mut wrong = |what: &str| complaints.add(Promise::A, format!("{what}: {}", show(Some(event))));
+        let mut wrong = |what: &str| complaints.add(Promise::Writer, format!("{what}: {}", show(Some(event))));
         if self.terminal.is_some() {
             wrong("an event follows the last one");
         }
@@ -153,20 +153,20 @@ impl Log {
 pub(super) fn check_writers(log: &Log, complaints: &mut Complaints<'_>) {
     for (event, number) in log.events.iter().zip(1..) {
         if event.id != Some(number) {
-            complaints.add(Promise::A, format!("the event at place {number} of its log is {}", show(Some(event))));
+            complaints.add(Promise::Writer, format!("the event at place {number} of its log is {}", show(Some(event))));
             break;
         }
     }
     let starts = log.events.iter().filter(|event| event.name == "run.started").count();
     if !log.events.is_empty() && (starts != 1 || log.events[0].name != "run.started") {
         complaints.add(
-            Promise::A,
+            Promise::Writer,
             format!("its log says {starts} times that it began, and first {}", show(log.events.first())),
         );
     }
     let mut ids = BTreeSet::new();
     for call in log.calls().filter(|call| !ids.insert(&call.id)) {
-        complaints.add(Promise::A, format!("the call {} stands twice in its log", call.id));
+        complaints.add(Promise::Writer, format!("the call {} stands twice in its log", call.id));
     }
 }
 

@@ -1,13 +1,7 @@
 //! Holds what is known of a fleet of runs to what is promised, and names every promise that was broken.
 //!
-//! | promise | file |
-//! | --- | --- |
-//! | a: a run's log has one writer | `log.rs` |
-//! | b: a step is recorded once, and every model call is reserved and charged | `steps.rs` |
-//! | c: a tool is dispatched after its intent, and again only as its effect allows | `tools.rs` |
-//! | d: every event that a client saw is in the log, once, in its place | `clients.rs` |
-//! | e: what is used stays within the budgets | `sessions.rs` |
-//! | f: a request makes one run, which ends once and in time, and the history is whole | `sessions.rs`, `clients.rs` |
+//! `log.rs` sees to a run's log, `steps.rs` to its model calls, `tools.rs` to what was dispatched, `clients.rs`
+//! to streams and ends, `sessions.rs` to histories and budgets.
 //!
 //! Pure: it reads evidence and does no I/O, so that doctored evidence can show that it sees.
 
@@ -25,21 +19,21 @@ use std::fmt;
 use super::evidence::{Evidence, RunView, Seen};
 use log::Log;
 
-/// A promise, by the letter under which it is documented.
+/// What is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
-    /// One writer.
-    A,
-    /// Steps and charges.
-    B,
-    /// Tools.
-    C,
-    /// Streams.
-    D,
-    /// Budgets.
-    E,
-    /// Runs and histories.
-    F,
+    /// A run's log has one writer.
+    Writer,
+    /// A step is recorded once, and every model call is reserved and charged.
+    Steps,
+    /// A tool is dispatched after its intent, and again only as its effect allows.
+    Tools,
+    /// Every event that a client saw is in the log, once, in its place.
+    Streams,
+    /// What is used stays within the budgets, and nothing stays reserved.
+    Budgets,
+    /// A request makes one run, which ends once and in time; histories are whole.
+    Runs,
 }
 
 /// A broken promise.
@@ -55,7 +49,7 @@ pub(crate) struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({:?}) {}: {}", self.promise, self.of, self.what)
+        write!(f, "[{:?}] {}: {}", self.promise, self.of, self.what)
     }
 }
 
@@ -80,6 +74,9 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         let name = seen.run().map_or(seen.plan.tag.clone(), |run| format!("{run} ({})", seen.plan.tag));
         let mut complaints = Complaints { of: name, all: &mut all };
         clients::check_client(seen, &mut complaints);
+        if seen.resets > 0 && !evidence.may_forget {
+            complaints.add(Promise::Streams, format!("its client was told {} times to begin anew", seen.resets));
+        }
         let Some(run) = seen.run() else { continue };
         let view = evidence.runs.get(run).unwrap_or(&empty);
         let log = Log::read(view, &mut complaints);
@@ -101,7 +98,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         allowed.push("cancelled".to_owned());
         clients::check_terminal(view, &log, &allowed, &mut complaints);
         if evidence.keyed {
-            complaints.add(Promise::F, "no client has this run");
+            complaints.add(Promise::Runs, "no client has this run");
         }
     }
     tools::check_all(evidence, &mut all);
@@ -114,7 +111,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     for call in &evidence.model {
         for fault in &call.what.faults {
             let mut complaints = Complaints { of: call.what.tag.clone(), all: &mut all };
-            complaints.add(Promise::F, format!("the model was asked wrongly for turn {}: {fault}", call.what.round));
+            complaints.add(Promise::Runs, format!("the model was asked wrongly for turn {}: {fault}", call.what.round));
         }
     }
     if let Some(probe) = &evidence.all_runs {

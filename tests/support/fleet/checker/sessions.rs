@@ -16,11 +16,11 @@ pub(super) fn check_runs(evidence: &Evidence, all: &mut Vec<Violation>) {
         let mut complaints = Complaints { of: seen.plan.tag.clone(), all };
         for run in &seen.runs {
             if let Some(other) = owners.insert(run, &seen.plan.tag).filter(|other| *other != seen.plan.tag) {
-                complaints.add(Promise::F, format!("it has the run {run}, which is {other}'s"));
+                complaints.add(Promise::Runs, format!("it has the run {run}, which is {other}'s"));
             }
         }
         if seen.run().is_none() && evidence.keyed {
-            complaints.add(Promise::F, "its request was never accepted");
+            complaints.add(Promise::Runs, "its request was never accepted");
         }
     }
 }
@@ -38,22 +38,22 @@ pub(super) fn check_session(
         let plan = first["content"].as_str().unwrap_or_default().parse::<Plan>();
         let (Ok(plan), true) = (plan, first["role"] == "user") else {
             let what = format!("its history goes on with {first}, which begins no run");
-            complaints.add(Promise::F, clip(&what));
+            complaints.add(Promise::Runs, clip(&what));
             break;
         };
         let length = after.iter().position(|message| message["role"] == "user").unwrap_or(after.len());
         let (turns, next) = after.split_at(length);
         if !told.insert(plan.tag.clone()) {
-            complaints.add(Promise::F, format!("its history has the run {} twice", plan.tag));
+            complaints.add(Promise::Runs, format!("its history has the run {} twice", plan.tag));
         }
         let completed = by_tag.get(plan.tag.as_str()).is_some_and(|seen| is_completed(seen, evidence));
         if completed && turns.len() != expected_messages(&plan) {
             let what =
                 format!("its history of {} has {} messages of {}", plan.tag, turns.len(), expected_messages(&plan));
-            complaints.add(Promise::F, what);
+            complaints.add(Promise::Runs, what);
         }
         if let Some(what) = history_fault(&plan, turns) {
-            complaints.add(Promise::F, clip(&format!("its history of {} is not what happened: {what}", plan.tag)));
+            complaints.add(Promise::Runs, clip(&format!("its history of {} is not what happened: {what}", plan.tag)));
         }
         rest = next;
     }
@@ -61,24 +61,24 @@ pub(super) fn check_session(
     let own: Vec<&Seen> = own.collect();
     for seen in &own {
         if is_completed(seen, evidence) && !told.contains(&seen.plan.tag) {
-            complaints.add(Promise::F, format!("its history lacks the run {}", seen.plan.tag));
+            complaints.add(Promise::Runs, format!("its history lacks the run {}", seen.plan.tag));
         }
     }
     for tag in told.iter().filter(|tag| !by_tag.contains_key(tag.as_str())) {
-        complaints.add(Promise::F, format!("its history has the run {tag}, which nobody asked for"));
+        complaints.add(Promise::Runs, format!("its history has the run {tag}, which nobody asked for"));
     }
     let known: BTreeSet<&str> = own.iter().flat_map(|seen| seen.runs.iter().map(String::as_str)).collect();
     for run in session.runs.iter().filter(|run| evidence.keyed && !known.contains(run.as_str())) {
-        complaints.add(Promise::F, format!("it has the run {run}, which no client has"));
+        complaints.add(Promise::Runs, format!("it has the run {run}, which no client has"));
     }
     if !session.object["active_run_id"].is_null() {
-        complaints.add(Promise::F, format!("the run {} still holds it", session.object["active_run_id"]));
+        complaints.add(Promise::Runs, format!("the run {} still holds it", session.object["active_run_id"]));
     }
     // A session whose first run broke off before it was accepted may not exist.
     if !session.object["id"].is_null() {
         check_budget(session, evidence, complaints);
     } else if own.iter().any(|seen| seen.run().is_some()) {
-        complaints.add(Promise::F, format!("it does not exist: {}", session.object));
+        complaints.add(Promise::Runs, format!("it does not exist: {}", session.object));
     }
 }
 
@@ -98,17 +98,17 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
     let charged: u64 = ends.filter_map(|end| end["usage"]["total_tokens"].as_u64()).sum();
     let counted = session.object["usage"]["total_tokens"].as_u64().unwrap_or(0);
     if counted < charged {
-        complaints.add(Promise::E, format!("it counts {counted} tokens, and its runs took {charged}"));
+        complaints.add(Promise::Budgets, format!("it counts {counted} tokens, and its runs took {charged}"));
     }
     check_probe(session.probe, complaints);
     let budget = &session.object["budget"];
     if let Some(limit) = budget["token_limit"].as_u64() {
         if charged > limit {
-            complaints.add(Promise::E, format!("its runs took {charged} tokens of {limit}"));
+            complaints.add(Promise::Budgets, format!("its runs took {charged} tokens of {limit}"));
         }
         let left = budget["tokens_remaining"].as_u64().unwrap_or(0);
         if left != limit.saturating_sub(charged) {
-            complaints.add(Promise::E, format!("it has {left} tokens left of {limit} after {charged}"));
+            complaints.add(Promise::Budgets, format!("it has {left} tokens left of {limit} after {charged}"));
         }
     }
 }
@@ -117,11 +117,12 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
 pub(super) fn check_probe(probe: Probe, complaints: &mut Complaints<'_>) {
     let Probe { nothing_left, enough_left } = probe;
     if nothing_left != 429 {
-        complaints.add(Promise::E, format!("with nothing left of its budget, a run was answered by {nothing_left}"));
+        complaints
+            .add(Promise::Budgets, format!("with nothing left of its budget, a run was answered by {nothing_left}"));
     }
     if enough_left != 200 {
         let what = format!("with enough left of its budget, a run was answered by {enough_left}: more is reserved");
-        complaints.add(Promise::E, what);
+        complaints.add(Promise::Budgets, what);
     }
 }
 

@@ -15,12 +15,12 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
         match step.end {
             StepEnd::Discarded | StepEnd::Open if step.calls.is_empty() => {
                 if !expected.starts_with(&step.text) {
-                    complaints.add(Promise::B, odd_text(step, &step.text, &expected));
+                    complaints.add(Promise::Steps, odd_text(step, &step.text, &expected));
                 }
             }
             StepEnd::Discarded | StepEnd::Open | StepEnd::Completed => {
                 if step.text != expected {
-                    complaints.add(Promise::B, odd_text(step, &step.text, &expected));
+                    complaints.add(Promise::Steps, odd_text(step, &step.text, &expected));
                 }
                 check_calls(plan, round, step, complaints);
             }
@@ -29,17 +29,17 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
     }
     let Some(terminal) = &log.terminal else { return };
     if kept.iter().filter(|step| step.end == StepEnd::Open).count() > 0 && terminal["type"] == "run.completed" {
-        complaints.add(Promise::B, "it completed with a step that is open");
+        complaints.add(Promise::Steps, "it completed with a step that is open");
     }
     if terminal["type"] != "run.completed" {
         return;
     }
     if round != plan.rounds + 1 {
-        complaints.add(Promise::B, format!("it completed after {round} of {} turns", plan.rounds + 1));
+        complaints.add(Promise::Steps, format!("it completed after {round} of {} turns", plan.rounds + 1));
     }
     let said = terminal["output_text"].as_str().unwrap_or_default();
     if said != plan.text(plan.rounds) {
-        complaints.add(Promise::B, format!("its output is {:?}", clip(said)));
+        complaints.add(Promise::Steps, format!("its output is {:?}", clip(said)));
     }
 }
 
@@ -59,10 +59,10 @@ fn check_calls(plan: &Plan, round: u32, step: &Step, complaints: &mut Complaints
     found.sort_by_key(|(_, arguments)| arguments["index"].as_u64());
     if (complete && found != expected) || found.iter().any(|call| !expected.contains(call)) {
         let what = format!("step {} calls {found:?} where its plan has {expected:?}", step.number);
-        complaints.add(Promise::B, clip(&what));
+        complaints.add(Promise::Steps, clip(&what));
     }
     for call in step.calls.iter().filter(|call| complete && call.result.is_none()) {
-        complaints.add(Promise::F, format!("the call {} of step {} has no result", call.id, step.number));
+        complaints.add(Promise::Runs, format!("the call {} of step {} has no result", call.id, step.number));
     }
 }
 
@@ -72,22 +72,22 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
     let reserved = log.steps.len() + log.retried;
     if calls.len() > reserved {
         let what = format!("the model was asked {} times, and {reserved} of these were recorded before", calls.len());
-        complaints.add(Promise::B, what);
+        complaints.add(Promise::Steps, what);
     }
     let Some(terminal) = &log.terminal else { return };
     let finished = calls.iter().filter(|call| matches!(call.ended, Some((_, Ending::Finished))));
     let taken: u64 = finished.map(|call| call.what.tokens).sum();
     let charged = terminal["usage"]["total_tokens"].as_u64().unwrap_or(0);
     if charged < taken {
-        complaints.add(Promise::B, format!("it is charged {charged} tokens, and the model gave it {taken}"));
+        complaints.add(Promise::Steps, format!("it is charged {charged} tokens, and the model gave it {taken}"));
     }
     if terminal["agent"]["budget"]["tokens_used"].as_u64() < Some(charged) {
         complaints.add(
-            Promise::E,
+            Promise::Budgets,
             format!("its budget counts {} of {charged} tokens", terminal["agent"]["budget"]["tokens_used"]),
         );
     }
     if let Some(limit) = terminal["agent"]["budget"]["token_limit"].as_u64().filter(|limit| charged > *limit) {
-        complaints.add(Promise::E, format!("it took {charged} tokens of {limit}"));
+        complaints.add(Promise::Budgets, format!("it took {charged} tokens of {limit}"));
     }
 }

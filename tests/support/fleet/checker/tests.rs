@@ -109,6 +109,7 @@ fn good() -> Evidence {
         plan: plan.clone(),
         session: Some("s1".to_owned()),
         runs: vec![RUN.to_owned()],
+        resets: 0,
         complaints: Vec::new(),
         asked_ms: 0,
         accepted_ms: Some(1),
@@ -138,6 +139,7 @@ fn good() -> Evidence {
         sessions: BTreeMap::from([("s1".to_owned(), session)]),
         allowed_reasons: Vec::new(),
         all_runs: Some(Probe { nothing_left: 429, enough_left: 200 }),
+        may_forget: false,
         keyed: true,
     }
 }
@@ -217,7 +219,7 @@ fn find(promise: Promise, doctored: &[(&str, Doctor)]) {
 #[test]
 fn two_writers_are_found() {
     find(
-        Promise::A,
+        Promise::Writer,
         &[
             ("at place 8", |e| rewrite(e, |log| log[7].id = Some(9))),
             ("says 2 times that it began", |e| rewrite(e, |log| repeat(log, "run.started"))),
@@ -239,7 +241,7 @@ fn two_writers_are_found() {
 #[test]
 fn repeated_steps_and_missing_charges_are_found() {
     find(
-        Promise::B,
+        Promise::Steps,
         &[
             ("where its plan says", |e| {
                 rewrite(e, |log| {
@@ -271,7 +273,7 @@ fn repeated_steps_and_missing_charges_are_found() {
 #[test]
 fn wrong_dispatches_are_found() {
     find(
-        Promise::C,
+        Promise::Tools,
         &[
             ("book was asked again", |e| {
                 let again = e.tools.iter().find(|entry| entry.what.tool == Tool::Book).unwrap().clone();
@@ -303,7 +305,7 @@ fn wrong_dispatches_are_found() {
 #[test]
 fn torn_streams_are_found() {
     find(
-        Promise::D,
+        Promise::Streams,
         &[
             ("where 7 was next", |e| drop(e.clients[0].readings[1].events.remove(0))),
             ("again, after 6", |e| {
@@ -317,6 +319,7 @@ fn torn_streams_are_found() {
             ("reads otherwise at", |e| drop(e.runs.get_mut(RUN).unwrap().streams.get_mut("http://b").unwrap().pop())),
             ("of its list is", |e| e.runs.get_mut(RUN).unwrap().list[3] = json!(1)),
             ("could not be read afterwards", |e| e.runs.get_mut(RUN).unwrap().streams.clear()),
+            ("begin anew", |e| e.clients[0].resets = 1),
             ("answered 409", |e| e.clients[0].complaints.push("a answered 409".to_owned())),
         ],
     );
@@ -325,7 +328,7 @@ fn torn_streams_are_found() {
 #[test]
 fn overdrawn_budgets_are_found() {
     find(
-        Promise::E,
+        Promise::Budgets,
         &[
             ("it took 60 tokens of 50", |e| {
                 rewrite(e, |log| {
@@ -352,7 +355,7 @@ fn overdrawn_budgets_are_found() {
 #[test]
 fn lost_runs_and_damaged_histories_are_found() {
     find(
-        Promise::F,
+        Promise::Runs,
         &[
             ("has no last event", |e| rewrite(e, |log| remove(log, "run.completed"))),
             ("never saw it end", |e| e.clients[0].ended_ms = None),
@@ -417,5 +420,5 @@ fn an_unknown_outcome_is_good_where_there_was_a_crash() {
     assert_eq!(check(&evidence), []);
     let mut evidence = good();
     interrupt(&mut evidence, false);
-    assert!(check(&evidence).iter().any(|violation| violation.promise == Promise::C), "nothing was interrupted");
+    assert!(check(&evidence).iter().any(|violation| violation.promise == Promise::Tools), "nothing was interrupted");
 }

@@ -17,10 +17,10 @@ pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], compl
         let name = dispatch.tool.name();
         if !log.calls().any(|call| call.id == dispatch.call && call.name == name) {
             let what = format!("{name} was asked for the call {}, which is not in its log", dispatch.call);
-            complaints.add(Promise::C, what);
+            complaints.add(Promise::Tools, what);
         }
         if dispatch.errand.tag != seen.plan.tag {
-            complaints.add(Promise::C, format!("{name} was asked for an errand of {}", dispatch.errand.tag));
+            complaints.add(Promise::Tools, format!("{name} was asked for an errand of {}", dispatch.errand.tag));
         }
     }
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
@@ -30,7 +30,7 @@ pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], compl
     for (call, times) in times.iter().filter(|(_, times)| **times > log.resumed + 1) {
         let what =
             format!("the call {call} was dispatched {times} times, and the run was taken up {} times", log.resumed);
-        complaints.add(Promise::C, what);
+        complaints.add(Promise::Tools, what);
     }
     for call in log.calls() {
         let Some((content, is_error)) = &call.result else { continue };
@@ -46,7 +46,7 @@ pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], compl
                 "the call {} of {} has the result {content:?}, and {answer:?} was answered",
                 call.id, call.name
             );
-            complaints.add(Promise::C, what);
+            complaints.add(Promise::Tools, what);
         }
     }
 }
@@ -61,36 +61,41 @@ pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
         let (name, what) = (tool.name(), format!("{}.{}.{}", errand.tag, errand.round, errand.index));
         let mut complaints = Complaints { of: run.clone(), all };
         if key.is_empty() || run.is_empty() || call.is_empty() {
-            complaints.add(Promise::C, format!("{name} was asked without a key, run or call for {what}"));
+            complaints.add(Promise::Tools, format!("{name} was asked without a key, run or call for {what}"));
         }
         let before: &mut Vec<_> = keys.entry((tool, errand)).or_default();
         match before.as_slice() {
             [] => {}
             _ if *tool == Tool::Book => {
-                complaints
-                    .add(Promise::C, format!("{name} was asked again for {what}, with the key {key} after {before:?}"));
+                complaints.add(
+                    Promise::Tools,
+                    format!("{name} was asked again for {what}, with the key {key} after {before:?}"),
+                );
             }
             [(first_key, first_run), ..] => {
                 if *first_run == run && *first_key != key {
-                    complaints
-                        .add(Promise::C, format!("{name} was asked for {what} with the key {key} after {first_key}"));
+                    complaints.add(
+                        Promise::Tools,
+                        format!("{name} was asked for {what} with the key {key} after {first_key}"),
+                    );
                 }
             }
         }
         before.push((key, run));
         if calls.entry(key).or_insert((tool, errand)) != &(tool, errand) {
-            complaints.add(Promise::C, format!("{name} was asked for {what} with a key of something else, {key}"));
+            complaints.add(Promise::Tools, format!("{name} was asked for {what} with a key of something else, {key}"));
         }
         let fence = fence.as_ref().and_then(|fence| fence.parse::<u64>().ok());
         if let Some(fence) = fence {
             let newest = fences.entry(run).or_default();
             if fence < *newest {
-                complaints.add(Promise::C, format!("{name} was asked for {what} under fence {fence} after {newest}"));
+                complaints
+                    .add(Promise::Tools, format!("{name} was asked for {what} under fence {fence} after {newest}"));
             }
             *newest = fence.max(*newest);
         }
         if evidence.keyed && !accepted.contains(run.as_str()) {
-            complaints.add(Promise::F, format!("{name} was asked for {what} by a run that no client has"));
+            complaints.add(Promise::Runs, format!("{name} was asked for {what} by a run that no client has"));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A store in memory of which one commit goes wrong.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,12 +21,13 @@ pub(super) enum Fault {
     FailAfterwards,
     /// It waits until it is told to go on.
     Hang,
+    /// It happens, but is answered only once it is told to go on.
+    HangAfterwards,
 }
 
-type Plan = (fn(&Tx) -> bool, Fault);
+type Plan = (Box<dyn FnMut(&Tx) -> bool + Send>, Fault);
 
 /// The store.
-#[derive(Debug)]
 pub(super) struct Unreliable {
     inner: MemoryStore,
     plan: Mutex<Option<Plan>>,
@@ -42,8 +44,8 @@ impl Default for Unreliable {
 
 impl Unreliable {
     /// The next commit that is `meant` goes wrong.
-    pub(super) fn next(&self, meant: fn(&Tx) -> bool, fault: Fault) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some((meant, fault));
+    pub(super) fn next(&self, meant: impl FnMut(&Tx) -> bool + Send + 'static, fault: Fault) {
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some((Box::new(meant), fault));
     }
 
     /// Whether it has gone wrong.
@@ -69,6 +71,12 @@ impl Unreliable {
     }
 }
 
+impl fmt::Debug for Unreliable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unreliable").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
 #[async_trait]
 impl Store for Unreliable {
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
@@ -79,6 +87,11 @@ impl Store for Unreliable {
             Some(Fault::FailAfterwards) => {
                 self.inner.commit(tx).await?;
                 Err(away())
+            }
+            Some(Fault::HangAfterwards) => {
+                let done = self.inner.commit(tx).await;
+                self.gate.acquire().await.unwrap().forget();
+                done
             }
             Some(Fault::Hang) => {
                 self.gate.acquire().await.unwrap().forget();

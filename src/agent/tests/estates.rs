@@ -1,0 +1,255 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::link::Link;
+use super::support::{Bench, Say, bench_over, request};
+use crate::agent::head::{decode, encode};
+use crate::agent::lease::Leases;
+use crate::agent::replica::{LiveEntry, Replica};
+use crate::agent::runs::Filter;
+use crate::agent::{Head, keys, recorder};
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::memory::MemoryStore;
+use crate::store::{Check, Document, Order, Scan, Store, Tx, Write};
+use crate::types::clock::now_ms;
+use crate::types::{Effect, Event, RunId, RunStatus, Tenant};
+
+fn tenant() -> Tenant {
+    Tenant::default_tenant()
+}
+
+fn shared() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::default())
+}
+
+fn replica(link: Arc<Link>, turns: Vec<Say>) -> Bench {
+    let bench = bench_over(link, turns, Effect::Read);
+    bench.agent.begin();
+    bench
+}
+
+async fn scan(store: &Arc<dyn Store>, prefix: &str) -> Vec<(String, Document)> {
+    let scan = Scan { prefix: prefix.to_owned(), after: None, limit: usize::MAX, order: Order::Ascending };
+    store.scan(&keys::live_partition(), scan).await.unwrap()
+}
+
+/// How many runs are named as this replica's.
+async fn named(store: &Arc<dyn Store>, replica: &str) -> usize {
+    scan(store, &keys::live_entries(replica)).await.len()
+}
+
+async fn is_registered(store: &Arc<dyn Store>, replica: &str) -> bool {
+    store.get(&keys::live_partition(), &keys::replica(replica)).await.unwrap().is_some()
+}
+
+/// An entry of a run that was named so long ago.
+fn entry(ago: Duration) -> LiveEntry {
+    let ago = u64::try_from(ago.as_millis()).unwrap();
+    LiveEntry { tenant: tenant(), session: None, since_ms: now_ms() - ago }
+}
+
+/// Names runs that do not exist as a dead replica's, and returns its name.
+async fn dead_with(store: &Arc<dyn Store>, runs: usize, entry: &LiveEntry) -> String {
+    let dead = Replica::new(store.clone());
+    let registration = Write::Put { key: keys::replica(dead.id()), value: "".into(), ttl: None };
+    store.commit(Tx::new(keys::live_partition()).write(registration)).await.unwrap();
+    for _ in 0..runs {
+        store.commit(dead.mark(&RunId::mint(), entry)).await.unwrap();
+    }
+    dead.id().to_owned()
+}
+
+fn settles(tx: &Tx) -> bool {
+    tx.partition == keys::live_partition() && tx.checks.iter().any(|check| matches!(check, Check::Fence { .. }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_heir_settles_an_estate_of_many_pages() {
+    // One, a full page, full pages, and some more.
+    for runs in [1, 128, 256, 300] {
+        let store = shared();
+        let dead = dead_with(&store, runs, &entry(Duration::ZERO)).await;
+        let heirs: Vec<Arc<dyn Store>> = vec![Link::to(&store), Link::to(&store), Link::to(&store)];
+        let settled = heirs.into_iter().map(|link| async move {
+            Replica::new(link.clone()).settle_estates(&Leases::new(link)).await.unwrap();
+        });
+        futures_util::future::join_all(settled).await;
+        let orphans = scan(&store, &keys::live_entries(keys::NOBODY)).await;
+        assert_eq!((orphans.len(), named(&store, &dead).await), (runs, 0));
+        assert!(orphans.iter().all(|(_, document)| document.version == 1), "each was moved once");
+        assert!(!is_registered(&store, &dead).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_estate_whose_heir_dies_over_it_is_settled_by_the_next() {
+    for fate in [Fate::DiesBefore, Fate::DiesAfter] {
+        let store = shared();
+        let dead = dead_with(&store, 300, &entry(Duration::ZERO)).await;
+        let second = std::sync::atomic::AtomicUsize::new(0);
+        let heir: Arc<dyn Store> = Faulty::new(store.clone(), move |tx| {
+            let nth = if settles(tx) { second.fetch_add(1, std::sync::atomic::Ordering::Relaxed) } else { 0 };
+            if nth == 1 { fate } else { Fate::Happens }
+        });
+        let replica = Replica::new(heir.clone());
+        let leases = Leases::new(heir);
+        let settling = replica.settle_estates(&leases);
+        tokio::time::timeout(Duration::from_secs(1), settling).await.expect_err("the heir is dead");
+        let next = Replica::new(store.clone());
+        next.settle_estates(&Leases::new(store.clone())).await.unwrap();
+        assert!(named(&store, &dead).await > 0, "{fate:?}: its heir may live");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        next.settle_estates(&Leases::new(store.clone())).await.unwrap();
+        let orphans = named(&store, keys::NOBODY).await;
+        assert_eq!((orphans, named(&store, &dead).await), (300, 0), "{fate:?}");
+        assert!(!is_registered(&store, &dead).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_runs_of_a_dead_replica_are_gone_on_with_by_the_others_each_by_one() {
+    const RUNS: usize = 300;
+    let store = shared();
+    let way = Link::to(&store);
+    let dead = replica(way.clone(), vec![Say::Stall(&["x"])]);
+    for _ in 0..RUNS {
+        dead.agent.start(request()).await.unwrap();
+    }
+    let heirs = [(); 2].map(|()| replica(Link::to(&store), vec![Say::Text(&["done"])]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(named(&store, dead.agent.replica.id()).await, RUNS);
+    way.cut(true);
+    let since = Instant::now();
+    while named(&store, dead.agent.replica.id()).await + named(&store, keys::NOBODY).await > 0
+        || heirs.iter().any(|heir| heir.agent.active_runs() > 0)
+    {
+        assert!(since.elapsed() < Duration::from_secs(14), "some runs are not taken up");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let asked = heirs.each_ref().map(|heir| heir.model.requests.lock().unwrap().len());
+    assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
+    assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");
+    let heads = heirs[0].agent.runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
+    assert_eq!(heads.len(), RUNS);
+    for head in heads {
+        assert_eq!(head.status, RunStatus::Completed);
+        assert_eq!(resumptions(&store, &head.id).await, 1);
+    }
+    assert_eq!(scan(&store, "run/").await.len(), 0, "nothing is left behind");
+    assert!(!is_registered(&store, dead.agent.replica.id()).await);
+}
+
+/// How often a run was taken up.
+async fn resumptions(store: &Arc<dyn Store>, run: &RunId) -> usize {
+    let partition = keys::run_partition(&tenant(), None, run);
+    let page = store.read_log(&partition, &keys::events(run), 0, 1_000).await.unwrap();
+    let records = page.entries.iter().map(|entry| recorder::decode(entry).unwrap());
+    records.filter(|record| matches!(record.event, Event::RunResumed { .. })).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_was_thought_dead_takes_its_runs_back() {
+    let store = shared();
+    let way = Link::to(&store);
+    let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![Say::Text(&["taken"])]);
+    let name = a.agent.replica.id().to_owned();
+    let run = a.agent.start(request()).await.unwrap().head.id;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It can keep its run's lease, but not its own.
+    way.cut_off(keys::live_partition());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!((named(&store, &name).await, named(&store, keys::NOBODY).await), (0, 1), "its estate was settled");
+    assert!(!is_registered(&store, &name).await);
+    assert_eq!((a.agent.active_runs(), b.agent.active_runs()), (1, 0), "but its run goes on");
+    way.cut(false);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!((named(&store, &name).await, named(&store, keys::NOBODY).await), (1, 0), "it took it back");
+    assert!(is_registered(&store, &name).await);
+    assert_eq!((a.agent.active_runs(), resumptions(&store, &run).await), (1, 0));
+    // Its new name holds: once it is dead, its run is found again.
+    way.cut(true);
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    let view = b.agent.run(&tenant(), &run).await.unwrap();
+    assert_eq!((view.head.status, resumptions(&store, &run).await), (RunStatus::Completed, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_comes_back_leaves_what_was_taken_over_alone() {
+    let store = shared();
+    let way = Link::to(&store);
+    let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
+    let (lost, name) = (a.agent.start(request()).await.unwrap().head.id, a.agent.replica.id().to_owned());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    way.cut(true);
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    assert_eq!((a.agent.active_runs(), b.agent.active_runs()), (0, 1));
+    way.cut(false);
+    // Long enough to compare its entries with its runs.
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!((a.agent.active_runs(), b.agent.active_runs(), resumptions(&store, &lost).await), (0, 1, 1));
+    assert!(is_registered(&store, &name).await);
+    assert_eq!(named(&store, &name).await, 0);
+    assert_eq!((named(&store, b.agent.replica.id()).await, scan(&store, "run/").await.len()), (1, 1));
+    let new = a.agent.start(request()).await.unwrap().head.id;
+    assert_eq!(named(&store, &name).await, 1);
+    for run in [lost, new] {
+        assert_eq!(b.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_whose_run_never_came_to_be_is_forgotten_after_a_minute() {
+    let store = shared();
+    dead_with(&store, 1, &entry(Duration::from_secs(61))).await;
+    dead_with(&store, 1, &entry(Duration::from_secs(30))).await;
+    let _bench = replica(Link::to(&store), vec![]);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let left = scan(&store, "run/").await;
+    assert_eq!(left.len(), 1, "the younger one may still come to be");
+    let entry: LiveEntry = decode(&left[0].1.value).unwrap();
+    assert!(now_ms() - entry.since_ms < 40_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
+    let store = shared();
+    let bench = replica(Link::to(&store), vec![]);
+    let driven = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let kept = driven.agent.start(request()).await.unwrap().head.id;
+    // It was made, then the one who made it was lost.
+    let spec = {
+        let partition = keys::run_partition(&tenant(), None, &kept);
+        let document = store.get(&partition, &keys::spec(&kept)).await.unwrap().unwrap();
+        let spec: crate::types::RunSpec = decode(&document.value).unwrap();
+        crate::types::RunSpec { id: RunId::mint(), ..spec }
+    };
+    let made = Tx::new(keys::partition_of(&spec))
+        .put_at(keys::spec(&spec.id), 0, encode(&spec), None)
+        .put_at(keys::head(&spec.id), 0, encode(&Head::new(&spec)), None)
+        .write(Write::Append {
+            log: keys::events(&spec.id),
+            after: 0,
+            entries: vec![recorder::encode(&mut 0, Event::RunStarted).1],
+        });
+    store.commit(made).await.unwrap();
+    store.commit(bench.agent.index_entry(&spec)).await.unwrap();
+    let (old, young) = (entry(Duration::from_secs(31)), RunId::mint());
+    store.commit(bench.agent.replica.mark(&spec.id, &old)).await.unwrap();
+    // This one is about to be made.
+    store.commit(bench.agent.replica.mark(&young, &entry(Duration::ZERO))).await.unwrap();
+    // This one is driven, however old its entry is.
+    store.commit(driven.agent.replica.mark(&kept, &old)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(named(&store, bench.agent.replica.id()).await, 2);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(resumptions(&store, &spec.id).await, 1, "somebody took it up");
+    assert!(scan(&store, &keys::live_entry(bench.agent.replica.id(), &young)).await.len() == 1, "it may still be made");
+    assert!(driven.agent.active.get(&kept).is_some());
+    assert_eq!(resumptions(&store, &kept).await, 0);
+    let its_name = keys::live_entry(driven.agent.replica.id(), &kept);
+    assert_eq!(scan(&store, &its_name).await.len(), 1);
+}

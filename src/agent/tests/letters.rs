@@ -1,0 +1,107 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use super::unreliable::{Fault, Unreliable};
+use crate::agent::error::{ClaimError, LookupError};
+use crate::agent::idempotency::{Kind, Once};
+use crate::agent::{NewRun, Started};
+use crate::store::memory::MemoryStore;
+use crate::store::{Store, Tx, Write};
+use crate::types::{Effect, Message, Role, RunId, RunStatus, SessionId, Tenant};
+
+fn once() -> Once {
+    Once { name: "name".into(), fingerprint: "fingerprint".into(), kind: Kind::Key }
+}
+
+fn say(text: &str) -> Vec<Message> {
+    vec![Message::text(Role::User, text)]
+}
+
+/// A replica and a run that waits for a tool for a while.
+async fn busy(store: &Arc<dyn Store>) -> (Bench, Started) {
+    let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])];
+    let bench = bench_over(store.clone(), turns, Effect::Read);
+    let started = bench.agent.start(NewRun { session: SessionId::parse("s"), ..request() }).await.unwrap();
+    (bench, started)
+}
+
+/// Leaves the text once, and returns the run's status and whether it was there.
+async fn steer(bench: &Bench, run: &RunId, text: &str, once: &Once) -> Result<(RunStatus, bool), LookupError> {
+    let steered = bench.agent.steer_once(&Tenant::default_tenant(), run, say(text), once).await;
+    steered.map(|(head, was_there)| (head.status, was_there))
+}
+
+/// How often the last request to the model has this text.
+fn heard(bench: &Bench, text: &str) -> usize {
+    bench.model.requests.lock().unwrap().last().unwrap().messages.matches(text).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_again_under_its_key_is_heard_once() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (bench, started) = busy(&store).await;
+    let other = bench_over(store.clone(), vec![], Effect::Read);
+    let run = started.head.id.clone();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..10 {
+        let (agent, run) = (if number % 2 == 0 { &bench } else { &other }.agent.clone(), run.clone());
+        tasks.spawn(async move {
+            agent.steer_once(&Tenant::default_tenant(), &run, say("rather this"), &once()).await.unwrap().1
+        });
+    }
+    let new = tasks.join_all().await.into_iter().filter(|was_there| !was_there).count();
+    assert_eq!(new, 1);
+    let reused = steer(&bench, &run, "that", &Once { fingerprint: "other".into(), ..once() }).await;
+    assert!(matches!(reused, Err(LookupError::Claim(ClaimError::Reused))), "{reused:?}");
+    let another = Once { name: "another".into(), ..once() };
+    assert_eq!(steer(&bench, &run, "and that", &another).await.unwrap(), (RunStatus::InProgress, false));
+    assert_eq!(outcome(&watch(started).await).output_text, "done");
+    assert_eq!((heard(&bench, "rather this"), heard(&bench, "and that")), (1, 1));
+
+    assert_eq!(
+        steer(&other, &run, "rather this", &once()).await.unwrap(),
+        (RunStatus::Completed, true),
+        "it has ended"
+    );
+    let reused = steer(&other, &run, "that", &Once { fingerprint: "other".into(), ..once() }).await;
+    assert!(matches!(reused, Err(LookupError::Claim(ClaimError::Reused))), "{reused:?}");
+    let late = steer(&other, &run, "late", &Once { name: "late".into(), ..once() }).await;
+    assert!(matches!(late, Err(LookupError::NotLive(_))), "{late:?}");
+    let foreign = Tenant::parse("other").unwrap();
+    let foreign = other.agent.steer_once(&foreign, &run, say("rather this"), &once()).await;
+    assert!(matches!(foreign, Err(LookupError::RunNotFound(_))), "{foreign:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_of_which_nobody_was_told_is_not_left_twice_f15() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    let (bench, started) = busy(&store).await;
+    let run = started.head.id.clone();
+    let is_letter =
+        |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { log, .. } if log.starts_with("mail/")));
+    for (fault, was_there) in [(Fault::Fail, false), (Fault::FailAfterwards, true)] {
+        let named = Once { name: format!("{fault:?}"), ..once() };
+        unreliable.next(is_letter, fault);
+        let failed = steer(&bench, &run, "rather this", &named).await;
+        assert!(matches!(failed, Err(LookupError::Store(_))), "{failed:?}");
+        assert_eq!(steer(&bench, &run, "rather this", &named).await.unwrap().1, was_there, "{fault:?}");
+    }
+    watch(started).await;
+    assert_eq!(heard(&bench, "rather this"), 2, "one for each key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_forgotten_after_a_day() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    let run = bench.agent.start(request()).await.unwrap().head.id;
+    assert!(!steer(&bench, &run, "this", &once()).await.unwrap().1);
+    let partition = crate::agent::keys::run_partition(&Tenant::default_tenant(), None, &run);
+    let note = crate::agent::keys::left(&run, "name");
+    tokio::time::sleep(Duration::from_secs(24 * 3600 - 1)).await;
+    assert!(store.get(&partition, &note).await.unwrap().is_some());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(store.get(&partition, &note).await.unwrap().is_none());
+}

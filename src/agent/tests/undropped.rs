@@ -1,0 +1,185 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::idempotency::{handed_over, handing_over};
+use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use super::unreliable::{Fault, Unreliable};
+use crate::agent::error::{ClaimError, StartError};
+use crate::agent::runs::Filter;
+use crate::agent::{Head, NewRun, keys};
+use crate::store::memory::MemoryStore;
+use crate::store::{Store, Tx, Write};
+use crate::types::run::OnDisconnect;
+use crate::types::{Effect, RunStatus, SessionId, Tenant};
+
+fn tenant() -> Tenant {
+    Tenant::default_tenant()
+}
+
+async fn runs(bench: &Bench) -> Vec<Head> {
+    bench.agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap()
+}
+
+/// Starts `new` and drops the request while its `nth` commit, counted from 0, hangs. Returns `false` if
+/// it came to its end before that.
+async fn dropped_at(unreliable: &Unreliable, bench: &Bench, new: NewRun, nth: usize, fault: Fault) -> bool {
+    let mut left = nth;
+    let is_nth = move |_: &Tx| {
+        left = left.wrapping_sub(1);
+        left == usize::MAX
+    };
+    unreliable.next(is_nth, fault);
+    tokio::select! {
+        biased;
+        started = bench.agent.start(new) => {
+            started.unwrap();
+            return false;
+        }
+        () = unreliable.reached() => {}
+    }
+    unreliable.go_on();
+    true
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_client_went_while_it_was_made_goes_on_at_once() {
+    for fault in [Fault::Hang, Fault::HangAfterwards] {
+        let mut commits = 0;
+        loop {
+            let unreliable = Arc::new(Unreliable::default());
+            let store: Arc<dyn Store> = unreliable.clone();
+            // Nothing sweeps here: what is not driven stays so.
+            let bench = bench_over(store, vec![Say::Text(&["hello"])], Effect::Read);
+            let new = NewRun { session: SessionId::parse("s"), ..request() };
+            if !dropped_at(&unreliable, &bench, new, commits, fault).await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let runs = runs(&bench).await;
+            assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Completed), "{fault:?} at commit {commits}");
+            assert_eq!(bench.agent.active_runs(), 0, "{fault:?} at commit {commits}");
+            commits += 1;
+        }
+        assert!(commits >= 4, "there were only {commits}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_run_whose_client_went_while_it_was_answered_goes_on_at_once() {
+    for fault in [Fault::Hang, Fault::HangAfterwards] {
+        let mut commits = 0;
+        loop {
+            let unreliable = Arc::new(Unreliable::default());
+            let store: Arc<dyn Store> = unreliable.clone();
+            let bench = handing_over(&store);
+            let (run, _, answer) = handed_over(&bench, SessionId::parse("s")).await;
+            // What is noted beside the first answer is not meant.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if !dropped_at(&unreliable, &bench, answer, commits, fault).await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let view = bench.agent.run(&tenant(), &run).await.unwrap();
+            assert_eq!(view.head.status, RunStatus::Completed, "{fault:?} at commit {commits}");
+            assert_eq!(view.outcome.unwrap().output_text, "rain it is");
+            commits += 1;
+        }
+        assert!(commits >= 4, "there were only {commits}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_never_had_a_reader_ends_as_one_that_lost_it() {
+    let unreliable = Arc::new(Unreliable::default());
+    let bench = bench_over(unreliable.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
+    assert!(dropped_at(&unreliable, &bench, new, 0, Fault::Hang).await);
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    assert_eq!(runs(&bench).await[0].status, RunStatus::InProgress);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(runs(&bench).await[0].status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_made_though_its_request_failed_is_found_at_once_f15() {
+    let unreliable = Arc::new(Unreliable::default());
+    let bench = bench_over(unreliable.clone(), vec![Say::Text(&["hello"])], Effect::Read);
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let makes_it = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { after: 0, .. }));
+    unreliable.next(makes_it, Fault::FailAfterwards);
+    let failed = bench.agent.start(request()).await;
+    assert!(matches!(failed, Err(StartError::Store(_))), "{failed:?}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(runs(&bench).await[0].status, RunStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_drain_waits_for_what_is_being_made() {
+    let unreliable = Arc::new(Unreliable::default());
+    let store: Arc<dyn Store> = unreliable.clone();
+    let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    unreliable.next(|tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { .. })), Fault::Hang);
+    tokio::select! {
+        biased;
+        _ = bench.agent.start(request()) => panic!("the commit hangs"),
+        () = unreliable.reached() => {}
+    }
+    let close = bench.agent.close();
+    tokio::pin!(close);
+    tokio::time::timeout(Duration::from_secs(5), &mut close).await.expect_err("the run is not made yet");
+    unreliable.go_on();
+    close.await;
+    let heir = bench_over(store, vec![Say::Text(&["hello"])], Effect::Read);
+    heir.agent.begin();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(runs(&heir).await[0].status, RunStatus::Completed, "whoever comes next finds it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_until_a_dead_process_lease_has_run_out() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = handing_over(&store);
+    let (run, _, answer) = handed_over(&bench, None).await;
+    let (partition, lease) = (keys::run_partition(&tenant(), None, &run), keys::lease(&run));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.acquire(&partition, &lease, Duration::from_secs(10)).await.unwrap().unwrap();
+    let since = Instant::now();
+    let started = bench.agent.start(NewRun { run: Some(run.clone()), ..answer }).await.unwrap();
+    assert!((10_000..10_500).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
+    assert_eq!(started.head.id, run);
+    assert_eq!(outcome(&watch(started).await).output_text, "rain it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_answers_one_goes_on_and_the_other_learns_that_it_did() {
+    for session in [None, SessionId::parse("s")] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let (one, two) = (handing_over(&store), handing_over(&store));
+        let (run, _, answer) = handed_over(&one, session.clone()).await;
+        let (partition, lease) = (keys::run_partition(&tenant(), session.as_ref(), &run), keys::lease(&run));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        store.acquire(&partition, &lease, Duration::from_secs(5)).await.unwrap().unwrap();
+        let (first, second) = tokio::join!(one.agent.start(answer.clone()), two.agent.start(answer));
+        let (started, refused) = if first.is_ok() { (first, second) } else { (second, first) };
+        assert!(matches!(&refused, Err(StartError::NotWaiting(which)) if *which == run), "{refused:?}");
+        assert_eq!(outcome(&watch(started.unwrap()).await).output_text, "rain it is");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_run_that_somebody_keeps_is_to_come_again() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = handing_over(&store);
+    let (run, _, answer) = handed_over(&bench, None).await;
+    let (partition, lease) = (keys::run_partition(&tenant(), None, &run), keys::lease(&run));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().unwrap();
+    let refused = bench.agent.start(answer).await;
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
+    assert_eq!(bench.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+}
