@@ -10,9 +10,10 @@
 //! | topic | `n:NAME`, a sharded channel |
 //!
 //! A partition lies in one slot, and a script makes each change as a whole: everything is decided before
-//! the first write. Every operation is one exchange with the server. What was sent and not answered is
-//! asked for again under the same name until the time is up; `o:` and `q:` remember for a few seconds what
-//! was done and what was repeated, so nothing is done twice.
+//! the first write. Every operation is one exchange with the server; only a log's page that is large takes
+//! several, so that others have their turns in between. What was sent and not answered is asked for again
+//! under the same name until the time is up; `o:` and `q:` remember for a few seconds what was done and what
+//! was repeated, so nothing is done twice.
 //!
 //! **What is promised.** `Written` has reached the primary. `Synced`, and a lease that is granted, has
 //! reached a replica as well if the primary has replicas or had any within the last minute: otherwise it
@@ -58,7 +59,7 @@ pub use self::open::Refusal;
 use self::operations::Operations;
 use self::plan::{Plan, fence_text, millis};
 use self::read::{nonsense, number, text};
-use self::scripts::{ACQUIRE, COMMIT, Lua, RELEASE, RENEW, SCAN, TAKE};
+use self::scripts::{ACQUIRE, COMMIT, Lua, PAGE, RELEASE, RENEW, SCAN, TAKE};
 use self::topology::Topology;
 use super::watch::Topics;
 use super::{
@@ -130,8 +131,15 @@ impl Store for RedisStore {
         limit: usize,
     ) -> Result<LogPage, Unavailable> {
         let place = Place::of(partition);
-        let answers = self.read(&place, read::page(&place.log(log), after, limit)).await?;
-        read::read_page(answers, after)
+        let name = place.log(log);
+        let mut page = LogPage { first: after.saturating_add(1), ..LogPage::default() };
+        loop {
+            let rest = read::rest(&page, after, limit);
+            let answer = self.run(&place, Purpose::Work, false, &PAGE, vec![name.clone()], rest).await?;
+            if read::add(answer, &mut page, after, limit)? {
+                return Ok(page);
+            }
+        }
     }
 
     async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {

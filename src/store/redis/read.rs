@@ -16,27 +16,35 @@ pub(super) fn value(key: &str) -> Pipeline {
     reads
 }
 
-/// Reads part of a list, and then its length.
-pub(super) fn page(key: &str, after: u64, limit: usize) -> Pipeline {
-    let first = if limit == 0 { i64::MAX } else { i64::try_from(after).unwrap_or(i64::MAX) };
-    let last = i64::try_from(limit).unwrap_or(i64::MAX).saturating_sub(1).saturating_add(first);
-    let mut reads = Pipeline::with_capacity(2);
-    reads.cmd("LRANGE").arg(key).arg(first).arg(last);
-    reads.cmd("LLEN").arg(key);
-    reads
+/// After how many bytes an exchange that reads a log ends: whoever asks the same server waits for them.
+const EXCHANGE: usize = 4 << 20;
+
+/// More entries than any log has, and few enough for Lua to count.
+const ENDLESS: u64 = 1 << 52;
+
+/// What to ask for the rest of a page of up to `limit` entries after `after`.
+pub(super) fn rest(page: &LogPage, after: u64, limit: usize) -> Vec<Bytes> {
+    let first = after.saturating_add(page.entries.len() as u64).min(ENDLESS);
+    let limit = (limit.saturating_sub(page.entries.len()) as u64).min(ENDLESS);
+    vec![first.to_string().into(), limit.to_string().into(), EXCHANGE.to_string().into()]
 }
 
-/// Reads the answers to [`page`].
-pub(super) fn read_page(answers: Vec<Value>, after: u64) -> Result<LogPage, Unavailable> {
-    let Ok([entries, head]) = <[Value; 2]>::try_from(answers) else { return Err(nonsense(&None::<Value>)) };
-    let head = number(&head)?;
-    let Value::Array(found) = entries else { return Err(nonsense(&entries)) };
-    let mut entries = found.into_iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
-    if head < after.saturating_add(entries.len() as u64) {
-        // The log was removed between the two reads.
-        entries.clear();
+/// Adds the answer to [`rest`] to the page; whether the page is whole now.
+pub(super) fn add(answer: Value, page: &mut LogPage, after: u64, limit: usize) -> Result<bool, Unavailable> {
+    let Value::Array(parts) = answer else { return Err(nonsense(&answer)) };
+    let mut parts = parts.into_iter();
+    page.head = number(&parts.next().unwrap_or(Value::Nil))?;
+    let before = page.entries.len();
+    for entry in parts {
+        page.entries.push(bytes(entry)?);
     }
-    Ok(LogPage { first: after.saturating_add(1), entries, head })
+    let last = after.saturating_add(page.entries.len() as u64);
+    if page.head < last {
+        // The log was removed between two exchanges.
+        page.entries.clear();
+        return Ok(true);
+    }
+    Ok(page.entries.len() >= limit || page.head <= last || page.entries.len() == before)
 }
 
 /// Reads a document: its version, a space, its value.
@@ -110,13 +118,33 @@ pub(super) fn nonsense(answer: &impl std::fmt::Debug) -> Unavailable {
 mod tests {
     use super::*;
 
+    fn answer(head: i64, entries: &[&str]) -> Value {
+        let entries = entries.iter().map(|entry| Value::BulkString(entry.as_bytes().to_vec()));
+        Value::Array(std::iter::once(Value::Int(head)).chain(entries).collect())
+    }
+
+    fn numbers(page: &LogPage, after: u64, limit: usize) -> Vec<String> {
+        rest(page, after, limit).iter().map(|number| String::from_utf8_lossy(number).into_owned()).collect()
+    }
+
+    #[test]
+    fn page_is_asked_for_until_it_is_full_or_the_log_ends() {
+        let mut page = LogPage { first: 5, ..LogPage::default() };
+        assert_eq!(numbers(&page, 4, 3), ["4", "3", "4194304"]);
+        assert_eq!(add(answer(9, &["a"]), &mut page, 4, 3), Ok(false));
+        assert_eq!(numbers(&page, 4, 3)[..2], ["5", "2"]);
+        assert_eq!(add(answer(9, &["b", "c"]), &mut page, 4, 3), Ok(true));
+        assert_eq!(page, LogPage { first: 5, entries: vec!["a".into(), "b".into(), "c".into()], head: 9 });
+        assert_eq!(add(answer(9, &["d", "e"]), &mut page, 4, usize::MAX), Ok(true), "the log ends");
+        assert_eq!(numbers(&LogPage::default(), u64::MAX, usize::MAX)[..2], [ENDLESS.to_string(), ENDLESS.to_string()]);
+    }
+
     #[test]
     fn page_of_a_log_that_was_removed_meanwhile_is_empty() {
-        let entries = Value::Array(vec![Value::BulkString(b"x".to_vec())]);
-        let page = read_page(vec![entries.clone(), Value::Int(0)], 0).unwrap();
+        let mut page = LogPage { first: 1, ..LogPage::default() };
+        assert_eq!(add(answer(9, &["a"]), &mut page, 0, 3), Ok(false));
+        assert_eq!(add(answer(0, &[]), &mut page, 0, 3), Ok(true));
         assert_eq!(page, LogPage { first: 1, entries: vec![], head: 0 });
-        let page = read_page(vec![entries, Value::Int(9)], 4).unwrap();
-        assert_eq!((page.first, page.entries.len(), page.head), (5, 1, 9));
     }
 
     #[test]

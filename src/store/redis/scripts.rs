@@ -24,6 +24,8 @@ impl Lua {
 
 /// Makes a change.
 pub(super) static COMMIT: Lua = Lua::new(include_str!("commit.lua"));
+/// Reads part of a log.
+pub(super) static PAGE: Lua = Lua::new(include_str!("page.lua"));
 /// Reads documents in order.
 pub(super) static SCAN: Lua = Lua::new(include_str!("scan.lua"));
 /// Takes a lease.

@@ -270,6 +270,60 @@ async fn large_changes_are_made_at_once() {
     assert_eq!((found.len(), found[0].0.as_str()), (500, "document/499"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_log_is_read_whole_while_others_have_their_turns() {
+    const ENTRY: usize = 1 << 20;
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let store = open(&proxy.url()).await;
+    let place = partition("p");
+    for after in 0..40 {
+        let entry = Bytes::from(vec![b'a' + u8::try_from(after).unwrap(); ENTRY]);
+        let append = Write::Append { log: key("log"), after, entries: vec![entry] };
+        store.commit(Tx::new(place.clone()).write(append)).await.unwrap();
+    }
+    assert_eq!(store.read_log(&place, &key("log"), 39, 1).await.unwrap().entries.len(), 1);
+    // All of it takes longer than a server may take to answer.
+    proxy.slow_to(32 * ENTRY / 1000);
+    let (exchanges, began) = (calls(&server, "evalsha").await, Instant::now());
+    let log = key("log");
+    let mut page = std::pin::pin!(store.read_log(&place, &log, 0, usize::MAX));
+    let mut slowest = Duration::ZERO;
+    let page = loop {
+        let asked = Instant::now();
+        tokio::select! {
+            page = &mut page => break page.unwrap(),
+            counted = store.counter(&place, &log) => assert_eq!(counted, Ok(0)),
+        }
+        slowest = slowest.max(asked.elapsed());
+    };
+    assert!(began.elapsed() > Duration::from_secs(1), "it took {:?}", began.elapsed());
+    assert!(slowest < began.elapsed() / 2, "somebody waited for {slowest:?} of {:?}", began.elapsed());
+    assert_eq!((page.first, page.entries.len(), page.head), (1, 40, 40));
+    for (entry, first) in page.entries.iter().zip(b'a'..) {
+        assert!(entry.len() == ENTRY && entry.iter().all(|byte| *byte == first));
+    }
+    assert_eq!(calls(&server, "evalsha").await, exchanges + 10);
+    assert_eq!(store.read_log(&place, &log, 38, 5).await.unwrap().entries, page.entries[38..]);
+}
+
+#[tokio::test]
+async fn common_page_of_a_log_is_one_exchange() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    let entries = (0..600).map(|number| Bytes::from(vec![b'x'; number])).collect::<Vec<_>>();
+    let write = Write::Append { log: key("log"), after: 0, entries: entries.clone() };
+    store.commit(Tx::new(place.clone()).write(write)).await.unwrap();
+    assert_eq!(store.read_log(&place, &key("log"), 600, 1).await.unwrap().head, 600);
+    for (after, limit) in [(0_usize, 512), (0, 0), (0, 600), (599, 9), (7, usize::MAX)] {
+        let before = calls(&server, "evalsha").await;
+        let page = store.read_log(&place, &key("log"), after as u64, limit).await.unwrap();
+        assert_eq!(page.entries, entries[after..600.min(after.saturating_add(limit))]);
+        assert_eq!(calls(&server, "evalsha").await, before + 1);
+    }
+}
+
 #[tokio::test]
 async fn counters_are_exact_and_end_where_numbers_do() {
     let server = RedisServer::start().await;

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// How much longer than asked a task may sleep.
+const SLEPT: Duration = Duration::from_millis(20);
 
 /// Passes bytes on between its port and a server's.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub(super) struct Proxy {
 
 #[derive(Debug, Default)]
 struct Faults {
+    /// How many bytes of answers pass in a millisecond; 0 for as many as come.
+    pace: AtomicUsize,
     /// How many answers are lost with their connections.
     lose: AtomicUsize,
     /// Whether nothing passes any more, though connections stay open.
@@ -51,6 +58,11 @@ impl Proxy {
     /// Its URL.
     pub(super) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Passes so many bytes of answers a millisecond on each connection.
+    pub(super) fn slow_to(&self, pace: usize) {
+        self.faults.pace.store(pace, Ordering::SeqCst);
     }
 
     /// Loses the next answers, each with its connection, after the server has done what it was asked.
@@ -100,8 +112,13 @@ async fn pass(client: TcpStream, server: TcpStream, faults: Arc<Faults>) {
         }
     };
     let answering = async {
-        let mut bytes = [0; 16_384];
+        let (mut bytes, mut due) = ([0; 16_384], Instant::now());
         while let Ok(read @ 1..) = from_server.read(&mut bytes).await {
+            if let Some(took) = (1000 * read).checked_div(faults.pace.load(Ordering::SeqCst)) {
+                // What was slept too long is made up for.
+                due = due.max(Instant::now() - SLEPT) + Duration::from_micros(took as u64);
+                sleep_until(due).await;
+            }
             if spend(&faults.lose) {
                 return;
             }
