@@ -35,10 +35,7 @@ impl Run {
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,
-            report: Report {
-                total_ms: at_ms.saturating_sub(self.started_ms).saturating_sub(self.paused_ms),
-                ..self.report.clone()
-            },
+            report: Report { total_ms: self.spent.until(at_ms), ..self.report.clone() },
         }
     }
 }

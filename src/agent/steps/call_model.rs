@@ -17,7 +17,6 @@ use crate::agent::signals::Interruption;
 use crate::kill;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
-use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
 use crate::types::outcome::RunError;
 use crate::types::{Event, Micros, StopReason, ToolCall, Usage};
@@ -118,7 +117,7 @@ async fn try_begin(
     closing: Option<StopReason>,
 ) -> Result<(), Refusal> {
     if let Some(account) = &mut driver.account {
-        let ttl = Duration::from_millis(driver.recorder.run().deadline_ms().saturating_sub(now_ms()));
+        let ttl = Duration::from_millis(driver.recorder.run().left_ms());
         account.reserve(step, reserve, ttl, Patience::new(driver.recorder.term())).await?;
         kill::point("step.reserved");
     }
