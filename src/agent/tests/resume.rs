@@ -205,6 +205,24 @@ async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let head = bench.agent.run(&spec.tenant, &spec.id).await.unwrap().head;
     assert_eq!((head.status, head.reason), (RunStatus::Failed, Some(StopReason::StoreLostState)));
+    // Who reads it is told as well.
+    let mut follower = bench.agent.follow(&spec.tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let records = follower.available().await.unwrap();
+    assert!(
+        matches!(&records.last().unwrap().event, Event::RunFinished(end) if end.reason == StopReason::StoreLostState)
+    );
+    assert_eq!(records.len() as u64, records.last().unwrap().seq, "numbered without gaps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_log_is_lost_ends_for_who_waits_for_it_f18() {
+    let (spec, whole) = undisturbed().await;
+    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let lose = Tx::new(keys::partition_of(&spec)).write(Write::DeleteLog { log: keys::events(&spec.id) });
+    store.commit(lose).await.unwrap();
+    let records = ended(&bench, &spec.id).await;
+    assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
+    assert!(bench.model.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
