@@ -205,3 +205,20 @@ async fn a_reader_is_not_told_by_a_stale_tail_how_far_the_log_goes_f21() {
     }
     assert!(frozen.bench.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost_f39() {
+    let store = shared();
+    let link = Link::deaf(&store);
+    let turns = vec![Say::Calls("", vec![("hang", "{}"), ("echo", r#"{"n":1}"#)])];
+    let bench = bench_over(link.clone(), turns, Effect::Write);
+    bench.agent.begin();
+    let a = Replica { bench, link };
+    let b = replica(Link::deaf(&store), vec![]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    // The first tool is stopped after five seconds, the lease is renewed after six.
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
+    assert!(a.bench.journal.lock().unwrap().is_empty(), "the second one was not called");
+}
