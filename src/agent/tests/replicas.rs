@@ -159,6 +159,21 @@ async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_elsewhere_that_takes_nothing_for_a_while_is_still_one_f34() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![]);
+    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
+    let run = a.bench.agent.start(new).await.unwrap().head.id;
+    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let caught_up = async { while let Ok(Some(_)) = follower.next().await {} };
+    tokio::time::timeout(Duration::from_secs(1), caught_up).await.expect_err("the run goes on");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(status(&b, &run).await, RunStatus::InProgress);
+    drop(follower);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
     let store = shared();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["first"]), Say::Text(&["second"])];
