@@ -9,14 +9,15 @@ use tokio::sync::mpsc;
 use crate::agent::attendant::Numbered;
 use crate::agent::history::History;
 use crate::agent::machine::Step;
-use crate::agent::mailbox::Letter;
+use crate::agent::mailbox::{self, Letter};
+use crate::agent::patience::Patience;
 use crate::agent::quota::Account;
 use crate::agent::recorder::Recorder;
 use crate::agent::signals::{Interruption, Signals};
-use crate::agent::steps;
 use crate::agent::toolbox::Toolbox;
+use crate::agent::{keys, steps};
 use crate::llm::Model;
-use crate::store::CommitError;
+use crate::store::{CommitError, Tx, Write};
 use crate::types::event::DiscardReason;
 use crate::types::run::OnUnknownOutcome;
 use crate::types::session::Session;
@@ -138,6 +139,39 @@ impl Driver {
             }
             Letter::Steer { messages } => self.recorder.queue(Event::MailRead { upto: number, messages }),
         }
+    }
+
+    /// Records `events`, after which something begins that cannot be taken back, unless somebody left a
+    /// letter that is not known yet: then it is taken in, and `false` is returned.
+    pub(super) async fn record_unless_told(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        change: impl FnOnce(Tx) -> Tx,
+    ) -> Result<bool, CommitError> {
+        let log = keys::mail(&self.recorder.run().spec().id);
+        let no_more = Write::Append { log: log.clone(), after: self.letters_seen, entries: Vec::new() };
+        match self.recorder.record_with(events, |tx| change(tx).write(no_more)).await {
+            Ok(()) => Ok(true),
+            Err(CommitError::SequenceConflict { log: full, actual }) if full == log => {
+                self.read_mail(actual).await?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes in what the mailbox, which holds `length` letters, has that is not known yet.
+    pub(super) async fn read_mail(&mut self, length: u64) -> Result<(), CommitError> {
+        // The store may have lost letters that were read; others get their numbers.
+        self.letters_seen = self.letters_seen.min(length);
+        let (recorder, seen) = (&self.recorder, self.letters_seen);
+        let run = &recorder.run().spec().id;
+        let read = || mailbox::read(recorder.store(), recorder.partition(), run, seen);
+        let letters = Patience::new(recorder.term()).read(read).await?;
+        for (number, letter) in (seen + 1..).zip(letters) {
+            self.take_in(number, letter);
+        }
+        Ok(())
     }
 
     /// Turns an interruption into a recorded fact, or into leaving.

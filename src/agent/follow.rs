@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -73,8 +74,8 @@ pub struct Follower {
     more_in_log: bool,
     /// Since when the store has not answered.
     failing_since: Option<Instant>,
-    /// When it was last said in the store that somebody reads here.
-    announced: Option<Instant>,
+    /// Says in the store that somebody reads here, also while whoever does takes nothing.
+    announcing: JoinSet<()>,
     leaving: CancellationToken,
     handing_over: CancellationToken,
     /// Whether to leave as soon as the run is driven elsewhere and this process hands its runs over.
@@ -102,7 +103,7 @@ impl Follower {
             to_first_end: false,
             more_in_log: false,
             failing_since: None,
-            announced: None,
+            announcing: JoinSet::new(),
             leaving: agent.leaving.clone(),
             handing_over: agent.handing_over.clone(),
             movable: false,
@@ -185,16 +186,8 @@ impl Follower {
             self.watch = Some(self.store.watch(&self.topic));
             return Ok(());
         };
-        if self.announced.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY) {
-            self.announced = Some(Instant::now());
-            let (key, value) = (keys::reader(&self.run), Bytes::new());
-            let tx = Tx {
-                durability: Durability::Written,
-                ..Tx::new(self.partition.clone()).write(Write::Put { key, value, ttl: Some(ANNOUNCED_FOR) })
-            };
-            if let Err(error) = self.store.commit(tx).await {
-                tracing::debug!(run = %self.run, %error, "could not say that the run has a reader here");
-            }
+        if self.announcing.is_empty() {
+            self.announcing.spawn(announce(self.store.clone(), self.partition.clone(), self.run.clone()));
         }
         tokio::select! {
             biased;
@@ -266,6 +259,18 @@ impl Follower {
                 return Ok(records);
             }
         }
+    }
+}
+
+/// Says in the store that somebody reads the run through this process, for as long as it is polled.
+async fn announce(store: Arc<dyn Store>, partition: Partition, run: RunId) {
+    loop {
+        let put = Write::Put { key: keys::reader(&run), value: Bytes::new(), ttl: Some(ANNOUNCED_FOR) };
+        let tx = Tx { durability: Durability::Written, ..Tx::new(partition.clone()).write(put) };
+        if let Err(error) = store.commit(tx).await {
+            tracing::debug!(%run, %error, "could not say that the run has a reader here");
+        }
+        tokio::time::sleep(ANNOUNCE_EVERY).await;
     }
 }
 

@@ -5,55 +5,23 @@
 //! bounded: iterations, discarded steps, resumptions.
 
 mod ending;
+mod next;
+mod spent;
 
 use std::sync::Arc;
 
-use crate::agent::budget::{self, Purpose, Used};
+pub use self::next::Step;
+use self::spent::Spent;
+use crate::agent::budget::Used;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
 use crate::types::outcome::{CallReport, Report, RunError, StepReport};
-use crate::types::run::{OnLimit, OnUnknownOutcome, RunSpec};
+use crate::types::run::RunSpec;
 use crate::types::{
     CallId, Effect, Event, Message, Outcome, Record, RunStatus, StopReason, ToolCall, ToolOutcome, Usage,
 };
 
-/// How often a run may be taken over without getting further.
-const MAX_RESUMES: u32 = 3;
-/// How often a model may answer nothing.
-const MAX_EMPTY: u32 = 1;
-
 /// The result of a call that nobody will answer.
 const UNANSWERED: &str = "The run ended before this call was answered.";
-
-/// What the driver must do now.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the fields are named for what they are")]
-pub enum Step {
-    /// Call the model, spending no more than `reserve`.
-    CallModel {
-        /// The number of the step that begins.
-        step: u32,
-        /// What the call may take.
-        reserve: Reservation,
-        /// The limit after which this is the closing answer.
-        closing: Option<StopReason>,
-    },
-    /// Void what the model said in this step.
-    DiscardStep(DiscardReason),
-    /// Say that a budget is nearly used.
-    WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
-    /// Dispatch these calls. One that had begun before a crash may be repeated.
-    RunTools(Vec<ToolCall>),
-    /// Answer these calls, which a crash interrupted and which must not be repeated.
-    SettleUnknown { calls: Vec<ToolCall>, policy: OnUnknownOutcome },
-    /// Answer these calls without dispatching them: the run is to stop.
-    SkipTools(Vec<ToolCall>),
-    /// Every server-side call is answered.
-    CompleteStep,
-    /// End the run, or hand it to its client.
-    Finish(StopReason),
-    /// Nothing: it ended, or waits.
-    Done,
-}
 
 /// A run: the fold of its records.
 #[derive(Debug, Clone)]
@@ -79,8 +47,8 @@ pub struct Run {
     last_turn: Turn,
     tool_calls: u32,
     report: Report,
-    started_ms: u64,
-    paused_ms: u64,
+    /// How long it has been under way.
+    spent: Spent,
     mail_read: u64,
     /// What joins the conversation before the next model call.
     steering: Vec<Message>,
@@ -95,8 +63,9 @@ enum Phase {
     SaidNothing,
     AnsweringCalls,
     Answered,
+    /// The client's turn: about to be said, or said.
     HandedOver {
-        since_ms: Option<u64>,
+        waits: bool,
     },
     Ended(RunStatus),
 }
@@ -136,7 +105,6 @@ impl Run {
         let context = ContextEstimate { counted: spec.context_tokens, bytes_since: 0 };
         Self {
             messages: spec.input.clone(),
-            started_ms: spec.created_ms,
             spec,
             phase: Phase::Unborn,
             step: 0,
@@ -156,7 +124,7 @@ impl Run {
             last_turn: Turn::default(),
             tool_calls: 0,
             report: Report::default(),
-            paused_ms: 0,
+            spent: Spent::default(),
             mail_read: 0,
             steering: Vec::new(),
         }
@@ -213,10 +181,11 @@ impl Run {
         self.broken < self.spec.max_discards
     }
 
-    /// When its deadline passes, Unix milliseconds; waiting for the client does not count.
+    /// How much of its time was left when the last thing happened, in milliseconds; waiting for the
+    /// client does not count.
     #[must_use]
-    pub fn deadline_ms(&self) -> u64 {
-        self.started_ms.saturating_add(self.spec.limits.timeout_ms).saturating_add(self.paused_ms)
+    pub fn left_ms(&self) -> u64 {
+        self.spec.limits.timeout_ms.saturating_sub(self.spent.ms())
     }
 
     /// Whether it was told to stop.
@@ -265,38 +234,18 @@ impl Run {
             | Phase::SaidNothing
             | Phase::AnsweringCalls
             | Phase::Answered
-            | Phase::HandedOver { since_ms: None } => RunStatus::InProgress,
-            Phase::HandedOver { since_ms: Some(_) } => RunStatus::RequiresAction,
+            | Phase::HandedOver { waits: false } => RunStatus::InProgress,
+            Phase::HandedOver { waits: true } => RunStatus::RequiresAction,
             Phase::Ended(status) => status,
-        }
-    }
-
-    /// What to do now.
-    #[must_use]
-    pub fn next_step(&self) -> Step {
-        match self.phase {
-            Phase::Ended(_) => Step::Done,
-            Phase::Unborn | Phase::HandedOver { since_ms: Some(_) } => {
-                self.stop.as_ref().map_or(Step::Done, |(reason, _)| Step::Finish(*reason))
-            }
-            Phase::Ready => self.next_call(),
-            Phase::ModelRunning => Step::DiscardStep(DiscardReason::Interrupted),
-            Phase::SaidNothing => Step::DiscardStep(DiscardReason::EmptyResponse),
-            Phase::AnsweringCalls => self.next_answer(),
-            Phase::Answered => Step::Finish(self.end_reason()),
-            Phase::HandedOver { since_ms: None } => Step::Finish(StopReason::ClientTools),
         }
     }
 
     /// Takes in what happened.
     pub fn apply(&mut self, record: &Record) {
-        let at_ms = record.at_ms;
+        self.time(record);
         match &record.event {
-            Event::RunStarted => {
-                self.phase = Phase::Ready;
-                self.started_ms = at_ms;
-            }
-            Event::RunResumed { answers } => self.resume(answers, at_ms),
+            Event::RunStarted => self.phase = Phase::Ready,
+            Event::RunResumed { answers } => self.resume(answers),
             Event::StepStarted { step, reserved, closing } => {
                 self.phase = Phase::ModelRunning;
                 self.step = *step;
@@ -326,7 +275,7 @@ impl Run {
                 self.mail_read = *upto;
                 self.steering.extend(messages.iter().cloned());
             }
-            Event::RunFinished(outcome) => self.finish(outcome, at_ms),
+            Event::RunFinished(outcome) => self.finish(outcome),
             Event::RunQueued
             | Event::ThinkingDelta { .. }
             | Event::TextDelta { .. }
@@ -348,80 +297,19 @@ impl Run {
         }
     }
 
-    fn next_call(&self) -> Step {
-        let synthesize = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
-        if let Some((reason, _)) = &self.stop {
-            let closing = self.closing_call(*reason).filter(|_| self.wants_closing());
-            return closing.unwrap_or(Step::Finish(*reason));
-        }
-        if self.resumes > MAX_RESUMES {
-            return Step::Finish(StopReason::CrashLoop);
-        }
-        if self.empty > MAX_EMPTY {
-            return Step::Finish(StopReason::EmptyResponse);
-        }
-        if let Some((kind, used, limit)) = budget::due_warning(&self.spec.limits, self.used, &self.warned) {
-            return Step::WarnBudget { kind, used, limit };
-        }
-        if let Some(limit) = self.limit {
-            // The closing answer was voided: there is no second one.
-            return Step::Finish(limit);
-        }
-        let planned = if self.iterations >= self.spec.limits.max_iterations {
-            Err(StopReason::MaxIterations)
+    /// Counts the time that a run spends, before its record is taken in.
+    fn time(&mut self, record: &Record) {
+        if matches!(self.phase, Phase::Unborn | Phase::HandedOver { waits: true }) {
+            self.spent.go_on(record.at_ms);
+        } else if matches!(record.event, Event::RunResumed { .. }) {
+            self.spent.taken_over(record.at_ms);
         } else {
-            let purpose = Purpose::Step { keep_reserve: synthesize };
-            budget::plan(&self.spec, self.used, self.context.tokens(), purpose)
-        };
-        match planned {
-            Ok(reserve) => Step::CallModel { step: self.step + 1, reserve, closing: None },
-            Err(limit) if synthesize => self.closing_call(limit).unwrap_or(Step::Finish(limit)),
-            Err(limit) => Step::Finish(limit),
+            self.spent.pass(record.at_ms);
         }
     }
 
-    /// Whether time ran out and a closing answer is still to be asked for.
-    fn wants_closing(&self) -> bool {
-        let timeout = matches!(&self.stop, Some((StopReason::Timeout, _)));
-        timeout && self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none()
-    }
-
-    fn closing_call(&self, limit: StopReason) -> Option<Step> {
-        let reserve = budget::plan(&self.spec, self.used, self.context.tokens(), Purpose::Closing).ok()?;
-        Some(Step::CallModel { step: self.step + 1, reserve, closing: Some(limit) })
-    }
-
-    fn next_answer(&self) -> Step {
-        let with = |wanted: &dyn Fn(&CallState) -> bool| -> Vec<ToolCall> {
-            let ours = self.calls.iter().filter(|open| open.executor == Executor::Server);
-            ours.filter(|open| wanted(&open.state)).map(|open| open.call.clone()).collect()
-        };
-        let interrupted = with(&|state| *state == CallState::Started(Effect::Write));
-        if !interrupted.is_empty() {
-            return Step::SettleUnknown { calls: interrupted, policy: self.spec.on_unknown_outcome };
-        }
-        let open = with(&|state| !matches!(state, CallState::Finished(_)));
-        match (open.is_empty(), &self.stop) {
-            (true, _) => Step::CompleteStep,
-            (false, Some(_)) => Step::SkipTools(open),
-            (false, None) if self.resumes > MAX_RESUMES => Step::SkipTools(open),
-            (false, None) => Step::RunTools(open),
-        }
-    }
-
-    fn end_reason(&self) -> StopReason {
-        if let Some((reason, _)) = &self.stop {
-            return *reason;
-        }
-        self.limit.unwrap_or(match self.last_turn.finish_reason.as_str() {
-            "length" => StopReason::Length,
-            _ => StopReason::Done,
-        })
-    }
-
-    fn resume(&mut self, answers: &[Message], at_ms: u64) {
-        if let Phase::HandedOver { since_ms } = self.phase {
-            self.paused_ms += since_ms.map_or(0, |since| at_ms.saturating_sub(since));
+    fn resume(&mut self, answers: &[Message]) {
+        if let Phase::HandedOver { .. } = self.phase {
             self.push_results();
             for answer in answers {
                 self.push(answer.clone());
@@ -522,7 +410,7 @@ impl Run {
             // Time ran out while the model spoke: what is held back of it is for the closing answer.
             (true, _) if self.wants_closing() => Phase::Ready,
             (true, _) => Phase::Answered,
-            (false, true) if self.stop.is_none() => Phase::HandedOver { since_ms: None },
+            (false, true) if self.stop.is_none() => Phase::HandedOver { waits: false },
             (false, _) => {
                 self.close_calls(UNANSWERED);
                 Phase::Ready
@@ -530,9 +418,9 @@ impl Run {
         };
     }
 
-    fn finish(&mut self, outcome: &Outcome, at_ms: u64) {
+    fn finish(&mut self, outcome: &Outcome) {
         if outcome.status() == RunStatus::RequiresAction {
-            self.phase = Phase::HandedOver { since_ms: Some(at_ms) };
+            self.phase = Phase::HandedOver { waits: true };
             return;
         }
         self.close_calls(UNANSWERED);

@@ -25,6 +25,7 @@ mod history;
 pub mod idempotency;
 mod keys;
 pub mod lease;
+mod lost;
 pub mod machine;
 mod mailbox;
 mod patience;

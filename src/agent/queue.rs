@@ -20,7 +20,7 @@ use crate::store::{Check, Tx, Unavailable, Write};
 use crate::types::session::Session;
 use crate::types::{Event, Record, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
-/// Most runs that wait in one session.
+/// Most runs that wait in one session, and most that run beside the one that holds it.
 pub const MOST: usize = 64;
 
 impl Session {

@@ -115,15 +115,15 @@ impl Recorder {
         self.record_with(Some(event), |tx| tx).await
     }
 
-    /// Records what is queued, then `event`, and makes further changes of the run's partition: all at
-    /// once or not at all. If it fails, what is queued stays queued and `event` did not happen.
+    /// Records what is queued, then `events`, and makes further changes of the run's partition: all at
+    /// once or not at all. If it fails, what is queued stays queued and `events` did not happen.
     pub async fn record_with(
         &mut self,
-        event: Option<Event>,
+        events: impl IntoIterator<Item = Event>,
         change: impl FnOnce(Tx) -> Tx,
     ) -> Result<(), CommitError> {
         let mut seq = self.seq;
-        let newest = event.map(|event| encode(&mut seq, event));
+        let newest: Vec<_> = events.into_iter().map(|event| encode(&mut seq, event)).collect();
         let all = || self.queue.iter().chain(&newest);
         let entries: Vec<_> = all().map(|(_, entry)| entry.clone()).collect();
         let deltas_only = all().all(|(record, _)| record.event.is_delta());
@@ -140,7 +140,7 @@ impl Recorder {
         self.commit(change(tx)).await?;
         self.position += added;
         self.seq = seq;
-        if let Some((record, _)) = &newest {
+        for (record, _) in &newest {
             self.run.apply(record);
         }
         self.tail.push(self.queue.drain(..).chain(newest).map(|(record, _)| record));

@@ -24,7 +24,6 @@ use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, keys, steps};
 use crate::kill;
 use crate::store::{CommitError, Unavailable};
-use crate::types::clock::now_ms;
 use crate::types::run::{OnDisconnect, OnLimit};
 use crate::types::{Event, Record, RunId, RunSpec, StopReason};
 
@@ -129,7 +128,7 @@ impl Agent {
     pub(super) fn driver(&self, ready: Ready) -> (Driver, Attendant, Lease) {
         let Ready { spec, records, lease, history, budget, account, letters } = ready;
         let recorder = Recorder::resume(self.store.clone(), spec.clone(), &records, &lease);
-        let left_ms = recorder.run().deadline_ms().saturating_sub(now_ms());
+        let left_ms = recorder.run().left_ms();
         let timeout = Duration::from_millis(spec.limits.timeout_ms);
         let closing_time = match spec.on_limit {
             OnLimit::Synthesize => CLOSING_TIME.min(timeout / 10),

@@ -149,16 +149,21 @@ impl Agent {
 
     /// What the session's other runs mean for a new one; `None` if the session is to be read again.
     async fn settle_conflict(&self, new: &NewRun, session: &Session) -> Result<Option<Turn>, StartError> {
-        if session.active_run.as_ref() == Some(&new.id) || session.queue.contains(&new.id) {
+        let mut runs = session.active_run.iter().chain(&session.queue).chain(&session.beside);
+        if runs.any(|run| *run == new.id) {
             // A twin was faster.
             return Err(ClaimError::Busy.into());
         }
-        if new.on_conflict == OnConflict::Concurrent {
+        if new.on_conflict == OnConflict::Concurrent && session.beside.len() < queue::MOST {
             return Ok(Some(Turn::Now));
         }
         let live = active_run(self, &new.tenant, session).await?;
         let has_room = session.queue.len() < queue::MOST;
-        match (live.as_ref().or(session.queue.first()), new.on_conflict) {
+        let in_the_way = match new.on_conflict {
+            OnConflict::Concurrent => session.beside.first(),
+            OnConflict::Reject | OnConflict::Enqueue | OnConflict::Interrupt => live.as_ref().or(session.queue.first()),
+        };
+        match (in_the_way, new.on_conflict) {
             (Some(_), OnConflict::Enqueue) if has_room => return Ok(Some(Turn::Queued)),
             (Some(_), OnConflict::Interrupt) if has_room => return Ok(Some(Turn::Next)),
             (Some(run), _) => {

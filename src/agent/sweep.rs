@@ -9,12 +9,12 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use crate::agent::error::unavailable;
-use crate::agent::head::{self, Head, decode, encode};
+use crate::agent::head::{self, decode};
 use crate::agent::replica::LiveEntry;
 use crate::agent::{Agent, keys};
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
-use crate::types::{RunId, RunStatus, StopReason};
+use crate::types::{RunId, RunStatus};
 
 /// How often a process looks for runs that nobody drives.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -84,16 +84,18 @@ impl Agent {
             return self.store.commit(self.replica.adopt(run, &entry)).await.map_err(unavailable);
         }
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
-        let document = self.store.get(&partition, &keys::head(run)).await?;
-        let version = document.as_ref().map_or(0, |document| document.version);
-        let head: Option<Head> = document.map(|document| decode(&document.value)).transpose()?;
+        let head = head::read(&*self.store, &partition, run).await?;
         let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
         match head {
+            Some(head) if head.is_under_way() && self.store.get(&partition, &keys::spec(run)).await?.is_none() => {
+                self.give_up(run, &entry).await
+            }
             Some(head) if head.status == RunStatus::InProgress => {
-                if self.store.get(&partition, &keys::spec(run)).await?.is_none() {
-                    return self.give_up(&partition, head, version).await;
-                }
                 if let Some(idle) = self.take_up(&entry.tenant, &head).await? {
+                    if idle.records.is_empty() {
+                        idle.release().await?;
+                        return self.give_up(run, &entry).await;
+                    }
                     if idle.status() != RunStatus::InProgress {
                         return idle.release().await;
                     }
@@ -147,22 +149,6 @@ impl Agent {
     async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
         match self.store.commit(tx).await {
             Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
-            Err(error) => Err(unavailable(error)),
-        }
-    }
-
-    /// Ends a run of which the store no longer knows what it was asked to do, unless its head, which
-    /// stood at `version`, has changed: then it ended by itself meanwhile.
-    async fn give_up(&self, partition: &Partition, head: Head, version: u64) -> Result<(), Unavailable> {
-        let (run, reason) = (head.id.clone(), StopReason::StoreLostState);
-        let head = Head { status: RunStatus::Failed, reason: Some(reason), ended_ms: Some(now_ms()), ..head };
-        let (key, ttl) = (keys::head(&run), Some(self.keep.run));
-        match self.store.commit(Tx::new(partition.clone()).put_at(key, version, encode(&head), ttl)).await {
-            Ok(()) => {
-                tracing::error!(%run, "part of the run is no longer in the store; it fails");
-                self.replica.unmark(&run).await
-            }
-            Err(CommitError::VersionConflict { .. }) => Ok(()),
             Err(error) => Err(unavailable(error)),
         }
     }

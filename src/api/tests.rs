@@ -14,9 +14,9 @@ use tower::ServiceExt;
 use crate::api::callers::Callers;
 use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, key};
-use crate::store::Store;
-use crate::store::faulty::Faulty;
+use crate::store::between::Between;
 use crate::store::memory::MemoryStore;
+use crate::store::{Key, Partition, Rate, Store, Taken, Unavailable};
 use crate::types::Tenant;
 
 /// Where the committed description is.
@@ -100,9 +100,24 @@ async fn replicas_together_let_through_what_one_would() {
     assert_eq!(seen, expected.map(|(status, remaining, waits)| (status, remaining.to_owned(), waits)));
 }
 
+/// A store whose buckets never answer.
+#[derive(Debug, Default)]
+struct Unbucketed(MemoryStore);
+
+#[async_trait::async_trait]
+impl Between for Unbucketed {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn on_take(&self, _place: &Partition, _bucket: &Key, _rate: Rate) -> Result<Taken, Unavailable> {
+        std::future::pending().await
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_replica_counts_by_itself_while_the_store_does_not() {
-    let router = guarded_over(Faulty::without_buckets(Arc::new(MemoryStore::default())));
+    let router = guarded_over(Arc::new(Unbucketed::default()));
     let begun = tokio::time::Instant::now();
     let mut seen = Vec::new();
     for _ in 0..3 {

@@ -1,46 +1,97 @@
-//! For tests: a store as one process sees it, which dies, or whose buckets no longer answer, while the
-//! store itself goes on for others.
+//! For tests: a store as one process sees it, whose commits go wrong, or which dies, while the store itself
+//! goes on for others.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
 
-use super::{
-    CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
-};
+use super::between::Between;
+use super::memory::MemoryStore;
+use super::{CommitError, Partition, Store, Tx, Unavailable};
 
 /// What becomes of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It happens.
     Happens,
+    /// It does not happen.
+    Fails,
+    /// It happens, but nobody is told.
+    FailsAfterwards,
+    /// It waits until it is told to go on.
+    Hangs,
+    /// It happens, but is answered only once it is told to go on.
+    HangsAfterwards,
     /// The process dies before it.
     DiesBefore,
     /// The process dies after it and never learns of it.
     DiesAfter,
 }
 
-/// A store as one process sees it.
+type Fates = Box<dyn FnMut(&Tx) -> Fate + Send>;
+
+/// A store as one process sees it. A dead process's calls never return.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
-    fate: Box<dyn Fn(&Tx) -> Fate + Send + Sync>,
+    fates: Mutex<Fates>,
     dead: AtomicBool,
-    counts_nothing: bool,
+    has_struck: AtomicBool,
+    reached: Semaphore,
+    gate: Semaphore,
 }
 
 impl Faulty {
-    /// One that dies by a commit as `fate` says. A dead process's calls never return.
-    pub(crate) fn new(inner: Arc<dyn Store>, fate: impl Fn(&Tx) -> Fate + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { inner, fate: Box::new(fate), dead: AtomicBool::new(false), counts_nothing: false })
+    /// One whose commits end as `fates` says.
+    pub(crate) fn new(inner: Arc<dyn Store>, fates: impl FnMut(&Tx) -> Fate + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            fates: Mutex::new(Box::new(fates)),
+            dead: AtomicBool::new(false),
+            has_struck: AtomicBool::new(false),
+            reached: Semaphore::new(0),
+            gate: Semaphore::new(0),
+        })
     }
 
-    /// One whose buckets never answer.
-    pub(crate) fn without_buckets(inner: Arc<dyn Store>) -> Arc<Self> {
-        let (fate, dead) = (Box::new(|_: &Tx| Fate::Happens), AtomicBool::new(false));
-        Arc::new(Self { inner, fate, dead, counts_nothing: true })
+    /// One in memory with which nothing is wrong yet.
+    pub(crate) fn memory() -> Arc<Self> {
+        Self::new(Arc::new(MemoryStore::default()), |_| Fate::Happens)
+    }
+
+    /// From now on commits end as `fates` says.
+    pub(crate) fn follow(&self, fates: impl FnMut(&Tx) -> Fate + Send + 'static) {
+        self.has_struck.store(false, Ordering::SeqCst);
+        *self.fates.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(fates);
+    }
+
+    /// The next commit that is `meant` ends so; all others happen.
+    pub(crate) fn next(&self, meant: impl FnMut(&Tx) -> bool + Send + 'static, fate: Fate) {
+        let mut plan = Some(meant);
+        self.follow(move |tx| plan.take_if(|meant| meant(tx)).map_or(Fate::Happens, |_| fate));
+    }
+
+    /// So many commits happen, and none after them.
+    pub(crate) fn allow(&self, commits: usize) {
+        let mut left = (0..commits).map(|_| Fate::Happens);
+        self.follow(move |_| left.next().unwrap_or(Fate::Fails));
+    }
+
+    /// Whether a commit went wrong since the last plan was made.
+    pub(crate) fn has_struck(&self) -> bool {
+        self.has_struck.load(Ordering::SeqCst)
+    }
+
+    /// Returns once a commit has gone wrong: each time for another.
+    pub(crate) async fn reached(&self) {
+        self.reached.acquire().await.expect("it is never closed").forget();
+    }
+
+    /// Lets a commit that hangs go on.
+    pub(crate) fn go_on(&self) {
+        self.gate.add_permits(1);
     }
 
     /// Lets the process die.
@@ -53,11 +104,17 @@ impl Faulty {
         self.dead.load(Ordering::SeqCst)
     }
 
-    async fn live(&self) -> &Arc<dyn Store> {
-        if self.is_dead() {
-            std::future::pending::<()>().await;
+    fn fate(&self, tx: &Tx) -> Fate {
+        let fate = self.fates.lock().unwrap_or_else(PoisonError::into_inner)(tx);
+        if fate != Fate::Happens {
+            self.has_struck.store(true, Ordering::SeqCst);
+            self.reached.add_permits(1);
         }
-        &self.inner
+        fate
+    }
+
+    async fn wait(&self) {
+        self.gate.acquire().await.expect("it is never closed").forget();
     }
 }
 
@@ -68,85 +125,45 @@ impl fmt::Debug for Faulty {
 }
 
 #[async_trait]
-impl Store for Faulty {
-    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
-        let store = self.live().await;
-        match (self.fate)(&tx) {
-            Fate::Happens => return store.commit(tx).await,
-            Fate::DiesBefore => self.die(),
-            Fate::DiesAfter => {
-                self.die();
-                let _ = store.commit(tx).await;
-            }
-        }
-        std::future::pending().await
+impl Between for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn read_log(
-        &self,
-        partition: &Partition,
-        log: &Key,
-        after: u64,
-        limit: usize,
-    ) -> Result<LogPage, Unavailable> {
-        self.live().await.read_log(partition, log, after, limit).await
-    }
-
-    async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
-        self.live().await.get(partition, key).await
-    }
-
-    async fn scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
-        self.live().await.scan(partition, scan).await
-    }
-
-    async fn counter(&self, partition: &Partition, key: &Key) -> Result<i64, Unavailable> {
-        self.live().await.counter(partition, key).await
-    }
-
-    async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {
-        self.live().await.acquire(partition, lease, ttl).await
-    }
-
-    async fn renew(
-        &self,
-        partition: &Partition,
-        lease: &Key,
-        fence: Fence,
-        ttl: Duration,
-        log: &Key,
-    ) -> Result<Option<u64>, Unavailable> {
-        self.live().await.renew(partition, lease, fence, ttl, log).await
-    }
-
-    async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
-        self.live().await.release(partition, lease, fence).await
-    }
-
-    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
-        if self.counts_nothing {
+    async fn pass(&self, _place: Option<&Partition>) -> Result<(), Unavailable> {
+        if self.is_dead() {
             std::future::pending::<()>().await;
         }
-        self.live().await.take(partition, bucket, rate).await
+        Ok(())
     }
 
-    fn is_shared(&self) -> bool {
-        self.inner.is_shared()
-    }
-
-    fn pace(&self) -> Duration {
-        self.inner.pace()
-    }
-
-    fn watch(&self, topic: &Topic) -> Watch {
-        self.inner.watch(topic)
-    }
-
-    async fn health(&self) -> Result<(), Unavailable> {
-        self.live().await.health().await
-    }
-
-    async fn close(&self) {
-        self.live().await.close().await;
+    async fn on_commit(&self, tx: Tx) -> Result<(), CommitError> {
+        let away = || CommitError::Unavailable(Unavailable("it is away".to_owned()));
+        match self.fate(&tx) {
+            Fate::Happens => self.inner.commit(tx).await,
+            Fate::Fails => Err(away()),
+            Fate::FailsAfterwards => {
+                self.inner.commit(tx).await?;
+                Err(away())
+            }
+            Fate::Hangs => {
+                self.wait().await;
+                self.inner.commit(tx).await
+            }
+            Fate::HangsAfterwards => {
+                let done = self.inner.commit(tx).await;
+                self.wait().await;
+                done
+            }
+            Fate::DiesBefore => {
+                self.die();
+                std::future::pending().await
+            }
+            Fate::DiesAfter => {
+                self.die();
+                let _ = self.inner.commit(tx).await;
+                std::future::pending().await
+            }
+        }
     }
 }

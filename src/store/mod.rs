@@ -22,6 +22,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 #[cfg(test)]
+pub(crate) mod between;
+#[cfg(test)]
 pub(crate) mod conformance;
 mod decide;
 pub mod embedded;

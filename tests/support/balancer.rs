@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-use super::server::free_port;
+use super::redis::free_port;
 use super::within;
 
 /// A running balancer. Dropping it kills it.

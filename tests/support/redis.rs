@@ -8,7 +8,7 @@ mod servers;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub(crate) use servers::{Cluster, RedisServer, Watched, eventually};
+pub(crate) use servers::{Cluster, RedisServer, Watched, eventually, free_port};
 
 /// A server that keeps what it acknowledged when it is killed, and has room for many tests side by side.
 pub(crate) async fn durable() -> RedisServer {

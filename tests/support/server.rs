@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::redis::free_port;
 use super::{PATIENCE, SseReader, within};
 
 /// How to start a server.
@@ -298,21 +298,6 @@ impl Process {
         };
         Ok(Self { child, url, output, _readers: readers })
     }
-}
-
-/// A port that is free now, below those that the system hands out, so that no other socket takes it while
-/// its server is down.
-pub(crate) fn free_port() -> u16 {
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    let mix = std::process::id().wrapping_mul(2_654_435_761);
-    let own = u16::try_from(mix % 11_000).expect("it is below 11000");
-    for _ in 0..1000 {
-        let port = 20_000 + own.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no port is free")
 }
 
 async fn wait_until_ready(url: &str, output: &Output) {

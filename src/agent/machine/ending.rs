@@ -3,7 +3,7 @@
 use super::Run;
 use crate::types::outcome::{Report, RunError};
 use crate::types::run::OnLimit;
-use crate::types::{Outcome, RunStatus, StopReason};
+use crate::types::{Micros, Outcome, RunStatus, StopReason, Usage};
 
 impl Run {
     /// Everything that the run's last event says, if it ends now for `reason`.
@@ -35,10 +35,29 @@ impl Run {
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,
-            report: Report {
-                total_ms: at_ms.saturating_sub(self.started_ms).saturating_sub(self.paused_ms),
-                ..self.report.clone()
-            },
+            report: Report { total_ms: self.spent.until(at_ms), ..self.report.clone() },
+        }
+    }
+}
+
+impl Outcome {
+    /// How a run ends of which too much was lost to know how far it came.
+    #[must_use]
+    pub fn of_lost_run() -> Self {
+        let reason = StopReason::StoreLostState;
+        Self {
+            reason,
+            output_text: String::new(),
+            reasoning: String::new(),
+            error: default_error(reason),
+            required_calls: Vec::new(),
+            usage: Usage::default(),
+            cost: Micros::default(),
+            token_budget: None,
+            iterations: 0,
+            tool_calls: 0,
+            warnings: vec!["what the run used is not known any more".to_owned()],
+            report: Report::default(),
         }
     }
 }

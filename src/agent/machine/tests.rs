@@ -1,6 +1,6 @@
 use super::*;
 use crate::agent::recorder::encode;
-use crate::types::run::{ClientTool, OnDisconnect, RawValueEq};
+use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, RawValueEq};
 use crate::types::{CallId, Limits, Micros, Price, Role, RunId, Tenant};
 
 /// A run without limits but the ordinary ones.
@@ -251,11 +251,11 @@ fn client_calls_wait_for_the_client_and_time_stands_still() {
     assert_eq!((outcome.reason, &outcome.required_calls), (StopReason::ClientTools, &vec![theirs.clone()]));
     assert_eq!((story.run.status(), story.run.next_step()), (RunStatus::RequiresAction, Step::Done));
 
-    let before = story.run.deadline_ms();
+    let before = story.run.left_ms();
     let answer = Message::tool(&theirs.id, "yes");
     let resumed = Record { seq: 99, at_ms: u64::MAX / 2, event: Event::RunResumed { answers: vec![answer] } };
     story.run.apply(&resumed);
-    assert!(story.run.deadline_ms() > before, "waiting does not count");
+    assert_eq!(story.run.left_ms(), before, "waiting does not count");
     assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Tool, Role::Tool]);
     assert!(matches!(story.run.next_step(), Step::CallModel { .. }));
 }

@@ -17,7 +17,6 @@ use crate::agent::signals::Interruption;
 use crate::kill;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
-use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
 use crate::types::outcome::RunError;
 use crate::types::{Event, Micros, StopReason, ToolCall, Usage};
@@ -79,8 +78,8 @@ pub async fn call_model(
     }
 }
 
-/// Records the step with its reservation; `None` if a budget of the key or the session has no room
-/// for it.
+/// Records the step with its reservation; `None` if a budget of the key or the session has no room for
+/// it, or a letter is to be heeded first.
 async fn begin_step(
     driver: &mut Driver,
     step: u32,
@@ -90,7 +89,11 @@ async fn begin_step(
     kill::point("step.before_start");
     loop {
         let (kind, left) = match try_begin(driver, step, reserve, closing).await {
-            Ok(()) => return Ok(Some(reserve)),
+            Ok(true) => return Ok(Some(reserve)),
+            Ok(false) => {
+                give_back(driver).await?;
+                return Ok(None);
+            }
             Err(Refusal::Short(kind, left)) => (kind, left),
             Err(Refusal::Failed(error)) => return Err(error.into()),
         };
@@ -101,32 +104,38 @@ async fn begin_step(
         if let Some(smaller) = budget::shrink(driver.recorder.run().spec(), reserve, tokens, Micros(money)) {
             reserve = smaller;
         } else {
-            if let Some(account) = &mut driver.account {
-                account.settle(Used::default(), Patience::new(driver.recorder.term())).await?;
-            }
+            give_back(driver).await?;
             driver.recorder.queue(Event::StopRequested { reason, error: None });
             return Ok(None);
         }
     }
 }
 
-/// Reserves with the key, then records the step and reserves with the session in one commit.
+/// Gives back what was reserved with the key for a step that does not begin.
+async fn give_back(driver: &mut Driver) -> Result<(), Left> {
+    if let Some(account) = &mut driver.account {
+        account.settle(Used::default(), Patience::new(driver.recorder.term())).await?;
+    }
+    Ok(())
+}
+
+/// Reserves with the key, then records the step and reserves with the session in one commit; `false` if
+/// a letter is to be heeded first.
 async fn try_begin(
     driver: &mut Driver,
     step: u32,
     reserve: Reservation,
     closing: Option<StopReason>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     if let Some(account) = &mut driver.account {
-        let ttl = Duration::from_millis(driver.recorder.run().deadline_ms().saturating_sub(now_ms()));
+        let ttl = Duration::from_millis(driver.recorder.run().left_ms());
         account.reserve(step, reserve, ttl, Patience::new(driver.recorder.term())).await?;
         kill::point("step.reserved");
     }
     let event = Event::StepStarted { step, reserved: reserve, closing };
     let session = driver.session;
     let recorded = driver
-        .recorder
-        .record_with(Some(event), |tx| match session {
+        .record_unless_told([event], |tx| match session {
             Some(session) => tx
                 .write(add(keys::session_tokens(), signed(reserve.tokens()), session.tokens))
                 .write(add(keys::session_cost(), signed(reserve.cost.0), session.cost)),
@@ -134,7 +143,7 @@ async fn try_begin(
         })
         .await;
     let (counter, value) = match recorded {
-        Ok(()) => return Ok(()),
+        Ok(begun) => return Ok(begun),
         Err(CommitError::CeilingReached { counter, value }) => (counter, u64::try_from(value).unwrap_or(0)),
         Err(error) => return Err(Refusal::Failed(error)),
     };

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use crate::agent::driver::{Driver, Left};
 use crate::agent::head::{self, Head};
 use crate::agent::keys;
-use crate::agent::mailbox;
 use crate::agent::patience::Patience;
 use crate::agent::sessions::keep_session;
 use crate::kill;
@@ -48,16 +47,11 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
             Err(CommitError::SequenceConflict { log, actual })
                 if log == keys::mail(&driver.recorder.run().spec().id) =>
             {
-                if actual < driver.letters_seen {
-                    // The store lost letters that were read.
-                    driver.letters_seen = actual;
-                    continue;
-                }
                 // Somebody left a letter, which may keep the run from ending.
                 if let Some(account) = &mut driver.account {
                     account.keep_slot().await.map_err(CommitError::from)?;
                 }
-                return read_mail(driver).await;
+                return Ok(driver.read_mail(actual).await?);
             }
             Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}
             Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
@@ -147,18 +141,6 @@ async fn record_end(
     };
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
     Ok(next)
-}
-
-/// Takes in the letters that the driver does not know of yet.
-async fn read_mail(driver: &mut Driver) -> Result<(), Left> {
-    let (recorder, seen) = (&driver.recorder, driver.letters_seen);
-    let run = &recorder.run().spec().id;
-    let read = || mailbox::read(recorder.store(), recorder.partition(), run, seen);
-    let letters = Patience::new(recorder.term()).read(read).await.map_err(CommitError::from)?;
-    for (number, letter) in (seen + 1..).zip(letters) {
-        driver.take_in(number, letter);
-    }
-    Ok(())
 }
 
 async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Left> {

@@ -66,14 +66,14 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
     let run = driver.recorder.run();
     let (step, spec) = (run.step(), run.spec().clone());
     let timeout = Duration::from_millis(spec.limits.tool_timeout_ms);
-    for checked in &batch {
-        if !driver.recorder.run().has_started(&checked.call.id) {
-            let (call, effect) = (checked.call.clone(), checked.tool.spec().effect);
-            driver.recorder.queue(Event::ToolStarted { step, call, effect });
-        }
-    }
+    let unbegun = batch.iter().filter(|checked| !run.has_started(&checked.call.id));
+    let intents: Vec<_> = unbegun
+        .map(|Checked { call, tool, .. }| Event::ToolStarted { step, call: call.clone(), effect: tool.spec().effect })
+        .collect();
     kill::point("tool.before_intent");
-    driver.recorder.flush().await?;
+    if !driver.record_unless_told(intents, |tx| tx).await? {
+        return Ok(false);
+    }
     kill::point("tool.intent_recorded");
     // Recording may have taken longer than the lease lasts.
     if !driver.signals.term.is_good() {

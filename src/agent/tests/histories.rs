@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::metered::Metered;
 use super::support::*;
-use super::watched::Watched;
 use crate::agent::NewRun;
 use crate::agent::keys;
 use crate::agent::sessions::NewSession;
@@ -50,7 +50,7 @@ fn says(text: &'static [&'static str], store: &Arc<dyn Store>) -> Bench {
 async fn a_new_message_costs_a_long_session_what_it_costs_a_short_one() {
     let mut costs = Vec::new();
     for count in [20, 2_000] {
-        let store = Watched::new();
+        let store = Metered::new();
         let bench = bench_over(store.clone(), vec![Say::Text(&["answer"])], Effect::Read);
         bench.agent.create_session(&tenant(), filled(count)).await.unwrap();
         assert_eq!(asked(&bench, "first").await.len(), count + 1);

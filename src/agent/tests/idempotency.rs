@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, shown};
-use super::unreliable::{Fault, Unreliable};
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::idempotency::{Kind, Once};
 use crate::agent::runs::Filter;
 use crate::agent::sessions::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Started, keys};
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};
 use crate::types::run::{ClientTool, RawValueEq};
@@ -144,9 +144,9 @@ async fn a_refused_request_gives_its_key_back() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_twin_makes_what_a_dead_claimant_did_not_f1() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
-    unreliable.next(creates_a_run, Fault::Hang);
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
+    faulty.next(creates_a_run, Fate::Hangs);
     let dead = replica(&store);
     let cut_off = tokio::time::timeout(Duration::from_millis(1), dead.agent.start_once(request(), &by_key())).await;
     assert!(cut_off.is_err(), "its client went away and it got no further");
@@ -158,33 +158,33 @@ async fn the_next_twin_makes_what_a_dead_claimant_did_not_f1() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claimant_that_stood_still_joins_whoever_took_its_place_f21() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
-    unreliable.next(creates_a_run, Fault::Hang);
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
+    faulty.next(creates_a_run, Fate::Hangs);
     let (slow, quick) = (replica(&store), replica(&store));
     let agent = slow.agent.clone();
     let mut stalled = tokio::task::JoinSet::new();
     stalled.spawn(async move { watch(agent.start_once(request(), &by_key()).await.unwrap()).await });
-    unreliable.reached().await;
+    faulty.reached().await;
     let (run, records, _) = watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
-    unreliable.go_on();
+    faulty.go_on();
     assert_eq!(stalled.join_all().await, [(run, records, true)]);
     assert_eq!((calls(&slow), calls(&quick), runs_named(&store).await), (0, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claimant_that_stood_still_makes_nothing_that_came_and_went() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
-    unreliable.next(creates_a_run, Fault::Hang);
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
+    faulty.next(creates_a_run, Fate::Hangs);
     let (slow, quick) = (replica(&store), replica(&store));
     let agent = slow.agent.clone();
     let mut stalled = tokio::task::JoinSet::new();
     stalled.spawn(async move { agent.start_once(request(), &by_key()).await.map(|started| started.head) });
-    unreliable.reached().await;
+    faulty.reached().await;
     watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
     tokio::time::sleep(Duration::from_secs(700)).await;
-    unreliable.go_on();
+    faulty.go_on();
     let late = stalled.join_all().await;
     assert!(matches!(late[..], [Err(StartError::Store(_))]), "{late:?}");
     assert!(quick.agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
@@ -192,10 +192,10 @@ async fn a_claimant_that_stood_still_makes_nothing_that_came_and_went() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claimant_that_was_not_told_of_its_success_finds_its_run_f15() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
     let bench = replica(&store);
-    unreliable.next(creates_a_run, Fault::FailAfterwards);
+    faulty.next(creates_a_run, Fate::FailsAfterwards);
     bench.agent.begin();
     let started = bench.agent.start_once(request(), &by_key()).await.unwrap();
     let (_, records, _) = watch(started).await;
@@ -204,10 +204,10 @@ async fn a_claimant_that_was_not_told_of_its_success_finds_its_run_f15() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_failed_leaves_the_key_to_the_same_request() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
     let bench = replica(&store);
-    unreliable.next(creates_a_run, Fault::Fail);
+    faulty.next(creates_a_run, Fate::Fails);
     let failed = bench.agent.start_once(request(), &by_key()).await;
     assert!(matches!(failed, Err(StartError::Store(_))), "{failed:?}");
     let (_, records, _) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
@@ -307,22 +307,22 @@ async fn a_waiting_run_is_gone_on_with_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_twin_goes_on_where_a_dead_one_did_not() {
-    for fault in [Fault::Hang, Fault::FailAfterwards] {
-        let unreliable = Arc::new(Unreliable::default());
-        let store: Arc<dyn Store> = unreliable.clone();
+    for fate in [Fate::Hangs, Fate::FailsAfterwards] {
+        let faulty = Faulty::memory();
+        let store: Arc<dyn Store> = faulty.clone();
         let dead = handing_over(&store);
         let (run, waited_at, answer) = handed_over(&dead, None).await;
-        unreliable.next(resumes_a_run, fault);
+        faulty.next(resumes_a_run, fate);
         let key = answering();
         let cut_off = dead.agent.start_once(answer.clone(), &key);
         drop(tokio::time::timeout(Duration::from_millis(1), cut_off).await);
-        assert!(unreliable.has_struck(), "{fault:?}");
+        assert!(faulty.has_struck(), "{fate:?}");
         let bench = handing_over(&store);
         bench.agent.begin();
         let (other, records, _) = watch(bench.agent.start_once(answer, &answering()).await.unwrap()).await;
-        assert_eq!((other, records[0].seq), (run, waited_at + 1), "{fault:?}");
-        assert_eq!(outcome(&records).output_text, "rain it is", "{fault:?}");
-        assert_eq!(runs_named(&store).await, 1, "{fault:?}");
+        assert_eq!((other, records[0].seq), (run, waited_at + 1), "{fate:?}");
+        assert_eq!(outcome(&records).output_text, "rain it is", "{fate:?}");
+        assert_eq!(runs_named(&store).await, 1, "{fate:?}");
     }
 }
 
@@ -395,8 +395,8 @@ async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key()
 
 #[tokio::test(start_paused = true)]
 async fn a_session_is_made_once() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
     let bench = replica(&store);
     let make = async |name: &str| {
         let once = Once { name: name.into(), ..by_key() };
@@ -408,9 +408,9 @@ async fn a_session_is_made_once() {
     assert_eq!((&first.session.id, was_there, was_there_then), (&again.session.id, false, true));
     assert_ne!(make("b").await.unwrap().0.session.id, first.session.id);
 
-    unreliable.next(
+    faulty.next(
         |tx| tx.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if **key == *"session")),
-        Fault::FailAfterwards,
+        Fate::FailsAfterwards,
     );
     assert!(matches!(make("c").await, Err(LookupError::Store(_))));
     let (third, was_there) = make("c").await.unwrap();

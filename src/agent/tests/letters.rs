@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
-use super::unreliable::{Fault, Unreliable};
 use crate::agent::error::{ClaimError, LookupError};
 use crate::agent::idempotency::{Kind, Once};
 use crate::agent::{NewRun, Started};
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::{Effect, Message, Role, RunId, RunStatus, SessionId, Tenant};
@@ -75,18 +75,18 @@ async fn what_is_said_again_under_its_key_is_heard_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_letter_of_which_nobody_was_told_is_not_left_twice_f15() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
     let (bench, started) = busy(&store).await;
     let run = started.head.id.clone();
     let is_letter =
         |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { log, .. } if log.starts_with("mail/")));
-    for (fault, was_there) in [(Fault::Fail, false), (Fault::FailAfterwards, true)] {
-        let named = Once { name: format!("{fault:?}"), ..once() };
-        unreliable.next(is_letter, fault);
+    for (fate, was_there) in [(Fate::Fails, false), (Fate::FailsAfterwards, true)] {
+        let named = Once { name: format!("{fate:?}"), ..once() };
+        faulty.next(is_letter, fate);
         let failed = steer(&bench, &run, "rather this", &named).await;
         assert!(matches!(failed, Err(LookupError::Store(_))), "{failed:?}");
-        assert_eq!(steer(&bench, &run, "rather this", &named).await.unwrap().1, was_there, "{fault:?}");
+        assert_eq!(steer(&bench, &run, "rather this", &named).await.unwrap().1, was_there, "{fate:?}");
     }
     watch(started).await;
     assert_eq!(heard(&bench, "rather this"), 2, "one for each key");

@@ -1,14 +1,12 @@
 //! A replica's way to a store that it shares with others, which can be cut, wholly or to one place.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::store::between::Between;
 use crate::store::memory::MemoryStore;
-use crate::store::{
-    CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
-};
+use crate::store::{Partition, Store, Unavailable};
 
 /// The way of one replica.
 #[derive(Debug)]
@@ -49,78 +47,27 @@ impl Link {
     pub(super) fn cut_off(&self, place: Partition) {
         *self.cut.lock().unwrap() = Cut::Place(place);
     }
-
-    async fn pass(&self, place: &Partition) -> Result<&dyn Store, Unavailable> {
-        // Others may come in between, as over a network.
-        tokio::task::yield_now().await;
-        match &*self.cut.lock().unwrap() {
-            Cut::Nothing => Ok(&*self.store),
-            Cut::Place(cut) if cut != place => Ok(&*self.store),
-            Cut::Place(_) | Cut::Everything => Err(Unavailable("the way is cut".into())),
-        }
-    }
 }
 
 #[async_trait]
-impl Store for Link {
-    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
-        self.pass(&tx.partition).await?.commit(tx).await
+impl Between for Link {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
-    async fn read_log(&self, place: &Partition, log: &Key, after: u64, limit: usize) -> Result<LogPage, Unavailable> {
-        self.pass(place).await?.read_log(place, log, after, limit).await
+    async fn pass(&self, place: Option<&Partition>) -> Result<(), Unavailable> {
+        match &*self.cut.lock().unwrap() {
+            Cut::Nothing => Ok(()),
+            Cut::Place(cut) if Some(cut) != place => Ok(()),
+            Cut::Place(_) | Cut::Everything => Err(Unavailable("the way is cut".into())),
+        }
     }
 
-    async fn get(&self, place: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
-        self.pass(place).await?.get(place, key).await
+    fn listen(&self) -> &dyn Store {
+        self.silence.as_ref().map_or(&*self.store, |silence| silence)
     }
 
-    async fn scan(&self, place: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
-        self.pass(place).await?.scan(place, scan).await
-    }
-
-    async fn counter(&self, place: &Partition, key: &Key) -> Result<i64, Unavailable> {
-        self.pass(place).await?.counter(place, key).await
-    }
-
-    async fn acquire(&self, place: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {
-        self.pass(place).await?.acquire(place, lease, ttl).await
-    }
-
-    async fn renew(
-        &self,
-        place: &Partition,
-        lease: &Key,
-        fence: Fence,
-        ttl: Duration,
-        log: &Key,
-    ) -> Result<Option<u64>, Unavailable> {
-        self.pass(place).await?.renew(place, lease, fence, ttl, log).await
-    }
-
-    async fn release(&self, place: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
-        self.pass(place).await?.release(place, lease, fence).await
-    }
-
-    async fn take(&self, place: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
-        self.pass(place).await?.take(place, bucket, rate).await
-    }
-
-    fn is_shared(&self) -> bool {
+    fn has_others(&self) -> bool {
         true
     }
-
-    fn pace(&self) -> Duration {
-        self.store.pace()
-    }
-
-    fn watch(&self, topic: &Topic) -> Watch {
-        self.silence.as_ref().map_or_else(|| self.store.watch(topic), |silence| silence.watch(topic))
-    }
-
-    async fn health(&self) -> Result<(), Unavailable> {
-        self.store.health().await
-    }
-
-    async fn close(&self) {}
 }

@@ -159,6 +159,21 @@ async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_elsewhere_that_takes_nothing_for_a_while_is_still_one_f34() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![]);
+    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
+    let run = a.bench.agent.start(new).await.unwrap().head.id;
+    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let caught_up = async { while let Ok(Some(_)) = follower.next().await {} };
+    tokio::time::timeout(Duration::from_secs(1), caught_up).await.expect_err("the run goes on");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(status(&b, &run).await, RunStatus::InProgress);
+    drop(follower);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
     let store = shared();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["first"]), Say::Text(&["second"])];
@@ -204,4 +219,21 @@ async fn a_reader_is_not_told_by_a_stale_tail_how_far_the_log_goes_f21() {
         assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
     }
     assert!(frozen.bench.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost_f39() {
+    let store = shared();
+    let link = Link::deaf(&store);
+    let turns = vec![Say::Calls("", vec![("hang", "{}"), ("echo", r#"{"n":1}"#)])];
+    let bench = bench_over(link.clone(), turns, Effect::Write);
+    bench.agent.begin();
+    let a = Replica { bench, link };
+    let b = replica(Link::deaf(&store), vec![]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    // The first tool is stopped after five seconds, the lease is renewed after six.
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
+    assert!(a.bench.journal.lock().unwrap().is_empty(), "the second one was not called");
 }

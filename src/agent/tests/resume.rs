@@ -205,4 +205,39 @@ async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let head = bench.agent.run(&spec.tenant, &spec.id).await.unwrap().head;
     assert_eq!((head.status, head.reason), (RunStatus::Failed, Some(StopReason::StoreLostState)));
+    // Who reads it is told as well.
+    let mut follower = bench.agent.follow(&spec.tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let records = follower.available().await.unwrap();
+    assert!(
+        matches!(&records.last().unwrap().event, Event::RunFinished(end) if end.reason == StopReason::StoreLostState)
+    );
+    assert_eq!(records.len() as u64, records.last().unwrap().seq, "numbered without gaps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_log_is_lost_ends_for_who_waits_for_it_f18() {
+    let (spec, whole) = undisturbed().await;
+    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let lose = Tx::new(keys::partition_of(&spec)).write(Write::DeleteLog { log: keys::events(&spec.id) });
+    store.commit(lose).await.unwrap();
+    let records = ended(&bench, &spec.id).await;
+    assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
+    assert!(bench.model.requests.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time_f24() {
+    const HOUR_MS: u64 = 3_600_000;
+    let (spec, whole) = undisturbed().await;
+    for ahead in [true, false] {
+        let shifted = |at_ms: u64| if ahead { at_ms + HOUR_MS } else { at_ms - HOUR_MS };
+        let mut spec = spec.clone();
+        spec.created_ms = shifted(spec.created_ms);
+        let records: Vec<Record> =
+            whole[..3].iter().cloned().map(|record| Record { at_ms: shifted(record.at_ms), ..record }).collect();
+        let (bench, _) = found(&spec, &records, Effect::Read).await;
+        let outcome = outcome(&ended(&bench, &spec.id).await);
+        assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"), "ahead: {ahead}");
+        assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);
+    }
 }

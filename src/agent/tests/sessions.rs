@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::*;
-use super::watched::Watched;
 use crate::agent::error::{ForkError, LookupError};
 use crate::agent::fork::Fork;
 use crate::agent::sessions::NewSession;
 use crate::agent::{NewRun, keys};
 use crate::store::Store;
+use crate::store::faulty::Faulty;
 use crate::store::memory::MemoryStore;
 use crate::types::session::Session;
 use crate::types::{CallId, Effect, Message, Micros, Role, RunStatus, SessionId, Tenant, ToolCall};
@@ -109,32 +109,32 @@ async fn a_fork_does_not_part_calls_from_their_results() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_that_is_interrupted_leaves_nothing() {
-    let store = Watched::new();
+    let store = Faulty::memory();
     let bench = bench_over(store.clone(), vec![], Effect::Read);
     bench.agent.create_session(&tenant(), new("s", (0..2_000).map(says).collect())).await.unwrap();
     let place = keys::session_partition(&tenant(), &id("f"));
     // Three pages ahead, the index, the last page with the session.
     for commits in 0..5 {
-        store.allow_commits(commits);
+        store.allow(commits);
         bench.agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
-        store.allow_commits(usize::MAX);
+        store.allow(usize::MAX);
         let found = bench.agent.session(&tenant(), &id("f")).await;
         assert!(matches!(found, Err(LookupError::SessionNotFound(_))), "after {commits} commits");
-        let left = store.inner.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head;
+        let left = store.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head;
         assert_eq!(left > 0, commits > 0);
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(store.inner.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head, 0, "it expires");
-    store.allow_commits(2);
+    assert_eq!(store.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head, 0, "it expires");
+    store.allow(2);
     bench.agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
-    store.allow_commits(usize::MAX);
+    store.allow(usize::MAX);
     bench.agent.create_session(&tenant(), new("f", vec![says(7)])).await.unwrap();
     assert_eq!(messages(&bench, "f").await, [says(7)], "what is left is no part of a successor");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_several_forks_to_one_name_one_comes_to_be() {
-    let bench = bench_over(Watched::new(), vec![], Effect::Read);
+    let bench = bench_over(Faulty::memory(), vec![], Effect::Read);
     for name in ["a", "b"] {
         let all = (0..1_500).map(|number| Message::text(Role::User, &format!("{name} {number}")));
         bench.agent.create_session(&tenant(), new(name, all.collect())).await.unwrap();
@@ -161,7 +161,7 @@ async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), Loo
 
 #[tokio::test(start_paused = true)]
 async fn whoever_stalls_while_writing_a_session_does_not_mix_into_anothers() {
-    let bench = bench_over(Watched::new(), vec![], Effect::Read);
+    let bench = bench_over(Faulty::memory(), vec![], Effect::Read);
     let stalled = write_slowly(&bench, "stalled", 70);
     // It begins when the other's lease has run out, and is at the same place when the other goes on.
     let other = async {

@@ -5,10 +5,10 @@ use tokio::time::Instant;
 
 use super::idempotency::{handed_over, handing_over};
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
-use super::unreliable::{Fault, Unreliable};
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::runs::Filter;
 use crate::agent::{Head, NewRun, keys};
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::run::OnDisconnect;
@@ -24,42 +24,42 @@ async fn runs(bench: &Bench) -> Vec<Head> {
 
 /// Starts `new` and drops the request while its `nth` commit, counted from 0, hangs. Returns `false` if
 /// it came to its end before that.
-async fn dropped_at(unreliable: &Unreliable, bench: &Bench, new: NewRun, nth: usize, fault: Fault) -> bool {
+async fn dropped_at(faulty: &Faulty, bench: &Bench, new: NewRun, nth: usize, fate: Fate) -> bool {
     let mut left = nth;
     let is_nth = move |_: &Tx| {
         left = left.wrapping_sub(1);
         left == usize::MAX
     };
-    unreliable.next(is_nth, fault);
+    faulty.next(is_nth, fate);
     tokio::select! {
         biased;
         started = bench.agent.start(new) => {
             started.unwrap();
             return false;
         }
-        () = unreliable.reached() => {}
+        () = faulty.reached() => {}
     }
-    unreliable.go_on();
+    faulty.go_on();
     true
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_client_went_while_it_was_made_goes_on_at_once() {
-    for fault in [Fault::Hang, Fault::HangAfterwards] {
+    for fate in [Fate::Hangs, Fate::HangsAfterwards] {
         let mut commits = 0;
         loop {
-            let unreliable = Arc::new(Unreliable::default());
-            let store: Arc<dyn Store> = unreliable.clone();
+            let faulty = Faulty::memory();
+            let store: Arc<dyn Store> = faulty.clone();
             // Nothing sweeps here: what is not driven stays so.
             let bench = bench_over(store, vec![Say::Text(&["hello"])], Effect::Read);
             let new = NewRun { session: SessionId::parse("s"), ..request() };
-            if !dropped_at(&unreliable, &bench, new, commits, fault).await {
+            if !dropped_at(&faulty, &bench, new, commits, fate).await {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
             let runs = runs(&bench).await;
-            assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Completed), "{fault:?} at commit {commits}");
-            assert_eq!(bench.agent.active_runs(), 0, "{fault:?} at commit {commits}");
+            assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Completed), "{fate:?} at commit {commits}");
+            assert_eq!(bench.agent.active_runs(), 0, "{fate:?} at commit {commits}");
             commits += 1;
         }
         assert!(commits >= 4, "there were only {commits}");
@@ -68,21 +68,21 @@ async fn a_run_whose_client_went_while_it_was_made_goes_on_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_run_whose_client_went_while_it_was_answered_goes_on_at_once() {
-    for fault in [Fault::Hang, Fault::HangAfterwards] {
+    for fate in [Fate::Hangs, Fate::HangsAfterwards] {
         let mut commits = 0;
         loop {
-            let unreliable = Arc::new(Unreliable::default());
-            let store: Arc<dyn Store> = unreliable.clone();
+            let faulty = Faulty::memory();
+            let store: Arc<dyn Store> = faulty.clone();
             let bench = handing_over(&store);
             let (run, _, answer) = handed_over(&bench, SessionId::parse("s")).await;
             // What is noted beside the first answer is not meant.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if !dropped_at(&unreliable, &bench, answer, commits, fault).await {
+            if !dropped_at(&faulty, &bench, answer, commits, fate).await {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
             let view = bench.agent.run(&tenant(), &run).await.unwrap();
-            assert_eq!(view.head.status, RunStatus::Completed, "{fault:?} at commit {commits}");
+            assert_eq!(view.head.status, RunStatus::Completed, "{fate:?} at commit {commits}");
             assert_eq!(view.outcome.unwrap().output_text, "rain it is");
             commits += 1;
         }
@@ -92,12 +92,12 @@ async fn a_waiting_run_whose_client_went_while_it_was_answered_goes_on_at_once()
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_never_had_a_reader_ends_as_one_that_lost_it() {
-    let unreliable = Arc::new(Unreliable::default());
-    let bench = bench_over(unreliable.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    let faulty = Faulty::memory();
+    let bench = bench_over(faulty.clone(), vec![Say::Stall(&["x"])], Effect::Read);
     bench.agent.begin();
     tokio::time::sleep(Duration::from_millis(1)).await;
     let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
-    assert!(dropped_at(&unreliable, &bench, new, 0, Fault::Hang).await);
+    assert!(dropped_at(&faulty, &bench, new, 0, Fate::Hangs).await);
     tokio::time::sleep(Duration::from_secs(14)).await;
     assert_eq!(runs(&bench).await[0].status, RunStatus::InProgress);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -106,12 +106,12 @@ async fn a_run_that_never_had_a_reader_ends_as_one_that_lost_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_made_though_its_request_failed_is_found_at_once_f15() {
-    let unreliable = Arc::new(Unreliable::default());
-    let bench = bench_over(unreliable.clone(), vec![Say::Text(&["hello"])], Effect::Read);
+    let faulty = Faulty::memory();
+    let bench = bench_over(faulty.clone(), vec![Say::Text(&["hello"])], Effect::Read);
     bench.agent.begin();
     tokio::time::sleep(Duration::from_millis(1)).await;
     let makes_it = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { after: 0, .. }));
-    unreliable.next(makes_it, Fault::FailAfterwards);
+    faulty.next(makes_it, Fate::FailsAfterwards);
     let failed = bench.agent.start(request()).await;
     assert!(matches!(failed, Err(StartError::Store(_))), "{failed:?}");
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -120,19 +120,19 @@ async fn a_run_that_was_made_though_its_request_failed_is_found_at_once_f15() {
 
 #[tokio::test(start_paused = true)]
 async fn the_drain_waits_for_what_is_being_made() {
-    let unreliable = Arc::new(Unreliable::default());
-    let store: Arc<dyn Store> = unreliable.clone();
+    let faulty = Faulty::memory();
+    let store: Arc<dyn Store> = faulty.clone();
     let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
-    unreliable.next(|tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { .. })), Fault::Hang);
+    faulty.next(|tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { .. })), Fate::Hangs);
     tokio::select! {
         biased;
         _ = bench.agent.start(request()) => panic!("the commit hangs"),
-        () = unreliable.reached() => {}
+        () = faulty.reached() => {}
     }
     let close = bench.agent.close();
     tokio::pin!(close);
     tokio::time::timeout(Duration::from_secs(5), &mut close).await.expect_err("the run is not made yet");
-    unreliable.go_on();
+    faulty.go_on();
     close.await;
     let heir = bench_over(store, vec![Say::Text(&["hello"])], Effect::Read);
     heir.agent.begin();

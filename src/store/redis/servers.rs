@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -282,9 +283,19 @@ async fn answers(port: u16) -> bool {
     matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
-    listener.local_addr().expect("a listener has an address").port()
+/// A port that is free now, below those that the system hands out, so that no other socket takes it while
+/// its server is down.
+pub(crate) fn free_port() -> u16 {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let mix = std::process::id().wrapping_mul(2_654_435_761);
+    let own = u16::try_from(mix % 11_000).expect("it is below 11000");
+    for _ in 0..1000 {
+        let port = 20_000 + own.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free")
 }
 
 fn directory() -> TempDir {

@@ -16,10 +16,13 @@ pub(crate) mod stream;
 pub(crate) mod tools;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use serde_json::json;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::seed::Seed;
@@ -49,6 +52,15 @@ const BUDGET: u64 = 1_000_000_000;
 /// The key that all clients have, and its SHA-256.
 pub(crate) const KEY: &str = "fleet";
 const KEY_HASH: &str = "5eb2ce291c7d227dd684ec83f9ddc05776e2fe9a0c4e62927b4592383e66fb28";
+
+/// Serves these routes on a free port of 127.0.0.1 until the task is dropped.
+async fn serve(router: Router) -> (SocketAddr, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, router).await.expect("it never ends by itself") });
+    (address, tasks)
+}
 
 /// A client of HTTP that has the key.
 fn http() -> reqwest::Client {

@@ -13,7 +13,6 @@ use axum::{Json, Router};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::journal::{Entry, Journal};
@@ -52,10 +51,7 @@ impl ModelServer {
             .route("/v1/models", get(|| async { Json(models) }))
             .route("/v1/chat/completions", post(complete))
             .with_state(journal.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move { axum::serve(listener, router).await.expect("it never ends by itself") });
+        let (address, tasks) = super::serve(router).await;
         Self { address, journal, _tasks: tasks }
     }
 

@@ -11,7 +11,6 @@ use axum::routing::post;
 use axum::{Json, Router};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::journal::{Entry, Journal};
@@ -47,10 +46,7 @@ impl FleetTools {
     pub(crate) async fn start() -> Self {
         let journal = Journal::default();
         let router = Router::new().route("/{tool}", post(answer)).with_state(journal.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move { axum::serve(listener, router).await.expect("it never ends by itself") });
+        let (address, tasks) = super::serve(router).await;
         Self { address, journal, _tasks: tasks }
     }
 

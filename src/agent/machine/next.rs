@@ -1,0 +1,133 @@
+//! What a run does now, by what has happened in it.
+
+use super::{CallState, Executor, Phase, Run};
+use crate::agent::budget::{self, Purpose};
+use crate::types::event::{BudgetKind, DiscardReason, Reservation};
+use crate::types::run::{OnLimit, OnUnknownOutcome};
+use crate::types::{Effect, StopReason, ToolCall};
+
+/// How often a run may be taken over without getting further.
+const MAX_RESUMES: u32 = 3;
+/// How often a model may answer nothing.
+const MAX_EMPTY: u32 = 1;
+
+/// What the driver must do now.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are named for what they are")]
+pub enum Step {
+    /// Call the model, spending no more than `reserve`.
+    CallModel {
+        /// The number of the step that begins.
+        step: u32,
+        /// What the call may take.
+        reserve: Reservation,
+        /// The limit after which this is the closing answer.
+        closing: Option<StopReason>,
+    },
+    /// Void what the model said in this step.
+    DiscardStep(DiscardReason),
+    /// Say that a budget is nearly used.
+    WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
+    /// Dispatch these calls. One that had begun before a crash may be repeated.
+    RunTools(Vec<ToolCall>),
+    /// Answer these calls, which a crash interrupted and which must not be repeated.
+    SettleUnknown { calls: Vec<ToolCall>, policy: OnUnknownOutcome },
+    /// Answer these calls without dispatching them: the run is to stop.
+    SkipTools(Vec<ToolCall>),
+    /// Every server-side call is answered.
+    CompleteStep,
+    /// End the run, or hand it to its client.
+    Finish(StopReason),
+    /// Nothing: it ended, or waits.
+    Done,
+}
+
+impl Run {
+    /// What to do now.
+    #[must_use]
+    pub fn next_step(&self) -> Step {
+        match self.phase {
+            Phase::Ended(_) => Step::Done,
+            Phase::Unborn | Phase::HandedOver { waits: true } => {
+                self.stop.as_ref().map_or(Step::Done, |(reason, _)| Step::Finish(*reason))
+            }
+            Phase::Ready => self.next_call(),
+            Phase::ModelRunning => Step::DiscardStep(DiscardReason::Interrupted),
+            Phase::SaidNothing => Step::DiscardStep(DiscardReason::EmptyResponse),
+            Phase::AnsweringCalls => self.next_answer(),
+            Phase::Answered => Step::Finish(self.end_reason()),
+            Phase::HandedOver { waits: false } => Step::Finish(StopReason::ClientTools),
+        }
+    }
+
+    fn next_call(&self) -> Step {
+        let synthesize = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
+        if let Some((reason, _)) = &self.stop {
+            let closing = self.closing_call(*reason).filter(|_| self.wants_closing());
+            return closing.unwrap_or(Step::Finish(*reason));
+        }
+        if self.resumes > MAX_RESUMES {
+            return Step::Finish(StopReason::CrashLoop);
+        }
+        if self.empty > MAX_EMPTY {
+            return Step::Finish(StopReason::EmptyResponse);
+        }
+        if let Some((kind, used, limit)) = budget::due_warning(&self.spec.limits, self.used, &self.warned) {
+            return Step::WarnBudget { kind, used, limit };
+        }
+        if let Some(limit) = self.limit {
+            // The closing answer was voided: there is no second one.
+            return Step::Finish(limit);
+        }
+        let planned = if self.iterations >= self.spec.limits.max_iterations {
+            Err(StopReason::MaxIterations)
+        } else {
+            let purpose = Purpose::Step { keep_reserve: synthesize };
+            budget::plan(&self.spec, self.used, self.context.tokens(), purpose)
+        };
+        match planned {
+            Ok(reserve) => Step::CallModel { step: self.step + 1, reserve, closing: None },
+            Err(limit) if synthesize => self.closing_call(limit).unwrap_or(Step::Finish(limit)),
+            Err(limit) => Step::Finish(limit),
+        }
+    }
+
+    /// Whether time ran out and a closing answer is still to be asked for.
+    pub(super) fn wants_closing(&self) -> bool {
+        let timeout = matches!(&self.stop, Some((StopReason::Timeout, _)));
+        timeout && self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none()
+    }
+
+    fn closing_call(&self, limit: StopReason) -> Option<Step> {
+        let reserve = budget::plan(&self.spec, self.used, self.context.tokens(), Purpose::Closing).ok()?;
+        Some(Step::CallModel { step: self.step + 1, reserve, closing: Some(limit) })
+    }
+
+    fn next_answer(&self) -> Step {
+        let with = |wanted: &dyn Fn(&CallState) -> bool| -> Vec<ToolCall> {
+            let ours = self.calls.iter().filter(|open| open.executor == Executor::Server);
+            ours.filter(|open| wanted(&open.state)).map(|open| open.call.clone()).collect()
+        };
+        let interrupted = with(&|state| *state == CallState::Started(Effect::Write));
+        if !interrupted.is_empty() {
+            return Step::SettleUnknown { calls: interrupted, policy: self.spec.on_unknown_outcome };
+        }
+        let open = with(&|state| !matches!(state, CallState::Finished(_)));
+        match (open.is_empty(), &self.stop) {
+            (true, _) => Step::CompleteStep,
+            (false, Some(_)) => Step::SkipTools(open),
+            (false, None) if self.resumes > MAX_RESUMES => Step::SkipTools(open),
+            (false, None) => Step::RunTools(open),
+        }
+    }
+
+    fn end_reason(&self) -> StopReason {
+        if let Some((reason, _)) = &self.stop {
+            return *reason;
+        }
+        self.limit.unwrap_or(match self.last_turn.finish_reason.as_str() {
+            "length" => StopReason::Length,
+            _ => StopReason::Done,
+        })
+    }
+}

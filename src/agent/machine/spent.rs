@@ -1,0 +1,74 @@
+//! How long a run has been under way, by the times of its records.
+//!
+//! A host's clock is only compared with itself: each of those who drive a run counts from its own first
+//! record on. What passes between one's last record and the next one's first is counted as their clocks
+//! tell it, but never as more than a takeover takes, nor as less than nothing.
+
+/// A lease's time, and the time in which somebody notices that it has run out, with a little to spare.
+const LONGEST_TAKEOVER_MS: u64 = 15_000;
+
+/// The time spent up to the last record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    ms: u64,
+    /// The time of the last record, by the clock of whoever wrote it.
+    last_ms: u64,
+}
+
+impl Spent {
+    /// What was spent when the last thing happened.
+    pub(super) fn ms(self) -> u64 {
+        self.ms
+    }
+
+    /// What will be spent at this time, if the one who wrote the last record asks.
+    pub(super) fn until(self, at_ms: u64) -> u64 {
+        self.ms.saturating_add(at_ms.saturating_sub(self.last_ms))
+    }
+
+    /// Something happened.
+    pub(super) fn pass(&mut self, at_ms: u64) {
+        *self = Self { ms: self.until(at_ms), last_ms: at_ms };
+    }
+
+    /// It begins, or goes on after a wait that does not count.
+    pub(super) fn go_on(&mut self, at_ms: u64) {
+        self.last_ms = at_ms;
+    }
+
+    /// Another one goes on with it.
+    pub(super) fn taken_over(&mut self, at_ms: u64) {
+        let gap = at_ms.saturating_sub(self.last_ms).min(LONGEST_TAKEOVER_MS);
+        *self = Self { ms: self.ms.saturating_add(gap), last_ms: at_ms };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_hosts_clock_costs_no_more_than_a_takeover() {
+        let hour = 3_600_000;
+        for (resumed, gap) in [(6_000, 4_000), (hour, 15_000), (10, 0)] {
+            let mut spent = Spent::default();
+            spent.go_on(1_000);
+            spent.pass(2_000);
+            spent.taken_over(resumed);
+            assert_eq!(spent.ms(), 1_000 + gap);
+            spent.pass(resumed + 500);
+            assert_eq!(spent.ms(), 1_500 + gap, "from then on the new clock counts");
+        }
+    }
+
+    #[test]
+    fn waits_and_a_clock_that_steps_back_cost_nothing() {
+        let mut spent = Spent::default();
+        spent.go_on(1_000);
+        spent.pass(3_000);
+        spent.go_on(900_000);
+        spent.pass(899_000);
+        spent.pass(899_500);
+        assert_eq!((spent.ms(), spent.until(900_000)), (2_500, 3_000));
+    }
+}
