@@ -79,8 +79,8 @@ async fn a_letter_of_which_nobody_was_told_is_not_left_twice_f15() {
     let store: Arc<dyn Store> = faulty.clone();
     let (bench, started) = busy(&store).await;
     let run = started.head.id.clone();
-    let is_letter =
-        |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { log, .. } if log.starts_with("mail/")));
+    let leaves = |write: &Write| matches!(write, Write::Append { log, entries, .. } if log.starts_with("mail/") && !entries.is_empty());
+    let is_letter = move |tx: &Tx| tx.writes.iter().any(leaves);
     for (fate, was_there) in [(Fate::Fails, false), (Fate::FailsAfterwards, true)] {
         let named = Once { name: format!("{fate:?}"), ..once() };
         faulty.next(is_letter, fate);
