@@ -5,11 +5,11 @@ use crate::agent::error::{LookupError, StartError};
 use crate::agent::head::Head;
 use crate::agent::idempotency::{Held, Product};
 use crate::agent::machine::Run;
-use crate::agent::pauses::Pauses;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::Versioned;
 use crate::agent::start::Started;
 use crate::agent::take_up::Idle;
+use crate::agent::wait::Wait;
 use crate::types::{CallId, Role, RunStatus, Tenant};
 
 impl Agent {
@@ -37,7 +37,7 @@ impl Agent {
     /// The lease and the log of a waiting run. One that still waits while another process has its lease is
     /// waited for: that one is about to go on with it, or died and its lease runs out.
     async fn take_up_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
-        let mut pauses = Pauses::new(self);
+        let mut wait = Wait::new(self);
         loop {
             if let Some(idle) = self.take_up(tenant, head).await? {
                 if idle.status() == RunStatus::RequiresAction {
@@ -48,7 +48,7 @@ impl Agent {
                 return Err(StartError::NotWaiting(head.id.clone()));
             }
             match self.find_run(tenant, &head.id).await {
-                Ok((_, head)) if head.status == RunStatus::RequiresAction => pauses.wait().await?,
+                Ok((_, head)) if head.status == RunStatus::RequiresAction => wait.pause().await?,
                 Err(LookupError::Store(error)) => return Err(error.into()),
                 Ok(_) | Err(_) => return Err(StartError::NotWaiting(head.id.clone())),
             }

@@ -18,10 +18,10 @@ use self::claim::{Claim, Since, Standing, Verdict, judge};
 use crate::agent::error::{ClaimError, LookupError, NotMade, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::head::{self, decode, encode};
-use crate::agent::pauses::Pauses;
 use crate::agent::request::NewRun;
 use crate::agent::sessions::Versioned;
 use crate::agent::start::Started;
+use crate::agent::wait::Wait;
 use crate::agent::{Agent, keys};
 use crate::kill;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
@@ -71,10 +71,10 @@ impl Agent {
             return Err(StartError::Draining);
         }
         let named = new.run.clone();
-        let mut pauses = Pauses::new(self);
+        let mut wait = Wait::new(self);
         loop {
             let fresh = Product::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
-            let mut held = match self.claim(&new.tenant, once, fresh, &mut pauses).await? {
+            let mut held = match self.claim(&new.tenant, once, fresh, &mut wait).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { product, complete } => return self.join(&new.tenant, &product, complete).await,
             };
@@ -101,7 +101,7 @@ impl Agent {
             // Another process is about its run at this moment.
             if matches!(error, StartError::Claim(ClaimError::Busy)) {
                 self.give_way(held).await;
-                pauses.wait().await?;
+                wait.pause().await?;
                 continue;
             }
             // Where nobody can say whether anything was stored, the claim stays, and what comes next finds out.
@@ -162,7 +162,7 @@ impl Agent {
         {
             return Err(LookupError::SessionExists(id));
         }
-        Ok(self.claim(tenant, once, Product::Session { id }, &mut Pauses::new(self)).await?)
+        Ok(self.claim(tenant, once, Product::Session { id }, &mut Wait::new(self)).await?)
     }
 
     async fn made_session(&self, tenant: &Tenant, product: &Product) -> Result<Versioned, LookupError> {
@@ -183,7 +183,7 @@ impl Agent {
         tenant: &Tenant,
         once: &Once,
         fresh: Product,
-        pauses: &mut Pauses,
+        wait: &mut Wait,
     ) -> Result<Claimed, ClaimError> {
         let partition = keys::claim_partition(tenant, &once.name);
         let hold = |claim, version, taken_over| {
@@ -223,7 +223,7 @@ impl Agent {
                 Verdict::BeginAnew => Some(hold(fresh(), version, false)),
                 Verdict::TakeOver => Some(hold(Claim { tried_ms: now_ms(), ..claim }, version, true)),
                 Verdict::Wait => {
-                    pauses.wait().await?;
+                    wait.pause().await?;
                     None
                 }
             };

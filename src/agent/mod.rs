@@ -29,7 +29,6 @@ mod lost;
 pub mod machine;
 mod mailbox;
 mod patience;
-mod pauses;
 mod queue;
 pub mod quota;
 pub mod rate;
@@ -54,6 +53,7 @@ mod take_up;
 mod tests;
 mod toolbox;
 mod undropped;
+mod wait;
 
 pub use catalog::Catalog;
 pub use head::Head;

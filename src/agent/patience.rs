@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use crate::agent::lease::Term;
 use crate::store::Unavailable;
+use crate::types::pauses::Pauses;
 
-const FIRST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(1);
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// The pauses of one wait.
 #[derive(Debug, Clone)]
 pub struct Patience {
     term: Term,
-    pause: Duration,
+    pauses: Pauses,
 }
 
 impl Patience {
     /// Patience for as long as `term` lasts.
     pub fn new(term: &Term) -> Self {
-        Self { term: term.clone(), pause: FIRST }
+        Self { term: term.clone(), pauses: PAUSES }
     }
 
     /// Pauses; `false` at once if the lease is no longer surely ours.
@@ -28,10 +28,9 @@ impl Patience {
         }
         tracing::debug!(%error, "waiting for the store");
         tokio::select! {
-            () = tokio::time::sleep(self.pause) => {}
+            () = tokio::time::sleep(self.pauses.draw()) => {}
             () = self.term.ended() => {}
         }
-        self.pause = (2 * self.pause).min(LONGEST);
         true
     }
 

@@ -14,12 +14,13 @@ use crate::agent::replica::LiveEntry;
 use crate::agent::{Agent, keys};
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
+use crate::types::pauses::random;
 use crate::types::{RunId, RunStatus};
 
 /// How often a process looks for runs that nobody drives.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Replicas that began together do not look together: each waits up to this many milliseconds longer.
-const JITTER_MS: u64 = 200;
+const JITTER: Duration = Duration::from_millis(200);
 /// Runs looked at in one page of a sweep.
 const PAGE: usize = 256;
 /// Runs taken up at once.
@@ -44,10 +45,9 @@ impl Agent {
                     tracing::warn!(%error, "could not compare the entries of live runs with those driven here");
                 }
             }
-            let jitter = Duration::from_millis(now_ms() % JITTER_MS);
             tokio::select! {
                 () = due.changed() => {}
-                () = tokio::time::sleep(SWEEP_EVERY + jitter) => {}
+                () = tokio::time::sleep(SWEEP_EVERY + JITTER.mul_f64(random())) => {}
             }
         }
     }

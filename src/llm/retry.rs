@@ -3,7 +3,6 @@
 //! Once the model has said something, another attempt would repeat it; what to do then is for
 //! whoever knows what was passed on.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::types::pauses::random;
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,12 +117,6 @@ fn ended_early() -> ModelError {
         status: None,
         retry_after: None,
     }
-}
-
-/// From 0 to 1. The standard library seeds its hashers at random, which is random enough here.
-fn random() -> f64 {
-    let bits = RandomState::new().hash_one(0_u8);
-    f64::from(u32::try_from(bits >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

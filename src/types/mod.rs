@@ -8,6 +8,7 @@ pub mod event;
 pub mod id;
 pub mod message;
 pub mod outcome;
+pub mod pauses;
 pub mod run;
 pub mod session;
 pub mod tool;

@@ -144,10 +144,3 @@ fn waits_are_capped_and_never_overflow() {
         assert_eq!(policy.delay(retry, &error, LONG, 0.0), Some(policy.cap / 2));
     }
 }
-
-#[test]
-fn jitter_spreads() {
-    let drawn: Vec<f64> = (0..100).map(|_| random()).collect();
-    assert!(drawn.iter().all(|jitter| (0.0..=1.0).contains(jitter)));
-    assert!(drawn.iter().any(|jitter| *jitter < 0.4) && drawn.iter().any(|jitter| *jitter > 0.6));
-}

@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout_at};
 use super::fault::{Fault, Trouble, is_unknown_script};
 use super::lane::Wait;
 use super::node::Purpose;
-use super::pause::Pauses;
 use super::scripts::Lua;
 use super::topology::Topology;
 use crate::store::Unavailable;
+use crate::types::pauses::Pauses;
 
 /// How much later than asked a server may stop waiting for replicas: it looks ten times a second.
 const SLACK: Duration = Duration::from_millis(150);
@@ -61,9 +61,9 @@ pub(super) async fn call(topology: &Topology, call: &Call) -> Result<Vec<Value>,
             Err(Fault::Lost(what)) => (what, Duration::ZERO),
             Err(Fault::Unconfirmed(what) | Fault::Moved(what) | Fault::Demoted(what)) => {
                 topology.refresh();
-                (what, pauses.next())
+                (what, pauses.draw())
             }
-            Err(Fault::Busy(what)) => (what, pauses.next()),
+            Err(Fault::Busy(what)) => (what, pauses.draw()),
         };
         if Instant::now() + pause + ATTEMPT > attempts.deadline {
             return Err(Unavailable(what));

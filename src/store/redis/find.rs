@@ -53,27 +53,28 @@ impl Finder {
     }
 }
 
-/// The primary that most of the Sentinels that answer name.
+/// The primary in the latest configuration that a Sentinel knows. Each failover takes a vote of most
+/// Sentinels and begins another epoch, so the few that were cut off then know only an earlier one.
 async fn ask_sentinels(hosts: &[RedisHost], master: &str, dialer: &Dialer) -> Result<RedisHost, Trouble> {
-    let mut question = redis::pipe();
-    question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-    let answers = join_all(hosts.iter().map(|host| dialer.ask(host, &question))).await;
-    let mut votes: HashMap<RedisHost, usize> = HashMap::new();
-    let mut trouble = Trouble::away("there are no Sentinels");
-    for (host, answer) in hosts.iter().zip(answers) {
-        match answer.map(|answer| answer.into_iter().next()) {
-            Ok(Some(Value::Nil)) => {
-                trouble = Trouble::unfit(format!("the Sentinel at {host} knows no master {master:?}"));
-            }
-            Ok(Some(answer)) => match <(String, u16)>::from_redis_value_ref(&answer) {
-                Ok((name, port)) => *votes.entry(RedisHost { name, port }).or_default() += 1,
-                Err(_) => trouble = told(host, &answer),
-            },
-            Ok(None) => {}
-            Err(found) => trouble = found,
-        }
+    let mut questions = redis::pipe();
+    // Towards the end of a failover only the second answer names the new primary, and the first its epoch.
+    questions.cmd("SENTINEL").arg("MASTER").arg(master);
+    questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    let asked = hosts.iter().map(async |host| read_master(&dialer.ask(host, &questions).await?, host, master));
+    latest(join_all(asked).await).unwrap_or_else(|| Err(Trouble::away("there are no Sentinels")))
+}
+
+/// Reads what a Sentinel says of a master: the epoch of the configuration, and who it is.
+fn read_master(answers: &[Value], host: &RedisHost, master: &str) -> Result<(u64, RedisHost), Trouble> {
+    let [state, address] = answers else { return Err(Trouble::away(format!("{host} did not answer"))) };
+    if matches!(address, Value::Nil) {
+        return Err(Trouble::unfit(format!("the Sentinel at {host} knows no master {master:?}")));
     }
-    votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(host, _)| host).ok_or(trouble)
+    let Ok((name, port)) = <(String, u16)>::from_redis_value_ref(address) else { return Err(told(host, address)) };
+    let state = HashMap::<String, Value>::from_redis_value_ref(state).map_err(|_| told(host, state))?;
+    let epoch = state.get("config-epoch").and_then(|epoch| u64::from_redis_value_ref(epoch).ok());
+    let epoch = epoch.ok_or_else(|| Trouble::unfit(format!("the Sentinel at {host} names no epoch")))?;
+    Ok((epoch, RedisHost { name, port }))
 }
 
 /// The map of the cluster, from the node that saw the latest configuration.
@@ -83,19 +84,14 @@ async fn ask_nodes(mut hosts: Vec<RedisHost>, dialer: &Dialer) -> Result<Ranges,
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO");
     questions.cmd("CLUSTER").arg("SLOTS");
-    let answers = join_all(hosts.iter().map(|host| dialer.ask(host, &questions))).await;
-    let mut trouble = Trouble::away("there are no nodes");
-    let mut best: Option<(u64, Ranges)> = None;
-    for (host, answer) in hosts.iter().zip(answers) {
-        match answer.and_then(|answers| read_map(&answers, host)) {
-            Ok((epoch, ranges)) if best.as_ref().is_none_or(|(known, _)| epoch > *known) => {
-                best = Some((epoch, ranges));
-            }
-            Ok(_) => {}
-            Err(found) => trouble = found,
-        }
-    }
-    best.map(|(_, ranges)| ranges).ok_or(trouble)
+    let asked = hosts.iter().map(async |host| read_map(&dialer.ask(host, &questions).await?, host));
+    latest(join_all(asked).await).unwrap_or_else(|| Err(Trouble::away("there are no nodes")))
+}
+
+/// What was said in the highest epoch; the trouble if nobody could say anything.
+fn latest<T>(said: Vec<Result<(u64, T), Trouble>>) -> Option<Result<T, Trouble>> {
+    let epoch = |said: &Result<(u64, T), Trouble>| said.as_ref().ok().map(|(epoch, _)| *epoch);
+    Some(said.into_iter().max_by_key(epoch)?.map(|(_, found)| found))
 }
 
 /// Reads what a node says of its cluster: the epoch of the configuration, and who serves what.
@@ -134,5 +130,44 @@ fn shuffle<T>(items: &mut [T]) {
     for last in (1..items.len()).rev() {
         let other = getrandom::u32().unwrap_or(0) as usize % (last + 1);
         items.swap(last, other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value::{Array, BulkString, Map, Nil};
+
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        BulkString(text.as_bytes().to_vec())
+    }
+
+    fn host(name: &str) -> RedisHost {
+        RedisHost { name: name.to_owned(), port: 6379 }
+    }
+
+    #[test]
+    fn those_who_know_the_latest_are_believed() {
+        let away = || Trouble::away("it is away");
+        let said = vec![Err(away()), Ok((3, "old")), Ok((4, "new")), Ok((3, "old")), Err(away())];
+        assert_eq!(latest(said), Some(Ok("new")));
+        assert_eq!(latest::<&str>(vec![Err(away())]), Some(Err(away())));
+        assert_eq!(latest::<&str>(vec![]), None);
+    }
+
+    #[test]
+    fn sentinel_names_the_primary_and_its_epoch() {
+        let sentinel = host("sentinel");
+        let address = Array(vec![text("new"), text("6379")]);
+        let map = vec![(text("ip"), text("old")), (text("config-epoch"), text("7"))];
+        let list = map.iter().flat_map(|(name, value)| [name.clone(), value.clone()]).collect();
+        for state in [Map(map), Array(list)] {
+            assert_eq!(read_master(&[state, address.clone()], &sentinel, "m").unwrap(), (7, host("new")));
+        }
+        let unknown = read_master(&[text("?"), Nil], &sentinel, "m").unwrap_err();
+        assert!(unknown.to_string().contains("knows no master \"m\""), "{unknown}");
+        assert!(read_master(&[Map(vec![]), address], &sentinel, "m").is_err());
+        assert!(read_master(&[], &sentinel, "m").is_err());
     }
 }

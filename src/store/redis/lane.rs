@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::dial::Pushes;
 use super::fault::Trouble;
 use super::node::Upkeep;
-use super::pause::Pauses;
+use crate::types::pauses::Pauses;
 
 /// How long a connection may be down before requests stop waiting for it.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -206,7 +206,7 @@ impl Keeper {
             self.state.send_replace(State::Coming);
             self.upkeep.down(number);
             if made.elapsed() < LASTING {
-                tokio::time::sleep(pauses.next()).await;
+                tokio::time::sleep(pauses.draw()).await;
             } else {
                 pauses = RESPITE;
             }
@@ -238,7 +238,7 @@ impl Keeper {
                     self.upkeep.down(number);
                 }
             }
-            tokio::time::sleep(pauses.next()).await;
+            tokio::time::sleep(pauses.draw()).await;
         }
     }
 

@@ -32,7 +32,6 @@ mod node;
 mod nudges;
 mod open;
 mod operations;
-mod pause;
 mod plan;
 mod read;
 mod scripts;

@@ -17,9 +17,9 @@ use super::keys::Place;
 use super::lane::Wait;
 use super::node::{ANSWER, Node};
 use super::nudges;
-use super::pause::spread;
 use crate::config::RedisHost;
 use crate::store::Partition;
+use crate::types::pauses::spread;
 
 /// How often primaries are asked whether they still are, and Sentinels who is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -8,37 +8,37 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Inner;
 use crate::agent::error::ClaimError;
+use crate::types::pauses::Pauses;
 
 /// The first and the longest pause between two looks.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(200));
 /// A request that waited this long is answered that it should come again. A lease of a process that died
 /// meanwhile has run out by then.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 
-/// Pauses that grow, until they are used up.
+/// One request that waits.
 #[derive(Debug)]
-pub struct Pauses {
-    pause: Duration,
+pub struct Wait {
+    pauses: Pauses,
     until: Instant,
     leaving: CancellationToken,
 }
 
-impl Pauses {
-    /// The pauses of one request.
+impl Wait {
+    /// A request that begins to wait.
     pub fn new(agent: &Inner) -> Self {
-        Self { pause: PAUSES.0, until: Instant::now() + GIVE_UP_AFTER, leaving: agent.leaving.clone() }
+        Self { pauses: PAUSES, until: Instant::now() + GIVE_UP_AFTER, leaving: agent.leaving.clone() }
     }
 
     /// Pauses, unless there was enough of it or this process is about to end.
-    pub async fn wait(&mut self) -> Result<(), ClaimError> {
+    pub async fn pause(&mut self) -> Result<(), ClaimError> {
         if Instant::now() >= self.until || self.leaving.is_cancelled() {
             return Err(ClaimError::Busy);
         }
         tokio::select! {
-            () = tokio::time::sleep(self.pause) => {}
+            () = tokio::time::sleep(self.pauses.draw()) => {}
             () = self.leaving.cancelled() => return Err(ClaimError::Busy),
         }
-        self.pause = (self.pause * 2).min(PAUSES.1);
         Ok(())
     }
 }
