@@ -1,13 +1,16 @@
 #!lua
 -- Makes one change of one partition, all or nothing: conditions on what stands now, in order, then
 -- writes. Whatever depends on earlier writes of the same change was worked out by the caller, so
--- everything is decided before the first write, and no write can fail.
+-- everything is decided before the first write, and no write can fail. Where a slot is leaving for another
+-- node the server runs this only if all its keys are here, and refuses whatever concerns a key that is no
+-- longer: so keys are removed at the end.
 --
 -- KEYS: the caller's recent operations, those of them that it repeated, the index of documents, then
 -- what the change names.
--- ARGV: R if this may have been done before, C if a replica must have what is answered; the operation; how long it is remembered; the prefix of
--- documents; the number of conditions, then each as kind, key, argument; the number of writes, then each
--- as kind, key, arguments; the channel to nudge, or nothing; what to tell it.
+-- ARGV: R if this may have been done before, C if a replica must have what is answered; the operation; how
+-- long it is remembered; the prefix of documents; the number of conditions, then each as kind, key,
+-- argument; the number of writes, then each as kind, key, arguments; the channel to nudge, or nothing; what
+-- to tell it.
 -- Answers 0 when done, 2 when done before, or the number of the first condition that does not hold and
 -- what stands there instead.
 
@@ -78,16 +81,20 @@ for number = 1, tonumber(ARGV[at]) do
   at = at + 3
 end
 
+-- What is removed at the end: documents with their names, anything else with false.
+local gone = {}
+
 -- Forgets a few entries of the index whose documents expired, so that it is at most twice as long as it
 -- should be.
 local function thin()
   for _, name in ipairs(redis.call('ZRANDMEMBER', index, 2)) do
-    if redis.call('EXISTS', prefix .. name) == 0 then redis.call('ZREM', index, name) end
+    if redis.pcall('EXISTS', prefix .. name) == 0 then redis.call('ZREM', index, name) end
   end
 end
 
 local function put(key, name, ttl, value)
-  local before = version(key)
+  local before = gone[key] and '0' or version(key)
+  gone[key] = nil
   value = string.format('%.0f ', tonumber(before) + 1) .. value
   if ttl == '' then
     redis.call('SET', key, value)
@@ -110,33 +117,61 @@ local function put(key, name, ttl, value)
 end
 
 -- Gives a short index an end once none of its documents is permanent any more: what never ends cannot be
--- prolonged, so nothing else would.
+-- prolonged, so nothing else would. It may be gone, or documents elsewhere.
 local function settle()
-  if redis.call('PTTL', index) ~= -1 or redis.call('ZCARD', index) > 16 then return end
+  if redis.pcall('PTTL', index) ~= -1 or redis.call('ZCARD', index) > 16 then return end
   local longest = 1
   for _, name in ipairs(redis.call('ZRANGE', index, 0, -1)) do
-    local left = redis.call('PTTL', prefix .. name)
-    if left == -1 then return end
+    local left = redis.pcall('PTTL', prefix .. name)
+    if type(left) ~= 'number' or left == -1 then return end
     longest = math.max(longest, left)
   end
   redis.call('PEXPIRE', index, string.format('%.0f', longest))
 end
 
 local function append(key, first, last)
+  local before = gone[key] == false and redis.call('LLEN', key)
+  gone[key] = nil
   -- Arguments of a call lie on Lua's stack, which is not endless.
   for from = first, last, 1000 do
     redis.call('RPUSH', key, unpack(ARGV, from, math.min(from + 999, last)))
   end
+  if before then
+    redis.call('LTRIM', key, before, -1)
+    redis.call('PERSIST', key)
+  end
 end
 
 local function add(key, delta)
+  if gone[key] == false then
+    gone[key] = nil
+    redis.call('SET', key, delta)
+    return
+  end
   local sum = redis.pcall('INCRBY', key, delta)
   if type(sum) == 'table' then
     -- Counters end where numbers do.
     local bound = string.byte(delta) == 45 and '-9223372036854775808' or '9223372036854775807'
     redis.call('SET', key, bound, 'KEEPTTL')
   elseif sum == 0 then
-    redis.call('DEL', key)
+    gone[key] = false
+  end
+end
+
+local function expire(key, ttl)
+  if gone[key] == false then return end
+  if ttl == '' then
+    redis.call('PERSIST', key)
+  else
+    redis.call('PEXPIRE', key, ttl)
+  end
+end
+
+local function remove()
+  for key, name in pairs(gone) do
+    redis.call('UNLINK', key)
+    -- Without its last name the index is gone.
+    if name then redis.pcall('ZREM', index, name) end
   end
 end
 
@@ -152,8 +187,7 @@ for _ = 1, writes do
     fewer = fewer or ARGV[at + 3] ~= ''
     at = at + 5
   elseif kind == 'D' then
-    redis.call('UNLINK', key)
-    redis.call('ZREM', index, ARGV[at + 2])
+    gone[key] = ARGV[at + 2]
     fewer = true
     at = at + 3
   elseif kind == 'A' then
@@ -164,17 +198,14 @@ for _ = 1, writes do
     add(key, ARGV[at + 2])
     at = at + 3
   elseif kind == 'E' then
-    if ARGV[at + 2] == '' then
-      redis.call('PERSIST', key)
-    else
-      redis.call('PEXPIRE', key, ARGV[at + 2])
-    end
+    expire(key, ARGV[at + 2])
     at = at + 3
   else
-    redis.call('UNLINK', key)
+    gone[key] = false
     at = at + 2
   end
 end
+remove()
 
 -- There may be fewer permanent documents than before.
 if fewer then settle() end

@@ -2,6 +2,7 @@
 
 mod failovers;
 mod faults;
+mod moves;
 mod nudges;
 mod proxy;
 mod starts;

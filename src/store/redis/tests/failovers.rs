@@ -152,7 +152,7 @@ async fn demoted_server_is_left_until_it_is_a_primary_again() {
 }
 
 /// Appends until told to stop; what was acknowledged must be there at the end.
-async fn append_through(store: &RedisStore, place: &Partition, until: impl Future<Output = ()>) -> u64 {
+pub(super) async fn append_through(store: &RedisStore, place: &Partition, until: impl Future<Output = ()>) -> u64 {
     let mut until = std::pin::pin!(until);
     let (mut done, mut over) = (0, false);
     while !over {
