@@ -92,8 +92,7 @@ impl Attendant {
     /// Delivers the letters that are there.
     async fn deliver(&mut self) -> Result<(), Unavailable> {
         let length = mailbox::length(&self.store, &self.partition, &self.run).await?;
-        // The store may have lost letters that were read.
-        self.read = self.read.min(length);
+        self.read = mailbox::known(self.read, length);
         for letter in mailbox::read(&self.store, &self.partition, &self.run, self.read).await? {
             self.read += 1;
             if letter == Letter::Cancel {

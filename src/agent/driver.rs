@@ -123,12 +123,11 @@ impl Driver {
         }
     }
 
-    /// Takes in a letter, unless it is known already.
+    /// Takes in a letter, unless it is known already. To be cancelled twice is no more than once, and so the
+    /// safe side.
     pub(super) fn take_in(&mut self, number: u64, letter: Letter) {
-        if number <= self.letters_seen {
-            return;
-        }
-        self.letters_seen = number;
+        let is_known = number <= self.letters_seen;
+        self.letters_seen = self.letters_seen.max(number);
         match letter {
             Letter::Cancel => {
                 self.signals.cancel.cancel();
@@ -137,7 +136,8 @@ impl Driver {
                     self.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
                 }
             }
-            Letter::Steer { messages } => self.recorder.queue(Event::MailRead { upto: number, messages }),
+            Letter::Steer { messages } if !is_known => self.recorder.queue(Event::MailRead { upto: number, messages }),
+            Letter::Steer { .. } | Letter::Unreadable => {}
         }
     }
 
@@ -162,15 +162,15 @@ impl Driver {
 
     /// Takes in what the mailbox, which holds `length` letters, has that is not known yet.
     pub(super) async fn read_mail(&mut self, length: u64) -> Result<(), CommitError> {
-        // The store may have lost letters that were read; others get their numbers.
-        self.letters_seen = self.letters_seen.min(length);
-        let (recorder, seen) = (&self.recorder, self.letters_seen);
+        let (recorder, seen) = (&self.recorder, mailbox::known(self.letters_seen, length));
         let run = &recorder.run().spec().id;
         let read = || mailbox::read(recorder.store(), recorder.partition(), run, seen);
         let letters = Patience::new(recorder.term()).read(read).await?;
+        let read = seen + letters.len() as u64;
         for (number, letter) in (seen + 1..).zip(letters) {
             self.take_in(number, letter);
         }
+        self.letters_seen = read;
         Ok(())
     }
 

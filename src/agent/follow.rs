@@ -140,8 +140,12 @@ impl Follower {
             if self.ended {
                 return Ok(None);
             }
-            if self.live.is_none() {
-                self.live = self.active.get(&self.run).map(|live| live.tail.reader());
+            if self.live.is_none()
+                && let Some(live) = self.active.get(&self.run)
+            {
+                self.live = Some(live.tail.reader());
+                // Here it is counted.
+                self.announcing = JoinSet::new();
             }
             let mut records = match self.live.as_mut().map(|live| live.read(self.seq)) {
                 Some(Found::Records(records)) => {

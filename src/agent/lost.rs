@@ -45,12 +45,13 @@ impl Agent {
         let log = keys::events(run);
         let length = self.store.read_log(partition, &log, u64::MAX, 0).await?.head;
         let last = self.last_record(partition, run).await?;
-        let outcome = match &last {
+        let (reason, end) = match &last {
             // The end is there; only the head does not know of it.
-            Some(Record { event: Event::RunFinished(outcome), .. }) if outcome.status().is_final() => None,
-            Some(_) | None => Some(Outcome::of_lost_run()),
+            Some(Record { event: Event::RunFinished(outcome), .. }) if outcome.status().is_final() => {
+                (outcome.reason, None)
+            }
+            Some(_) | None => (StopReason::StoreLostState, Some(Outcome::of_lost_run())),
         };
-        let reason = outcome.as_ref().map_or(StopReason::StoreLostState, |outcome| outcome.reason);
         let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(now_ms()), ..head };
         let keep = self.keep.run;
         let mut tx = Tx::new(partition.clone())
@@ -58,9 +59,9 @@ impl Agent {
             .put_at(keys::head(run), document.version, encode(&head), Some(keep))
             .write(Write::Delete { key: keys::spec(run) })
             .write(Write::DeleteLog { log: keys::mail(run) });
-        if let Some(outcome) = outcome {
+        if let Some(outcome) = end {
             let mut seq = last.map_or(0, |record| record.seq);
-            let (_, end) = recorder::encode(&mut seq, Event::RunFinished(Box::new(outcome)));
+            let (_, end) = recorder::encode(&mut seq, now_ms(), Event::RunFinished(Box::new(outcome)));
             tx = tx.write(Write::Append { log: log.clone(), after: length, entries: vec![end] });
         }
         tx = tx.write(Write::ExpireLog { log, ttl: keep });

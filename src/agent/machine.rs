@@ -20,6 +20,10 @@ use crate::types::{
     CallId, Effect, Event, Message, Outcome, Record, RunStatus, StopReason, ToolCall, ToolOutcome, Usage,
 };
 
+/// How long a model call is taken to have gone on when nothing was recorded of it: as long as an upstream may
+/// take to begin, by its settings' default.
+const MODEL_SILENCE_MS: u64 = 30_000;
+
 /// The result of a call that nobody will answer.
 const UNANSWERED: &str = "The run ended before this call was answered.";
 
@@ -188,10 +192,10 @@ impl Run {
         self.spec.limits.timeout_ms.saturating_sub(self.spent.ms())
     }
 
-    /// Whether it was told to stop.
+    /// Whether it was told to stop, and will not even ask for a closing answer.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stop.is_some()
+        self.stop.is_some() && !self.wants_closing()
     }
 
     /// How many of the letters that were left for it are part of it.
@@ -302,14 +306,30 @@ impl Run {
         if matches!(self.phase, Phase::Unborn | Phase::HandedOver { waits: true }) {
             self.spent.go_on(record.at_ms);
         } else if matches!(record.event, Event::RunResumed { .. }) {
-            self.spent.taken_over(record.at_ms);
+            self.spent.taken_over(record.at_ms, self.longest_silence_ms());
         } else {
             self.spent.pass(record.at_ms);
         }
     }
 
+    /// How long nothing may be recorded while it goes on as it stands.
+    fn longest_silence_ms(&self) -> u64 {
+        let is_started = |open: &OpenCall| matches!(open.state, CallState::Started(_));
+        match self.phase {
+            Phase::ModelRunning => MODEL_SILENCE_MS,
+            Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
+            Phase::Unborn
+            | Phase::Ready
+            | Phase::SaidNothing
+            | Phase::AnsweringCalls
+            | Phase::Answered
+            | Phase::HandedOver { .. }
+            | Phase::Ended(_) => 0,
+        }
+    }
+
     fn resume(&mut self, answers: &[Message]) {
-        if let Phase::HandedOver { .. } = self.phase {
+        if let Phase::HandedOver { waits: true } = self.phase {
             self.push_results();
             for answer in answers {
                 self.push(answer.clone());

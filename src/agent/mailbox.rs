@@ -40,6 +40,9 @@ pub enum Letter {
         /// What the caller says.
         messages: Vec<Message>,
     },
+    /// One that another version of this program left.
+    #[serde(skip)]
+    Unreadable,
 }
 
 /// That a request left its letter.
@@ -111,6 +114,13 @@ impl Agent {
     }
 }
 
+/// How many of the letters that were seen may be taken for those that are there, of which there are so
+/// many. Where there are fewer than were seen the store has lost some, and others may have got their
+/// numbers.
+pub fn known(seen: u64, length: u64) -> u64 {
+    if length < seen { 0 } else { seen }
+}
+
 /// How many letters there are.
 pub async fn length(store: &Arc<dyn Store>, partition: &Partition, run: &RunId) -> Result<u64, Unavailable> {
     Ok(store.read_log(partition, &keys::mail(run), u64::MAX, 0).await?.head)
@@ -130,7 +140,11 @@ pub async fn read(
             return Ok(letters);
         }
         for entry in &page.entries {
-            letters.push(decode(entry)?);
+            // Nothing would be better for waiting, and the run would not go on.
+            letters.push(decode(entry).unwrap_or_else(|error| {
+                tracing::error!(%run, %error, "a letter cannot be read");
+                Letter::Unreadable
+            }));
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
+
 use crate::agent::driver::SessionBudget;
 use crate::agent::error::unavailable;
 use crate::agent::head::{self, Head, encode};
@@ -17,6 +19,7 @@ use crate::agent::take_up::{Idle, Prepared};
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, active_run, context, keys, recorder};
 use crate::store::{Check, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
 use crate::types::session::Session;
 use crate::types::{Event, Record, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
@@ -87,6 +90,17 @@ impl Agent {
         Ok(true)
     }
 
+    /// Drops the runs beside a session's own that are over: those that waited for their client in vain, and
+    /// those of which the store lost a part, did not say so.
+    pub(super) async fn forget_ended(&self, tenant: &Tenant, session: &mut Session) -> Result<(), Unavailable> {
+        let partition = keys::session_partition(tenant, &session.id);
+        let heads = session.beside.iter().map(|run| head::read(&*self.store, &partition, run));
+        let heads = try_join_all(heads).await?;
+        let live: Vec<_> = heads.into_iter().flatten().filter(|head| !head.status.is_final()).collect();
+        session.beside.retain(|run| live.iter().any(|head| head.id == *run));
+        Ok(())
+    }
+
     /// The run that holds a session while it waits for its client.
     pub(super) async fn waiting_holder(&self, tenant: &Tenant, session: &Session) -> Result<Option<Head>, Unavailable> {
         let Some(run) = &session.active_run else { return Ok(None) };
@@ -127,7 +141,7 @@ impl Agent {
         *spec = Arc::new(begun);
         let account = self.open_account(spec, records).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
-        let (started, entry) = recorder::encode(&mut seq, Event::RunStarted);
+        let (started, entry) = recorder::encode(&mut seq, now_ms(), Event::RunStarted);
         session.queue.retain(|queued| *queued != spec.id);
         session.active_run = Some(spec.id.clone());
         let ttl = self.session_ttl_under(&session, spec);

@@ -13,7 +13,7 @@ use crate::agent::machine::Run;
 use crate::agent::patience::Patience;
 use crate::agent::tail::Tail;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
-use crate::types::clock::now_ms;
+use crate::types::clock::Clock;
 use crate::types::{Event, Record, RunSpec};
 
 /// Records the events of one run.
@@ -28,6 +28,7 @@ pub struct Recorder {
     topic: Topic,
     fence: Fence,
     term: Term,
+    clock: Clock,
     /// Entries in the log.
     position: u64,
     /// The number of the last public event, queued ones included.
@@ -57,6 +58,7 @@ impl Recorder {
             topic,
             fence: granted.fence(),
             term: granted.term(),
+            clock: Clock::start(),
             position,
             seq,
             queue: Vec::new(),
@@ -88,6 +90,11 @@ impl Recorder {
         &self.partition
     }
 
+    /// Unix milliseconds, by the clock that its events are timed with.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
     /// How long its lease is surely its own.
     pub fn term(&self) -> &Term {
         &self.term
@@ -100,7 +107,7 @@ impl Recorder {
 
     /// Takes an event in that need not be stored before the next one is.
     pub fn queue(&mut self, event: Event) {
-        let (record, entry) = encode(&mut self.seq, event);
+        let (record, entry) = encode(&mut self.seq, self.clock.now_ms(), event);
         self.run.apply(&record);
         self.queue.push((record, entry));
     }
@@ -123,7 +130,8 @@ impl Recorder {
         change: impl FnOnce(Tx) -> Tx,
     ) -> Result<(), CommitError> {
         let mut seq = self.seq;
-        let newest: Vec<_> = events.into_iter().map(|event| encode(&mut seq, event)).collect();
+        let at_ms = self.clock.now_ms();
+        let newest: Vec<_> = events.into_iter().map(|event| encode(&mut seq, at_ms, event)).collect();
         let all = || self.queue.iter().chain(&newest);
         let entries: Vec<_> = all().map(|(_, entry)| entry.clone()).collect();
         let deltas_only = all().all(|(record, _)| record.event.is_delta());
@@ -175,9 +183,9 @@ impl Recorder {
 }
 
 /// Numbers an event after `seq`, which it may take one further, and encodes it for the log.
-pub fn encode(seq: &mut u64, event: Event) -> (Arc<Record>, Bytes) {
+pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
     *seq += u64::from(event.is_public());
-    let record = Record { seq: *seq, at_ms: now_ms(), event };
+    let record = Record { seq: *seq, at_ms, event };
     let entry = serde_json::to_vec(&record).expect("events hold only strings, numbers and valid raw JSON");
     (Arc::new(record), Bytes::from(entry))
 }

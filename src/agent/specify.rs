@@ -119,7 +119,7 @@ impl Agent {
 
     /// Refuses a run whose budgets have no room for a single model call.
     pub(super) async fn has_budget(&self, spec: &Arc<RunSpec>, session: Option<&Session>) -> Result<(), StartError> {
-        let started = recorder::encode(&mut 0, Event::RunStarted).0;
+        let started = recorder::encode(&mut 0, now_ms(), Event::RunStarted).0;
         let mut run = Run::new(spec.clone());
         run.apply(&started);
         let reserve = match run.next_step() {

@@ -19,6 +19,7 @@ use crate::agent::spawn::Ready;
 use crate::agent::{Agent, active_run, keys, queue};
 use crate::kill;
 use crate::store::{Check, CommitError, Fence, Tx, Write};
+use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{Event, RunId, RunSpec, RunStatus, Tenant};
@@ -91,12 +92,12 @@ impl Agent {
     }
 
     /// Starts a run; `None` if its session changed meanwhile.
-    async fn try_start(&self, new: &NewRun, session: Option<Versioned>) -> Result<Option<Started>, StartError> {
+    async fn try_start(&self, new: &NewRun, mut session: Option<Versioned>) -> Result<Option<Started>, StartError> {
         if new.answers_from == 0 && !new.answered.is_empty() {
             let message = "no run waits for the results of these tool calls".to_owned();
             return Err(StartError::Invalid { param: "messages[0]".to_owned(), message });
         }
-        let turn = match &session {
+        let turn = match &mut session {
             Some(Versioned { session, .. }) => match self.settle_conflict(new, session).await? {
                 Some(turn) => turn,
                 None => return Ok(None),
@@ -115,7 +116,7 @@ impl Agent {
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let holder = found.and_then(|found| found.active_run.clone());
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let (first, entry) = recorder::encode(&mut 0, turn.first_event());
+        let (first, entry) = recorder::encode(&mut 0, now_ms(), turn.first_event());
         let created = self.create(&spec, lease.fence(), session, turn, entry).await;
         if !matches!(created, Ok(true)) {
             // After a failure nobody knows whether the run exists: its slot is left to the sweep.
@@ -147,15 +148,21 @@ impl Agent {
         Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
     }
 
-    /// What the session's other runs mean for a new one; `None` if the session is to be read again.
-    async fn settle_conflict(&self, new: &NewRun, session: &Session) -> Result<Option<Turn>, StartError> {
+    /// What the session's other runs mean for a new one; `None` if the session is to be read again. Drops from
+    /// it what is over, should that be in the way.
+    async fn settle_conflict(&self, new: &NewRun, session: &mut Session) -> Result<Option<Turn>, StartError> {
         let mut runs = session.active_run.iter().chain(&session.queue).chain(&session.beside);
         if runs.any(|run| *run == new.id) {
             // A twin was faster.
             return Err(ClaimError::Busy.into());
         }
-        if new.on_conflict == OnConflict::Concurrent && session.beside.len() < queue::MOST {
-            return Ok(Some(Turn::Now));
+        if new.on_conflict == OnConflict::Concurrent {
+            if session.beside.len() >= queue::MOST {
+                self.forget_ended(&new.tenant, session).await?;
+            }
+            if session.beside.len() < queue::MOST {
+                return Ok(Some(Turn::Now));
+            }
         }
         let live = active_run(self, &new.tenant, session).await?;
         let has_room = session.queue.len() < queue::MOST;

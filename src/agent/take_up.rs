@@ -19,6 +19,7 @@ use crate::agent::spawn::Ready;
 use crate::agent::{Agent, keys};
 use crate::kill;
 use crate::store::{Check, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
 use crate::types::session::Session;
 use crate::types::{Event, Message, Record, RunSpec, RunStatus, StopReason, Tenant};
 
@@ -126,7 +127,7 @@ impl Agent {
     ) -> Result<Prepared, Unavailable> {
         let account = self.open_account(spec, records).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
-        let (resumed, entry) = recorder::encode(&mut seq, Event::RunResumed { answers });
+        let (resumed, entry) = recorder::encode(&mut seq, now_ms(), Event::RunResumed { answers });
         let log = keys::events(&spec.id);
         let append = Write::Append { log: log.clone(), after: records.len() as u64, entries: vec![entry] };
         let mut tx = Tx::new(keys::partition_of(spec))
@@ -183,9 +184,13 @@ impl Agent {
             None => None,
         };
         let account = self.open_account(&spec, &records).await?;
-        let letters = self.letters(&spec, &records).await?;
+        // What was left for it is read when it ends.
+        let letters = Vec::new();
         let ready = Ready { spec, records, lease, history: History::default(), budget, account, letters };
         let (mut driver, _attendant, lease) = self.driver(ready);
+        if driver.recorder.run().status() == RunStatus::InProgress {
+            driver.recorder.queue(Event::RunResumed { answers: Vec::new() });
+        }
         driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
         let ended = driver.drive().await;
         lease.release().await?;

@@ -5,9 +5,50 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
 /// Milliseconds since the Unix epoch; 0 for a clock set before it.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A clock that is set once: it goes on evenly, however the wall clock is set meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    began_ms: u64,
+    began: Instant,
+}
+
+impl Clock {
+    /// Sets one by the wall clock.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { began_ms: now_ms(), began: Instant::now() }
+    }
+
+    /// Milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.began_ms.saturating_add(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_goes_on_evenly_from_the_wall_clock() {
+        let before = now_ms();
+        let clock = Clock::start();
+        let began = clock.now_ms();
+        assert!((before..=now_ms()).contains(&began));
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(clock.now_ms(), began + 3_600_000);
+    }
 }

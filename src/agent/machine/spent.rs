@@ -2,7 +2,8 @@
 //!
 //! A host's clock is only compared with itself: each of those who drive a run counts from its own first
 //! record on. What passes between one's last record and the next one's first is counted as their clocks
-//! tell it, but never as more than a takeover takes, nor as less than nothing.
+//! tell it, but never as less than nothing, nor as more than what was going on may have taken and a
+//! takeover takes: time in which nobody drove the run is forgiven.
 
 /// A lease's time, and the time in which somebody notices that it has run out, with a little to spare.
 const LONGEST_TAKEOVER_MS: u64 = 15_000;
@@ -36,9 +37,9 @@ impl Spent {
         self.last_ms = at_ms;
     }
 
-    /// Another one goes on with it.
-    pub(super) fn taken_over(&mut self, at_ms: u64) {
-        let gap = at_ms.saturating_sub(self.last_ms).min(LONGEST_TAKEOVER_MS);
+    /// Another one goes on with it, after what may have gone on for so long since the last record.
+    pub(super) fn taken_over(&mut self, at_ms: u64, silence_ms: u64) {
+        let gap = at_ms.saturating_sub(self.last_ms).min(LONGEST_TAKEOVER_MS.saturating_add(silence_ms));
         *self = Self { ms: self.ms.saturating_add(gap), last_ms: at_ms };
     }
 }
@@ -50,11 +51,13 @@ mod tests {
     #[test]
     fn another_hosts_clock_costs_no_more_than_a_takeover() {
         let hour = 3_600_000;
-        for (resumed, gap) in [(6_000, 4_000), (hour, 15_000), (10, 0)] {
+        for (silence, resumed, gap) in
+            [(0, 6_000, 4_000), (0, hour, 15_000), (0, 10, 0), (120_000, hour, 135_000), (120_000, 6_000, 4_000)]
+        {
             let mut spent = Spent::default();
             spent.go_on(1_000);
             spent.pass(2_000);
-            spent.taken_over(resumed);
+            spent.taken_over(resumed, silence);
             assert_eq!(spent.ms(), 1_000 + gap);
             spent.pass(resumed + 500);
             assert_eq!(spent.ms(), 1_500 + gap, "from then on the new clock counts");

@@ -1,5 +1,6 @@
 use super::*;
 use crate::agent::recorder::encode;
+use crate::types::clock::now_ms;
 use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, RawValueEq};
 use crate::types::{CallId, Limits, Micros, Price, Role, RunId, Tenant};
 
@@ -59,7 +60,7 @@ impl Story {
     }
 
     fn happens(&mut self, event: Event) {
-        self.run.apply(&encode(&mut self.seq, event).0);
+        self.run.apply(&encode(&mut self.seq, now_ms(), event).0);
     }
 
     fn calls_model(&mut self) {

@@ -36,12 +36,12 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
     if let Some(account) = &mut driver.account {
         account.free_slot().await;
     }
-    let outcome = driver.recorder.run().outcome(reason, now_ms());
+    let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
     let mut attempts = 0;
     let mut lost = false;
     loop {
-        let session = if lost { None } else { read_session(driver).await? };
-        let result = record_end(driver, &outcome, session).await;
+        let session = read_session(driver).await?;
+        let result = record_end(driver, &outcome, session, lost).await;
         attempts += 1;
         match result {
             Err(CommitError::SequenceConflict { log, actual })
@@ -67,11 +67,13 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
     }
 }
 
-/// Records the end; the run that is to be called next in the session, if there is one.
+/// Records the end; the run that is to be called next in the session, if there is one. A session that has
+/// `lost` messages gets none of the run's.
 async fn record_end(
     driver: &mut Driver,
     outcome: &Outcome,
     mut session: Option<(u64, Session)>,
+    lost: bool,
 ) -> Result<Option<RunId>, CommitError> {
     let now = now_ms();
     let run = driver.recorder.run();
@@ -80,7 +82,7 @@ async fn record_end(
     let unanswered = status == RunStatus::Failed && outcome.report.steps.is_empty();
     // One that never began has said nothing.
     let unanswered = unanswered || run.status() == RunStatus::Queued;
-    let new_messages = if status.is_final() && !unanswered { run.final_messages() } else { Vec::new() };
+    let new_messages = if status.is_final() && !unanswered && !lost { run.final_messages() } else { Vec::new() };
     let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
     let next = match &mut session {
         Some((_, session)) if status.is_final() => session.let_go(&spec.id),
@@ -130,11 +132,10 @@ async fn record_end(
                 runs: session.runs + 1,
                 ..session
             };
-            tx = tx.put_at(keys::session(), version, head::encode(&session), Some(ttl)).write(Write::Append {
-                log: keys::messages(),
-                after,
-                entries,
-            });
+            tx = tx.put_at(keys::session(), version, head::encode(&session), Some(ttl));
+            if !lost {
+                tx = tx.write(Write::Append { log: keys::messages(), after, entries });
+            }
             tx = keep_session(tx, ttl);
         }
         tx

@@ -5,10 +5,11 @@ use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, status, tenant};
 use super::support::{Say, outcome, request, watch};
 use crate::agent::error::StartError;
-use crate::agent::{NewRun, keys};
-use crate::store::Store;
+use crate::agent::{NewRun, head, keys, queue};
+use crate::store::{Store, Tx, Write};
 use crate::types::run::OnConflict;
-use crate::types::{Event, Message, Role, RunStatus, SessionId};
+use crate::types::session::Session;
+use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId};
 
 fn session() -> SessionId {
     SessionId::parse("s").unwrap()
@@ -128,4 +129,53 @@ async fn concurrent_runs_each_add_what_they_said_in_one_piece() {
     let one = history.iter().position(|text| text == "one").unwrap();
     assert_eq!(one, 2, "{history:?}");
     assert_eq!(history.last().unwrap(), "slow");
+}
+
+/// Puts the session into the store with so many runs beside its own.
+async fn with_beside(store: &Arc<dyn Store>, beside: Vec<RunId>) {
+    let session = Session { beside, ..Session::new(session()) };
+    let tx = Tx::new(keys::session_partition(&tenant(), &session.id));
+    store.commit(tx.put_at(keys::session(), 0, head::encode(&session), None)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_are_over_leave_room_beside_a_session() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    with_beside(&store, (0..queue::MOST).map(|_| RunId::mint()).collect()).await;
+    let slow = a.bench.agent.start(says("slow", OnConflict::Concurrent)).await.unwrap();
+    let beside = async || b.bench.agent.session(&tenant(), &session()).await.unwrap().session.beside;
+    assert_eq!(beside().await, std::slice::from_ref(&slow.head.id));
+    watch(slow).await;
+    assert_eq!(beside().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_so_many_runs_run_beside_a_session() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let mut slow = Vec::new();
+    for _ in 0..queue::MOST {
+        slow.push(a.bench.agent.start(says("one", OnConflict::Concurrent)).await.unwrap());
+    }
+    let refused = b.bench.agent.start(says("two", OnConflict::Concurrent)).await;
+    assert!(matches!(refused, Err(StartError::SessionBusy { run, .. }) if run == slow[0].head.id));
+    watch(slow.remove(0)).await;
+    b.bench.agent.start(says("two", OnConflict::Concurrent)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_lost_messages_lets_go_of_its_runs() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    watch(b.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap()).await;
+    let holder = a.bench.agent.start(says("two", OnConflict::Reject)).await.unwrap();
+    let beside = a.bench.agent.start(says("three", OnConflict::Concurrent)).await.unwrap();
+    let lose = Write::DeleteLog { log: keys::messages() };
+    store.commit(Tx::new(keys::session_partition(&tenant(), &session())).write(lose)).await.unwrap();
+    for started in [holder, beside] {
+        assert_eq!(outcome(&watch(started).await).reason.status(), RunStatus::Completed);
+    }
+    let left = b.bench.agent.session(&tenant(), &session()).await.unwrap().session;
+    assert_eq!((left.active_run, left.beside, left.runs), (None, vec![], 3));
 }

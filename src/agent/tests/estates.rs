@@ -233,7 +233,7 @@ async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
         .write(Write::Append {
             log: keys::events(&spec.id),
             after: 0,
-            entries: vec![recorder::encode(&mut 0, Event::RunStarted).1],
+            entries: vec![recorder::encode(&mut 0, now_ms(), Event::RunStarted).1],
         });
     store.commit(made).await.unwrap();
     store.commit(bench.agent.index_entry(&spec)).await.unwrap();

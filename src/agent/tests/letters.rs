@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
 use crate::agent::error::{ClaimError, LookupError};
 use crate::agent::idempotency::{Kind, Once};
-use crate::agent::{NewRun, Started};
+use crate::agent::{NewRun, Started, keys};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
@@ -98,10 +100,41 @@ async fn a_key_is_forgotten_after_a_day() {
     let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
     let run = bench.agent.start(request()).await.unwrap().head.id;
     assert!(!steer(&bench, &run, "this", &once()).await.unwrap().1);
-    let partition = crate::agent::keys::run_partition(&Tenant::default_tenant(), None, &run);
-    let note = crate::agent::keys::left(&run, "name");
+    let partition = keys::run_partition(&Tenant::default_tenant(), None, &run);
+    let note = keys::left(&run, "name");
     tokio::time::sleep(Duration::from_secs(24 * 3600 - 1)).await;
     assert!(store.get(&partition, &note).await.unwrap().is_some());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(store.get(&partition, &note).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_is_heard_though_earlier_letters_were_lost() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    let started = bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    for number in 0..3 {
+        steer(&bench, &run, "this", &Once { name: number.to_string(), ..once() }).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (tenant, partition) = (Tenant::default_tenant(), keys::run_partition(&Tenant::default_tenant(), None, &run));
+    let lose = Write::DeleteLog { log: keys::mail(&run) };
+    store.commit(Tx::new(partition).write(lose)).await.unwrap();
+    let cancelled = tokio::time::timeout(Duration::from_secs(5), bench.agent.cancel(&tenant, &run)).await;
+    assert_eq!(cancelled.unwrap().unwrap().head.status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_of_another_version_does_not_stop_a_run() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (bench, started) = busy(&store).await;
+    let run = started.head.id.clone();
+    let partition = keys::run_partition(&Tenant::default_tenant(), SessionId::parse("s").as_ref(), &run);
+    let entries = vec![Bytes::from_static(br#"{"approve":{"call":1}}"#)];
+    let leave = Write::Append { log: keys::mail(&run), after: 0, entries };
+    store.commit(Tx::new(partition).write(leave)).await.unwrap();
+    steer(&bench, &run, "rather this", &once()).await.unwrap();
+    assert_eq!(outcome(&watch(started).await).output_text, "done");
+    assert_eq!(heard(&bench, "rather this"), 1);
 }

@@ -1,11 +1,17 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Say, bench, outcome, request, request_with, shown, watch};
-use crate::agent::LimitsPatch;
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::support::{Say, bench, bench_over, outcome, request, request_with, shown, watch};
 use crate::agent::error::StartError;
+use crate::agent::{LimitsPatch, keys, mailbox, recorder};
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::{Store, Write};
 use crate::types::run::{OnDisconnect, OnLimit};
 use crate::types::session::Session;
-use crate::types::{Event, RunStatus, SessionId, StopReason};
+use crate::types::{Effect, Event, RunStatus, SessionId, StopReason, Tenant};
 
 fn loops() -> Vec<Say> {
     vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)])]
@@ -186,6 +192,35 @@ async fn time_that_runs_out_while_the_model_speaks_still_leaves_a_closing_answer
     request.on_limit = Some(OnLimit::Synthesize);
     let outcome = outcome(&watch(bench.agent.start(request).await.unwrap()).await);
     assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Timeout, "in short"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_just_before_the_closing_answer_ends_the_run() {
+    let faulty = Faulty::memory();
+    let bench = bench_over(faulty.clone(), vec![Say::Calls("", vec![("hang", "{}")])], Effect::Read);
+    let mut request = request();
+    request.limits.timeout_ms = Some(2_000);
+    request.on_limit = Some(OnLimit::Synthesize);
+    let closes = |entry: &Bytes| {
+        recorder::decode(entry).is_ok_and(|record| matches!(record.event, Event::StepStarted { closing: Some(_), .. }))
+    };
+    let appends = move |write: &Write| matches!(write, Write::Append { entries, .. } if entries.iter().any(closes));
+    faulty.next(move |tx| tx.writes.iter().any(appends), Fate::Hangs);
+    let (agent, tenant) = (bench.agent.clone(), request.tenant.clone());
+    let started = agent.start(request).await.unwrap();
+    let run = started.head.id.clone();
+    faulty.reached().await;
+    let mut cancelled = JoinSet::new();
+    cancelled.spawn(async move { agent.cancel(&tenant, &run).await });
+    let (store, partition, run): (Arc<dyn Store>, _, _) =
+        (faulty.clone(), keys::run_partition(&Tenant::default_tenant(), None, &started.head.id), &started.head.id);
+    while mailbox::length(&store, &partition, run).await.unwrap() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    faulty.go_on();
+    assert_eq!(outcome(&watch(started).await).reason, StopReason::Timeout);
+    assert!(cancelled.join_next().await.unwrap().unwrap().unwrap().head.status.is_final());
+    assert_eq!(bench.model.requests.lock().unwrap().len(), 1, "nothing more is asked of the model");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
-use crate::agent::NewRun;
 use crate::agent::active::Live;
 use crate::agent::follow::FollowError;
 use crate::agent::tail::Tail;
+use crate::agent::{NewRun, keys};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::types::run::OnDisconnect;
@@ -171,6 +172,25 @@ async fn a_reader_elsewhere_that_takes_nothing_for_a_while_is_still_one_f34() {
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(status(&b, &run).await, RunStatus::InProgress);
     drop(follower);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_announced_only_while_its_run_is_driven_elsewhere() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
+    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let mut reader = JoinSet::new();
+    reader.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
+    let partition = keys::run_partition(&tenant(), None, &run);
+    let announced = async || store.get(&partition, &keys::reader(&run)).await.unwrap().is_some();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(announced().await);
+    a.link.cut(true);
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert!(b.bench.agent.active.get(&run).is_some(), "it was taken over");
+    assert!(!announced().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -226,6 +226,17 @@ async fn a_run_whose_log_is_lost_ends_for_who_waits_for_it_f18() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_of_which_only_the_head_lacks_the_end_has_the_end_that_was_recorded_f18() {
+    let (spec, whole) = undisturbed().await;
+    let (bench, store) = found(&spec, &whole, Effect::Read).await;
+    let lose = Tx::new(keys::partition_of(&spec)).write(Write::Delete { key: keys::spec(&spec.id) });
+    store.commit(lose).await.unwrap();
+    assert_eq!(ended(&bench, &spec.id).await.len(), whole.iter().filter(|record| record.event.is_public()).count());
+    let head = bench.agent.run(&spec.tenant, &spec.id).await.unwrap().head;
+    assert_eq!((head.status, head.reason), (RunStatus::Completed, Some(StopReason::Done)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time_f24() {
     const HOUR_MS: u64 = 3_600_000;
     let (spec, whole) = undisturbed().await;
@@ -240,4 +251,18 @@ async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time_f24() {
         assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"), "ahead: {ahead}");
         assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_another_host_ends_took_no_longer_than_a_takeover_f24() {
+    let (mut spec, whole) = undisturbed().await;
+    let earlier = |at_ms: u64| at_ms - 3_600_000;
+    spec.created_ms = earlier(spec.created_ms);
+    let records: Vec<Record> =
+        whole[..3].iter().cloned().map(|record| Record { at_ms: earlier(record.at_ms), ..record }).collect();
+    let (bench, _) = found(&spec, &records, Effect::Read).await;
+    bench.agent.cancel(&spec.tenant, &spec.id).await.unwrap();
+    let outcome = outcome(&ended(&bench, &spec.id).await);
+    assert_eq!(outcome.reason, StopReason::Cancelled);
+    assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);
 }
