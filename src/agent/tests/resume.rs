@@ -266,3 +266,18 @@ async fn a_run_that_another_host_ends_took_no_longer_than_a_takeover_f24() {
     assert_eq!(outcome.reason, StopReason::Cancelled);
     assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_interrupted_call_took_counts() {
+    let (mut spec, whole) = undisturbed().await;
+    let began = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
+    let earlier = |at_ms: u64| at_ms - 100_000;
+    (spec.limits.timeout_ms, spec.limits.tool_timeout_ms) = (300_000, 120_000);
+    for (records, expected) in [(&whole[..=began], 100_000..110_000), (&whole[..1], 15_000..25_000)] {
+        let records: Vec<Record> =
+            records.iter().cloned().map(|record| Record { at_ms: earlier(record.at_ms), ..record }).collect();
+        let (bench, _) = found(&spec, &records, Effect::Read).await;
+        let took = outcome(&ended(&bench, &spec.id).await).report.total_ms;
+        assert!(expected.contains(&took), "{took} ms");
+    }
+}
