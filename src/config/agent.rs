@@ -98,7 +98,8 @@ impl LimitsConfig {
         );
         let timeout = section.key(
             "timeout",
-            "From start to end of a run, without the time it waits for its client.",
+            "From start to end of a run, without its waits for its client. Of the time in which nobody drives it, \
+             after a crash, 15 s count at most.",
             parent.map_or(seconds(300), |parent| parent.timeout),
         );
         let tool_timeout = section.key(
