@@ -59,9 +59,11 @@ async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
     let mut site = Site::start(name, &vec![watched.url(); 2]).await;
     site.may_forget = true;
-    let orders = mixed(name, scaled(24, 100), &mut site.seed, 200);
+    let turns = scaled(1, 10);
+    site.client.spread = site.client.spread.max(Duration::from_secs(10) * (turns - 1));
+    let orders = mixed(name, scaled(24, 200), &mut site.seed, 200);
     let flight = site.launch(orders).await;
-    for turn in 0..scaled(1, 4) {
+    for turn in 0..turns {
         pass(&mut site, 500).await;
         if turn % 2 == 0 { fail_over(&mut watched, later).await } else { switch(&watched).await }
     }

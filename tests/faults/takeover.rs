@@ -7,9 +7,23 @@ use serde_json::json;
 
 use super::site::{Site, TAKEOVER};
 use super::{dies_within, is_full, mixed, scaled};
+use crate::support::fleet::Times;
 use crate::support::fleet::plan::{Plan, Tool};
-use crate::support::redis::{RedisServer, durable};
+use crate::support::redis::{DATABASES, RedisServer, durable};
 use crate::support::seed::Seed;
+
+/// How often a replica dies at each place with each kind of tool, where everything is run.
+const ROUNDS: u64 = 20;
+/// How many replicas are to die at once.
+const AT_ONCE: usize = 10;
+
+/// Where a replica dies, and what tool its runs call.
+#[derive(Debug, Clone, Copy)]
+struct Death {
+    point: &'static str,
+    round: u64,
+    tool: Tool,
+}
 
 /// Databases of one Redis, a test's own each.
 fn database(redis: &RedisServer, number: usize) -> String {
@@ -18,9 +32,10 @@ fn database(redis: &RedisServer, number: usize) -> String {
 
 /// One replica dies at `point`, and another goes on; at places of a resumption, this dies as well, and the
 /// first one's next life goes on.
-async fn dies_and_another_goes_on(point: &'static str, nth: u64, tool: Tool, store: String) {
-    let name = format!("takeover-{point}-{nth}-{}", tool.name());
-    let place = format!("{point}:{nth}");
+async fn dies_and_another_goes_on(death: Death, store: String) -> Times {
+    let Death { point, round, tool } = death;
+    let name = format!("takeover-{point}-{}-{round}", tool.name());
+    let place = format!("{point}:{}", 1 + round % 2);
     let in_resumption = point.starts_with("resume.");
     let places = if in_resumption { vec!["model.delta_recorded:4", &place] } else { vec![&*place] };
     let mut site = Site::dying(&name, &[store.clone(), store], &places).await;
@@ -44,37 +59,39 @@ async fn dies_and_another_goes_on(point: &'static str, nth: u64, tool: Tool, sto
     let slowest = Duration::from_millis(figures.takeovers.percentile(100));
     let most = if in_resumption { TAKEOVER * 2 } else { TAKEOVER };
     assert!(slowest <= most, "{name}: a run stood still for {slowest:?}");
+    if in_resumption { Times::default() } else { figures.takeovers }
 }
 
 #[tokio::test]
 async fn a_replica_dies_anywhere_and_another_goes_on() {
     let redis = durable().await;
     let mut deaths = Vec::new();
-    for (index, point) in POINTS.iter().enumerate() {
-        for (number, tool) in Tool::ALL.into_iter().enumerate() {
-            let is_sample = number == index % Tool::ALL.len() || (point.starts_with("tool.") && tool == Tool::Book);
-            if is_full() || is_sample {
-                deaths.push((*point, 1, tool));
-            }
-            if is_full() {
-                deaths.push((*point, 2, tool));
+    for round in 0..scaled(1, ROUNDS) {
+        for (index, point) in POINTS.iter().enumerate() {
+            for (number, tool) in Tool::ALL.into_iter().enumerate() {
+                let is_sample = number == index % Tool::ALL.len() || (point.starts_with("tool.") && tool == Tool::Book);
+                if is_full() || is_sample {
+                    deaths.push(Death { point, round, tool });
+                }
             }
         }
     }
+    let (count, mut takeovers) = (deaths.len(), Vec::new());
     let mut deaths = deaths.into_iter().enumerate();
     let mut under_way = tokio::task::JoinSet::new();
     loop {
-        while under_way.len() < 10
-            && let Some((number, (point, nth, tool))) = deaths.next()
+        while under_way.len() < AT_ONCE
+            && let Some((number, death)) = deaths.next()
         {
-            under_way.spawn(dies_and_another_goes_on(point, nth, tool, database(&redis, number)));
+            under_way.spawn(dies_and_another_goes_on(death, database(&redis, number)));
         }
         match under_way.join_next().await {
-            Some(Ok(())) => {}
+            Some(Ok(times)) => takeovers.push(times),
             Some(Err(failure)) => std::panic::resume_unwind(failure.into_panic()),
-            None => return,
+            None => break,
         }
     }
+    println!("takeover: {count} deaths, taken over {}", Times::together(takeovers));
 }
 
 #[tokio::test]
@@ -100,9 +117,11 @@ async fn a_replica_freezes_and_wakes_up() {
     let mut site = Site::start("freeze", &vec![database(&redis, 0); 2]).await;
     // One in three clients is patient and reads on when the frozen replica wakes up.
     site.client.silence = Duration::from_secs(4 + 20 * site.seed.below(2));
-    let orders = mixed("freeze", scaled(30, 100), &mut site.seed, 100);
+    let turns = scaled(1, 10);
+    site.client.spread = site.client.spread.max(Duration::from_secs(16) * (turns - 1));
+    let orders = mixed("freeze", scaled(30, 200), &mut site.seed, 100);
     let flight = site.launch(orders).await;
-    for turn in 0..scaled(1, 4) {
+    for turn in 0..usize::try_from(turns).expect("it is small") {
         tokio::time::sleep(Duration::from_millis(500 + site.seed.below(500))).await;
         let victim = turn % site.replicas.len();
         site.replicas[victim].signal("STOP").await;
@@ -116,10 +135,11 @@ async fn a_replica_freezes_and_wakes_up() {
 async fn replicas_are_replaced_one_by_one() {
     let redis = durable().await;
     let mut site = Site::start("roll", &vec![database(&redis, 0); 3]).await;
-    site.client.spread = Duration::from_secs(scaled(3, 30));
-    let orders = mixed("roll", scaled(40, 200), &mut site.seed, 400);
-    let flight = site.launch(orders).await;
-    for _ in 0..scaled(1, 3) {
+    site.client.spread = Duration::from_secs(3);
+    for round in 0..scaled(1, 5) {
+        site.name = format!("roll-{round}");
+        let orders = mixed(&site.name, scaled(40, 200), &mut site.seed, 400);
+        let flight = site.launch(orders).await;
         for replica in &mut site.replicas {
             tokio::time::sleep(Duration::from_millis(200 + site.seed.below(300))).await;
             replica.sigterm().await;
@@ -129,14 +149,14 @@ async fn replicas_are_replaced_one_by_one() {
             println!("roll: a replica ended after {:?}", started.elapsed());
             replica.restart().await;
         }
+        site.land(flight).await;
     }
-    site.land(flight).await;
 }
 
 /// Takes all of a test's seeds from one number.
 #[test]
 fn databases_are_apart() {
-    let numbers: std::collections::BTreeSet<_> = (0..POINTS.len() * 6).map(|number| number % 512).collect();
-    assert_eq!(numbers.len(), POINTS.len() * 6, "Redis has 512 databases");
+    let deaths = POINTS.len() * Tool::ALL.len() * usize::try_from(ROUNDS).expect("it is small");
+    assert!(deaths <= DATABASES, "Redis has {DATABASES} databases");
     assert_ne!(Seed::new(1).part("a").number(), Seed::new(1).part("b").number());
 }

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 pub(crate) use servers::{Cluster, RedisServer, Watched, eventually, free_port};
 
+/// How many tests one server has room for.
+pub(crate) const DATABASES: usize = 2048;
+
 /// A server that keeps what it acknowledged when it is killed, and has room for many tests side by side.
 pub(crate) async fn durable() -> RedisServer {
-    RedisServer::start_with(&["--appendonly", "yes", "--databases", "512"]).await
+    RedisServer::start_with(&["--appendonly", "yes", "--databases", &DATABASES.to_string()]).await
 }
 
 /// Where it listens.

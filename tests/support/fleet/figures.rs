@@ -35,6 +35,11 @@ impl Times {
         Self(times)
     }
 
+    /// All of these.
+    pub(crate) fn together(times: impl IntoIterator<Item = Self>) -> Self {
+        Self::of(times.into_iter().flat_map(|times| times.0))
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

@@ -34,7 +34,7 @@ use model::ModelServer;
 use plan::Plan;
 use tools::FleetTools;
 
-pub(crate) use figures::Figures;
+pub(crate) use figures::{Figures, Times};
 
 /// What a fleet of runs needs outside of the servers.
 #[derive(Debug)]
