@@ -5,7 +5,8 @@ use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, status, tenant};
 use super::support::{Say, outcome, request, watch};
 use crate::agent::error::StartError;
-use crate::agent::{NewRun, keys};
+use crate::agent::sessions::{NewSession, SessionPatch};
+use crate::agent::{NewRun, keys, queue};
 use crate::store::Store;
 use crate::types::run::OnConflict;
 use crate::types::{Event, Message, Role, RunStatus, SessionId};
@@ -128,4 +129,62 @@ async fn concurrent_runs_each_add_what_they_said_in_one_piece() {
     let one = history.iter().position(|text| text == "one").unwrap();
     assert_eq!(one, 2, "{history:?}");
     assert_eq!(history.last().unwrap(), "slow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupting_run_is_next_whoever_waits() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
+    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
+    let urgent = b.bench.agent.start(says("urgent", OnConflict::Interrupt)).await.unwrap();
+    for started in [first, urgent, second, third] {
+        watch(started).await;
+    }
+    let history = history(&a).await;
+    let place = |text: &str| history.iter().position(|message| message == text).unwrap();
+    let places = ["one", "urgent", "two", "three"].map(place);
+    assert!(places.is_sorted(), "{history:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_runs_run_beside_each_other_and_one_more_once_one_has_ended() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let start =
+        async || a.bench.agent.start(says("beside", OnConflict::Concurrent)).await.map(|started| started.head.id);
+    let mut beside = Vec::new();
+    for _ in 0..queue::MOST {
+        beside.push(start().await.unwrap());
+    }
+    for _ in 0..2 {
+        let refused = start().await;
+        assert!(matches!(&refused, Err(StartError::SessionBusy { run, .. }) if *run == beside[0]), "{refused:?}");
+        let ended = beside.pop().unwrap();
+        assert_eq!(a.bench.agent.cancel(&tenant(), &ended).await.unwrap().head.status, RunStatus::Cancelled);
+        beside.push(start().await.unwrap());
+    }
+}
+
+/// A session that expires a second after its last change lives as long as the runs in it.
+#[tokio::test(start_paused = true)]
+async fn a_session_outlives_every_run_beside_its_own() {
+    let brief = NewSession { id: Some(session()), ttl_s: Some(1), ..NewSession::default() };
+    for (meanwhile, messages) in [("nothing", 4), ("a change", 4), ("a run", 6)] {
+        let store = shared();
+        let (a, b) = pair(&store);
+        b.bench.agent.create_session(&tenant(), brief.clone()).await.unwrap();
+        let slow = a.bench.agent.start(says("slow one", OnConflict::Concurrent)).await.unwrap();
+        match meanwhile {
+            "a change" => {
+                b.bench.agent.patch_session(&tenant(), &session(), SessionPatch::default()).await.unwrap();
+            }
+            // It ends long before the other.
+            "a run" => drop(watch(b.bench.agent.start(says("quick one", OnConflict::Reject)).await.unwrap()).await),
+            _ => {}
+        }
+        assert_eq!(outcome(&watch(slow).await).reason.status(), RunStatus::Completed);
+        assert_eq!(history(&a).await.len(), messages, "{meanwhile} happened meanwhile");
+    }
 }
