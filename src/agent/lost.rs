@@ -70,7 +70,7 @@ impl Agent {
             && let Some(mut found) = self.find_session(&entry.tenant, id).await?
         {
             next = found.session.let_go(run);
-            let ttl = self.session_ttl(&found.session);
+            let ttl = self.session_ttl_under_all(&entry.tenant, &found.session).await?;
             tx = keep_session(tx.put_at(keys::session(), found.version, encode(&found.session), Some(ttl)), ttl);
         }
         tx.notify = Some(keys::topic(partition, run));

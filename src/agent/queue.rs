@@ -41,9 +41,14 @@ impl Session {
 }
 
 impl Session {
-    /// Whether a run is live in it, waits in it or is about to begin.
+    /// The runs that are live in it, wait in it or are about to begin.
+    pub(super) fn all_runs(&self) -> impl Iterator<Item = &RunId> {
+        self.active_run.iter().chain(&self.queue).chain(&self.beside)
+    }
+
+    /// Whether there are any.
     pub(super) fn has_runs(&self) -> bool {
-        self.active_run.is_some() || !self.queue.is_empty() || !self.beside.is_empty()
+        self.all_runs().next().is_some()
     }
 }
 

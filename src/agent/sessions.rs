@@ -165,14 +165,7 @@ impl Agent {
             session.cost_budget = patch.cost_budget.unwrap_or(session.cost_budget);
             session.updated_ms = now_ms();
             let partition = keys::session_partition(tenant, id);
-            let ttl = match &session.active_run {
-                // A change must not make the session expire under its run.
-                Some(run) => match self.store.get(&partition, &keys::spec(run)).await? {
-                    Some(spec) => self.session_ttl_under(&session, &decode(&spec.value)?),
-                    None => self.session_ttl(&session),
-                },
-                None => self.session_ttl(&session),
-            };
+            let ttl = self.session_ttl_under_all(tenant, &session).await?;
             let tx = Tx::new(partition).put_at(keys::session(), version, encode(&session), Some(ttl));
             match self.store.commit(keep_session(tx, ttl)).await {
                 Ok(()) => {
@@ -318,6 +311,22 @@ impl Agent {
     pub(super) fn session_ttl_under(&self, session: &Session, spec: &RunSpec) -> Duration {
         let run = Duration::from_millis(spec.limits.timeout_ms) + self.keep.run;
         self.session_ttl(session).max(run)
+    }
+
+    /// The same for all runs in it: a change must not make it expire under any of them.
+    pub(super) async fn session_ttl_under_all(
+        &self,
+        tenant: &Tenant,
+        session: &Session,
+    ) -> Result<Duration, crate::store::Unavailable> {
+        let partition = keys::session_partition(tenant, &session.id);
+        let mut ttl = self.session_ttl(session);
+        for run in session.all_runs() {
+            if let Some(spec) = self.store.get(&partition, &keys::spec(run)).await? {
+                ttl = ttl.max(self.session_ttl_under(session, &decode(&spec.value)?));
+            }
+        }
+        Ok(ttl)
     }
 }
 

@@ -151,8 +151,7 @@ impl Agent {
     /// What the session's other runs mean for a new one; `None` if the session is to be read again. Drops from
     /// it what is over, should that be in the way.
     async fn settle_conflict(&self, new: &NewRun, session: &mut Session) -> Result<Option<Turn>, StartError> {
-        let mut runs = session.active_run.iter().chain(&session.queue).chain(&session.beside);
-        if runs.any(|run| *run == new.id) {
+        if session.all_runs().any(|run| *run == new.id) {
             // A twin was faster.
             return Err(ClaimError::Busy.into());
         }

@@ -3,12 +3,14 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
 mod conflicts;
+mod crash_loops;
 mod estates;
 mod histories;
 mod idempotency;
 mod letters;
 mod limits;
 mod link;
+mod lost;
 mod metered;
 mod quota;
 mod replicas;

@@ -1,6 +1,7 @@
 //! The router as a whole: its description, who may pass, and how it refuses.
 
 mod sessions;
+mod streams;
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, status, tenant};
 use super::support::{Say, outcome, request, watch};
 use crate::agent::error::StartError;
+use crate::agent::sessions::{NewSession, SessionPatch};
 use crate::agent::{NewRun, head, keys, queue};
 use crate::store::{Store, Tx, Write};
 use crate::types::run::OnConflict;
@@ -151,20 +152,6 @@ async fn runs_that_are_over_leave_room_beside_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_so_many_runs_run_beside_a_session() {
-    let store = shared();
-    let (a, b) = pair(&store);
-    let mut slow = Vec::new();
-    for _ in 0..queue::MOST {
-        slow.push(a.bench.agent.start(says("one", OnConflict::Concurrent)).await.unwrap());
-    }
-    let refused = b.bench.agent.start(says("two", OnConflict::Concurrent)).await;
-    assert!(matches!(refused, Err(StartError::SessionBusy { run, .. }) if run == slow[0].head.id));
-    watch(slow.remove(0)).await;
-    b.bench.agent.start(says("two", OnConflict::Concurrent)).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_session_that_lost_messages_lets_go_of_its_runs() {
     let store = shared();
     let (a, b) = pair(&store);
@@ -178,4 +165,62 @@ async fn a_session_that_lost_messages_lets_go_of_its_runs() {
     }
     let left = b.bench.agent.session(&tenant(), &session()).await.unwrap().session;
     assert_eq!((left.active_run, left.beside, left.runs), (None, vec![], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupting_run_is_next_whoever_waits() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
+    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
+    let urgent = b.bench.agent.start(says("urgent", OnConflict::Interrupt)).await.unwrap();
+    for started in [first, urgent, second, third] {
+        watch(started).await;
+    }
+    let history = history(&a).await;
+    let place = |text: &str| history.iter().position(|message| message == text).unwrap();
+    let places = ["one", "urgent", "two", "three"].map(place);
+    assert!(places.is_sorted(), "{history:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_runs_run_beside_each_other_and_one_more_once_one_has_ended() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let start =
+        async || a.bench.agent.start(says("beside", OnConflict::Concurrent)).await.map(|started| started.head.id);
+    let mut beside = Vec::new();
+    for _ in 0..queue::MOST {
+        beside.push(start().await.unwrap());
+    }
+    for _ in 0..2 {
+        let refused = start().await;
+        assert!(matches!(&refused, Err(StartError::SessionBusy { run, .. }) if *run == beside[0]), "{refused:?}");
+        let ended = beside.pop().unwrap();
+        assert_eq!(a.bench.agent.cancel(&tenant(), &ended).await.unwrap().head.status, RunStatus::Cancelled);
+        beside.push(start().await.unwrap());
+    }
+}
+
+/// A session that expires a second after its last change lives as long as the runs in it.
+#[tokio::test(start_paused = true)]
+async fn a_session_outlives_every_run_beside_its_own() {
+    let brief = NewSession { id: Some(session()), ttl_s: Some(1), ..NewSession::default() };
+    for (meanwhile, messages) in [("nothing", 4), ("a change", 4), ("a run", 6)] {
+        let store = shared();
+        let (a, b) = pair(&store);
+        b.bench.agent.create_session(&tenant(), brief.clone()).await.unwrap();
+        let slow = a.bench.agent.start(says("slow one", OnConflict::Concurrent)).await.unwrap();
+        match meanwhile {
+            "a change" => {
+                b.bench.agent.patch_session(&tenant(), &session(), SessionPatch::default()).await.unwrap();
+            }
+            // It ends long before the other.
+            "a run" => drop(watch(b.bench.agent.start(says("quick one", OnConflict::Reject)).await.unwrap()).await),
+            _ => {}
+        }
+        assert_eq!(outcome(&watch(slow).await).reason.status(), RunStatus::Completed);
+        assert_eq!(history(&a).await.len(), messages, "{meanwhile} happened meanwhile");
+    }
 }

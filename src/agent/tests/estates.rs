@@ -1,6 +1,9 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::link::Link;
@@ -9,12 +12,14 @@ use crate::agent::head::{decode, encode};
 use crate::agent::lease::Leases;
 use crate::agent::replica::{LiveEntry, Replica};
 use crate::agent::runs::Filter;
-use crate::agent::{Head, keys, recorder};
+use crate::agent::{Head, NewRun, keys, recorder};
+use crate::store::between::Between;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
-use crate::store::{Check, Document, Order, Scan, Store, Tx, Write};
+use crate::store::{Check, Document, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
-use crate::types::{Effect, Event, RunId, RunStatus, Tenant};
+use crate::types::run::OnConflict;
+use crate::types::{Effect, Event, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
 fn tenant() -> Tenant {
     Tenant::default_tenant()
@@ -88,9 +93,9 @@ async fn an_estate_whose_heir_dies_over_it_is_settled_by_the_next() {
     for fate in [Fate::DiesBefore, Fate::DiesAfter] {
         let store = shared();
         let dead = dead_with(&store, 300, &entry(Duration::ZERO)).await;
-        let second = std::sync::atomic::AtomicUsize::new(0);
+        let second = AtomicUsize::new(0);
         let heir: Arc<dyn Store> = Faulty::new(store.clone(), move |tx| {
-            let nth = if settles(tx) { second.fetch_add(1, std::sync::atomic::Ordering::Relaxed) } else { 0 };
+            let nth = if settles(tx) { second.fetch_add(1, Ordering::Relaxed) } else { 0 };
             if nth == 1 { fate } else { Fate::Happens }
         });
         let replica = Replica::new(heir.clone());
@@ -214,6 +219,22 @@ async fn an_entry_whose_run_never_came_to_be_is_forgotten_after_a_minute() {
     assert!(now_ms() - entry.since_ms < 40_000);
 }
 
+/// A run like this one.
+async fn another(store: &Arc<dyn Store>, run: &RunId) -> RunSpec {
+    let partition = keys::run_partition(&tenant(), None, run);
+    let document = store.get(&partition, &keys::spec(run)).await.unwrap().unwrap();
+    RunSpec { id: RunId::mint(), ..decode(&document.value).unwrap() }
+}
+
+/// How it is made.
+fn made(spec: &RunSpec) -> Tx {
+    let entries = vec![recorder::encode(&mut 0, now_ms(), Event::RunStarted).1];
+    Tx::new(keys::partition_of(spec))
+        .put_at(keys::spec(&spec.id), 0, encode(spec), None)
+        .put_at(keys::head(&spec.id), 0, encode(&Head::new(spec)), None)
+        .write(Write::Append { log: keys::events(&spec.id), after: 0, entries })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
     let store = shared();
@@ -221,21 +242,8 @@ async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
     let driven = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let kept = driven.agent.start(request()).await.unwrap().head.id;
     // It was made, then the one who made it was lost.
-    let spec = {
-        let partition = keys::run_partition(&tenant(), None, &kept);
-        let document = store.get(&partition, &keys::spec(&kept)).await.unwrap().unwrap();
-        let spec: crate::types::RunSpec = decode(&document.value).unwrap();
-        crate::types::RunSpec { id: RunId::mint(), ..spec }
-    };
-    let made = Tx::new(keys::partition_of(&spec))
-        .put_at(keys::spec(&spec.id), 0, encode(&spec), None)
-        .put_at(keys::head(&spec.id), 0, encode(&Head::new(&spec)), None)
-        .write(Write::Append {
-            log: keys::events(&spec.id),
-            after: 0,
-            entries: vec![recorder::encode(&mut 0, now_ms(), Event::RunStarted).1],
-        });
-    store.commit(made).await.unwrap();
+    let spec = another(&store, &kept).await;
+    store.commit(made(&spec)).await.unwrap();
     store.commit(bench.agent.index_entry(&spec)).await.unwrap();
     let (old, young) = (entry(Duration::from_secs(31)), RunId::mint());
     store.commit(bench.agent.replica.mark(&spec.id, &old)).await.unwrap();
@@ -252,4 +260,112 @@ async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
     assert_eq!(resumptions(&store, &kept).await, 0);
     let its_name = keys::live_entry(driven.agent.replica.id(), &kept);
     assert_eq!(scan(&store, &its_name).await.len(), 1);
+}
+
+/// A process that stands still while it begins a run: it has said so, and goes on long after others took it
+/// for dead. Returns whether the run came to be, and how many entries lead to it.
+async fn begun_by_a_dead_process(stops_at: impl Fn(&Tx) -> bool + Send + 'static) -> (bool, usize) {
+    let store = shared();
+    let faulty = Faulty::new(Link::to(&store), |_| Fate::Happens);
+    // Nothing renews its leases: it stands still as a whole.
+    let dead = bench_over(faulty.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    let new = request();
+    let run = new.id.clone();
+    faulty.next(stops_at, Fate::Hangs);
+    let agent = dead.agent.clone();
+    let mut starting = JoinSet::new();
+    starting.spawn(async move { agent.start(new).await });
+    faulty.reached().await;
+    let _heir = replica(Link::to(&store), vec![]);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let orphan = keys::live_entry(keys::NOBODY, &run);
+    if store.get(&keys::live_partition(), &orphan).await.unwrap().is_some() {
+        // A minute passes: it will not come to be.
+        let old = Write::Put { key: orphan, value: encode(&entry(Duration::from_secs(61))), ttl: None };
+        store.commit(Tx::new(keys::live_partition()).write(old)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(named(&store, keys::NOBODY).await, 0, "it is forgotten");
+    }
+    faulty.go_on();
+    let started = starting.join_next().await.unwrap().unwrap();
+    let partition = keys::run_partition(&tenant(), None, &run);
+    let exists = store.get(&partition, &keys::head(&run)).await.unwrap().is_some();
+    assert_eq!(started.is_ok(), exists, "{started:?}");
+    (exists, scan(&store, "run/").await.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_forgotten_does_not_come_to_be_unfound() {
+    let creates = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { after: 0, .. }));
+    assert_eq!(begun_by_a_dead_process(creates).await, (false, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_thought_dead_names_nothing_where_nobody_looks_any_more() {
+    let marks = |tx: &Tx| {
+        tx.writes.iter().any(|write| {
+            matches!(write, Write::Put { key, .. } if key.starts_with("run/")) && tx.partition == keys::live_partition()
+        })
+    };
+    assert_eq!(begun_by_a_dead_process(marks).await, (false, 0));
+}
+
+/// The way of a replica behind whose back a run is made: after it first looked for it, and before it looks
+/// again.
+#[derive(Debug)]
+struct Late {
+    store: Arc<dyn Store>,
+    made: Tx,
+    looks: AtomicUsize,
+}
+
+#[async_trait]
+impl Between for Late {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn pass(&self, place: Option<&Partition>) -> Result<(), Unavailable> {
+        if place == Some(&self.made.partition) && self.looks.fetch_add(1, Ordering::Relaxed) == 1 {
+            self.store.commit(self.made.clone()).await.unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_made_while_it_is_being_forgotten_is_gone_on_with() {
+    let store = shared();
+    // It drives a run of its own only, and looks for no others.
+    let other = bench_over(Link::to(&store), vec![Say::Stall(&["x"])], Effect::Read);
+    let like = other.agent.start(request()).await.unwrap().head.id;
+    let spec = another(&store, &like).await;
+    store.commit(other.agent.index_entry(&spec)).await.unwrap();
+    let key = keys::live_entry(keys::NOBODY, &spec.id);
+    let old = Write::Put { key, value: encode(&entry(Duration::from_secs(61))), ttl: None };
+    store.commit(Tx::new(keys::live_partition()).write(old)).await.unwrap();
+    let late = Arc::new(Late { store: store.clone(), made: made(&spec), looks: AtomicUsize::new(0) });
+    let bench = bench_over(late, vec![Say::Text(&["done"])], Effect::Read);
+    bench.agent.begin();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bench.agent.run(&tenant(), &spec.id).await.unwrap().head.status, RunStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_leaves_gives_up_all_that_is_under_its_name() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let name = a.agent.replica.id().to_owned();
+    let new = |on_conflict| NewRun { session: SessionId::parse("s"), on_conflict, ..request() };
+    let live = a.agent.start(new(OnConflict::Reject)).await.unwrap().head.id;
+    let waiting = a.agent.start(new(OnConflict::Enqueue)).await.unwrap().head.id;
+    assert_eq!(named(&store, &name).await, 2);
+    a.agent.close().await;
+    assert!(!is_registered(&store, &name).await);
+    assert_eq!((named(&store, &name).await, named(&store, keys::NOBODY).await), (0, 2));
+    let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for run in [live, waiting] {
+        assert_eq!(b.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::Completed);
+    }
 }

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::link::Link;
+use super::replicas::{over, replica, status};
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
 use crate::agent::error::{ClaimError, LookupError};
 use crate::agent::idempotency::{Kind, Once};
@@ -138,4 +140,28 @@ async fn a_letter_of_another_version_does_not_stop_a_run() {
     steer(&bench, &run, "rather this", &once()).await.unwrap();
     assert_eq!(outcome(&watch(started).await).output_text, "done");
     assert_eq!(heard(&bench, "rather this"), 1);
+}
+
+/// It learns of both letters when it takes the run up, while it is leaving itself.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_is_not_forgotten_with_a_letter_after_it_by_who_leaves_the_run() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let tenant = Tenant::default_tenant();
+    let first = replica(Link::deaf(&store), vec![Say::Stall(&["x"])]);
+    let run = first.bench.agent.start(request()).await.unwrap().head.id;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    first.link.cut(true);
+    let between = bench_over(Link::to(&store), vec![], Effect::Read);
+    between.agent.tell_to_stop(&tenant, &run).await.unwrap();
+    between.agent.steer(&tenant, &run, say("rather this")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    between.agent.leaving.cancel();
+    let head = between.agent.run(&tenant, &run).await.unwrap().head;
+    let idle = between.agent.take_up(&tenant, &head).await.unwrap().expect("nobody drives it");
+    drop(between.agent.resume(idle, Vec::new()).await.unwrap());
+    between.agent.close().await;
+    let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
+    over(&last, &run).await;
+    assert_eq!(status(&last, &run).await, RunStatus::Cancelled);
+    assert!(last.bench.model.requests.lock().unwrap().is_empty());
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -11,8 +12,9 @@ use crate::agent::active::Live;
 use crate::agent::follow::FollowError;
 use crate::agent::tail::Tail;
 use crate::agent::{NewRun, keys};
-use crate::store::Store;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
+use crate::store::{Durability, Store, Write};
 use crate::types::run::OnDisconnect;
 use crate::types::{Effect, Event, Message, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
 
@@ -256,4 +258,75 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
     b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
     assert!(a.bench.journal.lock().unwrap().is_empty(), "the second one was not called");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost_f39() {
+    let store = shared();
+    let a = replica(Link::deaf(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
+    let b = replica(Link::deaf(&store), vec![]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    // The tool is stopped after five seconds, the lease is renewed after six.
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
+    assert_eq!(a.bench.model.requests.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_are_given_a_higher_fence_after_each_takeover_f21() {
+    let store = shared();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")])];
+    let replicas = [(); 3].map(|()| bench_over(Link::to(&store), turns.clone(), Effect::Read));
+    let run = replicas[0].agent.start(request()).await.unwrap().head.id;
+    for (left, replica) in replicas.iter().enumerate() {
+        if left > 0 {
+            replica.agent.begin();
+        }
+        let since = Instant::now();
+        while replica.fences.lock().unwrap().is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(3), "it is not called by {left}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        replica.agent.close().await;
+    }
+    let fences: Vec<u64> = replicas.iter().flat_map(|replica| replica.fences.lock().unwrap().clone()).collect();
+    assert_eq!(fences.len(), 3);
+    assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
+    assert_eq!(replicas[2].agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::InProgress);
+}
+
+/// A machine's death loses what was only written; where others go on, they would write something else under
+/// the numbers that were shown.
+#[tokio::test(start_paused = true)]
+async fn where_others_go_on_text_is_as_sure_as_all_else_before_it_is_shown() {
+    for is_shared in [true, false] {
+        let store: Arc<dyn Store> = if is_shared { Link::to(&shared()) } else { shared() };
+        let written = Arc::new(AtomicUsize::new(0));
+        let (counter, mut first) = (written.clone(), true);
+        let faulty = Faulty::new(store, move |tx| {
+            let appends = tx.writes.iter().any(|write| matches!(write, Write::Append { .. }));
+            counter.fetch_add(usize::from(appends && tx.durability == Durability::Written), Ordering::Relaxed);
+            let is_text = |entry: &bytes::Bytes| String::from_utf8_lossy(entry).contains("hidden");
+            let has_text = tx
+                .writes
+                .iter()
+                .any(|write| matches!(write, Write::Append { entries, .. } if entries.iter().any(is_text)));
+            if has_text && std::mem::take(&mut first) { Fate::Hangs } else { Fate::Happens }
+        });
+        let bench = bench_over(faulty.clone(), vec![Say::Text(&["hidden", " text"])], Effect::Read);
+        let mut started = bench.agent.start(request()).await.unwrap();
+        faulty.reached().await;
+        let mut seen = Vec::new();
+        let read = async {
+            while let Some(page) = started.follower.next().await.unwrap() {
+                seen.extend(page.iter().map(|record| (**record).clone()));
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), read).await.expect_err("it is being recorded");
+        assert_eq!(shown(&seen), "");
+        faulty.go_on();
+        assert_eq!(shown(&watch(started).await), "hidden text");
+        assert_eq!(written.load(Ordering::Relaxed) == 0, is_shared);
+    }
 }

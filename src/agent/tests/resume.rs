@@ -281,3 +281,25 @@ async fn what_an_interrupted_call_took_counts() {
         assert!(expected.contains(&took), "{took} ms");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn time_that_a_run_spent_elsewhere_is_counted_once_whatever_the_clock_there_f24() {
+    const SPENT_MS: u64 = 10_000;
+    let (spec, whole) = undisturbed().await;
+    // The clock there is an hour ahead or behind; a takeover during a model call counts for 45 s at most.
+    for (shift_ms, left) in [(3_600_000, 50), (-3_600_000, 5)] {
+        let begun = whole[0].at_ms.saturating_add_signed(shift_ms);
+        let mut records: Vec<Record> =
+            whole[..3].iter().cloned().map(|record| Record { at_ms: begun, ..record }).collect();
+        records[2].at_ms += SPENT_MS;
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+        leave(&store, &spec, &records).await;
+        let since = tokio::time::Instant::now();
+        let records = ended(&bench, &spec.id).await;
+        assert_eq!(outcome(&records).reason, StopReason::Timeout);
+        assert!(since.elapsed().abs_diff(Duration::from_secs(left)) < Duration::from_secs(2), "{:?}", since.elapsed());
+        let resumed = records.iter().find(|record| matches!(record.event, Event::RunResumed { .. }));
+        assert!(resumed.is_none_or(|record| record.at_ms.abs_diff(begun) > 3_000_000));
+    }
+}

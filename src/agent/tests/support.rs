@@ -151,6 +151,7 @@ fn assert_paired(messages: &str) {
 pub(super) struct Echo {
     spec: ToolSpec,
     pub(super) journal: Arc<Mutex<Vec<String>>>,
+    fences: Arc<Mutex<Vec<u64>>>,
     /// A call needs a permit to end; `hang` has none.
     permits: Arc<Semaphore>,
 }
@@ -166,7 +167,7 @@ impl Echo {
             timeout: None,
             source: Source::Builtin,
         };
-        Self { spec, journal: Arc::default(), permits: Arc::new(Semaphore::new(permits)) }
+        Self { spec, journal: Arc::default(), fences: Arc::default(), permits: Arc::new(Semaphore::new(permits)) }
     }
 }
 
@@ -176,7 +177,8 @@ impl Tool for Echo {
         &self.spec
     }
 
-    async fn call(&self, arguments: &RawValue, _context: &CallContext) -> Result<String, ToolError> {
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError> {
+        self.fences.lock().unwrap().push(context.fence);
         self.journal.lock().unwrap().push(arguments.get().to_owned());
         let _permit = self.permits.acquire().await.unwrap();
         Ok(arguments.get().to_owned())
@@ -188,6 +190,8 @@ pub(super) struct Bench {
     pub(super) agent: Agent,
     pub(super) model: Arc<Scripted>,
     pub(super) journal: Arc<Mutex<Vec<String>>>,
+    /// The fences that calls of `hang` were given.
+    pub(super) fences: Arc<Mutex<Vec<u64>>>,
 }
 
 /// An agent whose model plays `turns`, with the tools `echo` (read), `save` (write) and `hang`.
@@ -224,13 +228,12 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
     let catalog = Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![upstream], BTreeMap::new());
     let echo = Echo::new("echo", effect, 1_000);
     let journal = echo.journal.clone();
-    let tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(echo),
-        Arc::new(Echo::new("save", Effect::Write, 1_000)),
-        Arc::new(Echo::new("hang", Effect::Read, 0)),
-    ];
+    let hang = Echo::new("hang", Effect::Read, 0);
+    let fences = hang.fences.clone();
+    let tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
     let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
-    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal }
+    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal, fences }
 }
 
 /// An ordinary request.

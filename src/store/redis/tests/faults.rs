@@ -324,6 +324,38 @@ async fn common_page_of_a_log_is_one_exchange() {
     }
 }
 
+/// Entries of one length tell nothing of those behind them.
+#[tokio::test]
+async fn long_entries_behind_short_ones_do_not_make_an_exchange_large() {
+    const SHORT: u64 = 600;
+    const LONG: u64 = 61;
+    const ENTRY: usize = 1 << 20;
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let place = partition("p");
+    let short = (0..SHORT).map(|_| Bytes::from("x")).collect();
+    let write = Write::Append { log: key("log"), after: 0, entries: short };
+    store.commit(Tx::new(place.clone()).write(write)).await.unwrap();
+    for number in 0..LONG {
+        let entries = vec![Bytes::from(vec![b'x'; ENTRY])];
+        let write = Write::Append { log: key("log"), after: SHORT + number, entries };
+        store.commit(Tx::new(place.clone()).write(write)).await.unwrap();
+    }
+    let (exchanges, peak) = (calls(&server, "evalsha").await, most_memory(&server).await);
+    let page = store.read_log(&place, &key("log"), 0, usize::MAX).await.unwrap();
+    assert_eq!((page.entries.len() as u64, page.head), (SHORT + LONG, SHORT + LONG));
+    assert_eq!(calls(&server, "evalsha").await, exchanges + LONG.div_ceil(4), "four long ones are enough for one");
+    let more = most_memory(&server).await - peak;
+    assert!(more < 24 * ENTRY, "the server needed {more} bytes more to read them");
+}
+
+/// The most memory that the server ever needed, in bytes.
+async fn most_memory(server: &RedisServer) -> usize {
+    let memory = server.cli(&["INFO", "memory"]).await;
+    let line = memory.lines().find_map(|line| line.strip_prefix("used_memory_peak:"));
+    line.expect("it tells").trim().parse().unwrap()
+}
+
 #[tokio::test]
 async fn counters_are_exact_and_end_where_numbers_do() {
     let server = RedisServer::start().await;

@@ -1,0 +1,87 @@
+//! Runs whose driver dies again and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::link::Link;
+use super::support::{Say, bench_over, request};
+use crate::agent::runs::RunView;
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::memory::MemoryStore;
+use crate::store::{Store, Tx, Write};
+use crate::types::{Effect, RunStatus, StopReason};
+
+/// More processes than any run here should need.
+const MANY: usize = 20;
+
+/// How many events of this name a commit records, but for calls that were not made.
+fn records(tx: &Tx, name: &str) -> usize {
+    let entries = tx.writes.iter().flat_map(|write| match write {
+        Write::Append { entries, .. } => entries.as_slice(),
+        _ => &[],
+    });
+    let meant = |entry: &str| entry.contains(&format!("\"e\":{{\"{name}\"")) && !entry.contains("\"skipped\":true");
+    entries.filter(|entry| meant(&String::from_utf8_lossy(entry))).count()
+}
+
+/// Lets one process after the other drive a run, each of which dies at its `nth` record of an event, and
+/// returns how it ended and how many died.
+async fn driven_to_its_end(turns: Vec<Say>, event: &'static str, nth: usize, death: Fate) -> (RunView, usize) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let new = request();
+    let (tenant, run) = (new.tenant.clone(), new.id.clone());
+    let mut new = Some(new);
+    for died in 0..MANY {
+        let mut seen = 0;
+        let faulty = Faulty::new(Link::to(&store), move |tx| {
+            seen += records(tx, event);
+            if seen >= nth { death } else { Fate::Happens }
+        });
+        let bench = bench_over(faulty.clone(), turns.clone(), Effect::Read);
+        bench.agent.begin();
+        let start = new.take().map(|new| bench.agent.start(new));
+        if let Some(start) = start {
+            start.await.unwrap();
+        }
+        let since = Instant::now();
+        while !faulty.is_dead() {
+            assert!(since.elapsed() < Duration::from_secs(60), "nobody goes on with the run");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if faulty.is_dead() {
+                break;
+            }
+            let view = bench.agent.run(&tenant, &run).await.unwrap();
+            if view.head.status.is_final() {
+                return (view, died);
+            }
+        }
+    }
+    panic!("{MANY} processes died of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_kills_whoever_calls_its_tool_ends_after_three_takeovers_f9() {
+    let turns = vec![Say::Calls("", vec![("echo", "{}"), ("echo", r#"{"n":1}"#)])];
+    let (view, died) = driven_to_its_end(turns, "tool_finished", 1, Fate::DiesBefore).await;
+    assert_eq!((view.head.status, view.head.reason), (RunStatus::Failed, Some(StopReason::CrashLoop)));
+    assert_eq!(died, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_kills_whoever_hears_its_model_ends_after_three_takeovers_f9() {
+    let (view, died) = driven_to_its_end(vec![Say::Text(&["x"])], "turn_finished", 1, Fate::DiesBefore).await;
+    assert_eq!((view.head.status, view.head.reason), (RunStatus::Failed, Some(StopReason::CrashLoop)));
+    assert_eq!(died, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_gets_further_is_taken_over_as_often_as_it_takes() {
+    // Such a call is answered without being made.
+    let mut turns = vec![Say::Calls("", vec![("nope", "{}")]); 7];
+    turns.push(Say::Text(&["done"]));
+    let (view, died) = driven_to_its_end(turns, "step_started", 2, Fate::DiesAfter).await;
+    assert_eq!((view.head.status, view.outcome.unwrap().output_text.as_str()), (RunStatus::Completed, "done"));
+    assert_eq!(died, 7);
+}

@@ -1,0 +1,177 @@
+//! What becomes of a run of which the store lost something.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::link::Link;
+use super::replicas::{over, replica, shared, status, tenant};
+use super::support::{Say, bench_over, outcome, request, watch};
+use crate::agent::error::LookupError;
+use crate::agent::follow::FollowError;
+use crate::agent::mailbox::Letter;
+use crate::agent::sessions::NewSession;
+use crate::agent::{NewRun, keys};
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::{Tx, Write};
+use crate::types::run::OnConflict;
+use crate::types::{Effect, Message, Role, RunStatus, SessionId, StopReason};
+
+fn in_session(on_conflict: OnConflict) -> NewRun {
+    NewRun { session: SessionId::parse("s"), on_conflict, ..request() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_run_leaves_its_session_to_the_next_and_its_readers_get_an_end_f18() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
+    let lost = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
+    let next = b.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
+    let beside = b.bench.agent.start(in_session(OnConflict::Concurrent)).await.unwrap();
+    assert_eq!(outcome(&watch(beside).await).reason, StopReason::Done);
+    let mut reader = b.bench.agent.follow(&tenant(), &lost, 0).await.unwrap().follower.unwrap();
+    let mut reading = JoinSet::new();
+    reading.spawn(async move {
+        let mut records = Vec::new();
+        while let Some(page) = reader.next().await.unwrap() {
+            records.extend(page.iter().map(|record| (**record).clone()));
+        }
+        (records, Instant::now())
+    });
+    a.link.cut(true);
+    let partition = keys::session_partition(&tenant(), &SessionId::parse("s").unwrap());
+    store.commit(Tx::new(partition).write(Write::Delete { key: keys::spec(&lost) })).await.unwrap();
+    let took = over(&b, &lost).await;
+    assert!(took <= Duration::from_secs(13), "{took:?}");
+    let ended = Instant::now();
+    assert_eq!(outcome(&watch(next).await).reason, StopReason::Done);
+    assert!(ended.elapsed() <= Duration::from_millis(500), "the next one was called after {:?}", ended.elapsed());
+    let (records, told) = reading.join_next().await.unwrap().unwrap();
+    assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
+    assert!(told.saturating_duration_since(ended) <= Duration::from_millis(10), "a nudge tells its readers");
+    let session = b.bench.agent.session(&tenant(), &SessionId::parse("s").unwrap()).await.unwrap().session;
+    assert!(!session.has_runs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_run_is_no_longer_one_of_its_sessions_f18() {
+    for on_conflict in [OnConflict::Reject, OnConflict::Concurrent] {
+        let store = shared();
+        let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+        let b = replica(Link::to(&store), vec![]);
+        let lost = a.bench.agent.start(in_session(on_conflict)).await.unwrap().head.id;
+        a.link.cut(true);
+        let id = SessionId::parse("s").unwrap();
+        let lose = Write::Delete { key: keys::spec(&lost) };
+        store.commit(Tx::new(keys::session_partition(&tenant(), &id)).write(lose)).await.unwrap();
+        over(&b, &lost).await;
+        let session = b.bench.agent.session(&tenant(), &id).await.unwrap().session;
+        assert!(!session.has_runs(), "{session:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost_f18() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
+    let id = SessionId::parse("s").unwrap();
+    let brief = NewSession { id: Some(id.clone()), ttl_s: Some(1), ..NewSession::default() };
+    b.bench.agent.create_session(&tenant(), brief).await.unwrap();
+    let lost = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
+    let kept = b.bench.agent.start(in_session(OnConflict::Concurrent)).await.unwrap().head.id;
+    a.link.cut(true);
+    let lose = Write::Delete { key: keys::spec(&lost) };
+    store.commit(Tx::new(keys::session_partition(&tenant(), &id)).write(lose)).await.unwrap();
+    over(&b, &lost).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(status(&b, &kept).await, RunStatus::InProgress);
+    assert_eq!(b.bench.agent.session(&tenant(), &id).await.unwrap().session.beside, [kept]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_read_letters_are_lost_still_ends() {
+    let store = shared();
+    let mut commits = 0;
+    // A run that asked again and again would never wait for anything; after so many commits it is stopped.
+    let faulty = Faulty::new(Link::to(&store), move |_| {
+        commits += 1;
+        if commits > 200 { Fate::DiesBefore } else { Fate::Happens }
+    });
+    let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])];
+    let bench = bench_over(faulty, turns, Effect::Read);
+    bench.agent.begin();
+    let started = bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    let say = |text: &str| vec![Message::text(Role::User, text)];
+    for text in ["one", "two"] {
+        bench.agent.steer(&tenant(), &run, say(text)).await.unwrap();
+    }
+    // Both are read before the second model call.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let partition = keys::run_partition(&tenant(), None, &run);
+    let lose = Write::DeleteLog { log: keys::mail(&run) };
+    store.commit(Tx::new(partition).write(lose)).await.unwrap();
+    let watched = tokio::time::timeout(Duration::from_secs(30), watch(started)).await;
+    assert_eq!(outcome(&watched.expect("it ends")).output_text, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_comes_after_read_ones_were_lost_is_heard_once_there_is_one_more() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let say = |text: &str| vec![Message::text(Role::User, text)];
+    for text in ["one", "two"] {
+        a.bench.agent.steer(&tenant(), &run, say(text)).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lose = Write::DeleteLog { log: keys::mail(&run) };
+    store.commit(Tx::new(keys::run_partition(&tenant(), None, &run)).write(lose)).await.unwrap();
+    a.bench.agent.steer(&tenant(), &run, say("three")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    a.bench.agent.post(&tenant(), &run, &Letter::Cancel, None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(status(&a, &run).await, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_a_damaged_event_is_told_instead_of_skipping_it() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Text(&["done"])]);
+    let started = a.bench.agent.start(request()).await.unwrap();
+    let run = started.head.id.clone();
+    let records = watch(started).await;
+    // Its driver leaves it.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (partition, log) = (keys::run_partition(&tenant(), None, &run), keys::events(&run));
+    let mut entries = store.read_log(&partition, &log, 0, 100).await.unwrap().entries;
+    for damaged in 0..entries.len() {
+        let whole = std::mem::replace(&mut entries[damaged], Bytes::from_static(b"{\"n\":1,\"e\":"));
+        let tx = Tx::new(partition.clone()).write(Write::DeleteLog { log: log.clone() });
+        store.commit(tx).await.unwrap();
+        let append = Write::Append { log: log.clone(), after: 0, entries: entries.clone() };
+        store.commit(Tx::new(partition.clone()).write(append)).await.unwrap();
+        let following = a.bench.agent.follow(&tenant(), &run, 0).await;
+        if damaged + 1 == entries.len() {
+            // Whether there is anything to follow says the last one.
+            assert!(matches!(following, Err(LookupError::Store(_))));
+            return;
+        }
+        let mut follower = following.unwrap().follower.unwrap();
+        let read = async {
+            loop {
+                match follower.next().await {
+                    Ok(Some(page)) => assert!(page.len() < records.len()),
+                    end => break end,
+                }
+            }
+        };
+        let end = tokio::time::timeout(Duration::from_secs(90), read).await.expect("it is told");
+        assert!(matches!(end, Err(FollowError::Damaged(_))), "{end:?} with entry {damaged} damaged");
+        entries[damaged] = whole;
+    }
+}

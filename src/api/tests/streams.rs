@@ -1,0 +1,182 @@
+//! How streams end that cannot be told to their end.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use super::*;
+use crate::agent::catalog::Upstream;
+use crate::agent::{Agent, Catalog, Keep, Quotas};
+use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
+use crate::llm::{Delta, DeltaStream, Model, ModelError, ModelRequest};
+use crate::store::{CommitError, Tx, Write};
+use crate::types::run::OnLimit;
+
+/// Says something and then nothing for ever.
+#[derive(Debug)]
+struct Silent;
+
+impl Model for Silent {
+    fn stream(&self, _request: ModelRequest) -> DeltaStream {
+        let said = ["hello", " again"].map(|text| Ok(Delta::Text(text.into())));
+        futures_util::stream::iter(said).chain(futures_util::stream::pending()).boxed()
+    }
+
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    }
+
+    fn recovers_text_tool_calls(&self) -> bool {
+        false
+    }
+}
+
+/// A store that others share. It damages the first text that is recorded, if it is to.
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    damages: bool,
+}
+
+#[async_trait::async_trait]
+impl Between for Shared {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn on_commit(&self, mut tx: Tx) -> Result<(), CommitError> {
+        for write in &mut tx.writes {
+            if let Write::Append { entries, .. } = write {
+                let is_text = |entry: &&mut bytes::Bytes| String::from_utf8_lossy(entry).contains("hello");
+                for entry in entries.iter_mut().filter(is_text).filter(|_| self.damages) {
+                    *entry = bytes::Bytes::from_static(b"{\"n\":");
+                }
+            }
+        }
+        self.store.commit(tx).await
+    }
+
+    fn has_others(&self) -> bool {
+        true
+    }
+}
+
+/// A replica over this store, and its router.
+fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
+    let limits = LimitsConfig {
+        max_iterations: 2,
+        timeout: Duration::from_secs(600),
+        tool_timeout: Duration::from_secs(5),
+        token_budget: None,
+        cost_budget: None,
+    };
+    let config = AgentConfig {
+        name: DEFAULT_AGENT.into(),
+        model: None,
+        system: None,
+        tools: Vec::new(),
+        on_limit: OnLimit::Stop,
+        limits,
+    };
+    let upstream = Upstream::new("silent".into(), Arc::new(Silent), None);
+    let catalog = Catalog::new([(DEFAULT_AGENT.into(), config)].into(), vec![upstream], [].into());
+    let keep = Keep { run: Duration::from_secs(60), session: Duration::from_secs(60), history_bytes: 1 << 20 };
+    let tools = crate::tools::Registry::new([]).unwrap();
+    let store = Arc::new(Shared { store: store.clone(), damages });
+    let agent = Agent::new(store, catalog, tools, keep, Quotas::default());
+    let router = router(agent.clone(), &Arc::new(Callers::new(&[], None)));
+    (agent, router)
+}
+
+/// A stream's parts as they come, with the run that it is of.
+struct Stream {
+    run: String,
+    body: axum::body::BodyDataStream,
+}
+
+async fn open(router: &Router, request: Request<Body>) -> Stream {
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let run = response.headers()["x-loopgate-run-id"].to_str().unwrap().to_owned();
+    Stream { run, body: response.into_body().into_data_stream() }
+}
+
+async fn asked(router: &Router, path: &str) -> Stream {
+    let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
+    let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
+    open(router, request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+async fn followed(router: &Router, run: &str) -> Stream {
+    let request = Request::builder().uri(format!("/v1/runs/{run}/events"));
+    open(router, request.body(Body::empty()).unwrap()).await
+}
+
+impl Stream {
+    /// The text up to where it stands still for a second.
+    async fn so_far(&mut self) -> String {
+        let mut text = String::new();
+        while let Ok(Some(part)) = tokio::time::timeout(Duration::from_secs(1), self.body.next()).await {
+            text += std::str::from_utf8(&part.unwrap()).unwrap();
+        }
+        text
+    }
+
+    /// The text up to its end, which comes soon.
+    async fn rest(&mut self) -> String {
+        let mut text = String::new();
+        loop {
+            let part = tokio::time::timeout(Duration::from_secs(10), self.body.next()).await.expect("it ends soon");
+            let Some(part) = part else { return text };
+            text += std::str::from_utf8(&part.unwrap()).unwrap();
+        }
+    }
+}
+
+/// The error in the last frame of a stream's text.
+fn error_in(text: &str) -> Value {
+    let last = text.trim_end().rsplit("\n\n").next().unwrap();
+    let error: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap_or("null")).unwrap();
+    error["error"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agents_reader_at_a_replica_that_ends_is_sent_to_another() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let ((_, driving), (ending, reading)) = (replica(&store, false), replica(&store, false));
+    let run = asked(&driving, "/v1/agent/completions").await.run;
+    let mut reader = followed(&reading, &run).await;
+    assert!(reader.so_far().await.contains("again"));
+    ending.announce_end();
+    let end = reader.rest().await;
+    let lines: Vec<&str> = end.lines().filter(|line| !line.is_empty() && !line.starts_with(':')).collect();
+    assert_eq!(lines, ["retry: 250"]);
+    assert!(end.ends_with("\n\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_at_a_replica_that_ends_is_told_that_it_is_not_whole() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (agent, router) = replica(&store, false);
+    let mut reader = asked(&router, "/v1/chat/completions").await;
+    assert!(reader.so_far().await.contains("again"));
+    agent.announce_end();
+    assert_eq!(reader.so_far().await, "", "it may still come to its end");
+    let ((), end) = tokio::join!(agent.close(), reader.rest());
+    assert!(!end.contains("[DONE]"), "{end}");
+    assert!(error_in(&end)["message"].as_str().unwrap().contains("shutting down"), "{end}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_event_ends_a_stream_with_an_error() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let ((_, driving), (_, reading)) = (replica(&store, true), replica(&store, false));
+    let run = asked(&driving, "/v1/agent/completions").await.run;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let end = followed(&reading, &run).await.rest().await;
+    assert!(!end.contains("[DONE]"), "{end}");
+    let error = error_in(&end);
+    assert!(error["message"].is_string() && error["type"] == "server_error", "{end}");
+}
