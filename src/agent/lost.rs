@@ -1,4 +1,5 @@
-//! Ends a run of which the store lost a part: it can neither be driven nor waited for.
+//! Ends a run that can neither be driven nor waited for: the store lost a part of it, or whoever drives it
+//! dies of it.
 //!
 //! Stores do not lose documents, but their memory may be cleared, a failover may go to a replica that
 //! lacked much, and an operator may delete what should not be touched. Whoever reads such a run gets
@@ -10,20 +11,20 @@ use crate::agent::lease::Lease;
 use crate::agent::replica::LiveEntry;
 use crate::agent::sessions::keep_session;
 use crate::agent::{Agent, keys, recorder};
-use crate::store::{Check, CommitError, Partition, Tx, Unavailable, Write};
+use crate::store::{Check, CommitError, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{Event, Outcome, Record, RunId, StopReason};
 
 impl Agent {
     /// Ends the run, unless somebody drives it or it has ended by itself.
-    pub(super) async fn give_up(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
+    pub(super) async fn give_up(&self, run: &RunId, entry: &LiveEntry, why: StopReason) -> Result<(), Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let name = (keys::lease(run), keys::mail(run));
         let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
-        let ended = self.record_loss(run, entry, &partition, &lease).await;
+        let ended = self.record_loss(run, entry, why, &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
-            tracing::error!(%run, "part of the run is no longer in the store; it fails");
+            tracing::error!(%run, reason = why.as_str(), "the run cannot be gone on with; it fails");
             self.part(run, entry, next.as_ref()).await?;
         }
         Ok(())
@@ -34,9 +35,10 @@ impl Agent {
         &self,
         run: &RunId,
         entry: &LiveEntry,
-        partition: &Partition,
+        why: StopReason,
         lease: &Lease,
     ) -> Result<Option<Option<RunId>>, Unavailable> {
+        let partition = &keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let Some(document) = self.store.get(partition, &keys::head(run)).await? else { return Ok(None) };
         let head: Head = head::decode(&document.value)?;
         if !head.is_under_way() {
@@ -50,7 +52,7 @@ impl Agent {
             Some(Record { event: Event::RunFinished(outcome), .. }) if outcome.status().is_final() => {
                 (outcome.reason, None)
             }
-            Some(_) | None => (StopReason::StoreLostState, Some(Outcome::of_lost_run())),
+            Some(_) | None => (why, Some(Outcome::unknown(why))),
         };
         let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(now_ms()), ..head };
         let keep = self.keep.run;

@@ -15,7 +15,7 @@ use crate::agent::{Agent, keys};
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::pauses::random;
-use crate::types::{RunId, RunStatus};
+use crate::types::{RunId, RunStatus, StopReason};
 
 /// How often a process looks for runs that nobody drives.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -88,15 +88,21 @@ impl Agent {
         let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
         match head {
             Some(head) if head.is_under_way() && self.store.get(&partition, &keys::spec(run)).await?.is_none() => {
-                self.give_up(run, &entry).await
+                self.give_up(run, &entry, StopReason::StoreLostState).await
             }
             Some(head) if head.status == RunStatus::InProgress => {
                 if let Some(idle) = self.take_up(&entry.tenant, &head).await? {
-                    if idle.records.is_empty() {
+                    let found = idle.run();
+                    let hopeless = if idle.records.is_empty() {
+                        Some(StopReason::StoreLostState)
+                    } else {
+                        found.is_beyond_help().then_some(StopReason::CrashLoop)
+                    };
+                    if let Some(why) = hopeless {
                         idle.release().await?;
-                        return self.give_up(run, &entry).await;
+                        return self.give_up(run, &entry, why).await;
                     }
-                    if idle.status() != RunStatus::InProgress {
+                    if found.status() != RunStatus::InProgress {
                         return idle.release().await;
                     }
                     tracing::info!(%run, "taking up a run that nobody drives");

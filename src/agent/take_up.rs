@@ -47,9 +47,14 @@ pub(super) struct Prepared {
 }
 
 impl Idle {
-    /// Where the run stands by its log.
+    /// The run by its log.
+    pub(super) fn run(&self) -> Run {
+        Run::new(self.spec.clone()).replayed(&self.records)
+    }
+
+    /// Where it stands.
     pub(super) fn status(&self) -> RunStatus {
-        Run::new(self.spec.clone()).replayed(&self.records).status()
+        self.run().status()
     }
 
     /// Leaves the run as it was.

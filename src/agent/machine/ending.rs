@@ -41,10 +41,9 @@ impl Run {
 }
 
 impl Outcome {
-    /// How a run ends of which too much was lost to know how far it came.
+    /// How a run ends of which nobody can tell how far it came.
     #[must_use]
-    pub fn of_lost_run() -> Self {
-        let reason = StopReason::StoreLostState;
+    pub fn unknown(reason: StopReason) -> Self {
         Self {
             reason,
             output_text: String::new(),

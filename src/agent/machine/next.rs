@@ -60,6 +60,12 @@ impl Run {
         }
     }
 
+    /// Whether it was taken over again and again even to end it: whoever does so seems to die of it.
+    #[must_use]
+    pub fn is_beyond_help(&self) -> bool {
+        self.resumes > MAX_RESUMES + 1
+    }
+
     fn next_call(&self) -> Step {
         let synthesize = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
         if let Some((reason, _)) = &self.stop {
