@@ -19,7 +19,7 @@ use crate::types::{RunId, RunStatus, StopReason};
 
 /// How often a process looks for runs that nobody drives.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Replicas that began together do not look together: each waits up to this many milliseconds longer.
+/// Replicas that began together do not look together: each waits up to this much longer.
 const JITTER: Duration = Duration::from_millis(200);
 /// Runs looked at in one page of a sweep.
 const PAGE: usize = 256;
