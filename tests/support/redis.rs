@@ -48,14 +48,16 @@ pub(crate) async fn switch(watched: &Watched) {
     settle(watched).await;
 }
 
-/// Waits until the primary has its replica again.
+/// Waits until the primary has its replica again, which has all that was written before and gets what is
+/// written from now on: it is called online before that.
 async fn settle(watched: &Watched) {
     eventually("the replica to be in step", async || {
         let port = primary(watched).await;
         let both = [&watched.primary, &watched.replica];
         let Some(primary) = both.into_iter().find(|server| server.port() == port) else { return false };
         let replication = primary.cli(&["INFO", "replication"]).await;
-        replication.contains("role:master") && replication.contains("state=online")
+        let in_step = |line: &str| line.contains("state=online,offset=") && !line.contains("offset=0,");
+        replication.contains("role:master") && replication.lines().any(in_step)
     })
     .await;
 }

@@ -19,7 +19,7 @@ use crate::config::RedisHost;
 const CONFIRMING: usize = 4;
 
 /// How long after the last replica went its confirmation is still asked for.
-const MISSED: Duration = Duration::from_secs(60);
+pub(super) const MISSED: Duration = Duration::from_secs(60);
 
 /// How long a server may take to say what it is.
 const SLOWEST_LOOK: Duration = Duration::from_secs(2);
@@ -174,6 +174,11 @@ impl Node {
         let (lane, users) = self.confirming.iter().min_by_key(|(_, users)| users.load(Ordering::Relaxed))?;
         users.fetch_add(1, Ordering::Relaxed);
         Some(Confirming { lane, users })
+    }
+
+    /// Whether replicas must confirm what is written.
+    pub(super) fn has_replicas(&self) -> bool {
+        self.replicas.expected()
     }
 
     /// Asks the server whether it is still the primary; if not, all connections are made again.

@@ -15,7 +15,7 @@ use super::fault::Trouble;
 use super::find::{Finder, Ranges};
 use super::keys::Place;
 use super::lane::Wait;
-use super::node::{ANSWER, Node};
+use super::node::{ANSWER, MISSED, Node};
 use super::nudges;
 use crate::config::RedisHost;
 use crate::store::Partition;
@@ -23,6 +23,10 @@ use crate::types::pauses::spread;
 
 /// How often primaries are asked whether they still are, and Sentinels who is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The same while a primary has none of the replicas that there were lately: what is written counts without
+/// them until they are seen again.
+const LOOK_SOON: Duration = Duration::from_millis(200);
 
 /// How many looks it takes until a cluster that gives no cause is asked for its map.
 const LOOKS_PER_MAP: u32 = 10;
@@ -170,6 +174,7 @@ impl Keeper {
     async fn keep(mut self) {
         let mut looks = 0;
         let mut look_at = Instant::now() + LOOK_EVERY;
+        let mut replicated = None;
         loop {
             let known = self.map.borrow().hosts();
             match self.finder.find(&known).await {
@@ -186,9 +191,14 @@ impl Keeper {
                 let stale = timeout_at(look_at, self.stale.notified()).await.is_ok();
                 // However often something is amiss: looking is also how replicas are seen.
                 if Instant::now() >= look_at {
-                    look_at = Instant::now() + LOOK_EVERY;
                     let nodes = self.map.borrow().nodes();
                     let looks = join_all(nodes.iter().map(|node| node.look())).await;
+                    let lacking = nodes.iter().any(|node| !node.has_replicas());
+                    if nodes.iter().any(|node| node.has_replicas()) {
+                        replicated = Some(Instant::now());
+                    }
+                    let lately = replicated.is_some_and(|since| since.elapsed() < MISSED);
+                    look_at = Instant::now() + if lacking && lately { LOOK_SOON } else { LOOK_EVERY };
                     for (node, _) in nodes.iter().zip(looks).filter(|(_, look)| look.is_ok()) {
                         self.look_over(&node.host).await;
                     }

@@ -193,6 +193,10 @@ async fn sentinels_lead_to_the_new_primary() {
     let done = append_through(&store, &place, failover).await;
     assert!(appended_once(&store, &place).await >= done);
     assert_eq!(store.health().await, Ok(()));
+    // A replica is looked for more often than once a second while there is none.
+    let (looks, began) = (calls(&watched.replica, "role").await, Instant::now());
+    eventually("it looks", async || calls(&watched.replica, "role").await > looks + 9).await;
+    assert!(began.elapsed() < Duration::from_secs(6), "it took {:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
