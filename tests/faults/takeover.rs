@@ -134,10 +134,9 @@ async fn a_replica_freezes_and_wakes_up() {
 #[tokio::test]
 async fn replicas_are_replaced_one_by_one() {
     let redis = durable().await;
-    let mut site = Site::start("roll", &vec![database(&redis, 0); 3]).await;
-    site.client.spread = Duration::from_secs(3);
     for round in 0..scaled(1, 5) {
-        site.name = format!("roll-{round}");
+        let mut site = Site::start(&format!("roll-{round}"), &vec![database(&redis, round); 3]).await;
+        site.client.spread = Duration::from_secs(3);
         let orders = mixed(&site.name, scaled(40, 200), &mut site.seed, 400);
         let flight = site.launch(orders).await;
         for replica in &mut site.replicas {
@@ -146,7 +145,7 @@ async fn replicas_are_replaced_one_by_one() {
             let started = tokio::time::Instant::now();
             let status = replica.drained().await;
             assert!(status.success(), "{status}");
-            println!("roll: a replica ended after {:?}", started.elapsed());
+            println!("{}: a replica ended after {:?}", site.name, started.elapsed());
             replica.restart().await;
         }
         site.land(flight).await;
