@@ -21,7 +21,7 @@ impl Agent {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let name = (keys::lease(run), keys::mail(run));
         let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
-        let ended = self.record_loss(run, entry, why, &lease).await;
+        let ended = self.record_end(run, entry, why, &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
             tracing::error!(%run, reason = why.as_str(), "the run cannot be gone on with; it fails");
@@ -31,7 +31,7 @@ impl Agent {
     }
 
     /// Records the end; the run that is next in the session. `None` if there was nothing to end.
-    async fn record_loss(
+    async fn record_end(
         &self,
         run: &RunId,
         entry: &LiveEntry,
