@@ -16,6 +16,6 @@ mod quota;
 mod replicas;
 mod resume;
 mod sessions;
-mod support;
+pub(crate) mod support;
 mod tools;
 mod undropped;

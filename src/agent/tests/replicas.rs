@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
 use crate::agent::active::Live;
-use crate::agent::follow::FollowError;
+use crate::agent::follow::{FollowError, Follower};
 use crate::agent::tail::Tail;
 use crate::agent::{NewRun, keys};
 use crate::store::faulty::{Fate, Faulty};
@@ -142,14 +142,20 @@ async fn a_drained_replica_hands_its_runs_over_before_their_next_step_f10() {
     a.bench.agent.close().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
+/// Two replicas, a run of the first that ends without readers, and a reader at the second.
+async fn read_elsewhere() -> (Replica, Replica, RunId, Follower) {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![]);
     let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
     let run = a.bench.agent.start(new).await.unwrap().head.id;
-    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    (a, b, run, follower)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
+    let (_a, b, run, mut follower) = read_elsewhere().await;
     let reading =
         tokio::time::timeout(Duration::from_secs(28), async { while let Ok(Some(_)) = follower.next().await {} });
     reading.await.expect_err("it is read for 28 s and does not end");
@@ -163,12 +169,7 @@ async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_elsewhere_that_takes_nothing_for_a_while_is_still_one_f34() {
-    let store = shared();
-    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
-    let b = replica(Link::to(&store), vec![]);
-    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
-    let run = a.bench.agent.start(new).await.unwrap().head.id;
-    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let (_a, b, run, mut follower) = read_elsewhere().await;
     let caught_up = async { while let Ok(Some(_)) = follower.next().await {} };
     tokio::time::timeout(Duration::from_secs(1), caught_up).await.expect_err("the run goes on");
     tokio::time::sleep(Duration::from_secs(50)).await;

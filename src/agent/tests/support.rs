@@ -209,6 +209,19 @@ pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect)
 /// The same with keys that have these quotas.
 pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect, quotas: Quotas) -> Bench {
     let model = Scripted::new(turns);
+    let catalog = catalog(model.clone());
+    let echo = Echo::new("echo", effect, 1_000);
+    let journal = echo.journal.clone();
+    let hang = Echo::new("hang", Effect::Read, 0);
+    let fences = hang.fences.clone();
+    let tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
+    let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
+    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal, fences }
+}
+
+/// One agent, which may use all tools and asks this model.
+pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
     let limits = LimitsConfig {
         max_iterations: 20,
         timeout: Duration::from_secs(60),
@@ -224,16 +237,8 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
         on_limit: OnLimit::Stop,
         limits,
     };
-    let upstream = Upstream::new("scripted".into(), model.clone(), None);
-    let catalog = Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![upstream], BTreeMap::new());
-    let echo = Echo::new("echo", effect, 1_000);
-    let journal = echo.journal.clone();
-    let hang = Echo::new("hang", Effect::Read, 0);
-    let fences = hang.fences.clone();
-    let tools: Vec<Arc<dyn Tool>> =
-        vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
-    let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
-    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal, fences }
+    let upstream = Upstream::new("scripted".into(), model, None);
+    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![upstream], BTreeMap::new())
 }
 
 /// An ordinary request.

@@ -7,12 +7,10 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use super::*;
-use crate::agent::catalog::Upstream;
-use crate::agent::{Agent, Catalog, Keep, Quotas};
-use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
+use crate::agent::tests::support::catalog;
+use crate::agent::{Agent, Keep, Quotas};
 use crate::llm::{Delta, DeltaStream, Model, ModelError, ModelRequest};
 use crate::store::{CommitError, Tx, Write};
-use crate::types::run::OnLimit;
 
 /// Says something and then nothing for ever.
 #[derive(Debug)]
@@ -65,23 +63,7 @@ impl Between for Shared {
 
 /// A replica over this store, and its router.
 fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
-    let limits = LimitsConfig {
-        max_iterations: 2,
-        timeout: Duration::from_secs(600),
-        tool_timeout: Duration::from_secs(5),
-        token_budget: None,
-        cost_budget: None,
-    };
-    let config = AgentConfig {
-        name: DEFAULT_AGENT.into(),
-        model: None,
-        system: None,
-        tools: Vec::new(),
-        on_limit: OnLimit::Stop,
-        limits,
-    };
-    let upstream = Upstream::new("silent".into(), Arc::new(Silent), None);
-    let catalog = Catalog::new([(DEFAULT_AGENT.into(), config)].into(), vec![upstream], [].into());
+    let catalog = catalog(Arc::new(Silent));
     let keep = Keep { run: Duration::from_secs(60), session: Duration::from_secs(60), history_bytes: 1 << 20 };
     let tools = crate::tools::Registry::new([]).unwrap();
     let store = Arc::new(Shared { store: store.clone(), damages });
