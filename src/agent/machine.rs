@@ -13,8 +13,9 @@ use std::sync::Arc;
 pub use self::next::Step;
 use self::spent::Spent;
 use crate::agent::budget::Used;
+use crate::types::error::RunError;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
-use crate::types::outcome::{CallReport, Report, RunError, StepReport};
+use crate::types::outcome::{CallReport, Report, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::{
     CallId, Effect, Event, Message, Outcome, Record, RunStatus, StopReason, ToolCall, ToolOutcome, Usage,

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::agent::error::{ClaimError, ForkError, LookupError, StartError};
 use crate::agent::follow::FollowError;
-use crate::types::{RunError, RunId};
+use crate::types::{ErrorKind, RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -263,7 +263,22 @@ impl From<ForkError> for ApiError {
 
 impl From<&RunError> for ApiError {
     fn from(error: &RunError) -> Self {
-        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self::new(status, &error.r#type, &error.code, error.message.clone())
+        use http::StatusCode as S;
+        let (status, r#type, code) = match error.kind {
+            ErrorKind::UpstreamUnavailable | ErrorKind::UpstreamRejected => {
+                (S::BAD_GATEWAY, "provider_error", "provider_error")
+            }
+            ErrorKind::UpstreamTimeout => (S::GATEWAY_TIMEOUT, "provider_error", "provider_timeout"),
+            ErrorKind::EmptyResponse => (S::BAD_GATEWAY, "provider_error", "empty_response"),
+            ErrorKind::ContextLength => (S::BAD_REQUEST, "invalid_request_error", "context_length_exceeded"),
+            ErrorKind::IterationLimit => (S::BAD_REQUEST, "invalid_request_error", "max_iterations"),
+            ErrorKind::TimeLimit => (S::REQUEST_TIMEOUT, "invalid_request_error", "request_timeout"),
+            ErrorKind::BudgetExceeded => (S::TOO_MANY_REQUESTS, "insufficient_quota", "budget_exceeded"),
+            ErrorKind::OutcomeUnknown => (S::INTERNAL_SERVER_ERROR, "server_error", "outcome_unknown"),
+            ErrorKind::CrashLoop => (S::INTERNAL_SERVER_ERROR, "server_error", "crash_loop"),
+            ErrorKind::StoreLostState => (S::INTERNAL_SERVER_ERROR, "server_error", "store_lost_state"),
+            ErrorKind::Internal => (S::INTERNAL_SERVER_ERROR, "server_error", "internal_error"),
+        };
+        Self::new(status, r#type, code, error.message.clone())
     }
 }

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::outcome::{Outcome, RunError, StopReason};
+use crate::types::error::RunError;
+use crate::types::outcome::{Outcome, StopReason};
 use crate::types::usage::{Micros, Usage};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome};
 

@@ -4,6 +4,7 @@
 //! what it describes.
 
 pub mod clock;
+pub mod error;
 pub mod event;
 pub mod id;
 pub mod message;
@@ -14,10 +15,11 @@ pub mod session;
 pub mod tool;
 pub mod usage;
 
+pub use error::{ErrorKind, RunError};
 pub use event::{Event, Record};
 pub use id::{CallId, RunId, SessionId, Tenant};
 pub use message::{Message, Role};
-pub use outcome::{Outcome, Report, RunError, RunStatus, StopReason};
+pub use outcome::{Outcome, Report, RunStatus, StopReason};
 pub use run::{Limits, RunSpec};
 pub use tool::{Effect, ToolCall, ToolOutcome};
 pub use usage::{Micros, Price, Usage};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::error::RunError;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{CallId, ToolCall};
 
@@ -122,34 +123,6 @@ impl StopReason {
             | Self::InternalError => RunStatus::Failed,
         }
     }
-
-    /// OpenAI's `finish_reason` for it; failed runs have none.
-    #[must_use]
-    pub fn finish_reason(self) -> Option<&'static str> {
-        match self.status() {
-            RunStatus::Completed if self == Self::Length => Some("length"),
-            RunStatus::Completed | RunStatus::Cancelled => Some("stop"),
-            RunStatus::Incomplete => Some("length"),
-            RunStatus::RequiresAction => Some("tool_calls"),
-            RunStatus::Failed | RunStatus::Queued | RunStatus::InProgress => None,
-        }
-    }
-}
-
-/// Why a run failed, in words that may be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunError {
-    /// The HTTP status that a plain response bears.
-    pub status: u16,
-    /// OpenAI's error type.
-    pub r#type: String,
-    /// The code of the HTTP contract.
-    pub code: String,
-    /// One or two sentences without secrets.
-    pub message: String,
-    /// Whether the same request may succeed another time.
-    #[serde(default)]
-    pub retryable: bool,
 }
 
 /// How a run ended, or why it waits. Everything that its last event says.
@@ -197,7 +170,7 @@ impl Outcome {
     /// and no tool was called that would be called once more.
     #[must_use]
     pub fn may_be_repeated(&self) -> bool {
-        let failed_for_now = self.error.as_ref().is_some_and(|error| error.retryable);
+        let failed_for_now = self.error.as_ref().is_some_and(|error| error.kind.is_retryable());
         let is_limit = self.reason.status() == RunStatus::Incomplete;
         self.tool_calls == 0 && !is_limit && (failed_for_now || self.reason == StopReason::Cancelled)
     }

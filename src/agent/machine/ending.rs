@@ -1,9 +1,9 @@
 //! What a run's last event says.
 
 use super::Run;
-use crate::types::outcome::{Report, RunError};
+use crate::types::outcome::Report;
 use crate::types::run::OnLimit;
-use crate::types::{Micros, Outcome, RunStatus, StopReason, Usage};
+use crate::types::{ErrorKind, Micros, Outcome, RunError, RunStatus, StopReason, Usage};
 
 impl Run {
     /// Everything that the run's last event says, if it ends now for `reason`.
@@ -80,11 +80,12 @@ fn limit_sentence(reason: StopReason) -> &'static str {
     }
 }
 
+/// The error of a run that is to fail at its limits.
 fn limit_error(reason: StopReason) -> Option<RunError> {
-    let (status, r#type, code) = match reason {
-        StopReason::TokenBudget | StopReason::CostBudget => (429, "insufficient_quota", "budget_exceeded"),
-        StopReason::Timeout => (408, "invalid_request_error", "request_timeout"),
-        StopReason::MaxIterations => (400, "invalid_request_error", "max_iterations"),
+    let kind = match reason {
+        StopReason::TokenBudget | StopReason::CostBudget => ErrorKind::BudgetExceeded,
+        StopReason::Timeout => ErrorKind::TimeLimit,
+        StopReason::MaxIterations => ErrorKind::IterationLimit,
         StopReason::Done
         | StopReason::Length
         | StopReason::ClientTools
@@ -96,26 +97,20 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         | StopReason::StoreLostState
         | StopReason::InternalError => return None,
     };
-    Some(run_error(status, r#type, code, limit_sentence(reason)))
+    Some(RunError::new(kind, limit_sentence(reason)))
 }
 
+/// The error of a run that failed without one that says more.
 fn default_error(reason: StopReason) -> Option<RunError> {
-    let (status, r#type, code, message) = match reason {
-        StopReason::EmptyResponse => (502, "provider_error", "empty_response", "The model answered nothing, twice."),
-        StopReason::OutcomeUnknown => (
-            500,
-            "server_error",
-            "outcome_unknown",
-            "A tool with side effects was interrupted; whether it took effect is unknown.",
-        ),
-        StopReason::CrashLoop => {
-            (500, "server_error", "crash_loop", "The run was interrupted too often without getting further.")
+    let (kind, message) = match reason {
+        StopReason::EmptyResponse => (ErrorKind::EmptyResponse, "The model answered nothing, twice."),
+        StopReason::OutcomeUnknown => {
+            (ErrorKind::OutcomeUnknown, "A tool with side effects was interrupted; whether it took effect is unknown.")
         }
-        StopReason::StoreLostState => {
-            (500, "server_error", "store_lost_state", "Part of what the run needs is no longer there.")
-        }
-        StopReason::ProviderError => (502, "provider_error", "provider_error", "The upstream failed."),
-        StopReason::InternalError => (500, "server_error", "internal_error", "The server failed."),
+        StopReason::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without getting further."),
+        StopReason::StoreLostState => (ErrorKind::StoreLostState, "Part of what the run needs is no longer there."),
+        StopReason::ProviderError => (ErrorKind::UpstreamUnavailable, "The upstream failed."),
+        StopReason::InternalError => (ErrorKind::Internal, "The server failed."),
         StopReason::Done
         | StopReason::Length
         | StopReason::MaxIterations
@@ -125,15 +120,5 @@ fn default_error(reason: StopReason) -> Option<RunError> {
         | StopReason::ClientTools
         | StopReason::Cancelled => return None,
     };
-    Some(run_error(status, r#type, code, message))
-}
-
-fn run_error(status: u16, r#type: &str, code: &str, message: &str) -> RunError {
-    RunError {
-        status,
-        r#type: r#type.to_owned(),
-        code: code.to_owned(),
-        message: message.to_owned(),
-        retryable: status == 502,
-    }
+    Some(RunError::new(kind, message))
 }

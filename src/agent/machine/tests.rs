@@ -2,7 +2,7 @@ use super::*;
 use crate::agent::recorder::encode;
 use crate::types::clock::now_ms;
 use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, RawValueEq};
-use crate::types::{CallId, Limits, Micros, Price, Role, RunId, Tenant};
+use crate::types::{CallId, ErrorKind, Limits, Micros, Price, Role, RunId, Tenant};
 
 /// A run without limits but the ordinary ones.
 pub(in crate::agent) fn spec() -> RunSpec {
@@ -190,7 +190,7 @@ fn a_limit_can_be_an_error_or_a_closing_answer() {
         story
     };
     let outcome = until_limit(limited.clone()).ends();
-    assert_eq!((outcome.status(), outcome.error.unwrap().code.as_str()), (RunStatus::Failed, "max_iterations"));
+    assert_eq!((outcome.status(), outcome.error.unwrap().kind), (RunStatus::Failed, ErrorKind::IterationLimit));
 
     limited.on_limit = OnLimit::Synthesize;
     let mut story = until_limit(limited);
@@ -289,7 +289,7 @@ fn a_model_that_answers_nothing_is_asked_once_more_k24() {
     }
     let outcome = story.ends();
     assert_eq!((outcome.reason, outcome.usage.total()), (StopReason::EmptyResponse, 2), "both calls are charged");
-    assert_eq!(outcome.error.unwrap().code, "empty_response");
+    assert_eq!(outcome.error.unwrap().kind, ErrorKind::EmptyResponse);
 }
 
 #[test]

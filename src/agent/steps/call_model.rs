@@ -18,8 +18,7 @@ use crate::kill;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
-use crate::types::outcome::RunError;
-use crate::types::{Event, Micros, StopReason, ToolCall, Usage};
+use crate::types::{ErrorKind, Event, Micros, RunError, StopReason, ToolCall, Usage};
 
 /// Most calls of one turn.
 const MAX_CALLS: usize = 64;
@@ -270,14 +269,15 @@ fn finish_turn(
 }
 
 fn run_error(error: &ModelError, said_something: bool) -> RunError {
-    let (status, r#type, code) = match error.kind {
-        ModelErrorKind::ContextLength => (400, "invalid_request_error", "context_length_exceeded"),
-        ModelErrorKind::Timeout => (504, "provider_error", "provider_timeout"),
-        ModelErrorKind::Transient | ModelErrorKind::Rejected => (502, "provider_error", "provider_error"),
+    let kind = match error.kind {
+        ModelErrorKind::Transient => ErrorKind::UpstreamUnavailable,
+        ModelErrorKind::Timeout => ErrorKind::UpstreamTimeout,
+        ModelErrorKind::Rejected => ErrorKind::UpstreamRejected,
+        ModelErrorKind::ContextLength => ErrorKind::ContextLength,
     };
     let message = if said_something { format!("{error}; its answer is incomplete") } else { error.to_string() };
-    let retryable = matches!(error.kind, ModelErrorKind::Timeout | ModelErrorKind::Transient);
-    RunError { status, r#type: r#type.to_owned(), code: code.to_owned(), message, retryable }
+    let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+    RunError { kind, message, retry_after_ms }
 }
 
 fn add(counter: crate::store::Key, delta: i64, ceiling: Option<u64>) -> Write {

@@ -1,6 +1,6 @@
 use super::support::{Say, bench, outcome, request, shown, watch};
 use crate::types::run::{ClientTool, RawValueEq};
-use crate::types::{CallId, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
+use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
 
 fn results(records: &[Record]) -> Vec<(String, bool)> {
     let results = records.iter().filter_map(|record| match &record.event {
@@ -86,7 +86,7 @@ async fn a_broken_stream_is_voided_where_that_can_be_shown_and_fails_elsewhere()
     strict.max_discards = 0;
     let records = watch(bench.agent.start(strict).await.unwrap()).await;
     let error = outcome(&records).error.unwrap();
-    assert_eq!((error.code.as_str(), error.status), ("provider_error", 502));
+    assert_eq!(error.kind, ErrorKind::UpstreamUnavailable);
     assert_eq!(shown(&records), "half");
 }
 

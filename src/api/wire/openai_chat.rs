@@ -16,7 +16,7 @@ use crate::api::wire::agent_events::{NativeEvent, native};
 use crate::api::wire::agent_object::{AgentObject, UsageObject};
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::message::CallJson;
-use crate::types::{Event, Outcome, Record, RunStatus};
+use crate::types::{Event, Outcome, Record, RunStatus, StopReason};
 
 /// What ends a frame. JSON holds no line breaks, so it stands nowhere else.
 const FRAME_END: &[u8] = b"\n\n";
@@ -182,7 +182,7 @@ impl ChatChunks {
         let mut more = BytesMut::from(&br#","agent":"#[..]);
         let agent = AgentObject::new(&self.names.id, self.names.session.as_ref(), outcome, self.with_report);
         write_json(&agent, &mut more);
-        self.template.write(&json!({}), outcome.reason.finish_reason(), &more, out);
+        self.template.write(&json!({}), finish_reason(outcome.reason), &more, out);
         if self.include_usage {
             let usage = UsageChunk {
                 id: completion_id(&self.names),
@@ -290,7 +290,7 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
     let calls: Vec<CallJson<'_>> = outcome.required_calls.iter().map(CallJson::from).collect();
     let content = Some(outcome.output_text.as_str()).filter(|text| !text.is_empty() || calls.is_empty());
     let message = AssistantMessage { role: "assistant", content, refusal: None, tool_calls: calls };
-    let finish_reason = outcome.reason.finish_reason();
+    let finish_reason = finish_reason(outcome.reason);
     Completion {
         id: completion_id(names),
         object: "chat.completion",
@@ -299,6 +299,25 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
         choices: [Choice { index: 0, message, logprobs: None, finish_reason }],
         usage: (&outcome.usage).into(),
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
+    }
+}
+
+/// Why the answer ended, in OpenAI's words; a failed run has no answer.
+fn finish_reason(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::Done | StopReason::Cancelled => Some("stop"),
+        StopReason::Length
+        | StopReason::MaxIterations
+        | StopReason::TokenBudget
+        | StopReason::CostBudget
+        | StopReason::Timeout => Some("length"),
+        StopReason::ClientTools => Some("tool_calls"),
+        StopReason::ProviderError
+        | StopReason::EmptyResponse
+        | StopReason::OutcomeUnknown
+        | StopReason::CrashLoop
+        | StopReason::StoreLostState
+        | StopReason::InternalError => None,
     }
 }
 

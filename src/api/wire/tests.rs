@@ -8,8 +8,8 @@ use super::{Encoder, Resumed, RunNames};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, StepReport};
 use crate::types::{
-    CallId, Effect, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall, ToolOutcome,
-    Usage,
+    CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall,
+    ToolOutcome, Usage,
 };
 
 const RUN: &str = "run_019a0000000070008000000000000000";
@@ -171,13 +171,7 @@ fn the_clients_calls_are_openais() {
 #[test]
 fn failures_after_the_first_byte_are_frames() {
     let mut failed = outcome(StopReason::ProviderError);
-    let error = RunError {
-        status: 502,
-        r#type: "provider_error".into(),
-        code: "provider_error".into(),
-        message: "openai broke off".into(),
-        retryable: true,
-    };
+    let error = RunError::new(ErrorKind::UpstreamUnavailable, "openai broke off");
     failed.error = Some(error);
     let finished = Event::RunFinished(Box::new(failed));
     let records = record(vec![Event::RunStarted, finished.clone()]);

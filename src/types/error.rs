@@ -1,0 +1,74 @@
+//! What can fail in a run, in our own terms.
+//!
+//! Knows nothing of who is told: each dialect has a table of its own that says what such a failure is
+//! called there, and with which status it is answered.
+
+use serde::{Deserialize, Serialize};
+
+/// What failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The upstream was not reached, was overloaded or broke off.
+    UpstreamUnavailable,
+    /// The upstream did not answer, or fell silent, for too long.
+    UpstreamTimeout,
+    /// The upstream refused the request.
+    UpstreamRejected,
+    /// The conversation does not fit the model.
+    ContextLength,
+    /// The model answered nothing, twice.
+    EmptyResponse,
+    /// A crash interrupted a tool with side effects.
+    OutcomeUnknown,
+    /// The run was interrupted too often without getting further.
+    CrashLoop,
+    /// What the run needs to go on is no longer in the store or the configuration.
+    StoreLostState,
+    /// The limit of model calls was reached, and the run was to fail at its limits.
+    IterationLimit,
+    /// A token or cost budget is used up, and the run was to fail at its limits.
+    BudgetExceeded,
+    /// The run's time is up, and it was to fail at its limits.
+    TimeLimit,
+    /// The server failed.
+    Internal,
+}
+
+impl ErrorKind {
+    /// Whether the same request may succeed another time.
+    #[must_use]
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Self::UpstreamUnavailable | Self::UpstreamTimeout | Self::EmptyResponse => true,
+            Self::UpstreamRejected
+            | Self::ContextLength
+            | Self::OutcomeUnknown
+            | Self::CrashLoop
+            | Self::StoreLostState
+            | Self::IterationLimit
+            | Self::BudgetExceeded
+            | Self::TimeLimit
+            | Self::Internal => false,
+        }
+    }
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunError {
+    /// What failed.
+    pub kind: ErrorKind,
+    /// One or two sentences that may be shown: they hold no secret.
+    pub message: String,
+    /// How long the upstream asks to wait before the same is tried again, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl RunError {
+    /// An error of this kind, without a time to wait.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after_ms: None }
+    }
+}
