@@ -1,8 +1,9 @@
 //! The runs that this process drives now.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::tail::Tail;
@@ -48,6 +49,6 @@ impl Active {
     }
 
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Live>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

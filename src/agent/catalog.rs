@@ -1,11 +1,12 @@
 //! What a request's `model` may name: agents, and the models of upstreams.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
+use parking_lot::RwLock;
 use tokio::sync::{OnceCell, SetError};
 
 use crate::agent::error::StartError;
@@ -82,7 +83,7 @@ impl Upstream {
             Listed::Declared(models) => Some(models.clone()),
             Listed::Asked(known) => {
                 let known = known.get_or_init(|| async { RwLock::new(self.ask().await) }).await;
-                known.read().unwrap_or_else(PoisonError::into_inner).clone()
+                known.read().clone()
             }
         }
     }
@@ -94,8 +95,8 @@ impl Upstream {
             && let Err(SetError::AlreadyInitializedError(models)) = known.set(RwLock::new(Some(models)))
             && let Some(known) = known.get()
         {
-            let models = models.into_inner().unwrap_or_else(PoisonError::into_inner);
-            *known.write().unwrap_or_else(PoisonError::into_inner) = models;
+            let models = models.into_inner();
+            *known.write() = models;
         }
     }
 

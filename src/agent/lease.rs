@@ -5,10 +5,11 @@
 //! the task, and the store refuses what it still tries to write.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -116,7 +117,7 @@ impl Term {
 
 impl Shared {
     fn held(&self) -> MutexGuard<'_, HashMap<(Partition, Key), Arc<Held>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Stops renewing this lease; a later one of the same name stays.

@@ -3,9 +3,10 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::agent::{Agent, keys};
@@ -82,16 +83,12 @@ impl Rates {
     }
 
     fn is_paused(&self) -> bool {
-        self.trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pause_until
-            .is_some_and(|until| Instant::now() < until)
+        self.trouble.lock().pause_until.is_some_and(|until| Instant::now() < until)
     }
 
     fn pause(&self, error: &dyn std::fmt::Display) {
         let now = Instant::now();
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = self.trouble.lock();
         trouble.pause_until = Some(now + PAUSE);
         if trouble.silent_until.is_none_or(|until| until <= now) {
             trouble.silent_until = Some(now + SAY_EVERY);

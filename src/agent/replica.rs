@@ -5,7 +5,7 @@
 //! whoever takes its lease over is its heir, and moves its entries to where all replicas look for runs
 //! that are nobody's. An entry is a hint: whether a run may be driven says only its own lease.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct Replica {
     store: Arc<dyn Store>,
     lease: Mutex<Option<Lease>>,
     /// Of its lease, while it has one.
-    fence: std::sync::Mutex<Option<Fence>>,
+    fence: parking_lot::Mutex<Option<Fence>>,
 }
 
 impl Replica {
@@ -67,7 +67,7 @@ impl Replica {
             id: Uuid::now_v7().simple().to_string(),
             store,
             lease: Mutex::default(),
-            fence: std::sync::Mutex::default(),
+            fence: parking_lot::Mutex::default(),
         }
     }
 
@@ -117,8 +117,8 @@ impl Replica {
         }
     }
 
-    fn fence(&self) -> std::sync::MutexGuard<'_, Option<Fence>> {
-        self.fence.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fence(&self) -> parking_lot::MutexGuard<'_, Option<Fence>> {
+        self.fence.lock()
     }
 
     /// Names a run as this replica's that was nobody's.

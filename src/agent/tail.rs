@@ -4,8 +4,9 @@
 //! from the log; a slow reader costs the run nothing.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -63,7 +64,7 @@ impl Tail {
     pub fn push(&self, records: impl IntoIterator<Item = Arc<Record>>) {
         let mut last = None;
         {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock();
             for record in records.into_iter().filter(|record| record.event.is_public()) {
                 if kept.records.len() == CAPACITY
                     && let Some(dropped) = kept.records.pop_front()
@@ -128,7 +129,7 @@ impl Reader {
     /// The public records after number `seq`.
     pub fn read(&mut self, seq: u64) -> Found {
         let head = *self.head.borrow_and_update();
-        let kept = self.tail.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.tail.kept.lock();
         if seq < kept.before {
             return Found::InTheLog;
         }

@@ -2,10 +2,11 @@
 //! goes on for others.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::between::Between;
@@ -64,7 +65,7 @@ impl Faulty {
     /// From now on commits end as `fates` says.
     pub(crate) fn follow(&self, fates: impl FnMut(&Tx) -> Fate + Send + 'static) {
         self.has_struck.store(false, Ordering::SeqCst);
-        *self.fates.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(fates);
+        *self.fates.lock() = Box::new(fates);
     }
 
     /// The next commit that is `meant` ends so; all others happen.
@@ -105,7 +106,7 @@ impl Faulty {
     }
 
     fn fate(&self, tx: &Tx) -> Fate {
-        let fate = self.fates.lock().unwrap_or_else(PoisonError::into_inner)(tx);
+        let fate = self.fates.lock()(tx);
         if fate != Fate::Happens {
             self.has_struck.store(true, Ordering::SeqCst);
             self.reached.add_permits(1);

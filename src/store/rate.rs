@@ -5,9 +5,9 @@
 //! burst ahead. See Brandur Leach, "Rate Limiting, Cells, and GCRA".
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Key, Partition};
@@ -75,7 +75,7 @@ impl Buckets {
     /// Takes one from a bucket, if there is one.
     pub(super) fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Taken {
         let now = Instant::now();
-        let mut whole = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut whole = self.0.lock();
         if whole.at.len() >= whole.sweep_at {
             whole.at.retain(|_, at| *at > now);
             whole.sweep_at = 2 * whole.at.len().max(512);
@@ -113,6 +113,6 @@ mod tests {
             assert!(buckets.take(&place, &Key::from(number.to_string()), RATE).allowed);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
-        assert!(buckets.0.lock().unwrap().at.len() <= 1024);
+        assert!(buckets.0.lock().at.len() <= 1024);
     }
 }

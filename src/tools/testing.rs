@@ -1,9 +1,10 @@
 //! Tools for tests.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -82,7 +83,7 @@ impl Tool for StubTool {
             Behaviour::Fail(reason) => Err(ToolError(reason.clone())),
             Behaviour::Panic => panic!("as told"),
             Behaviour::Hang(alive) => {
-                let _alive = alive.lock().unwrap().take();
+                let _alive = alive.lock().take();
                 std::future::pending().await
             }
         }

@@ -62,9 +62,7 @@ async fn an_enqueued_run_begins_after_the_one_before_it_and_knows_what_that_said
     );
     let asked: Vec<String> = [&a, &b]
         .iter()
-        .flat_map(|replica| {
-            replica.bench.model.requests.lock().unwrap().iter().map(|r| r.messages.clone()).collect::<Vec<_>>()
-        })
+        .flat_map(|replica| replica.bench.model.requests.lock().iter().map(|r| r.messages.clone()).collect::<Vec<_>>())
         .collect();
     let of_second = asked.iter().find(|messages| messages.contains("two") && !messages.contains("three")).unwrap();
     assert!(of_second.contains("slow"), "it was asked with what came before it: {of_second}");

@@ -133,7 +133,7 @@ async fn all_runs_of_a_dead_replica_are_gone_on_with_by_the_others_each_by_one()
         assert!(since.elapsed() < Duration::from_secs(14), "some runs are not taken up");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let asked = heirs.each_ref().map(|heir| heir.model.requests.lock().unwrap().len());
+    let asked = heirs.each_ref().map(|heir| heir.model.requests.lock().len());
     assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
     assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");
     let heads = heirs[0].agent.runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();

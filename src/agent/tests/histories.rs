@@ -37,7 +37,7 @@ async fn asked(bench: &Bench, text: &str) -> Vec<String> {
 }
 
 fn sent(bench: &Bench) -> Vec<String> {
-    let request = bench.model.requests.lock().unwrap().last().unwrap().messages.clone();
+    let request = bench.model.requests.lock().last().unwrap().messages.clone();
     let messages: Vec<serde_json::Value> = serde_json::from_str(&format!("[{request}]")).unwrap();
     messages.iter().map(|message| message["content"].as_str().unwrap_or("-").to_owned()).collect()
 }

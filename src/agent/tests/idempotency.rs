@@ -51,7 +51,7 @@ async fn runs_named(store: &Arc<dyn Store>) -> usize {
 }
 
 fn calls(bench: &Bench) -> usize {
-    bench.journal.lock().unwrap().len()
+    bench.journal.lock().len()
 }
 
 fn creates_a_run(tx: &Tx) -> bool {

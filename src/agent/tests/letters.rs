@@ -38,7 +38,7 @@ async fn steer(bench: &Bench, run: &RunId, text: &str, once: &Once) -> Result<(R
 
 /// How often the last request to the model has this text.
 fn heard(bench: &Bench, text: &str) -> usize {
-    bench.model.requests.lock().unwrap().last().unwrap().messages.matches(text).count()
+    bench.model.requests.lock().last().unwrap().messages.matches(text).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,5 +163,5 @@ async fn a_cancellation_is_not_forgotten_with_a_letter_after_it_by_who_leaves_th
     let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     over(&last, &run).await;
     assert_eq!(status(&last, &run).await, RunStatus::Cancelled);
-    assert!(last.bench.model.requests.lock().unwrap().is_empty());
+    assert!(last.bench.model.requests.lock().is_empty());
 }

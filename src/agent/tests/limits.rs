@@ -54,7 +54,7 @@ async fn a_token_budget_is_never_passed_z4() {
     let outcome = outcome(&records);
     assert_eq!(outcome.reason, StopReason::TokenBudget);
     assert!(outcome.usage.total() <= 500);
-    for request in bench.model.requests.lock().unwrap().iter() {
+    for request in bench.model.requests.lock().iter() {
         assert!(request.max_tokens <= 500, "the upstream's limit is clamped to what is left");
     }
     let warnings = records.iter().filter(|record| matches!(record.event, Event::BudgetWarning { .. })).count();
@@ -67,7 +67,7 @@ async fn a_budget_that_has_no_room_for_a_call_refuses_the_run() {
     let limits = LimitsPatch { token_budget: Some(20), ..LimitsPatch::default() };
     let refused = bench.agent.start(request_with(limits)).await;
     assert!(matches!(refused, Err(StartError::BudgetExceeded(StopReason::TokenBudget))));
-    assert!(bench.model.requests.lock().unwrap().is_empty());
+    assert!(bench.model.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +220,7 @@ async fn a_cancellation_just_before_the_closing_answer_ends_the_run() {
     faulty.go_on();
     assert_eq!(outcome(&watch(started).await).reason, StopReason::Timeout);
     assert!(cancelled.join_next().await.unwrap().unwrap().unwrap().head.status.is_final());
-    assert_eq!(bench.model.requests.lock().unwrap().len(), 1, "nothing more is asked of the model");
+    assert_eq!(bench.model.requests.lock().len(), 1, "nothing more is asked of the model");
 }
 
 #[tokio::test(start_paused = true)]

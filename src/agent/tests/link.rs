@@ -1,8 +1,9 @@
 //! A replica's way to a store that it shares with others, which can be cut, wholly or to one place.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::store::between::Between;
 use crate::store::memory::MemoryStore;
@@ -40,12 +41,12 @@ impl Link {
 
     /// Nothing passes from now on, or everything again.
     pub(super) fn cut(&self, cut: bool) {
-        *self.cut.lock().unwrap() = if cut { Cut::Everything } else { Cut::Nothing };
+        *self.cut.lock() = if cut { Cut::Everything } else { Cut::Nothing };
     }
 
     /// Nothing that is about this partition passes from now on.
     pub(super) fn cut_off(&self, place: Partition) {
-        *self.cut.lock().unwrap() = Cut::Place(place);
+        *self.cut.lock() = Cut::Place(place);
     }
 }
 
@@ -56,7 +57,7 @@ impl Between for Link {
     }
 
     async fn pass(&self, place: Option<&Partition>) -> Result<(), Unavailable> {
-        match &*self.cut.lock().unwrap() {
+        match &*self.cut.lock() {
             Cut::Nothing => Ok(()),
             Cut::Place(cut) if Some(cut) != place => Ok(()),
             Cut::Place(_) | Cut::Everything => Err(Unavailable("the way is cut".into())),

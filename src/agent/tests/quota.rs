@@ -193,7 +193,7 @@ async fn the_last_of_a_keys_budget_makes_for_a_shorter_answer_and_then_for_none(
             Ok(started) => assert_eq!(outcome(&watch(started).await).reason, StopReason::Done),
             Err(error) => break error,
         }
-        asked.push(bench.model.requests.lock().unwrap().last().unwrap().max_tokens);
+        asked.push(bench.model.requests.lock().last().unwrap().max_tokens);
     };
     assert!(matches!(refused, StartError::BudgetExceeded(StopReason::TokenBudget)), "{refused:?}");
     assert!(asked.windows(2).all(|pair| pair[1] < pair[0]) && asked.len() > 3, "{asked:?}");

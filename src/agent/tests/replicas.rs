@@ -90,7 +90,7 @@ async fn a_replica_that_is_cut_off_stops_by_itself_and_another_goes_on_f20() {
     a.link.cut(false);
     let view = b.bench.agent.run(&tenant(), &run).await.unwrap().outcome.unwrap();
     assert_eq!((view.output_text.as_str(), view.tool_calls), ("found", 1));
-    assert_eq!(b.bench.journal.lock().unwrap().len(), 0, "the call before was not repeated");
+    assert_eq!(b.bench.journal.lock().len(), 0, "the call before was not repeated");
     // The reader at the replica that was cut off saw it all, though from elsewhere.
     let records = watch(started).await;
     let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
@@ -210,7 +210,7 @@ async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
     b.bench.agent.steer(&tenant(), &run, say("rather this")).await.unwrap();
     b.bench.agent.steer(&tenant(), &run, say("and that")).await.unwrap();
     assert_eq!(outcome(&watch(started).await).output_text, "first");
-    let asked = a.bench.model.requests.lock().unwrap().last().unwrap().messages.clone();
+    let asked = a.bench.model.requests.lock().last().unwrap().messages.clone();
     assert!(
         asked.ends_with(r#"{"role":"user","content":"rather this"},{"role":"user","content":"and that"}"#),
         "{asked}"
@@ -258,7 +258,7 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
     tokio::time::sleep(Duration::from_millis(4_900)).await;
     b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
-    assert!(a.bench.journal.lock().unwrap().is_empty(), "the second one was not called");
+    assert!(a.bench.journal.lock().is_empty(), "the second one was not called");
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +271,7 @@ async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge
     tokio::time::sleep(Duration::from_millis(4_900)).await;
     b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
-    assert_eq!(a.bench.model.requests.lock().unwrap().len(), 1);
+    assert_eq!(a.bench.model.requests.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,13 +285,13 @@ async fn tools_are_given_a_higher_fence_after_each_takeover_f21() {
             replica.agent.begin();
         }
         let since = Instant::now();
-        while replica.fences.lock().unwrap().is_empty() {
+        while replica.fences.lock().is_empty() {
             assert!(since.elapsed() < Duration::from_secs(3), "it is not called by {left}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         replica.agent.close().await;
     }
-    let fences: Vec<u64> = replicas.iter().flat_map(|replica| replica.fences.lock().unwrap().clone()).collect();
+    let fences: Vec<u64> = replicas.iter().flat_map(|replica| replica.fences.lock().clone()).collect();
     assert_eq!(fences.len(), 3);
     assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
     assert_eq!(replicas[2].agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::InProgress);

@@ -116,7 +116,7 @@ async fn a_write_that_was_interrupted_is_not_run_again_f6() {
     let records = ended(&bench, &spec.id).await;
     let outcome = outcome(&records);
     assert_eq!((outcome.reason, outcome.status()), (StopReason::OutcomeUnknown, RunStatus::Failed));
-    assert!(bench.journal.lock().unwrap().is_empty(), "neither the interrupted call nor the one behind it ran");
+    assert!(bench.journal.lock().is_empty(), "neither the interrupted call nor the one behind it ran");
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +128,7 @@ async fn a_run_that_another_process_drives_is_left_alone() {
     let fence = store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().unwrap();
     bench.agent.begin();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert!(bench.model.requests.lock().unwrap().is_empty());
+    assert!(bench.model.requests.lock().is_empty());
     store.release(&partition, &lease, fence).await.unwrap();
     assert_eq!(outcome(&ended(&bench, &spec.id).await).output_text, "hello");
 }
@@ -192,7 +192,7 @@ async fn a_log_that_has_its_end_is_not_gone_on_with_whatever_the_head_says() {
     bench.agent.cancel(&spec.tenant, &spec.id).await.unwrap();
     let log = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
     assert_eq!(log.entries.len(), whole.len());
-    assert!(bench.model.requests.lock().unwrap().is_empty());
+    assert!(bench.model.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +222,7 @@ async fn a_run_whose_log_is_lost_ends_for_who_waits_for_it_f18() {
     store.commit(lose).await.unwrap();
     let records = ended(&bench, &spec.id).await;
     assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
-    assert!(bench.model.requests.lock().unwrap().is_empty());
+    assert!(bench.model.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,14 @@
 //! A scripted model, an echo tool, and an agent made of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
@@ -61,7 +62,7 @@ impl Model for Scripted {
         let turn = request.messages.matches(r#""role":"assistant""#).count();
         let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
         let (closing, deadline) = (request.tools.is_empty(), request.deadline);
-        self.requests.lock().unwrap().push(request);
+        self.requests.lock().push(request);
         let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
         let texts = |pieces: &[&str]| pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect::<Vec<_>>();
         let finished = |text: String, calls: Vec<ModelCall>| {
@@ -178,8 +179,8 @@ impl Tool for Echo {
     }
 
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError> {
-        self.fences.lock().unwrap().push(context.fence);
-        self.journal.lock().unwrap().push(arguments.get().to_owned());
+        self.fences.lock().push(context.fence);
+        self.journal.lock().push(arguments.get().to_owned());
         let _permit = self.permits.acquire().await.unwrap();
         Ok(arguments.get().to_owned())
     }

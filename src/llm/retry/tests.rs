@@ -1,6 +1,6 @@
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use futures_util::stream;
 
@@ -20,7 +20,7 @@ impl Model for Scripted {
     }
 
     fn stream(&self, _: ModelRequest) -> DeltaStream {
-        let attempt = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let attempt = self.0.lock().pop_front();
         Box::pin(stream::iter(attempt.expect("no further attempt was scripted")))
     }
 }
@@ -41,7 +41,7 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
     };
     let seen = Retrying::new(Arc::clone(&scripted) as Arc<dyn Model>, RetryPolicy::default()).stream(request);
     let seen = seen.collect().await;
-    assert!(scripted.0.lock().unwrap().is_empty(), "not every attempt was made");
+    assert!(scripted.0.lock().is_empty(), "not every attempt was made");
     (seen, began.elapsed())
 }
 

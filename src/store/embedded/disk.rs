@@ -9,8 +9,9 @@
 
 use std::io;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use redb::{BackendError, StorageBackend};
 
 /// Why the store accepts no more writes; the first reason stays.
@@ -49,7 +50,7 @@ impl<B: StorageBackend> Disk<B> {
     }
 
     fn unwritten(&self) -> Option<MutexGuard<'_, Unwritten>> {
-        self.unwritten.get().map(|unwritten| unwritten.lock().unwrap_or_else(PoisonError::into_inner))
+        self.unwritten.get().map(|unwritten| unwritten.lock())
     }
 
     /// Does something to the file, or, from the first failure on, `instead` to what is kept in memory.

@@ -32,11 +32,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{RwLock, RwLockReadGuard};
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend};
 use tokio::sync::oneshot;
@@ -246,11 +246,11 @@ impl Shared {
     }
 
     fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
-        self.database.read().unwrap_or_else(PoisonError::into_inner)
+        self.database.read()
     }
 
     fn take_database(&self) -> Option<Database> {
-        self.database.write().unwrap_or_else(PoisonError::into_inner).take()
+        self.database.write().take()
     }
 }
 

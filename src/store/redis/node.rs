@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::{Pipeline, PushInfo, Value};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
@@ -94,12 +94,12 @@ struct Replicas(Mutex<Option<Instant>>);
 impl Replicas {
     fn note(&self, role: Role) {
         if role.replicas > 0 {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.0.lock() = Some(Instant::now());
         }
     }
 
     fn expected(&self) -> bool {
-        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = *self.0.lock();
         seen.is_some_and(|seen| seen.elapsed() < MISSED)
     }
 }

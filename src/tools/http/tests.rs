@@ -1,5 +1,5 @@
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,6 +8,7 @@ use axum::extract::{Request as Received, State};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -64,7 +65,7 @@ impl Endpoint {
     }
 
     fn last(&self) -> (Method, String, HeaderMap, String) {
-        self.seen.lock().unwrap().last().unwrap().clone()
+        self.seen.lock().last().unwrap().clone()
     }
 }
 
@@ -72,7 +73,7 @@ async fn answer(State(seen): State<Seen>, request: Received) -> Response {
     let (head, body) = request.into_parts();
     let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
     let path = head.uri.path().to_owned();
-    seen.lock().unwrap().push((head.method, head.uri.to_string(), head.headers, body));
+    seen.lock().push((head.method, head.uri.to_string(), head.headers, body));
     match path.as_str() {
         "/missing" => (StatusCode::NOT_FOUND, "no such city").into_response(),
         "/moved" => (StatusCode::FOUND, [("location", "/elsewhere")], "gone").into_response(),
@@ -135,7 +136,7 @@ async fn failures_are_told_in_words_without_secrets() {
         assert_eq!(call(&tool, "{}").await, Err(expected.into()));
         assert!(!format!("{tool:?}").contains("s3cr3t"), "{tool:?}");
     }
-    assert_eq!(endpoint.seen.lock().unwrap().len(), 3, "the redirect was not followed and nothing was repeated");
+    assert_eq!(endpoint.seen.lock().len(), 3, "the redirect was not followed and nothing was repeated");
 }
 
 #[tokio::test]
