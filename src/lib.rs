@@ -9,13 +9,13 @@
 //! - [`llm`], [`tools`], [`store`]: models, tools and storage, which do not know each other.
 //! - [`config`], [`types`]: settings and vocabulary, plain data.
 //! - [`telemetry`][]: logs.
-//! - [`kill`]: where tests let the process die; nothing in a shipped build.
+//! - [`failpoint`]: places where a test can end the process; a release build has none of them.
 
 pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod config;
-pub mod kill;
+pub mod failpoint;
 pub mod llm;
 pub mod server;
 pub mod store;

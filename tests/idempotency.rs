@@ -276,7 +276,7 @@ async fn a_kill_at_the_start_makes_no_second_run_f1() {
         let upstream = Upstream::start([Reply::says("First"), Reply::says("Hello")]).await;
         let config = upstream.config();
         // The second request of each process dies.
-        let mut server = Server::with(&config).env("LOOPGATE_KILL_AT", &format!("{point}:2")).start().await;
+        let mut server = Server::with(&config).env("LOOPGATE_FAILPOINT", &format!("{point}:2")).start().await;
         server.send(keyed(&server, DOORS[0], "a", &ask("A"))).await.ok();
         let lost = keyed(&server, DOORS[0], "b", &ask("B")).send().await;
         assert!(lost.is_err(), "{point}: the server is dead");

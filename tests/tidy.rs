@@ -18,7 +18,7 @@ const FLOORS: [(&str, u8); 13] = [
     ("telemetry", 2),
     ("config", 1),
     ("types", 0),
-    ("kill", 0),
+    ("failpoint", 0),
 ];
 
 /// Nobody reads longer files with pleasure.

@@ -23,7 +23,7 @@ use crate::agent::sessions::Versioned;
 use crate::agent::start::Started;
 use crate::agent::wait::Wait;
 use crate::agent::{Agent, keys};
-use crate::kill;
+use crate::failpoint;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{Event, RunId, RunStatus, SessionId, Tenant};
@@ -78,7 +78,7 @@ impl Agent {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { product, complete } => return self.join(&new.tenant, &product, complete).await,
             };
-            kill::point("claim.recorded");
+            failpoint::hit("claim.recorded");
             match &held.claim.product {
                 Product::Run { id, after: 0, .. } => (new.id, new.run) = (id.clone(), named.clone()),
                 // Going on with the run is all that is left to do; beginning another would be wrong.

@@ -22,7 +22,7 @@ use crate::agent::replica::LiveEntry;
 use crate::agent::signals::Signals;
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, keys, steps};
-use crate::kill;
+use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
 use crate::types::run::{OnDisconnect, OnLimit};
 use crate::types::{Event, Record, RunId, RunSpec, StopReason};
@@ -91,11 +91,11 @@ impl Agent {
                 Ok(())
             }
         };
-        kill::point("run.unmarked");
+        failpoint::hit("run.unmarked");
         if let Err(error) = lease.release().await {
             tracing::warn!(%run, %error, "the run's lease could not be given back; it runs out");
         }
-        kill::point("run.released");
+        failpoint::hit("run.released");
         self.active.remove(run);
         if result.is_err() || ended.is_err() {
             self.disown(run, entry).await;

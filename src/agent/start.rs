@@ -17,7 +17,7 @@ use crate::agent::request::NewRun;
 use crate::agent::sessions::{Versioned, forget_session, keep_session};
 use crate::agent::spawn::Ready;
 use crate::agent::{Agent, active_run, keys, queue};
-use crate::kill;
+use crate::failpoint;
 use crate::store::{Check, CommitError, Fence, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
@@ -204,7 +204,7 @@ impl Agent {
         turn: Turn,
         entry: Bytes,
     ) -> Result<bool, StartError> {
-        kill::point("run.before_create");
+        failpoint::hit("run.before_create");
         let mut head = Head::new(spec);
         if turn.must_wait() {
             head.status = RunStatus::Queued;
@@ -239,10 +239,10 @@ impl Agent {
         // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
         let live = self.store.commit(self.replica.mark(&spec.id, &LiveEntry::of(spec)));
         tokio::try_join!(self.store.commit(index), live).map_err(unavailable)?;
-        kill::point("run.indexed");
+        failpoint::hit("run.indexed");
         match self.store.commit(tx).await {
             Ok(()) => {
-                kill::point("run.created");
+                failpoint::hit("run.created");
                 Ok(true)
             }
             Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => Ok(false),

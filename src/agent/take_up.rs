@@ -17,7 +17,7 @@ use crate::agent::replica::LiveEntry;
 use crate::agent::sessions::keep_session;
 use crate::agent::spawn::Ready;
 use crate::agent::{Agent, keys};
-use crate::kill;
+use crate::failpoint;
 use crate::store::{Check, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
@@ -74,7 +74,7 @@ impl Agent {
         let Some(document) = self.store.get(&partition, &keys::spec(&head.id)).await? else { return Ok(None) };
         let spec: Arc<RunSpec> = Arc::new(decode(&document.value)?);
         let Some(lease) = self.leases.acquire(&spec).await? else { return Ok(None) };
-        kill::point("resume.leased");
+        failpoint::hit("resume.leased");
         // Read after the lease was granted: nobody else writes now.
         let records = match self.records(&spec).await {
             Ok(records) => records,
@@ -157,9 +157,9 @@ impl Agent {
         }
         let (by_tenant, live) = (self.index_entry(spec), self.replica.adopt(&spec.id, &LiveEntry::of(spec)));
         tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
-        kill::point("resume.before_record");
+        failpoint::hit("resume.before_record");
         self.store.commit(tx).await.map_err(unavailable)?;
-        kill::point("resume.recorded");
+        failpoint::hit("resume.recorded");
         records.push((*resumed).clone());
         let history = self.history_of(spec).await?;
         let letters = self.letters(spec, records).await?;

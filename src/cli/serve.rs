@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{Failure, complain, env, runtime};
 use crate::config::{Options, Settings, UpstreamKind, UpstreamOrigin};
-use crate::kill;
+use crate::failpoint;
 use crate::server::{Server, Stopping};
 use crate::telemetry;
 
@@ -20,7 +20,7 @@ const OLLAMA: &str = "127.0.0.1:11434";
 const OLLAMA_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    kill::check().map_err(Failure::config)?;
+    failpoint::check().map_err(Failure::config)?;
     let terminal = std::io::stderr().is_terminal();
     let format = options.log_format_on(terminal);
     let settings = Settings::load(options, &env).map_err(Failure::config)?;

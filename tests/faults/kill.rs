@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use loopgate::kill::POINTS;
+use loopgate::failpoint::FAILPOINTS;
 use serde_json::json;
 
 use super::{dies_within, is_full};
@@ -32,7 +32,7 @@ async fn dies_and_goes_on(death: Death, seed: &Seed) {
     let fleet = Fleet::start().await;
     let in_resumption = point.starts_with("resume.");
     let first = if in_resumption { "model.delta_recorded:4".to_owned() } else { format!("{point}:{nth}") };
-    let builder = Server::with(&fleet.config()).keep_port().env("LOOPGATE_KILL_AT", &first);
+    let builder = Server::with(&fleet.config()).keep_port().env("LOOPGATE_FAILPOINT", &first);
     let mut server = builder.start().await;
     let mut client = Client::new(vec![server.url().to_owned()]);
     client.patience = Duration::from_secs(40);
@@ -43,7 +43,7 @@ async fn dies_and_goes_on(death: Death, seed: &Seed) {
     let flight = Fleet::launch(&client, &seed, orders.collect());
     assert!(dies_within(&mut server, REACHED).await, "no run came to {first}");
     if in_resumption {
-        server.next_env(&[("LOOPGATE_KILL_AT", &format!("{point}:{nth}"))]);
+        server.next_env(&[("LOOPGATE_FAILPOINT", &format!("{point}:{nth}"))]);
         let _ = server.try_restart().await;
         assert!(dies_within(&mut server, REACHED).await, "no resumption came to {point}");
     }
@@ -76,7 +76,7 @@ async fn matrix(deaths: Vec<Death>) {
 #[tokio::test]
 async fn a_server_dies_anywhere_and_goes_on() {
     let mut deaths = Vec::new();
-    for (index, point) in POINTS.iter().enumerate() {
+    for (index, point) in FAILPOINTS.iter().enumerate() {
         for (number, tool) in Tool::ALL.into_iter().enumerate() {
             // A sample has each place once, with one tool or another.
             if is_full() || number == index % Tool::ALL.len() {

@@ -37,7 +37,7 @@ impl Site {
         for (index, store) in stores.iter().enumerate() {
             let mut builder = Server::with(&fleet.config()).keep_port().store(store);
             if let Some(place) = places.get(index) {
-                builder = builder.env("LOOPGATE_KILL_AT", place);
+                builder = builder.env("LOOPGATE_FAILPOINT", place);
             }
             replicas.push(builder.start().await);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loopgate::kill::POINTS;
+use loopgate::failpoint::FAILPOINTS;
 use serde_json::json;
 
 use super::site::{Site, TAKEOVER};
@@ -67,7 +67,7 @@ async fn a_replica_dies_anywhere_and_another_goes_on() {
     let redis = durable().await;
     let mut deaths = Vec::new();
     for round in 0..scaled(1, ROUNDS) {
-        for (index, point) in POINTS.iter().enumerate() {
+        for (index, point) in FAILPOINTS.iter().enumerate() {
             for (number, tool) in Tool::ALL.into_iter().enumerate() {
                 let is_sample = number == index % Tool::ALL.len() || (point.starts_with("tool.") && tool == Tool::Book);
                 if is_full() || is_sample {
@@ -155,7 +155,7 @@ async fn replicas_are_replaced_one_by_one() {
 /// Takes all of a test's seeds from one number.
 #[test]
 fn databases_are_apart() {
-    let deaths = POINTS.len() * Tool::ALL.len() * usize::try_from(ROUNDS).expect("it is small");
+    let deaths = FAILPOINTS.len() * Tool::ALL.len() * usize::try_from(ROUNDS).expect("it is small");
     assert!(deaths <= DATABASES, "Redis has {DATABASES} databases");
     assert_ne!(Seed::new(1).part("a").number(), Seed::new(1).part("b").number());
 }

@@ -14,7 +14,7 @@ use crate::agent::patience::Patience;
 use crate::agent::quota::Refusal;
 use crate::agent::said::Said;
 use crate::agent::signals::Interruption;
-use crate::kill;
+use crate::failpoint;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
@@ -41,14 +41,14 @@ pub async fn call_model(
         return driver.heed(interruption);
     }
     let Some(reserve) = begin_step(driver, step, reserve, closing).await? else { return Ok(()) };
-    kill::point("model.before_call");
+    failpoint::hit("model.before_call");
     if !driver.signals.term.is_good() {
         return Err(Left::Told);
     }
     let started = Instant::now();
     let mut said = Said::new(driver, step, closing.is_some());
     let end = listen(driver, &mut said, reserve, closing).await?;
-    kill::point("model.answered");
+    failpoint::hit("model.answered");
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let end = match (end, driver.signals.now()) {
         // The model gave up because the run's time was up: that is no failure of the model's.
@@ -85,7 +85,7 @@ async fn begin_step(
     mut reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<Option<Reservation>, Left> {
-    kill::point("step.before_start");
+    failpoint::hit("step.before_start");
     loop {
         let (kind, left) = match try_begin(driver, step, reserve, closing).await {
             Ok(true) => return Ok(Some(reserve)),
@@ -129,7 +129,7 @@ async fn try_begin(
     if let Some(account) = &mut driver.account {
         let ttl = Duration::from_millis(driver.recorder.run().left_ms());
         account.reserve(step, reserve, ttl, Patience::new(driver.recorder.term())).await?;
-        kill::point("step.reserved");
+        failpoint::hit("step.reserved");
     }
     let event = Event::StepStarted { step, reserved: reserve, closing };
     let session = driver.session;
@@ -171,10 +171,10 @@ async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Re
     }
     if let Some(account) = driver.account.as_mut().filter(|account| account.holds()) {
         driver.recorder.flush().await?;
-        kill::point("step.before_settle");
+        failpoint::hit("step.before_settle");
         account.settle(used, Patience::new(driver.recorder.term())).await?;
     }
-    kill::point("turn.settled");
+    failpoint::hit("turn.settled");
     Ok(())
 }
 
@@ -209,7 +209,7 @@ async fn listen(
                     delta = deltas.next(), if end.is_none() => end = hear(said, delta),
                 }
             }
-            kill::point("model.delta_recorded");
+            failpoint::hit("model.delta_recorded");
             gap.as_mut().reset(Instant::now() + pace);
         } else {
             tokio::select! {

@@ -10,7 +10,7 @@ use crate::agent::head::{self, Head};
 use crate::agent::keys;
 use crate::agent::patience::Patience;
 use crate::agent::sessions::keep_session;
-use crate::kill;
+use crate::failpoint;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
@@ -32,7 +32,7 @@ pub struct Keep {
 
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
-    kill::point("run.before_end");
+    failpoint::hit("run.before_end");
     if let Some(account) = &mut driver.account {
         account.free_slot().await;
     }
@@ -60,7 +60,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
             }
             result => {
                 driver.next_in_session = result?;
-                kill::point("run.ended");
+                failpoint::hit("run.ended");
                 return Ok(());
             }
         }

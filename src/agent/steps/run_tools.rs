@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::agent::driver::{Driver, Left};
-use crate::kill;
+use crate::failpoint;
 use crate::tools::CallContext;
 use crate::tools::{RegisteredTool, invoke};
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
@@ -70,11 +70,11 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
     let intents: Vec<_> = unbegun
         .map(|Checked { call, tool, .. }| Event::ToolStarted { step, call: call.clone(), effect: tool.spec().effect })
         .collect();
-    kill::point("tool.before_intent");
+    failpoint::hit("tool.before_intent");
     if !driver.record_unless_told(intents, |tx| tx).await? {
         return Ok(false);
     }
-    kill::point("tool.intent_recorded");
+    failpoint::hit("tool.intent_recorded");
     // Recording may have taken longer than the lease lasts.
     if !driver.signals.term.is_good() {
         return Err(Left::Told);
@@ -101,7 +101,7 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
         };
         match answered {
             Ok(Some((call, outcome))) => {
-                kill::point("tool.answered");
+                failpoint::hit("tool.answered");
                 open.retain(|open| open.id != call.id);
                 driver.finish_call(&call, outcome);
                 if !open.is_empty() {
@@ -120,6 +120,6 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
             }
         }
     }
-    kill::point("tool.finished");
+    failpoint::hit("tool.finished");
     Ok(true)
 }

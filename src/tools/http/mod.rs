@@ -18,7 +18,7 @@ use reqwest::{Client, Request};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::kill;
+use crate::failpoint;
 use crate::tools::http::template::Template;
 use crate::tools::{CallContext, Source, Tool, ToolError, ToolSpec};
 use crate::types::Effect;
@@ -144,7 +144,7 @@ impl Tool for HttpTool {
             tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool was not reached");
             ToolError(format!("The service behind `{name}` could not be reached."))
         })?;
-        kill::point("tool.answering");
+        failpoint::hit("tool.answering");
         let status = response.status();
         let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| {
             tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool's answer broke off");

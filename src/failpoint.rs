@@ -1,0 +1,119 @@
+//! Failpoints: named places in the code at which a test can abort the process, as a power cut would.
+//!
+//! `LOOPGATE_FAILPOINT=NAME` or `NAME:NTH` aborts the process when it reaches the failpoint of that name for the
+//! first or the NTH time. The variable is not a setting: only builds with debug assertions read it, so released
+//! builds have no failpoints. This module imports nothing of the crate; the code that can die calls [`hit`].
+
+/// Every failpoint, in the order in which a run reaches them.
+pub const FAILPOINTS: &[&str] = &[
+    "claim.recorded",
+    "run.before_create",
+    "run.indexed",
+    "run.created",
+    "step.before_start",
+    "step.reserved",
+    "model.before_call",
+    "model.delta_recorded",
+    "model.answered",
+    "step.before_settle",
+    "turn.settled",
+    "tool.before_intent",
+    "tool.intent_recorded",
+    "tool.answering",
+    "tool.answered",
+    "tool.finished",
+    "run.before_end",
+    "run.ended",
+    "run.unmarked",
+    "run.released",
+    "resume.leased",
+    "resume.before_record",
+    "resume.recorded",
+];
+
+/// Aborts the process if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
+#[inline]
+pub fn hit(name: &'static str) {
+    #[cfg(debug_assertions)]
+    armed::hit(name);
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+}
+
+/// Checks that `LOOPGATE_FAILPOINT`, if it is set, names a failpoint. The process calls it before it starts.
+///
+/// # Errors
+/// One sentence that says what is wrong with the variable.
+#[inline]
+pub fn check() -> Result<(), String> {
+    #[cfg(debug_assertions)]
+    armed::check()?;
+    Ok(())
+}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::FAILPOINTS;
+
+    const VARIABLE: &str = "LOOPGATE_FAILPOINT";
+
+    #[derive(Debug)]
+    struct Armed {
+        name: String,
+        left: AtomicU64,
+    }
+
+    static ARMED: LazyLock<Result<Option<Armed>, String>> =
+        LazyLock::new(|| std::env::var(VARIABLE).ok().map(|value| parse(&value)).transpose());
+
+    pub(super) fn check() -> Result<(), String> {
+        ARMED.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    pub(super) fn hit(name: &'static str) {
+        debug_assert!(FAILPOINTS.contains(&name), "{name} is missing from FAILPOINTS");
+        if let Ok(Some(armed)) = &*ARMED
+            && armed.name == name
+            && armed.left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            std::process::abort();
+        }
+    }
+
+    fn parse(value: &str) -> Result<Armed, String> {
+        let (name, nth) = value.split_once(':').unwrap_or((value, "1"));
+        if !FAILPOINTS.contains(&name) {
+            return Err(format!("{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}", FAILPOINTS.join(", ")));
+        }
+        match nth.parse() {
+            Ok(nth) if nth > 0 => Ok(Armed { name: name.to_owned(), left: AtomicU64::new(nth) }),
+            Ok(_) | Err(_) => Err(format!("{VARIABLE} must count from 1, and {nth:?} does not")),
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_variable_names_a_failpoint_and_its_count() {
+            let found = |value: &str| parse(value).map(|armed| (armed.name, armed.left.into_inner()));
+            assert_eq!(found("run.ended"), Ok(("run.ended".to_owned(), 1)));
+            assert_eq!(found("run.ended:3"), Ok(("run.ended".to_owned(), 3)));
+            for value in ["", "run.ending", "run.ended:", "run.ended:0", "run.ended:-1", "run.ended:x"] {
+                parse(value).expect_err(value);
+            }
+        }
+
+        #[test]
+        fn without_the_variable_no_failpoint_aborts() {
+            check().expect("the variable is not set");
+            for name in FAILPOINTS {
+                hit(name);
+            }
+        }
+    }
+}
