@@ -86,7 +86,10 @@ mod armed {
     fn parse(value: &str) -> Result<Armed, String> {
         let (name, nth) = value.split_once(':').unwrap_or((value, "1"));
         if !FAILPOINTS.contains(&name) {
-            return Err(format!("{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}", FAILPOINTS.join(", ")));
+            return Err(format!(
+                "{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}",
+                FAILPOINTS.join(", ")
+            ));
         }
         match nth.parse() {
             Ok(nth) if nth > 0 => Ok(Armed { name: name.to_owned(), left: AtomicU64::new(nth) }),

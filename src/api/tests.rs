@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use crate::api::callers::Callers;
 use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, key};
-use crate::store::between::Between;
+use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Partition, Rate, Store, Taken, Unavailable};
 use crate::types::Tenant;
@@ -106,7 +106,7 @@ async fn replicas_together_let_through_what_one_would() {
 struct Unbucketed(MemoryStore);
 
 #[async_trait::async_trait]
-impl Between for Unbucketed {
+impl StoreLayer for Unbucketed {
     fn inner(&self) -> &dyn Store {
         &self.0
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::between::Between;
+use super::layer::StoreLayer;
 use super::memory::MemoryStore;
 use super::{CommitError, Partition, Store, Tx, Unavailable};
 
@@ -126,7 +126,7 @@ impl fmt::Debug for Faulty {
 }
 
 #[async_trait]
-impl Between for Faulty {
+impl StoreLayer for Faulty {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }

@@ -22,13 +22,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 #[cfg(test)]
-pub(crate) mod between;
-#[cfg(test)]
 pub(crate) mod conformance;
 mod decide;
 pub mod embedded;
 #[cfg(test)]
 pub(crate) mod faulty;
+#[cfg(test)]
+pub(crate) mod layer;
 mod lease;
 pub mod memory;
 mod open;

@@ -13,8 +13,8 @@ use crate::agent::lease::Leases;
 use crate::agent::replica::{LiveEntry, Replica};
 use crate::agent::runs::Filter;
 use crate::agent::{Head, NewRun, keys, recorder};
-use crate::store::between::Between;
 use crate::store::faulty::{Fate, Faulty};
+use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Check, Document, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -320,7 +320,7 @@ struct Late {
 }
 
 #[async_trait]
-impl Between for Late {
+impl StoreLayer for Late {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }

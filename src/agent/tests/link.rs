@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::store::between::Between;
+use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Partition, Store, Unavailable};
 
@@ -51,7 +51,7 @@ impl Link {
 }
 
 #[async_trait]
-impl Between for Link {
+impl StoreLayer for Link {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }

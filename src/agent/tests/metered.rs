@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::store::Store;
-use crate::store::between::Between;
+use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 
 /// The memory store behind counters.
@@ -26,7 +26,7 @@ impl Metered {
     }
 }
 
-impl Between for Metered {
+impl StoreLayer for Metered {
     fn inner(&self) -> &dyn Store {
         &self.inner
     }

@@ -39,7 +39,7 @@ struct Shared {
 }
 
 #[async_trait::async_trait]
-impl Between for Shared {
+impl StoreLayer for Shared {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }
