@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Agent, Keep, Quotas};
+use crate::agent::{Agent, Generation, Keep, Quotas};
 use crate::api;
-use crate::api::callers::Callers;
+use crate::api::callers::RequestRates;
 use crate::config::{OpenAiUpstream, Settings, UpstreamKind};
 use crate::llm::Model;
 use crate::llm::demo::DemoModel;
@@ -38,7 +38,7 @@ pub struct BuildError(String);
 #[derive(Debug)]
 pub struct Server {
     agent: Agent,
-    callers: Arc<Callers>,
+    rates: Arc<RequestRates>,
     router: Router,
     settings: Settings,
 }
@@ -49,14 +49,14 @@ impl Server {
         let store = store::open(&settings.store.url).await.map_err(failed)?;
         let mut upstreams = Vec::new();
         for upstream in &settings.upstreams {
-            upstreams.push(match &upstream.kind {
+            upstreams.push(Arc::new(match &upstream.kind {
                 UpstreamKind::Demo => {
                     Upstream::new(upstream.name.clone(), Arc::new(DemoModel::default()), Some(vec!["demo".to_owned()]))
                 }
                 UpstreamKind::OpenAi(openai) => {
                     Upstream::new(upstream.name.clone(), openai_model(&upstream.name, openai)?, openai.models.clone())
                 }
-            });
+            }));
         }
         let catalog = Catalog::new(settings.agents.clone(), upstreams, settings.models.clone());
         let store_settings = &settings.store;
@@ -65,10 +65,17 @@ impl Server {
             session: store_settings.session_ttl,
             history_bytes: store_settings.history_cache,
         };
-        let agent = Agent::new(store, catalog, registry(&settings)?, keep, Quotas::new(&settings.keys));
-        let callers = Arc::new(Callers::new(&settings.keys, settings.server.requests_per_minute));
-        let router = layers::apply(api::router(agent.clone(), &callers), &settings.server);
-        Ok(Self { agent, callers, router, settings })
+        let generation = Generation {
+            catalog,
+            tools: registry(&settings)?,
+            quotas: Quotas::new(&settings.keys),
+            keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
+            requests_per_minute: settings.server.requests_per_minute,
+        };
+        let agent = Agent::new(store, generation, keep);
+        let rates = Arc::new(RequestRates::default());
+        let router = layers::apply(api::router(agent.clone(), &rates), &settings.server);
+        Ok(Self { agent, rates, router, settings })
     }
 
     /// The agent behind the doors.
@@ -92,7 +99,7 @@ impl Server {
         let tidying = async {
             loop {
                 tokio::time::sleep(TIDY_EVERY).await;
-                self.callers.tidy();
+                self.rates.tidy();
             }
         };
         let draining = async {

@@ -62,6 +62,7 @@ impl Agent {
         head: &Head,
         claim: Option<&mut Held>,
     ) -> Result<Started, StartError> {
+        let generation = self.generation_of(new);
         let idle = self.take_up_waiting(&new.tenant, head).await?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec.agent)) {
             let agent = idle.spec.agent.clone();
@@ -96,7 +97,7 @@ impl Agent {
             Role::User | Role::Assistant => true,
         });
         let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
-        if let Err(error) = self.take_slot(&idle.spec).await {
+        if let Err(error) = self.take_slot(&idle.spec, &generation.quotas).await {
             idle.release().await?;
             return Err(error);
         }
@@ -108,7 +109,7 @@ impl Agent {
                 return Err(error);
             }
         }
-        let follower = self.resume(idle, answers).await?;
+        let follower = self.resume(idle, answers, generation).await?;
         let head = Head { status: RunStatus::InProgress, ..head.clone() };
         Ok(Started { head, follower: follower.to_first_end(), replayed: false })
     }

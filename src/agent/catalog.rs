@@ -18,10 +18,10 @@ use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
 
 /// Agents, upstreams and what is known of models.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Catalog {
     agents: BTreeMap<String, AgentConfig>,
-    upstreams: Vec<Upstream>,
+    upstreams: Vec<Arc<Upstream>>,
     models: BTreeMap<String, ModelConfig>,
 }
 
@@ -116,7 +116,7 @@ impl Catalog {
     #[must_use]
     pub fn new(
         agents: BTreeMap<String, AgentConfig>,
-        upstreams: Vec<Upstream>,
+        upstreams: Vec<Arc<Upstream>>,
         models: BTreeMap<String, ModelConfig>,
     ) -> Self {
         Self { agents, upstreams, models }
@@ -125,7 +125,7 @@ impl Catalog {
     /// Keeps the lists of models fresh, for ever.
     pub async fn keep_fresh(&self) {
         loop {
-            futures_util::future::join_all(self.upstreams.iter().map(Upstream::refresh)).await;
+            futures_util::future::join_all(self.upstreams.iter().map(|upstream| upstream.refresh())).await;
             tokio::time::sleep(REFRESH_EVERY).await;
         }
     }
@@ -169,16 +169,22 @@ impl Catalog {
         entries
     }
 
-    /// The agents by name.
+    /// The longest that a run of any agent may take.
     #[must_use]
-    pub fn agents(&self) -> &BTreeMap<String, AgentConfig> {
-        &self.agents
+    pub fn longest_timeout(&self) -> Duration {
+        self.agents.values().map(|agent| agent.limits.timeout).max().unwrap_or_default()
+    }
+
+    /// The upstream of this name, with the models that it was last heard to have.
+    #[must_use]
+    pub fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.upstreams.iter().find(|upstream| upstream.name == name)
     }
 
     /// The upstream of a run; one that is no longer configured fails every call.
     #[must_use]
     pub fn model(&self, upstream: &str) -> Arc<dyn Model> {
-        match self.upstreams.iter().find(|known| known.name == upstream) {
+        match self.upstream(upstream) {
             Some(upstream) => upstream.model.clone(),
             None => Arc::new(Gone(upstream.to_owned())),
         }
@@ -186,7 +192,7 @@ impl Catalog {
 
     async fn locate(&self, model: &str) -> Result<(&Upstream, String), StartError> {
         if let Some((prefix, rest)) = model.split_once('/')
-            && let Some(upstream) = self.upstreams.iter().find(|upstream| upstream.name == prefix)
+            && let Some(upstream) = self.upstream(prefix)
         {
             let listed = upstream.models().await;
             let has = |name: &str| listed.as_ref().is_none_or(|listed| listed.iter().any(|known| known == name));

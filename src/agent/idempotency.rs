@@ -325,7 +325,7 @@ impl Agent {
 
     /// Stores a claim, unless it changed since it was read.
     async fn put(&self, held: &mut Held) -> Result<bool, Unavailable> {
-        let longest = self.catalog.agents().values().map(|agent| agent.limits.timeout).max().unwrap_or_default();
+        let longest = self.generation().catalog.longest_timeout();
         let durability = match held.kind {
             Kind::Key => Durability::Synced,
             // It helps a client that was cut off, not one whose server lost its power.

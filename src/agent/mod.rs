@@ -20,6 +20,7 @@ mod driver;
 pub mod error;
 pub mod follow;
 pub mod fork;
+pub mod generation;
 mod give_up;
 mod head;
 mod history;
@@ -56,6 +57,7 @@ mod undropped;
 mod wait;
 
 pub use catalog::Catalog;
+pub use generation::Generation;
 pub use head::Head;
 pub use quota::Quotas;
 pub use request::{LimitsPatch, NewRun};
@@ -63,12 +65,12 @@ pub use start::Started;
 pub use steps::finish::Keep;
 
 use crate::agent::active::Active;
+use crate::agent::generation::Generations;
 use crate::agent::history::Histories;
 use crate::agent::lease::Leases;
 use crate::agent::rate::Rates;
 use crate::agent::replica::Replica;
 use crate::store::{Store, Unavailable};
-use crate::tools::Registry;
 use crate::types::session::Session;
 use crate::types::{RunId, Tenant};
 
@@ -83,10 +85,8 @@ pub struct Agent(Arc<Inner>);
 #[derive(Debug)]
 pub struct Inner {
     store: Arc<dyn Store>,
-    catalog: Catalog,
-    tools: Registry,
+    generations: Generations,
     keep: Keep,
-    quotas: Quotas,
     rates: Rates,
     active: Arc<Active>,
     leases: Leases,
@@ -116,15 +116,13 @@ impl std::ops::Deref for Agent {
 impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, catalog: Catalog, tools: Registry, keep: Keep, quotas: Quotas) -> Self {
+    pub fn new(store: Arc<dyn Store>, generation: Generation, keep: Keep) -> Self {
         let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
         let rates = Rates::new(store.clone());
         Self(Arc::new(Inner {
             store,
-            catalog,
-            tools,
+            generations: Generations::new(generation),
             keep,
-            quotas,
             rates,
             active: Arc::default(),
             leases,
@@ -148,7 +146,7 @@ impl Agent {
         self.while_running(async move { keeper.leases.keep().await });
         self.while_running(async move { sweeper.sweep().await });
         self.while_running(async move { freer.sweep_slots().await });
-        self.while_running(async move { reader.catalog.keep_fresh().await });
+        self.while_running(async move { reader.generations.keep_models_fresh().await });
     }
 
     /// Does work in a task until it ends or the agent has drained.
@@ -218,16 +216,20 @@ impl Agent {
         self.active.len()
     }
 
-    /// What can be run.
+    /// What the configuration says now.
     #[must_use]
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+    pub fn generation(&self) -> Arc<Generation> {
+        self.generations.current()
     }
 
-    /// The tools that agents can be given.
-    #[must_use]
-    pub fn tools(&self) -> &Registry {
-        &self.tools
+    /// Serves what begins from now on by `next`. Requests and runs that have begun keep what they have.
+    pub fn replace_generation(&self, next: Generation) {
+        self.generations.replace(next);
+    }
+
+    /// The generation that a request is served by.
+    fn generation_of(&self, new: &NewRun) -> Arc<Generation> {
+        new.generation.clone().unwrap_or_else(|| self.generation())
     }
 }
 

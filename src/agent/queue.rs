@@ -10,6 +10,7 @@ use futures_util::future::try_join_all;
 
 use crate::agent::driver::SessionBudget;
 use crate::agent::error::unavailable;
+use crate::agent::generation::Generation;
 use crate::agent::head::{self, Head, encode};
 use crate::agent::lease::Lease;
 use crate::agent::replica::LiveEntry;
@@ -116,7 +117,8 @@ impl Agent {
     async fn begin_idle(&self, idle: Idle, found: Versioned) -> Result<(), Unavailable> {
         let Idle { mut spec, mut records, lease } = idle;
         let before = records.last().map_or(0, |record| record.seq);
-        let prepared = match self.prepare_queued(&mut spec, &mut records, &lease, found).await {
+        let generation = self.generation();
+        let prepared = match self.prepare_queued(&mut spec, &generation, &mut records, &lease, found).await {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.give_back(&spec, lease);
@@ -125,7 +127,7 @@ impl Agent {
         };
         let Prepared { history, budget, account, letters } = prepared;
         // Whoever follows it reads the store, or finds it here.
-        drop(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before));
+        drop(self.spawn(Ready { spec, generation, records, lease, history, budget, account, letters }, before));
         Ok(())
     }
 
@@ -134,6 +136,7 @@ impl Agent {
     async fn prepare_queued(
         &self,
         spec: &mut Arc<RunSpec>,
+        generation: &Generation,
         records: &mut Vec<Record>,
         lease: &Lease,
         found: Versioned,
@@ -141,10 +144,10 @@ impl Agent {
         let Versioned { mut session, version } = found;
         let history = self.history(&spec.tenant, &session).await?;
         let mut begun = RunSpec { history_len: session.message_count, ..(**spec).clone() };
-        let definitions = Toolbox::new(&self.tools, &begun).definitions();
+        let definitions = Toolbox::new(&generation.tools, &begun).definitions();
         begun.context_tokens = context::estimate(&begun, history.bytes(), definitions.len());
         *spec = Arc::new(begun);
-        let account = self.open_account(spec, records).await?;
+        let account = self.open_account(spec, records, &generation.quotas).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
         let (started, entry) = recorder::encode(&mut seq, now_ms(), Event::RunStarted);
         session.queue.retain(|queued| *queued != spec.id);

@@ -98,10 +98,10 @@ pub enum Refusal {
 }
 
 impl Agent {
-    /// The account of a run whose key has quotas here.
-    pub(super) fn account(&self, spec: &RunSpec) -> Option<Account> {
+    /// The account of a run whose key has some of these quotas.
+    pub(super) fn account(&self, spec: &RunSpec, quotas: &Quotas) -> Option<Account> {
         let name = spec.key_name.as_ref()?;
-        let (_, quota) = self.quotas.0.get(name)?;
+        let (_, quota) = quotas.0.get(name)?;
         Some(Account {
             store: self.store.clone(),
             partition: keys::budget_partition(&spec.tenant, name),
@@ -119,8 +119,9 @@ impl Agent {
         &self,
         spec: &RunSpec,
         records: &[Record],
+        quotas: &Quotas,
     ) -> Result<Option<Account>, Unavailable> {
-        let Some(mut account) = self.account(spec) else { return Ok(None) };
+        let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         account.keep_slot().await?;
         account.settle_left(spec, records).await?;
         Ok(Some(account))

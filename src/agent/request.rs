@@ -1,5 +1,8 @@
 //! What a caller asks of a run.
 
+use std::sync::Arc;
+
+use crate::agent::generation::Generation;
 use crate::types::run::{ClientTool, OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, ToolChoice};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
 
@@ -12,6 +15,8 @@ pub struct NewRun {
     pub tenant: Tenant,
     /// The name of the key that the caller showed.
     pub key_name: Option<String>,
+    /// The configuration that the request is served by; `None` for the current one.
+    pub generation: Option<Arc<Generation>>,
     /// The agents that the caller's key may use; `None` for all.
     pub allowed_agents: Option<Vec<String>>,
     /// The model or agent; a session may name the agent instead.

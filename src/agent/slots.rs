@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::agent::error::{StartError, unavailable};
 use crate::agent::head::{self, decode, encode};
-use crate::agent::quota::{ATTEMPTS, Account};
+use crate::agent::quota::{ATTEMPTS, Account, Quotas};
 use crate::agent::{Agent, keys};
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::{RunId, RunSpec, RunStatus, SessionId, Tenant};
@@ -25,8 +25,8 @@ const PAGE: usize = 256;
 
 impl Agent {
     /// The account of a run that is to begin or to go on, with a slot for it.
-    pub(super) async fn take_slot(&self, spec: &RunSpec) -> Result<Option<Account>, StartError> {
-        let Some(mut account) = self.account(spec) else { return Ok(None) };
+    pub(super) async fn take_slot(&self, spec: &RunSpec, quotas: &Quotas) -> Result<Option<Account>, StartError> {
+        let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         if let Some(most) = account.quota.max_concurrent_runs
             && !account.occupy(Some(most.into())).await?
         {
@@ -44,7 +44,7 @@ impl Agent {
         loop {
             tick.tick().await;
             let mut found = HashMap::new();
-            for (partition, tenant) in self.quotas.with_slots() {
+            for (partition, tenant) in self.generation().quotas.with_slots() {
                 if let Err(error) = self.sweep_slots_of(&partition, tenant, &suspects, &mut found).await {
                     tracing::warn!(%error, "could not look for slots that are nobody's");
                 }

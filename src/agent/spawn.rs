@@ -13,6 +13,7 @@ use crate::agent::active::Live;
 use crate::agent::attendant::Attendant;
 use crate::agent::driver::{Driver, Left, SessionBudget};
 use crate::agent::follow::Follower;
+use crate::agent::generation::Generation;
 use crate::agent::history::History;
 use crate::agent::lease::Lease;
 use crate::agent::mailbox::Letter;
@@ -36,6 +37,8 @@ const GIVE_UP_AGAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) spec: Arc<RunSpec>,
+    /// Where its model and its tools come from.
+    pub(super) generation: Arc<Generation>,
     /// What is in its log.
     pub(super) records: Vec<Record>,
     pub(super) lease: Lease,
@@ -126,7 +129,7 @@ impl Agent {
 
     /// What drives a run, and what stands beside it.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, Attendant, Lease) {
-        let Ready { spec, records, lease, history, budget, account, letters } = ready;
+        let Ready { spec, generation, records, lease, history, budget, account, letters } = ready;
         let recorder = Recorder::resume(self.store.clone(), spec.clone(), &records, &lease);
         let left_ms = recorder.run().left_ms();
         let timeout = Duration::from_millis(spec.limits.timeout_ms);
@@ -160,8 +163,8 @@ impl Agent {
             },
         };
         let mut driver = Driver {
-            model: self.catalog.model(&spec.upstream),
-            tools: Toolbox::new(&self.tools, &spec),
+            model: generation.catalog.model(&spec.upstream),
+            tools: Toolbox::new(&generation.tools, &spec),
             recorder,
             history,
             session: budget,

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::error::StartError;
+use crate::agent::generation::Generation;
 use crate::agent::machine::{Run, Step};
+use crate::agent::quota::Quotas;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::agent::toolbox::Toolbox;
 use crate::agent::{Agent, context, keys, recorder};
 use crate::config::AgentConfig;
+use crate::tools::Registry;
 use crate::types::clock::now_ms;
 use crate::types::run::{OnConflict, ToolChoice};
 use crate::types::session::Session;
@@ -19,18 +22,19 @@ impl Agent {
     pub(super) async fn specify(
         &self,
         new: &NewRun,
+        generation: &Generation,
         session: Option<&Session>,
         history_bytes: usize,
     ) -> Result<RunSpec, StartError> {
         let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
             StartError::Invalid { param: "model".to_owned(), message: "name a model or an agent".to_owned() }
         })?;
-        let resolved = self.catalog.resolve(asked).await?;
+        let resolved = generation.catalog.resolve(asked).await?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&resolved.agent_name)) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let settings = &resolved.settings;
-        let tools = self.offer(settings, new)?;
+        let tools = offer(&generation.tools, settings, new)?;
         let system = settings.system.iter().map(|text| Message::text(Role::System, text));
         let mut spec = RunSpec {
             id: new.id.clone(),
@@ -64,7 +68,7 @@ impl Agent {
             stream_tool_arguments: new.stream_tool_arguments,
             max_discards: new.max_discards,
         };
-        let definitions = Toolbox::new(&self.tools, &spec).definitions();
+        let definitions = Toolbox::new(&generation.tools, &spec).definitions();
         spec.context_tokens = context::estimate(&spec, history_bytes, definitions.len());
         if spec.context_tokens > resolved.facts.context_window {
             let message = format!(
@@ -76,49 +80,13 @@ impl Agent {
         Ok(spec)
     }
 
-    /// The server's tools that the run is offered.
-    fn offer(&self, settings: &AgentConfig, new: &NewRun) -> Result<Vec<String>, StartError> {
-        let allowed = self.tools.select(&settings.tools);
-        let mut names: Vec<String> = allowed.iter().map(|tool| tool.spec().name.clone()).collect();
-        if let Some(patterns) = &new.tools {
-            let wanted = self.tools.select(patterns);
-            names.retain(|name| wanted.iter().any(|tool| tool.spec().name == *name));
-            let unmatched = patterns.iter().find(|pattern| {
-                let matched = self.tools.select(std::slice::from_ref(pattern));
-                !matched.iter().any(|tool| names.iter().any(|name| *name == tool.spec().name))
-            });
-            if let Some(pattern) = unmatched {
-                return Err(StartError::ToolNotAllowed(pattern.clone()));
-            }
-        }
-        for (index, tool) in new.client_tools.iter().enumerate() {
-            if let Some(message) = Toolbox::refusal(tool) {
-                return Err(StartError::Invalid { param: format!("tools[{index}].function.parameters"), message });
-            }
-        }
-        if let Some(index) = new.client_tools.iter().position(|tool| names.contains(&tool.name)) {
-            return Err(StartError::Invalid {
-                param: format!("tools[{index}].function.name"),
-                message: format!("the server has a tool named {:?} already", new.client_tools[index].name),
-            });
-        }
-        match &new.tool_choice {
-            Some(ToolChoice::Required) if names.is_empty() && new.client_tools.is_empty() => {
-                let message = "a tool is required, and there is none".to_owned();
-                Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
-            }
-            Some(ToolChoice::Function(name))
-                if !names.contains(name) && !new.client_tools.iter().any(|tool| tool.name == *name) =>
-            {
-                let message = format!("there is no tool named {name:?}");
-                Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
-            }
-            Some(ToolChoice::Required | ToolChoice::Function(_)) | None => Ok(names),
-        }
-    }
-
     /// Refuses a run whose budgets have no room for a single model call.
-    pub(super) async fn has_budget(&self, spec: &Arc<RunSpec>, session: Option<&Session>) -> Result<(), StartError> {
+    pub(super) async fn has_budget(
+        &self,
+        spec: &Arc<RunSpec>,
+        session: Option<&Session>,
+        quotas: &Quotas,
+    ) -> Result<(), StartError> {
         let started = recorder::encode(&mut 0, now_ms(), Event::RunStarted).0;
         let mut run = Run::new(spec.clone());
         run.apply(&started);
@@ -133,7 +101,7 @@ impl Agent {
             | Step::CompleteStep
             | Step::Done => return Ok(()),
         };
-        let mut left = match self.account(spec) {
+        let mut left = match self.account(spec, quotas) {
             Some(account) => account.left().await?,
             None => [u64::MAX; 2],
         };
@@ -156,6 +124,47 @@ impl Agent {
             None if tokens < reserve.tokens() => Err(StartError::BudgetExceeded(StopReason::TokenBudget)),
             None => Err(StartError::BudgetExceeded(StopReason::CostBudget)),
         }
+    }
+}
+
+/// The server's tools that the run is offered.
+fn offer(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<Vec<String>, StartError> {
+    let allowed = registry.select(&settings.tools);
+    let mut names: Vec<String> = allowed.iter().map(|tool| tool.spec().name.clone()).collect();
+    if let Some(patterns) = &new.tools {
+        let wanted = registry.select(patterns);
+        names.retain(|name| wanted.iter().any(|tool| tool.spec().name == *name));
+        let unmatched = patterns.iter().find(|pattern| {
+            let matched = registry.select(std::slice::from_ref(pattern));
+            !matched.iter().any(|tool| names.iter().any(|name| *name == tool.spec().name))
+        });
+        if let Some(pattern) = unmatched {
+            return Err(StartError::ToolNotAllowed(pattern.clone()));
+        }
+    }
+    for (index, tool) in new.client_tools.iter().enumerate() {
+        if let Some(message) = Toolbox::refusal(tool) {
+            return Err(StartError::Invalid { param: format!("tools[{index}].function.parameters"), message });
+        }
+    }
+    if let Some(index) = new.client_tools.iter().position(|tool| names.contains(&tool.name)) {
+        return Err(StartError::Invalid {
+            param: format!("tools[{index}].function.name"),
+            message: format!("the server has a tool named {:?} already", new.client_tools[index].name),
+        });
+    }
+    match &new.tool_choice {
+        Some(ToolChoice::Required) if names.is_empty() && new.client_tools.is_empty() => {
+            let message = "a tool is required, and there is none".to_owned();
+            Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
+        }
+        Some(ToolChoice::Function(name))
+            if !names.contains(name) && !new.client_tools.iter().any(|tool| tool.name == *name) =>
+        {
+            let message = format!("there is no tool named {name:?}");
+            Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
+        }
+        Some(ToolChoice::Required | ToolChoice::Function(_)) | None => Ok(names),
     }
 }
 

@@ -110,9 +110,10 @@ impl Agent {
             None => History::default(),
         };
         let found = session.as_ref().map(|found| &found.session);
-        let spec = Arc::new(self.specify(new, found, history.bytes()).await?);
-        self.has_budget(&spec, found).await?;
-        let account = self.take_slot(&spec).await?;
+        let generation = self.generation_of(new);
+        let spec = Arc::new(self.specify(new, &generation, found, history.bytes()).await?);
+        self.has_budget(&spec, found, &generation.quotas).await?;
+        let account = self.take_slot(&spec, &generation.quotas).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let holder = found.and_then(|found| found.active_run.clone());
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
@@ -143,7 +144,7 @@ impl Agent {
             Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
         } else {
             let records = vec![(*first).clone()];
-            self.spawn(Ready { spec, records, lease, history, budget, account, letters: Vec::new() }, 0)
+            self.spawn(Ready { spec, generation, records, lease, history, budget, account, letters: Vec::new() }, 0)
         };
         Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
     }
@@ -180,8 +181,9 @@ impl Agent {
         let Some(waiting) = self.waiting_holder(&new.tenant, session).await? else { return Ok(Some(Turn::Now)) };
         // It waited for its client, which asks for something else now; unless it was answered meanwhile. A
         // request that is refused changes nothing, so it is checked first.
-        let spec = Arc::new(self.specify(new, Some(session), 0).await?);
-        self.has_budget(&spec, Some(session)).await?;
+        let generation = self.generation_of(new);
+        let spec = Arc::new(self.specify(new, &generation, Some(session), 0).await?);
+        self.has_budget(&spec, Some(session), &generation.quotas).await?;
         self.stop_idle(&new.tenant, &waiting).await?;
         Ok(None)
     }

@@ -106,7 +106,7 @@ impl Agent {
                         return idle.release().await;
                     }
                     tracing::info!(%run, "taking up a run that nobody drives");
-                    self.resume(idle, Vec::new()).await?;
+                    self.resume(idle, Vec::new(), self.generation()).await?;
                 }
                 Ok(())
             }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use crate::agent::driver::{Left, SessionBudget};
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
+use crate::agent::generation::Generation;
 use crate::agent::head::{Head, decode, encode};
 use crate::agent::history::History;
 use crate::agent::lease::Lease;
 use crate::agent::machine::Run;
 use crate::agent::mailbox::{self, Letter};
-use crate::agent::quota::Account;
+use crate::agent::quota::{Account, Quotas};
 use crate::agent::recorder;
 use crate::agent::replica::LiveEntry;
 use crate::agent::sessions::keep_session;
@@ -93,10 +94,15 @@ impl Agent {
     }
 
     /// Goes on with a run. `answers` are its client's; without them it is taken up after a crash.
-    pub(super) async fn resume(&self, idle: Idle, answers: Vec<Message>) -> Result<Follower, Unavailable> {
+    pub(super) async fn resume(
+        &self,
+        idle: Idle,
+        answers: Vec<Message>,
+        generation: Arc<Generation>,
+    ) -> Result<Follower, Unavailable> {
         let Idle { spec, mut records, lease } = idle;
         let before = records.last().map_or(0, |record| record.seq);
-        let prepared = match self.prepare(&spec, &mut records, &lease, answers).await {
+        let prepared = match self.prepare(&spec, &generation.quotas, &mut records, &lease, answers).await {
             Ok(prepared) => prepared,
             Err(error) => {
                 // Whether it goes on is unknown; if it does, somebody must.
@@ -105,7 +111,7 @@ impl Agent {
             }
         };
         let Prepared { history, budget, account, letters } = prepared;
-        Ok(self.spawn(Ready { spec, records, lease, history, budget, account, letters }, before))
+        Ok(self.spawn(Ready { spec, generation, records, lease, history, budget, account, letters }, before))
     }
 
     /// Leaves a run, which may not even exist, to whoever finds it. In the background: the store may not
@@ -126,11 +132,12 @@ impl Agent {
     async fn prepare(
         &self,
         spec: &Arc<RunSpec>,
+        quotas: &Quotas,
         records: &mut Vec<Record>,
         lease: &Lease,
         answers: Vec<Message>,
     ) -> Result<Prepared, Unavailable> {
-        let account = self.open_account(spec, records).await?;
+        let account = self.open_account(spec, records, quotas).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
         let (resumed, entry) = recorder::encode(&mut seq, now_ms(), Event::RunResumed { answers });
         let log = keys::events(&spec.id);
@@ -188,10 +195,11 @@ impl Agent {
             }
             None => None,
         };
-        let account = self.open_account(&spec, &records).await?;
+        let generation = self.generation();
+        let account = self.open_account(&spec, &records, &generation.quotas).await?;
         // What was left for it is read when it ends.
         let letters = Vec::new();
-        let ready = Ready { spec, records, lease, history: History::default(), budget, account, letters };
+        let ready = Ready { spec, generation, records, lease, history: History::default(), budget, account, letters };
         let (mut driver, _attendant, lease) = self.driver(ready);
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { answers: Vec::new() });

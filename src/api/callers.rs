@@ -1,4 +1,4 @@
-//! Who calls: keys, and how often each may.
+//! Who calls: keys, and how often each may call.
 //!
 //! A caller's requests are first counted here, which costs nothing and keeps a flood from the store, and
 //! then by the store for all replicas together.
@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -19,15 +19,15 @@ use governor::{Quota, RateLimiter};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use subtle::ConstantTimeEq;
 
-use crate::agent::Agent;
 use crate::agent::rate::Asker;
+use crate::agent::{Agent, Generation};
 use crate::api::error::ApiError;
-use crate::config::{KeyConfig, key};
+use crate::config::key;
 use crate::types::Tenant;
 
-type Limiter<K> = RateLimiter<K, DefaultKeyedStateStore<K>, DefaultClock, StateInformationMiddleware>;
+type Limiter = RateLimiter<RateKey, DefaultKeyedStateStore<RateKey>, DefaultClock, StateInformationMiddleware>;
 
-/// Who made a request.
+/// Who made a request, and what it is served by.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Whose runs and sessions it sees.
@@ -36,6 +36,8 @@ pub struct Caller {
     pub key_name: Option<String>,
     /// The agents that it may use; `None` for all.
     pub agents: Option<Vec<String>>,
+    /// The configuration that the whole request is served by.
+    pub generation: Arc<Generation>,
 }
 
 impl Caller {
@@ -45,25 +47,26 @@ impl Caller {
     }
 }
 
-/// The keys that open the doors, and how often each caller may knock.
-#[derive(Debug)]
-pub struct Callers {
-    keys: HashMap<[u8; 32], Key>,
-    anonymous: Option<(NonZeroU32, Limiter<IpAddr>)>,
-}
+/// Counts requests in this process. What it counted outlives the configuration: a caller that stays has
+/// no more requests after a change than before it.
+#[derive(Debug, Default)]
+pub struct RequestRates(RwLock<HashMap<NonZeroU32, Arc<Limiter>>>);
 
-#[derive(Debug)]
-struct Key {
-    caller: Caller,
-    limiter: Option<(NonZeroU32, Limiter<()>)>,
+/// Whose requests are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum RateKey {
+    /// Those of all callers with the key of this name.
+    Key(String),
+    /// Those from an address, without a key.
+    Address(IpAddr),
 }
 
 /// What stands before the routes that are not open to everyone.
 #[derive(Debug, Clone)]
 pub struct Guard {
-    /// Who may pass.
-    pub callers: Arc<Callers>,
-    /// Where requests are counted for all replicas.
+    /// Where requests are counted in this process.
+    pub rates: Arc<RequestRates>,
+    /// Where they are counted for all replicas, and what the configuration says of callers.
     pub agent: Agent,
 }
 
@@ -76,40 +79,41 @@ struct Allowance {
     allowed: bool,
 }
 
-impl Callers {
-    /// These keys, or everyone if there are none; `per_minute` bounds each address without a key.
-    #[must_use]
-    pub fn new(keys: &[KeyConfig], per_minute: Option<u32>) -> Self {
-        let keys = keys.iter().map(|key| {
-            let caller =
-                Caller { tenant: key.tenant.clone(), key_name: Some(key.name.clone()), agents: key.agents.clone() };
-            let limiter = key.requests_per_minute.and_then(NonZeroU32::new).map(|limit| (limit, limiter(limit)));
-            (key.hash, Key { caller, limiter })
-        });
-        let anonymous = per_minute.and_then(NonZeroU32::new).map(|limit| (limit, limiter(limit)));
-        Self { keys: keys.collect(), anonymous }
-    }
-
-    /// Forgets addresses that have not called for so long that it makes no difference.
+impl RequestRates {
+    /// Forgets those who have not called for so long that it makes no difference.
     pub fn tidy(&self) {
-        if let Some((_, limiter)) = &self.anonymous {
+        let mut limiters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        limiters.retain(|_, limiter| {
             limiter.retain_recent();
-        }
+            !limiter.is_empty()
+        });
     }
 
-    fn identify(&self, headers: &HeaderMap, address: IpAddr) -> Result<(Caller, Option<Allowance>), ApiError> {
-        if self.keys.is_empty() {
-            let caller = Caller { tenant: Tenant::default_tenant(), key_name: None, agents: None };
-            return Ok((caller, self.anonymous.as_ref().map(|(limit, limiter)| check(*limit, limiter, &address))));
-        }
-        let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;
-        let hash = key::hash(presented);
-        // Looking a hash up tells nothing of the key; the comparison takes the same time for all.
-        let known = self.keys.get_key_value(&hash).filter(|(known, _)| bool::from(known.ct_eq(&hash)));
-        let (_, key) = known.ok_or_else(|| unauthorized("the API key is not valid"))?;
-        let allowance = key.limiter.as_ref().map(|(limit, limiter)| check(*limit, limiter, &()));
-        Ok((key.caller.clone(), allowance))
+    fn count(&self, who: &RateKey, limit: NonZeroU32) -> Allowance {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&limit).cloned();
+        let limiter = known.unwrap_or_else(|| {
+            let mut limiters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            limiters.entry(limit).or_insert_with(|| Arc::new(limiter(limit))).clone()
+        });
+        check(limit, &limiter, who)
     }
+}
+
+/// Who calls, by the key that the headers show, and how many requests a minute it may send.
+fn identify(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<(Caller, Option<NonZeroU32>), ApiError> {
+    let generation = generation.clone();
+    if generation.keys.is_empty() {
+        let limit = generation.requests_per_minute.and_then(NonZeroU32::new);
+        return Ok((Caller { tenant: Tenant::default_tenant(), key_name: None, agents: None, generation }, limit));
+    }
+    let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;
+    let hash = key::hash(presented);
+    // Looking a hash up tells nothing of the key; the comparison takes the same time for all.
+    let known = generation.keys.get_key_value(&hash).filter(|(known, _)| bool::from(known.ct_eq(&hash)));
+    let (_, key) = known.ok_or_else(|| unauthorized("the API key is not valid"))?;
+    let limit = key.requests_per_minute.and_then(NonZeroU32::new);
+    let (tenant, key_name, agents) = (key.tenant.clone(), Some(key.name.clone()), key.agents.clone());
+    Ok((Caller { tenant, key_name, agents, generation }, limit))
 }
 
 /// Lets a request pass if its key is valid and its allowance is not used up. The handler finds the
@@ -117,14 +121,16 @@ impl Callers {
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
-    let (caller, mut allowance) = match guard.callers.identify(request.headers(), address) {
+    let (caller, limit) = match identify(&guard.agent.generation(), request.headers()) {
         Ok(known) => known,
         Err(error) => return error.into_response(),
     };
+    let rate_key = caller.key_name.clone().map_or(RateKey::Address(address), RateKey::Key);
+    let mut allowance = limit.map(|limit| guard.rates.count(&rate_key, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
-        let asker = match &caller.key_name {
-            Some(name) => Asker::Key { tenant: &caller.tenant, name },
-            None => Asker::Address(address),
+        let asker = match &rate_key {
+            RateKey::Key(name) => Asker::Key { tenant: &caller.tenant, name },
+            RateKey::Address(address) => Asker::Address(*address),
         };
         if let Some(taken) = guard.agent.count_request(asker, allowance.limit).await {
             allowance.allowed = taken.allowed;
@@ -178,11 +184,11 @@ fn too_many(allowance: &Allowance) -> ApiError {
     error.retry_after(allowance.reset.as_secs() + 1)
 }
 
-fn limiter<K: std::hash::Hash + Eq + Clone>(per_minute: NonZeroU32) -> Limiter<K> {
+fn limiter(per_minute: NonZeroU32) -> Limiter {
     RateLimiter::keyed(Quota::per_minute(per_minute)).with_middleware::<StateInformationMiddleware>()
 }
 
-fn check<K: std::hash::Hash + Eq + Clone>(limit: NonZeroU32, limiter: &Limiter<K>, key: &K) -> Allowance {
+fn check(limit: NonZeroU32, limiter: &Limiter, key: &RateKey) -> Allowance {
     let every = Duration::from_secs(60) / limit.get();
     match limiter.check_key(key) {
         Ok(state) => {

@@ -94,6 +94,7 @@ async fn complete(
     let session = header_text(headers, "x-loopgate-session-id")?;
     let context = RequestContext {
         tenant: caller.tenant.clone(),
+        generation: caller.generation.clone(),
         key_name: caller.key_name.clone(),
         allowed_agents: caller.agents.clone(),
         session_header: session.map(str::to_owned),

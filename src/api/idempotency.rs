@@ -286,7 +286,12 @@ mod tests {
 
     #[test]
     fn a_key_is_for_a_route_and_a_count_for_a_caller_and_its_bytes() {
-        let caller = |key: &str| Caller { tenant: Tenant::default_tenant(), agents: None, key_name: Some(key.into()) };
+        let caller = |key: &str| Caller {
+            tenant: Tenant::default_tenant(),
+            agents: None,
+            key_name: Some(key.into()),
+            generation: std::sync::Arc::default(),
+        };
         let once = |announced: &Announced, route: &str, key: &str, body: &str| {
             announced.once(route, &caller(key), body, None).unwrap().unwrap()
         };

@@ -27,7 +27,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::agent::Agent;
-use crate::api::callers::{Callers, Guard};
+use crate::api::callers::{Guard, RequestRates};
 use crate::api::error::ApiError;
 
 /// What handlers work with.
@@ -79,8 +79,8 @@ fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> OpenA
 }
 
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
-pub fn router(agent: Agent, callers: &Arc<Callers>) -> Router {
-    let guard = Guard { callers: callers.clone(), agent: agent.clone() };
+pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
+    let guard = Guard { rates: rates.clone(), agent: agent.clone() };
     let guard = axum::middleware::from_fn_with_state(guard, callers::admit);
     let (router, document) = routes(|guarded| guarded.layer(guard)).split_for_parts();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", described(document));

@@ -1,13 +1,12 @@
 //! `GET /v1/models`, `/v1/models/{id}` and `/v1/tools`: what can be asked for.
 
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::agent::catalog::Entry;
-use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::Id;
@@ -52,8 +51,8 @@ pub struct ToolObject {
     get, path = "/v1/models", tag = "models", operation_id = "listModels",
     responses((status = 200, description = "All of them", body = List<ModelObject>)),
 )]
-pub async fn list(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Response {
-    let mut entries = api.agent.catalog().list().await;
+pub async fn list(Extension(caller): Extension<Caller>) -> Response {
+    let mut entries = caller.generation.catalog.list().await;
     entries.retain(|entry| caller.may_use(&entry.agent));
     let models = entries.into_iter().map(ModelObject::from).collect();
     axum::Json(List::new(models, false, |model: &ModelObject| model.id.clone())).into_response()
@@ -66,14 +65,10 @@ pub async fn list(State(api): State<Api>, Extension(caller): Extension<Caller>) 
     responses((status = 200, description = "The model", body = ModelObject),
               (status = "4XX", description = "There is no such model", body = ErrorBody)),
 )]
-pub async fn get(
-    State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    Id(id): Id,
-) -> Result<Response, ApiError> {
+pub async fn get(Extension(caller): Extension<Caller>, Id(id): Id) -> Result<Response, ApiError> {
     let missing =
         || ApiError::not_found("model_not_found", format!("the model {:?} does not exist", clip(&id))).at("model");
-    let resolved = api.agent.catalog().resolve(&id).await.map_err(|_| missing())?;
+    let resolved = caller.generation.catalog.resolve(&id).await.map_err(|_| missing())?;
     if !caller.may_use(&resolved.agent_name) {
         return Err(missing());
     }
@@ -86,8 +81,8 @@ pub async fn get(
     get, path = "/v1/tools", tag = "models", operation_id = "listTools",
     responses((status = 200, description = "All of them", body = List<ToolObject>)),
 )]
-pub async fn tools(State(api): State<Api>) -> Response {
-    let tools = api.agent.tools().iter().map(|tool| {
+pub async fn tools(Extension(caller): Extension<Caller>) -> Response {
+    let tools = caller.generation.tools.iter().map(|tool| {
         let spec = tool.spec();
         ToolObject {
             name: spec.name.clone(),

@@ -12,7 +12,6 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::api::callers::Callers;
 use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, key};
 use crate::store::layer::StoreLayer;
@@ -164,26 +163,19 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         requests_per_minute: Some(2),
         quota: QuotaConfig::default(),
     };
-    router(agent_over(store), &Arc::new(Callers::new(&[key], None)))
+    router(agent_over(store, [key]), &Arc::default())
 }
 
-/// An agent without upstreams.
-fn agent() -> crate::agent::Agent {
-    agent_over(Arc::new(crate::store::memory::MemoryStore::default()))
-}
-
-/// The same over this store.
-fn agent_over(store: Arc<dyn crate::store::Store>) -> crate::agent::Agent {
+/// An agent without upstreams, over this store and with these keys.
+fn agent_over(store: Arc<dyn crate::store::Store>, keys: impl IntoIterator<Item = KeyConfig>) -> crate::agent::Agent {
     crate::agent::Agent::new(
         store,
-        crate::agent::Catalog::new([].into(), Vec::new(), [].into()),
-        crate::tools::Registry::new([]).unwrap(),
+        crate::agent::Generation { keys: keys.into_iter().map(|key| (key.hash, key)).collect(), ..Default::default() },
         crate::agent::Keep {
             run: std::time::Duration::from_secs(60),
             session: std::time::Duration::from_secs(60),
             history_bytes: 1 << 20,
         },
-        crate::agent::Quotas::default(),
     )
 }
 

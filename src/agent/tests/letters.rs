@@ -158,7 +158,7 @@ async fn a_cancellation_is_not_forgotten_with_a_letter_after_it_by_who_leaves_th
     between.agent.leaving.cancel();
     let head = between.agent.run(&tenant, &run).await.unwrap().head;
     let idle = between.agent.take_up(&tenant, &head).await.unwrap().expect("nobody drives it");
-    drop(between.agent.resume(idle, Vec::new()).await.unwrap());
+    drop(between.agent.resume(idle, Vec::new(), between.agent.generation()).await.unwrap());
     between.agent.close().await;
     let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     over(&last, &run).await;

@@ -285,12 +285,12 @@ async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
     spec.key_name = Some(KEY.to_owned());
     let lease = bench.agent.leases.acquire(&spec).await.unwrap().unwrap();
     let patience = || Patience::new(&lease.term());
-    let mut account = bench.agent.account(&spec).unwrap();
+    let mut account = bench.agent.account(&spec, &bench.agent.generation().quotas).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
     account.reserve(1, reservation(500), Duration::from_secs(60), patience()).await.unwrap();
     let refused = account.reserve(2, reservation(950), Duration::from_secs(60), patience()).await;
     assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
-    let mut other = bench.agent.account(&spec).unwrap();
+    let mut other = bench.agent.account(&spec, &bench.agent.generation().quotas).unwrap();
     other.reserve(1, reservation(400), Duration::from_secs(60), patience()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use crate::agent::catalog::Upstream;
-use crate::agent::{Agent, Catalog, Keep, NewRun, Quotas, Started};
+use crate::agent::{Agent, Catalog, Generation, Keep, NewRun, Quotas, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::store::Store;
@@ -218,7 +218,8 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
     let tools: Vec<Arc<dyn Tool>> =
         vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
     let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
-    Bench { agent: Agent::new(store, catalog, Registry::new(tools).unwrap(), keep, quotas), model, journal, fences }
+    let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), quotas, ..Generation::default() };
+    Bench { agent: Agent::new(store, generation, keep), model, journal, fences }
 }
 
 /// One agent, which may use all tools and asks this model.
@@ -239,7 +240,7 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
         limits,
     };
     let upstream = Upstream::new("scripted".into(), model, None);
-    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![upstream], BTreeMap::new())
+    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![Arc::new(upstream)], BTreeMap::new())
 }
 
 /// An ordinary request.
@@ -248,6 +249,7 @@ pub(super) fn request() -> NewRun {
         id: RunId::mint(),
         tenant: Tenant::default_tenant(),
         key_name: None,
+        generation: None,
         allowed_agents: None,
         model: Some("m".into()),
         session: None,

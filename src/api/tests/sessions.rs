@@ -14,7 +14,7 @@ fn two_tenants() -> Router {
         requests_per_minute: None,
         quota: QuotaConfig::default(),
     };
-    router(agent(), &Arc::new(Callers::new(&[key("one"), key("two")], None)))
+    router(agent_over(Arc::new(MemoryStore::default()), [key("one"), key("two")]), &Arc::default())
 }
 
 async fn call(router: &Router, tenant: &str, method: Method, path: &str, body: Value) -> (u16, Value) {

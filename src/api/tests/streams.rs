@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::tests::support::catalog;
-use crate::agent::{Agent, Keep, Quotas};
+use crate::agent::{Agent, Generation, Keep};
 use crate::llm::{Delta, DeltaStream, Model, ModelError, ModelRequest};
 use crate::store::{CommitError, Tx, Write};
 
@@ -65,10 +65,9 @@ impl StoreLayer for Shared {
 fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
     let catalog = catalog(Arc::new(Silent));
     let keep = Keep { run: Duration::from_secs(60), session: Duration::from_secs(60), history_bytes: 1 << 20 };
-    let tools = crate::tools::Registry::new([]).unwrap();
     let store = Arc::new(Shared { store: store.clone(), damages });
-    let agent = Agent::new(store, catalog, tools, keep, Quotas::default());
-    let router = router(agent.clone(), &Arc::new(Callers::new(&[], None)));
+    let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);
+    let router = router(agent.clone(), &Arc::default());
     (agent, router)
 }
 

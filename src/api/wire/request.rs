@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::agent::{LimitsPatch, NewRun};
+use crate::agent::{Generation, LimitsPatch, NewRun};
 use crate::api::error::ApiError;
 use crate::api::wire::message::{Messages, check_messages, clip, malformed};
 use crate::api::wire::strict::Strict;
@@ -208,6 +209,8 @@ pub struct ResponseShape {
 pub struct RequestContext {
     /// Whose request it is.
     pub tenant: Tenant,
+    /// The configuration that the request is served by.
+    pub generation: Arc<Generation>,
     /// The name of the key.
     pub key_name: Option<String>,
     /// The agents that the key may use.
@@ -247,6 +250,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         id: RunId::mint(),
         tenant: context.tenant,
         key_name: context.key_name,
+        generation: Some(context.generation),
         allowed_agents: context.allowed_agents,
         model: request.model,
         session,

@@ -1,0 +1,60 @@
+//! What the configuration says of runs and callers, as one value that is replaced as a whole.
+//!
+//! A request takes the current generation once and is served by it to its end. A run keeps what it took
+//! from its generation (model, tools, quotas) for as long as one driver moves it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::agent::catalog::Catalog;
+use crate::agent::quota::Quotas;
+use crate::config::KeyConfig;
+use crate::tools::Registry;
+
+/// Everything that can be replaced while the process runs.
+#[derive(Debug, Default)]
+pub struct Generation {
+    /// Agents, upstreams and models.
+    pub catalog: Catalog,
+    /// The tools that agents can be given.
+    pub tools: Registry,
+    /// What the runs of each key may take together.
+    pub quotas: Quotas,
+    /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.
+    pub keys: HashMap<[u8; 32], KeyConfig>,
+    /// Most requests a minute from one address without a key; `None` without end.
+    pub requests_per_minute: Option<u32>,
+}
+
+/// The current generation of a process.
+#[derive(Debug)]
+pub(super) struct Generations(watch::Sender<Arc<Generation>>);
+
+impl Generations {
+    pub(super) fn new(first: Generation) -> Self {
+        Self(watch::Sender::new(Arc::new(first)))
+    }
+
+    pub(super) fn current(&self) -> Arc<Generation> {
+        self.0.borrow().clone()
+    }
+
+    pub(super) fn replace(&self, next: Generation) {
+        self.0.send_replace(Arc::new(next));
+    }
+
+    /// Keeps the lists of models fresh, for ever. Upstreams that are new are asked at once.
+    pub(super) async fn keep_models_fresh(&self) {
+        let mut changes = self.0.subscribe();
+        loop {
+            let current = changes.borrow_and_update().clone();
+            tokio::select! {
+                () = current.catalog.keep_fresh() => {}
+                // The generations themselves hold the sender.
+                _ = changes.changed() => {}
+            }
+        }
+    }
+}
