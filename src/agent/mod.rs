@@ -1,6 +1,6 @@
 //! What a run is and how it moves.
 //!
-//! [`machine`] decides, [`driver`] does, [`recorder`] records, [`follow`] reads. [`Agent`] is all that
+//! [`machine`] decides, [`drive`] does, [`follow`] reads. [`Agent`] is all that
 //! the outside sees. Knows nothing of HTTP, of dialects, or of which store or model it has.
 
 use std::sync::Arc;
@@ -9,67 +9,42 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-mod active;
-mod answer;
-mod attendant;
-pub mod budget;
+pub mod admission;
 pub mod catalog;
-mod context;
-mod draft;
-mod driver;
+pub mod context;
+pub mod control;
+pub mod drive;
 pub mod error;
 pub mod follow;
-pub mod fork;
 pub mod generation;
-mod give_up;
-mod head;
-mod history;
-pub mod idempotency;
-mod keys;
-pub mod lease;
+mod inbox;
+mod launch;
+mod ledger;
+mod lifecycle;
+pub mod limits;
 pub mod machine;
-mod mailbox;
-mod patience;
-mod queue;
-pub mod quota;
-pub mod rate;
-pub mod recorder;
-pub mod recover;
-mod replica;
+pub mod ownership;
+mod recovery;
 mod request;
-pub mod runs;
-mod said;
-pub mod sessions;
-mod signals;
-mod slots;
-pub mod snapshot;
-mod spawn;
-mod specify;
-mod start;
-mod steps;
-mod sweep;
-pub mod tail;
-mod take_up;
+pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;
-mod toolbox;
-mod undropped;
-mod wait;
 
+pub use admission::start::Started;
 pub use catalog::Catalog;
+pub use drive::steps::finish::Keep;
 pub use generation::Generation;
-pub use head::Head;
-pub use quota::Quotas;
+pub use ledger::head::Head;
+pub use limits::quota::Quotas;
 pub use request::{LimitsPatch, NewRun};
-pub use start::Started;
-pub use steps::finish::Keep;
 
-use crate::agent::active::Active;
+use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
-use crate::agent::history::Histories;
-use crate::agent::lease::Leases;
-use crate::agent::rate::Rates;
-use crate::agent::replica::Replica;
+use crate::agent::ledger::{head, keys};
+use crate::agent::limits::rate::Rates;
+use crate::agent::ownership::lease::Leases;
+use crate::agent::ownership::registry::Replica;
+use crate::agent::session::history::Histories;
 use crate::store::{Store, Unavailable};
 use crate::types::session::Session;
 use crate::types::{RunId, Tenant};

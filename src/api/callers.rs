@@ -19,7 +19,7 @@ use governor::{Quota, RateLimiter};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use subtle::ConstantTimeEq;
 
-use crate::agent::rate::Asker;
+use crate::agent::limits::rate::Asker;
 use crate::agent::{Agent, Generation};
 use crate::api::error::ApiError;
 use crate::config::key;

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::agent::runs::{Filter, Following};
+use crate::agent::control::{Filter, Following};
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};

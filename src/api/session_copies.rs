@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::agent::fork::Fork;
-use crate::agent::snapshot::Export;
+use crate::agent::session::fork::Fork;
+use crate::agent::session::snapshot::Export;
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};

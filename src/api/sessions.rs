@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::sessions::{NewSession, Versioned};
+use crate::agent::session::{NewSession, Versioned};
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};

@@ -1,7 +1,7 @@
 //! What a run does now, by what has happened in it.
 
 use super::{CallState, Executor, Phase, Run};
-use crate::agent::budget::{self, Purpose};
+use crate::agent::machine::budget::{self, Purpose};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::run::{OnLimit, OnUnknownOutcome};
 use crate::types::{Effect, StopReason, ToolCall};

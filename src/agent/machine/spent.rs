@@ -5,7 +5,7 @@
 //! tell it, but never as less than nothing, nor as more than what was going on may have taken and a
 //! takeover takes: time in which nobody drove the run is forgiven.
 
-use crate::agent::lease::TTL;
+use crate::agent::ownership::lease::TTL;
 
 /// A lease's time, and the time in which somebody notices that it has run out, with a little to spare.
 const LONGEST_TAKEOVER_MS: u64 = TTL.as_secs() * 1_000 + 5_000;

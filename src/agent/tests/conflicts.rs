@@ -4,9 +4,12 @@ use std::time::Duration;
 use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, status, tenant};
 use super::support::{Say, outcome, request, watch};
+use crate::agent::NewRun;
 use crate::agent::error::StartError;
-use crate::agent::sessions::{NewSession, SessionPatch};
-use crate::agent::{NewRun, head, keys, queue};
+use crate::agent::launch::queued;
+use crate::agent::ledger::head;
+use crate::agent::ledger::keys;
+use crate::agent::session::{NewSession, SessionPatch};
 use crate::store::{Store, Tx, Write};
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
@@ -141,7 +144,7 @@ async fn with_beside(store: &Arc<dyn Store>, beside: Vec<RunId>) {
 async fn runs_that_are_over_leave_room_beside_a_session() {
     let store = shared();
     let (a, b) = pair(&store);
-    with_beside(&store, (0..queue::MOST).map(|_| RunId::mint()).collect()).await;
+    with_beside(&store, (0..queued::MOST).map(|_| RunId::mint()).collect()).await;
     let slow = a.bench.agent.start(says("slow", OnConflict::Concurrent)).await.unwrap();
     let beside = async || b.bench.agent.session(&tenant(), &session()).await.unwrap().session.beside;
     assert_eq!(beside().await, std::slice::from_ref(&slow.head.id));
@@ -189,7 +192,7 @@ async fn so_many_runs_run_beside_each_other_and_one_more_once_one_has_ended() {
     let start =
         async || a.bench.agent.start(says("beside", OnConflict::Concurrent)).await.map(|started| started.head.id);
     let mut beside = Vec::new();
-    for _ in 0..queue::MOST {
+    for _ in 0..queued::MOST {
         beside.push(start().await.unwrap());
     }
     for _ in 0..2 {

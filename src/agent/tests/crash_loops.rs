@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use super::support::{Say, bench_over, request};
-use crate::agent::runs::RunView;
+use crate::agent::control::RunView;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};

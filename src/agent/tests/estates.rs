@@ -8,11 +8,13 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, request};
-use crate::agent::head::{decode, encode};
-use crate::agent::lease::Leases;
-use crate::agent::replica::{LiveEntry, Replica};
-use crate::agent::runs::Filter;
-use crate::agent::{Head, NewRun, keys, recorder};
+use crate::agent::control::Filter;
+use crate::agent::drive::recorder;
+use crate::agent::ledger::head::{decode, encode};
+use crate::agent::ledger::keys;
+use crate::agent::ownership::lease::Leases;
+use crate::agent::ownership::registry::{LiveEntry, Replica};
+use crate::agent::{Head, NewRun};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;

@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, shown};
+use crate::agent::admission::once::{Kind, Once};
+use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, LookupError, StartError};
-use crate::agent::idempotency::{Kind, Once};
-use crate::agent::runs::Filter;
-use crate::agent::sessions::NewSession;
-use crate::agent::{LimitsPatch, NewRun, Started, keys};
+use crate::agent::ledger::keys;
+use crate::agent::session::NewSession;
+use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};

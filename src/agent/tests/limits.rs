@@ -5,8 +5,11 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::support::{Say, bench, bench_over, outcome, request, request_with, shown, watch};
+use crate::agent::LimitsPatch;
+use crate::agent::drive::recorder;
 use crate::agent::error::StartError;
-use crate::agent::{LimitsPatch, keys, mailbox, recorder};
+use crate::agent::inbox;
+use crate::agent::ledger::keys;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::{Store, Write};
 use crate::types::run::{OnDisconnect, OnLimit};
@@ -83,10 +86,10 @@ async fn a_sessions_budget_holds_over_its_runs() {
     let bench = bench(vec![Say::Text(&["hi"])]);
     let tenant = crate::types::Tenant::default_tenant();
     let id = SessionId::parse("s").unwrap();
-    let new = crate::agent::sessions::NewSession {
+    let new = crate::agent::session::NewSession {
         id: Some(id.clone()),
         token_budget: Some(700),
-        ..crate::agent::sessions::NewSession::default()
+        ..crate::agent::session::NewSession::default()
     };
     bench.agent.create_session(&tenant, new).await.unwrap();
     let mut answered = 0;
@@ -159,14 +162,14 @@ async fn a_closing_answer_that_no_budget_has_room_for_is_not_asked_for_again() {
     let bench = bench(vec![Say::Calls("", vec![("hang", "{}")])]);
     let tenant = crate::types::Tenant::default_tenant();
     let id = SessionId::parse("s").unwrap();
-    let new = crate::agent::sessions::NewSession {
+    let new = crate::agent::session::NewSession {
         id: Some(id.clone()),
         token_budget: Some(2_000),
-        ..crate::agent::sessions::NewSession::default()
+        ..crate::agent::session::NewSession::default()
     };
     bench.agent.create_session(&tenant, new).await.unwrap();
     // What others in the session took meanwhile.
-    let partition = crate::agent::keys::session_partition(&tenant, &id);
+    let partition = crate::agent::ledger::keys::session_partition(&tenant, &id);
     let mut request = request();
     request.session = Some(id);
     request.limits.timeout_ms = Some(2_000);
@@ -177,7 +180,8 @@ async fn a_closing_answer_that_no_budget_has_room_for_is_not_asked_for_again() {
         let page = started.follower.next().await.unwrap().unwrap();
         records.extend(page.iter().map(|record| (**record).clone()));
     }
-    let take = crate::store::Write::Add { counter: crate::agent::keys::session_tokens(), delta: 1_980, ceiling: None };
+    let take =
+        crate::store::Write::Add { counter: crate::agent::ledger::keys::session_tokens(), delta: 1_980, ceiling: None };
     bench.agent.store.commit(crate::store::Tx::new(partition).write(take)).await.unwrap();
     let outcome = outcome(&watch(started).await);
     assert_eq!(outcome.reason, StopReason::Timeout);
@@ -214,7 +218,7 @@ async fn a_cancellation_just_before_the_closing_answer_ends_the_run() {
     cancelled.spawn(async move { agent.cancel(&tenant, &run).await });
     let (store, partition, run): (Arc<dyn Store>, _, _) =
         (faulty.clone(), keys::run_partition(&Tenant::default_tenant(), None, &started.head.id), &started.head.id);
-    while mailbox::length(&store, &partition, run).await.unwrap() == 0 {
+    while inbox::length(&store, &partition, run).await.unwrap() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     faulty.go_on();

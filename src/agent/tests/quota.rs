@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::support::{Bench, Say, bench_within, outcome, request, watch};
-use crate::agent::budget::{Used, period_name};
 use crate::agent::error::StartError;
-use crate::agent::patience::Patience;
-use crate::agent::quota::Refusal;
-use crate::agent::sessions::NewSession;
-use crate::agent::{NewRun, Quotas, keys};
+use crate::agent::ledger::keys;
+use crate::agent::limits::quota::Refusal;
+use crate::agent::machine::budget::{Used, period_name};
+use crate::agent::ownership::retry::Patience;
+use crate::agent::session::NewSession;
+use crate::agent::{NewRun, Quotas};
 use crate::config::{Allotment, KeyConfig, Period, QuotaConfig};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;

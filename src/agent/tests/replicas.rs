@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
-use crate::agent::active::Live;
+use crate::agent::NewRun;
+use crate::agent::follow::active::Live;
+use crate::agent::follow::tail::Tail;
 use crate::agent::follow::{FollowError, Follower};
-use crate::agent::tail::Tail;
-use crate::agent::{NewRun, keys};
+use crate::agent::ledger::keys;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Durability, Store, Write};

@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
-use crate::agent::head::{self, Head};
-use crate::agent::replica::{LiveEntry, Replica};
-use crate::agent::{keys, recorder};
+use crate::agent::drive::recorder;
+use crate::agent::ledger::head::{self, Head};
+use crate::agent::ledger::keys;
+use crate::agent::ownership::registry::{LiveEntry, Replica};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::{Effect, Event, Record, RunId, RunSpec, RunStatus, StopReason};

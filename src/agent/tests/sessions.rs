@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::*;
+use crate::agent::NewRun;
 use crate::agent::error::{ForkError, LookupError};
-use crate::agent::fork::Fork;
-use crate::agent::sessions::NewSession;
-use crate::agent::{NewRun, keys};
+use crate::agent::ledger::keys;
+use crate::agent::session::NewSession;
+use crate::agent::session::fork::Fork;
 use crate::store::Store;
 use crate::store::faulty::Faulty;
 use crate::store::memory::MemoryStore;
@@ -233,7 +234,7 @@ async fn a_change_does_not_make_a_session_expire_under_its_run() {
     let created = NewSession { ttl_s: Some(1), ..new("s", vec![]) };
     bench.agent.create_session(&tenant(), created).await.unwrap();
     let started = bench.agent.start(NewRun { session: Some(id("s")), ..request() }).await.unwrap();
-    bench.agent.patch_session(&tenant(), &id("s"), crate::agent::sessions::SessionPatch::default()).await.unwrap();
+    bench.agent.patch_session(&tenant(), &id("s"), crate::agent::session::SessionPatch::default()).await.unwrap();
     watch(started).await;
     assert_eq!(bench.agent.session(&tenant(), &id("s")).await.unwrap().session.message_count, 4);
 }

@@ -5,9 +5,10 @@ use tokio::time::Instant;
 
 use super::idempotency::{handed_over, handing_over};
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
-use crate::agent::runs::Filter;
-use crate::agent::{Head, NewRun, keys};
+use crate::agent::ledger::keys;
+use crate::agent::{Head, NewRun};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};

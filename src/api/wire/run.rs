@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::agent::Head;
-use crate::agent::runs::RunView;
+use crate::agent::control::RunView;
 use crate::api::error::{ApiError, ErrorObject};
 use crate::api::wire::agent_object::{AgentObject, UsageObject};
 use crate::api::wire::message::check_messages;

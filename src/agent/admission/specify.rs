@@ -1,0 +1,206 @@
+//! From what a caller asks to what the run is: everything that shapes it is pinned before it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::Agent;
+use crate::agent::context;
+use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::recorder;
+use crate::agent::error::StartError;
+use crate::agent::generation::Generation;
+use crate::agent::ledger::keys;
+use crate::agent::limits::quota::Quotas;
+use crate::agent::machine::{Run, Step};
+use crate::agent::request::{LimitsPatch, NewRun};
+use crate::config::AgentConfig;
+use crate::tools::Registry;
+use crate::types::clock::now_ms;
+use crate::types::run::{OnConflict, ToolChoice};
+use crate::types::session::Session;
+use crate::types::{Event, Limits, Message, Micros, Role, RunSpec, StopReason};
+
+impl Agent {
+    /// Pins everything that shapes the run.
+    pub(in crate::agent) async fn specify(
+        &self,
+        new: &NewRun,
+        generation: &Generation,
+        session: Option<&Session>,
+        history_bytes: usize,
+    ) -> Result<RunSpec, StartError> {
+        let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
+            StartError::Invalid { param: "model".to_owned(), message: "name a model or an agent".to_owned() }
+        })?;
+        let resolved = generation.catalog.resolve(asked).await?;
+        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&resolved.agent_name)) {
+            return Err(StartError::AgentForbidden(resolved.agent_name));
+        }
+        let settings = &resolved.settings;
+        let tools = offer(&generation.tools, settings, new)?;
+        let system = settings.system.iter().map(|text| Message::text(Role::System, text));
+        let mut spec = RunSpec {
+            id: new.id.clone(),
+            tenant: new.tenant.clone(),
+            key_name: new.key_name.clone(),
+            session: new.session.clone(),
+            concurrent: new.on_conflict == OnConflict::Concurrent,
+            created_ms: now_ms(),
+            model: asked.to_owned(),
+            agent: resolved.agent_name,
+            upstream: resolved.upstream,
+            upstream_model: resolved.model_name,
+            system: system.chain(new.system.iter().cloned()).collect(),
+            history_len: session.map_or(0, |session| session.message_count),
+            input: new.messages.clone(),
+            context_tokens: 0,
+            tools,
+            client_tools: new.client_tools.clone(),
+            tool_choice: new.tool_choice.clone(),
+            parameters: new.parameters.clone(),
+            max_output_tokens: new.max_output_tokens.unwrap_or(u64::MAX).min(resolved.facts.max_output_tokens),
+            limits: narrow(settings, new.limits)?,
+            price: resolved.facts.price,
+            price_estimated: resolved.price_estimated,
+            parallel_tool_calls: new.parallel_tool_calls,
+            on_limit: new.on_limit.unwrap_or(settings.on_limit),
+            on_disconnect: new.on_disconnect,
+            on_unknown_outcome: new.on_unknown_outcome,
+            reconnect_grace_ms: new.reconnect_grace_ms,
+            hide_intermediate_text: new.hide_intermediate_text,
+            stream_tool_arguments: new.stream_tool_arguments,
+            max_discards: new.max_discards,
+        };
+        let definitions = Toolbox::new(&generation.tools, &spec).definitions();
+        spec.context_tokens = context::estimate(&spec, history_bytes, definitions.len());
+        if spec.context_tokens > resolved.facts.context_window {
+            let message = format!(
+                "the messages take about {} tokens; the model {} takes {}",
+                spec.context_tokens, spec.upstream_model, resolved.facts.context_window
+            );
+            return Err(StartError::ContextLength(message));
+        }
+        Ok(spec)
+    }
+
+    /// Refuses a run whose budgets have no room for a single model call.
+    pub(in crate::agent) async fn has_budget(
+        &self,
+        spec: &Arc<RunSpec>,
+        session: Option<&Session>,
+        quotas: &Quotas,
+    ) -> Result<(), StartError> {
+        let started = recorder::encode(&mut 0, now_ms(), Event::RunStarted).0;
+        let mut run = Run::new(spec.clone());
+        run.apply(&started);
+        let reserve = match run.next_step() {
+            Step::CallModel { reserve, .. } => reserve,
+            Step::Finish(reason) => return Err(StartError::BudgetExceeded(reason)),
+            Step::DiscardStep(_)
+            | Step::WarnBudget { .. }
+            | Step::RunTools(_)
+            | Step::SettleUnknown { .. }
+            | Step::SkipTools(_)
+            | Step::CompleteStep
+            | Step::Done => return Ok(()),
+        };
+        let mut left = match self.account(spec, quotas) {
+            Some(account) => account.left().await?,
+            None => [u64::MAX; 2],
+        };
+        if let Some(session) = session {
+            let partition = keys::session_partition(&spec.tenant, &session.id);
+            let budgets = [
+                (session.token_budget, keys::session_tokens()),
+                (session.cost_budget.map(|cost| cost.0), keys::session_cost()),
+            ];
+            for (left, (budget, counter)) in left.iter_mut().zip(budgets) {
+                if let Some(budget) = budget {
+                    let used = self.store.counter(&partition, &counter).await?;
+                    *left = budget.saturating_sub(u64::try_from(used).unwrap_or(0)).min(*left);
+                }
+            }
+        }
+        let [tokens, cost] = left;
+        match crate::agent::machine::budget::shrink(spec, reserve, tokens, Micros(cost)) {
+            Some(_) => Ok(()),
+            None if tokens < reserve.tokens() => Err(StartError::BudgetExceeded(StopReason::TokenBudget)),
+            None => Err(StartError::BudgetExceeded(StopReason::CostBudget)),
+        }
+    }
+}
+
+/// The server's tools that the run is offered.
+fn offer(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<Vec<String>, StartError> {
+    let allowed = registry.select(&settings.tools);
+    let mut names: Vec<String> = allowed.iter().map(|tool| tool.spec().name.clone()).collect();
+    if let Some(patterns) = &new.tools {
+        let wanted = registry.select(patterns);
+        names.retain(|name| wanted.iter().any(|tool| tool.spec().name == *name));
+        let unmatched = patterns.iter().find(|pattern| {
+            let matched = registry.select(std::slice::from_ref(pattern));
+            !matched.iter().any(|tool| names.iter().any(|name| *name == tool.spec().name))
+        });
+        if let Some(pattern) = unmatched {
+            return Err(StartError::ToolNotAllowed(pattern.clone()));
+        }
+    }
+    for (index, tool) in new.client_tools.iter().enumerate() {
+        if let Some(message) = Toolbox::refusal(tool) {
+            return Err(StartError::Invalid { param: format!("tools[{index}].function.parameters"), message });
+        }
+    }
+    if let Some(index) = new.client_tools.iter().position(|tool| names.contains(&tool.name)) {
+        return Err(StartError::Invalid {
+            param: format!("tools[{index}].function.name"),
+            message: format!("the server has a tool named {:?} already", new.client_tools[index].name),
+        });
+    }
+    match &new.tool_choice {
+        Some(ToolChoice::Required) if names.is_empty() && new.client_tools.is_empty() => {
+            let message = "a tool is required, and there is none".to_owned();
+            Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
+        }
+        Some(ToolChoice::Function(name))
+            if !names.contains(name) && !new.client_tools.iter().any(|tool| tool.name == *name) =>
+        {
+            let message = format!("there is no tool named {name:?}");
+            Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
+        }
+        Some(ToolChoice::Required | ToolChoice::Function(_)) | None => Ok(names),
+    }
+}
+
+/// The agent's limits, lowered to what the request asks for. They are a ceiling: asking for more is an
+/// error.
+fn narrow(settings: &AgentConfig, asked: LimitsPatch) -> Result<Limits, StartError> {
+    let ceiling = &settings.limits;
+    let above = |param: &str, ceiling: String| {
+        let message = format!("this is above the agent's limit of {ceiling}");
+        StartError::Invalid { param: format!("agent.limits.{param}"), message }
+    };
+    let bounded = |param, asked: Option<u64>, ceiling: Option<u64>| match (asked, ceiling) {
+        (Some(asked), Some(ceiling)) if asked > ceiling => Err(above(param, ceiling.to_string())),
+        (Some(asked), _) => Ok(Some(asked)),
+        (None, ceiling) => Ok(ceiling),
+    };
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let time = |param, asked, ceiling| -> Result<u64, StartError> {
+        Ok(bounded(param, asked, Some(millis(ceiling)))?.unwrap_or(millis(ceiling)))
+    };
+    let iterations =
+        bounded("max_iterations", asked.max_iterations.map(u64::from), Some(u64::from(ceiling.max_iterations)))?;
+    let cost = match (asked.cost_budget, ceiling.cost_budget) {
+        (Some(asked), Some(ceiling)) if asked > ceiling => {
+            return Err(above("cost_budget_usd", ceiling.as_usd().to_string()));
+        }
+        (asked, ceiling) => asked.or(ceiling),
+    };
+    Ok(Limits {
+        max_iterations: iterations.and_then(|count| u32::try_from(count).ok()).unwrap_or(ceiling.max_iterations),
+        timeout_ms: time("timeout_ms", asked.timeout_ms, ceiling.timeout)?,
+        tool_timeout_ms: time("tool_timeout_ms", asked.tool_timeout_ms, ceiling.tool_timeout)?,
+        token_budget: bounded("token_budget", asked.token_budget, ceiling.token_budget)?,
+        cost_budget: cost,
+    })
+}

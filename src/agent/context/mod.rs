@@ -1,0 +1,8 @@
+//! What a model is told and what is understood of its answer. Pure.
+
+pub mod recover;
+pub(super) mod request;
+pub(super) mod toolbox;
+pub(super) mod turn;
+
+pub(super) use request::{estimate, model_request};

@@ -1,0 +1,164 @@
+//! What the model said so far in one step, and what of it is still to be recorded.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::agent::context::recover::TextToolCalls;
+use crate::agent::drive::driver::Driver;
+use crate::agent::drive::steps::call_model::estimated_usage;
+use crate::llm::{Delta, ModelCall};
+use crate::types::event::{Reservation, Turn};
+use crate::types::{Event, RunId, Usage};
+
+/// Whether a call of this name with these arguments would be valid.
+type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
+
+/// One step's speech.
+pub struct Said {
+    step: u32,
+    run: RunId,
+    upstream: (String, String),
+    calls_before: u16,
+    /// Finds calls that are written as text; `None` where text is only text.
+    scanner: Option<TextToolCalls<IsCall>>,
+    /// Whether text is held until the turn is whole.
+    hold_text: bool,
+    show_arguments: bool,
+    /// The answer text that may be shown.
+    text: String,
+    thinking: String,
+    /// Everything that came, in bytes, for the estimate of what it took.
+    bytes: usize,
+    news: VecDeque<Event>,
+}
+
+impl Said {
+    /// Nothing said yet in `step`, which may be the closing answer, without tools.
+    pub fn new(driver: &Driver, step: u32, closing: bool) -> Self {
+        let run = driver.recorder.run();
+        let spec = run.spec();
+        let scans = !closing && driver.model.recovers_text_tool_calls() && driver.tools.offers_any();
+        let tools = driver.tools.clone();
+        Self {
+            step,
+            run: spec.id.clone(),
+            upstream: (spec.upstream.clone(), spec.upstream_model.clone()),
+            calls_before: run.calls_minted(),
+            scanner: scans.then(|| {
+                let is_call: IsCall = Box::new(move |name, arguments| tools.allows(name, arguments));
+                TextToolCalls::new(is_call)
+            }),
+            hold_text: spec.hide_intermediate_text,
+            show_arguments: spec.stream_tool_arguments,
+            text: String::new(),
+            thinking: String::new(),
+            bytes: 0,
+            news: VecDeque::new(),
+        }
+    }
+
+    /// Takes in a delta that does not end the turn.
+    pub fn hear(&mut self, delta: Delta) {
+        let step = self.step;
+        match delta {
+            Delta::Text(text) => {
+                self.bytes += text.len();
+                let text = match &mut self.scanner {
+                    Some(scanner) => scanner.push(&text),
+                    None => text,
+                };
+                self.text.push_str(&text);
+                if !self.hold_text && !text.is_empty() {
+                    self.tell(Event::TextDelta { step, text });
+                }
+            }
+            Delta::Thinking(text) => {
+                self.bytes += text.len();
+                self.thinking.push_str(&text);
+                self.tell(Event::ThinkingDelta { step, text });
+            }
+            Delta::CallArguments { index, delta } => {
+                self.bytes += delta.len();
+                if self.show_arguments {
+                    let number = u16::try_from(index + 1).unwrap_or(u16::MAX);
+                    let call_id = self.run.call(self.calls_before.saturating_add(number));
+                    self.tell(Event::ToolArgumentsDelta { step, call_id, delta });
+                }
+            }
+            Delta::Retry { attempt, delay, cause } => {
+                let (upstream, model) = self.upstream.clone();
+                let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, cause });
+            }
+            Delta::Finished(_) => {}
+        }
+    }
+
+    /// Whether something waits to be recorded.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// The oldest of what waits.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.news.pop_front()
+    }
+
+    /// Whether the model said anything that the turn's failure voids.
+    pub fn anything(&self) -> bool {
+        self.bytes > 0
+    }
+
+    /// What the call took, by estimate; nothing if it failed before it said anything.
+    pub fn usage(&self, reserve: Reservation) -> Usage {
+        if self.anything() { estimated_usage(reserve, self.bytes) } else { Usage::default() }
+    }
+
+    /// What of the turn is answer text, the calls that were found in it, and the text to show yet.
+    /// `was_cut` says that the model's length limit ended it.
+    pub fn finish(&mut self, said: String, has_calls: bool, was_cut: bool) -> (String, Vec<ModelCall>, String) {
+        let (text, found, rest) = match self.scanner.take() {
+            None => (said, Vec::new(), String::new()),
+            Some(scanner) => {
+                let (mut rest, mut found) = scanner.finish();
+                // Small models repeat themselves until their length limit cuts them off: the same call
+                // again is no second call, and half a call is no answer.
+                let mut seen = HashSet::new();
+                found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
+                if was_cut && !found.is_empty() && rest.trim_start().starts_with(['{', '[', '`', '<']) {
+                    rest.clear();
+                }
+                (std::mem::take(&mut self.text) + &rest, found, rest)
+            }
+        };
+        let found = if has_calls { Vec::new() } else { found };
+        let rest = match (self.hold_text, has_calls || !found.is_empty()) {
+            (false, _) => rest,
+            (true, false) => text.clone(),
+            (true, true) => String::new(),
+        };
+        (text, found, rest)
+    }
+
+    /// The turn as far as it came before it was interrupted. Half-written calls are not part of it.
+    pub fn cut_short(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
+        Turn {
+            text: std::mem::take(&mut self.text),
+            thinking: std::mem::take(&mut self.thinking),
+            calls: Vec::new(),
+            usage: estimated_usage(reserve, self.bytes),
+            finish_reason: "interrupted".to_owned(),
+            latency_ms,
+        }
+    }
+
+    /// Joins a piece of text to one that still waits.
+    fn tell(&mut self, event: Event) {
+        match (self.news.back_mut(), event) {
+            (Some(Event::TextDelta { text, .. }), Event::TextDelta { text: more, .. })
+            | (Some(Event::ThinkingDelta { text, .. }), Event::ThinkingDelta { text: more, .. }) => {
+                text.push_str(&more);
+            }
+            (_, event) => self.news.push_back(event),
+        }
+    }
+}

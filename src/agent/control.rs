@@ -1,0 +1,231 @@
+//! Reading, following, steering and cancelling runs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::agent::Agent;
+use crate::agent::admission::once::Once;
+use crate::agent::drive::recorder::decode;
+use crate::agent::error::LookupError;
+use crate::agent::follow::Follower;
+use crate::agent::follow::tail::Reader;
+use crate::agent::inbox::{Letter, Posted};
+use crate::agent::ledger::head::{self, Head};
+use crate::agent::ledger::keys;
+use crate::store::{Order, Partition, Scan, Unavailable};
+use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
+
+/// How long a caller waits for a run to stop.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it looks by itself.
+const CANCEL_POLL: Duration = Duration::from_millis(500);
+
+/// Which runs a list shows.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only this session's.
+    pub session: Option<SessionId>,
+    /// Only those that stand so.
+    pub status: Option<RunStatus>,
+    /// Only those older than this one.
+    pub after: Option<RunId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A run as far as it came.
+#[derive(Debug, Clone)]
+pub struct RunView {
+    /// Where it stands.
+    pub head: Head,
+    /// How it ended or why it waits; `None` while it is under way.
+    pub outcome: Option<Outcome>,
+}
+
+/// What a follower of a run needs to know of it.
+#[derive(Debug)]
+pub struct Following {
+    /// The run's head when it was looked up.
+    pub head: Head,
+    /// Its events from the asked place on; `None` if it ended and all of them were seen.
+    pub follower: Option<Follower>,
+}
+
+impl Agent {
+    /// A run of this tenant.
+    pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
+        let (partition, head) = self.find_run(tenant, id).await?;
+        let outcome = if head.is_under_way() { None } else { self.outcome(&partition, id).await? };
+        Ok(RunView { head, outcome })
+    }
+
+    /// This tenant's runs, newest first.
+    pub async fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Head>, LookupError> {
+        let mut found = Vec::new();
+        let mut after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
+        loop {
+            let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
+            let entries = self.store.scan(&keys::tenant_partition(tenant), scan).await?;
+            let exhausted = entries.len() < filter.limit;
+            after = entries.last().map(|(key, _)| key.clone());
+            for (key, entry) in entries {
+                let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
+                let session: Option<SessionId> = head::decode(&entry.value)?;
+                if filter.session.is_some() && filter.session != session {
+                    continue;
+                }
+                let partition = keys::run_partition(tenant, session.as_ref(), &run);
+                let head = head::read(&*self.store, &partition, &run).await?;
+                found.extend(head.filter(|head| filter.status.is_none_or(|status| status == head.status)));
+                if found.len() == filter.limit {
+                    return Ok(found);
+                }
+            }
+            if exhausted {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Follows a run after event `seq`; 0 is from its beginning.
+    pub async fn follow(&self, tenant: &Tenant, id: &RunId, seq: u64) -> Result<Following, LookupError> {
+        // The reader is counted before the head is read, so that a run that ends in between is seen whole.
+        let live = self.active.get(id).map(|live| live.tail.reader());
+        let (partition, head) = self.find_run(tenant, id).await?;
+        // A tail shows what this process stored. If that stood still, others may have gone on, and only the
+        // log knows how far it goes.
+        let last = match live.as_ref().map(Reader::last).filter(|last| seq < *last) {
+            Some(last) => last,
+            None => self.last_seq(&partition, id).await?.ok_or_else(|| LookupError::EventsExpired(id.clone()))?,
+        };
+        if seq > last {
+            return Err(LookupError::EventIdAhead { asked: seq, last });
+        }
+        if seq == last && !head.is_under_way() {
+            return Ok(Following { head, follower: None });
+        }
+        let follower = Follower::new(self, partition, id.clone(), live, seq);
+        Ok(Following { head, follower: Some(follower) })
+    }
+
+    /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
+    pub async fn cancel(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
+        // The letter is committed first: whatever becomes of the one who drives the run now, the next one
+        // ends it. No letter is needed, or read, where nobody drives it.
+        let mut told = false;
+        loop {
+            let (partition, head) = self.find_run(tenant, id).await?;
+            if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
+                self.tell_to_stop(tenant, id).await?;
+            }
+            if head.status.is_final() || self.stop_idle(tenant, &head).await? {
+                return self.run(tenant, id).await;
+            }
+            // The log is the truth, should the head be older.
+            if self.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
+                return self.run(tenant, id).await;
+            }
+            if Instant::now() >= deadline || self.leaving.is_cancelled() {
+                return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
+            }
+            self.until_it_may_have_stopped(tenant, id).await?;
+        }
+    }
+
+    /// Tells whoever drives a run now, or will, that it is to stop.
+    pub(in crate::agent) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
+        self.post(tenant, id, &Letter::Cancel, None).await?;
+        if let Some(live) = self.active.get(id) {
+            live.cancel.cancel();
+        }
+        Ok(())
+    }
+
+    /// Lets the caller's messages join a run's conversation before its next model call.
+    pub async fn steer(&self, tenant: &Tenant, id: &RunId, messages: Vec<Message>) -> Result<Head, LookupError> {
+        Ok(self.steer_under(tenant, id, messages, None).await?.0)
+    }
+
+    /// The same, unless this request did already. The second value says whether it did; the run is as it
+    /// stands now.
+    pub async fn steer_once(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+        messages: Vec<Message>,
+        once: &Once,
+    ) -> Result<(Head, bool), LookupError> {
+        self.steer_under(tenant, id, messages, Some(once)).await
+    }
+
+    async fn steer_under(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+        messages: Vec<Message>,
+        once: Option<&Once>,
+    ) -> Result<(Head, bool), LookupError> {
+        let (_, head) = self.find_run(tenant, id).await?;
+        match self.post(tenant, id, &Letter::Steer { messages }, once).await? {
+            Posted::Left => Ok((head, false)),
+            Posted::LeftBefore => Ok((head, true)),
+            Posted::Ended(_) => Err(LookupError::NotLive(id.clone())),
+        }
+    }
+
+    /// Waits for a run's end, or for a moment.
+    async fn until_it_may_have_stopped(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
+        let left = async {
+            if let Some(live) = self.active.get(id) {
+                live.left.cancelled().await;
+                return Ok(());
+            }
+            let (partition, _) = self.find_run(tenant, id).await?;
+            self.store.watch(&keys::topic(&partition, id)).changed().await;
+            Ok(())
+        };
+        tokio::time::timeout(CANCEL_POLL, left).await.unwrap_or(Ok(()))
+    }
+
+    /// Where a run of this tenant lies, and its head.
+    pub(in crate::agent) async fn find_run(
+        &self,
+        tenant: &Tenant,
+        id: &RunId,
+    ) -> Result<(Partition, Head), LookupError> {
+        let missing = || LookupError::RunNotFound(id.to_string());
+        let entry = self.store.get(&keys::tenant_partition(tenant), &keys::run_entry(id)).await?.ok_or_else(missing)?;
+        let session: Option<SessionId> = head::decode(&entry.value)?;
+        let partition = keys::run_partition(tenant, session.as_ref(), id);
+        let head = head::read(&*self.store, &partition, id).await?.ok_or_else(missing)?;
+        Ok((partition, head))
+    }
+
+    async fn outcome(&self, partition: &Partition, id: &RunId) -> Result<Option<Outcome>, Unavailable> {
+        match self.last_record(partition, id).await?.map(|record| record.event) {
+            Some(Event::RunFinished(outcome)) => Ok(Some(*outcome)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn last_seq(&self, partition: &Partition, id: &RunId) -> Result<Option<u64>, Unavailable> {
+        Ok(self.last_record(partition, id).await?.map(|record| record.seq))
+    }
+
+    pub(in crate::agent) async fn last_record(
+        &self,
+        partition: &Partition,
+        id: &RunId,
+    ) -> Result<Option<crate::types::Record>, Unavailable> {
+        let log = keys::events(id);
+        let head = self.store.read_log(partition, &log, u64::MAX, 1).await?.head;
+        if head == 0 {
+            return Ok(None);
+        }
+        let page = self.store.read_log(partition, &log, head - 1, 1).await?;
+        let record = page.entries.first().map(|entry| decode(entry)).transpose();
+        record.map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))
+    }
+}

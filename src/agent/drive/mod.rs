@@ -1,0 +1,9 @@
+//! One run's task: asks the machine what to do, does it, and records what happened.
+//!
+//! Knows nothing of how the run got its driver, nor of who reads its events.
+
+pub(super) mod driver;
+pub mod recorder;
+pub(super) mod signals;
+pub(super) mod steps;
+pub(super) mod watcher;

@@ -1,0 +1,196 @@
+//! The one place where an event comes into being: stored, applied, shown.
+//!
+//! What was not recorded was not said. A writer whose lease was taken over is refused by the store; one
+//! whose store does not answer waits for it while its lease is surely its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::agent::follow::tail::Tail;
+use crate::agent::ledger::keys;
+use crate::agent::machine::Run;
+use crate::agent::ownership::lease::{Lease, Term};
+use crate::agent::ownership::retry::Patience;
+use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
+use crate::types::clock::Clock;
+use crate::types::{Event, Record, RunSpec};
+
+/// Records the events of one run.
+#[derive(Debug)]
+pub struct Recorder {
+    store: Arc<dyn Store>,
+    run: Run,
+    tail: Arc<Tail>,
+    partition: Partition,
+    log: Key,
+    lease: Key,
+    topic: Topic,
+    fence: Fence,
+    term: Term,
+    clock: Clock,
+    /// Entries in the log.
+    position: u64,
+    /// The number of the last public event, queued ones included.
+    seq: u64,
+    /// Events that happened without waiting for anything: applied, to be stored with the next that does.
+    queue: Vec<(Arc<Record>, Bytes)>,
+}
+
+impl Recorder {
+    /// Goes on, under this lease, with a run of which `records` are in the log.
+    pub fn resume(store: Arc<dyn Store>, spec: Arc<RunSpec>, records: &[Record], granted: &Lease) -> Self {
+        let partition = keys::partition_of(&spec);
+        let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&partition, &spec.id));
+        let mut run = Run::new(spec);
+        for record in records {
+            run.apply(record);
+        }
+        let seq = records.last().map_or(0, |record| record.seq);
+        let position = records.len() as u64;
+        Self {
+            store,
+            run,
+            tail: Arc::new(Tail::of(records)),
+            partition,
+            log,
+            lease,
+            topic,
+            fence: granted.fence(),
+            term: granted.term(),
+            clock: Clock::start(),
+            position,
+            seq,
+            queue: Vec::new(),
+        }
+    }
+
+    /// The run as its records have it.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Where readers in this process find what is recorded.
+    pub fn tail(&self) -> &Arc<Tail> {
+        &self.tail
+    }
+
+    /// The number of the last public event, queued ones included.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The store that it records in.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Where the run lies.
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// Unix milliseconds, by the clock that its events are timed with.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// How long its lease is surely its own.
+    pub fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// The fence of the lease under which it records.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// Takes an event in that need not be stored before the next one is.
+    pub fn queue(&mut self, event: Event) {
+        let (record, entry) = encode(&mut self.seq, self.clock.now_ms(), event);
+        self.run.apply(&record);
+        self.queue.push((record, entry));
+    }
+
+    /// Records what is queued.
+    pub async fn flush(&mut self) -> Result<(), CommitError> {
+        if self.queue.is_empty() { Ok(()) } else { self.record_with(None, |tx| tx).await }
+    }
+
+    /// Records what is queued, then `event`.
+    pub async fn record(&mut self, event: Event) -> Result<(), CommitError> {
+        self.record_with(Some(event), |tx| tx).await
+    }
+
+    /// Records what is queued, then `events`, and makes further changes of the run's partition: all at
+    /// once or not at all. If it fails, what is queued stays queued and `events` did not happen.
+    pub async fn record_with(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+        change: impl FnOnce(Tx) -> Tx,
+    ) -> Result<(), CommitError> {
+        let mut seq = self.seq;
+        let at_ms = self.clock.now_ms();
+        let newest: Vec<_> = events.into_iter().map(|event| encode(&mut seq, at_ms, event)).collect();
+        let all = || self.queue.iter().chain(&newest);
+        let entries: Vec<_> = all().map(|(_, entry)| entry.clone()).collect();
+        let deltas_only = all().all(|(record, _)| record.event.is_delta());
+        let added = entries.len() as u64;
+        let tx = Tx {
+            partition: self.partition.clone(),
+            checks: vec![Check::Fence { lease: self.lease.clone(), fence: self.fence }],
+            writes: vec![Write::Append { log: self.log.clone(), after: self.position, entries }],
+            // A piece of text may be lost with the machine that it was shown on, but not between machines:
+            // whoever goes on there would give its number to another event.
+            durability: if deltas_only && !self.store.is_shared() { Durability::Written } else { Durability::Synced },
+            notify: Some(self.topic.clone()),
+        };
+        self.commit(change(tx)).await?;
+        self.position += added;
+        self.seq = seq;
+        for (record, _) in &newest {
+            self.run.apply(record);
+        }
+        self.tail.push(self.queue.drain(..).chain(newest).map(|(record, _)| record));
+        Ok(())
+    }
+
+    /// Commits, however often the store must be asked.
+    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+        let mut patience = Patience::new(&self.term);
+        let mut unsure = false;
+        loop {
+            match self.store.commit(tx.clone()).await {
+                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => unsure = true,
+                // The log is longer than it was when we asked first: by us, or by who took the run over.
+                Err(CommitError::SequenceConflict { log, .. }) if unsure && log == self.log => {
+                    return self.is_recorded(&tx).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Whether what `tx` appends to the log is what it holds there.
+    async fn is_recorded(&self, tx: &Tx) -> Result<(), CommitError> {
+        let Some(Write::Append { entries, .. }) = tx.writes.first() else {
+            unreachable!("a change of a run begins with what it appends to its log");
+        };
+        let read = || self.store.read_log(&self.partition, &self.log, self.position, entries.len());
+        let page = Patience::new(&self.term).read(read).await?;
+        if page.entries == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
+    }
+}
+
+/// Numbers an event after `seq`, which it may take one further, and encodes it for the log.
+pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
+    *seq += u64::from(event.is_public());
+    let record = Record { seq: *seq, at_ms, event };
+    let entry = serde_json::to_vec(&record).expect("events hold only strings, numbers and valid raw JSON");
+    (Arc::new(record), Bytes::from(entry))
+}
+
+/// Decodes an entry of a run's log.
+pub fn decode(entry: &[u8]) -> Result<Record, serde_json::Error> {
+    serde_json::from_slice(entry)
+}

@@ -1,0 +1,70 @@
+//! What may interrupt a run while it waits for a model or a tool.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::ownership::lease::Term;
+use crate::types::StopReason;
+
+/// Why a wait ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    /// The run is to stop; the reason is recorded.
+    Stop(StopReason),
+    /// Another process goes on with the run, or this one does after its restart: nothing is recorded.
+    Leave,
+}
+
+/// The sources of interruptions of one run.
+#[derive(Debug)]
+pub struct Signals {
+    /// It is to stop: someone asked for it, or its last reader has gone.
+    pub cancel: CancellationToken,
+    /// How long its lease is surely ours.
+    pub term: Term,
+    /// This process is to end now.
+    pub leave: CancellationToken,
+    /// This process is to end: the run is to go on elsewhere from its next step.
+    pub hand_over: CancellationToken,
+    /// When its time is up.
+    pub deadline: Instant,
+    /// Time after `deadline` that is held back for a closing answer.
+    pub closing_time: Duration,
+}
+
+impl Signals {
+    /// Returns at the first interruption.
+    pub async fn interrupted(&mut self) -> Interruption {
+        let deadline = self.deadline;
+        tokio::select! {
+            biased;
+            () = self.term.ended() => Interruption::Leave,
+            () = self.leave.cancelled() => Interruption::Leave,
+            () = self.cancel.cancelled() => Interruption::Stop(StopReason::Cancelled),
+            () = tokio::time::sleep_until(deadline) => Interruption::Stop(StopReason::Timeout),
+        }
+    }
+
+    /// An interruption that is already there.
+    pub fn now(&self) -> Option<Interruption> {
+        if !self.term.is_good() || self.leave.is_cancelled() {
+            Some(Interruption::Leave)
+        } else if self.cancel.is_cancelled() {
+            Some(Interruption::Stop(StopReason::Cancelled))
+        } else {
+            (Instant::now() >= self.deadline).then_some(Interruption::Stop(StopReason::Timeout))
+        }
+    }
+
+    /// What keeps the run from beginning something new here.
+    pub fn before_a_step(&self) -> Option<Interruption> {
+        self.now().or_else(|| self.hand_over.is_cancelled().then_some(Interruption::Leave))
+    }
+
+    /// Lets the closing answer use the time that was held back for it.
+    pub fn begin_closing(&mut self) {
+        self.deadline += std::mem::take(&mut self.closing_time);
+    }
+}

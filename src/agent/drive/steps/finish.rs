@@ -1,0 +1,159 @@
+//! Ends a run, or hands it to its client: the last event, the session's new messages and every
+//! document that speaks of the run change in one commit.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::agent::drive::driver::{Driver, Left};
+use crate::agent::ledger::head::{self, Head};
+use crate::agent::ledger::keys;
+use crate::agent::ownership::retry::Patience;
+use crate::agent::session::keep_session;
+use crate::failpoint;
+use crate::store::{CommitError, Tx, Write};
+use crate::types::clock::now_ms;
+use crate::types::session::Session;
+use crate::types::{Event, Outcome, RunId, RunStatus, StopReason};
+
+/// How often a session that changed meanwhile is read again.
+const ATTEMPTS: usize = 8;
+
+/// How long things are kept, and how much of them at hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// An ended run, after its end.
+    pub run: Duration,
+    /// A session, after its last change.
+    pub session: Duration,
+    /// Most bytes of sessions' messages that are kept in memory.
+    pub history_bytes: u64,
+}
+
+/// Records the run's end for `reason`.
+pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
+    failpoint::hit("run.before_end");
+    if let Some(account) = &mut driver.account {
+        account.free_slot().await;
+    }
+    let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
+    let mut attempts = 0;
+    let mut lost = false;
+    loop {
+        let session = read_session(driver).await?;
+        let result = record_end(driver, &outcome, session, lost).await;
+        attempts += 1;
+        match result {
+            Err(CommitError::SequenceConflict { log, actual })
+                if log == keys::mail(&driver.recorder.run().spec().id) =>
+            {
+                // Somebody left a letter, which may keep the run from ending.
+                if let Some(account) = &mut driver.account {
+                    account.keep_slot().await.map_err(CommitError::from)?;
+                }
+                return Ok(driver.read_mail(actual).await?);
+            }
+            Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}
+            Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
+                tracing::error!(run = %driver.recorder.run().spec().id, "the session's messages are not those it counts");
+                lost = true;
+            }
+            result => {
+                driver.next_in_session = result?;
+                failpoint::hit("run.ended");
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Records the end; the run that is to be called next in the session, if there is one. A session that has
+/// `lost` messages gets none of the run's.
+async fn record_end(
+    driver: &mut Driver,
+    outcome: &Outcome,
+    mut session: Option<(u64, Session)>,
+    lost: bool,
+) -> Result<Option<RunId>, CommitError> {
+    let now = now_ms();
+    let run = driver.recorder.run();
+    let (spec, status) = (run.spec().clone(), outcome.status());
+    // A question that the upstream refused outright would make it refuse all that follow in the session.
+    let unanswered = status == RunStatus::Failed && outcome.report.steps.is_empty();
+    // One that never began has said nothing.
+    let unanswered = unanswered || run.status() == RunStatus::Queued;
+    let new_messages = if status.is_final() && !unanswered && !lost { run.final_messages() } else { Vec::new() };
+    let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
+    let next = match &mut session {
+        Some((_, session)) if status.is_final() => session.let_go(&spec.id),
+        Some(_) | None => None,
+    };
+    let (keep, letters_seen) = (driver.keep, driver.letters_seen);
+    let change = |mut tx: Tx| {
+        if status.is_final() {
+            let log = keys::mail(&spec.id);
+            tx = tx
+                .write(Write::Append { log: log.clone(), after: letters_seen, entries: Vec::new() })
+                .write(Write::DeleteLog { log });
+        }
+        let value = head::encode(&head);
+        tx = tx.write(Write::Put { key: keys::head(&spec.id), value, ttl: Some(keep.run) });
+        tx = tx.write(Write::ExpireLog { log: keys::events(&spec.id), ttl: keep.run });
+        let key = keys::spec(&spec.id);
+        tx = tx.write(if status.is_final() {
+            Write::Delete { key }
+        } else {
+            Write::Put { key, value: head::encode(&*spec), ttl: Some(keep.run) }
+        });
+        if let Some((version, session)) = session {
+            let mut ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
+            if !status.is_final() || session.has_runs() {
+                // The session was made to outlive its runs and their waits when they began; so is what it
+                // counted since.
+                ttl = ttl.max(Duration::from_millis(spec.limits.timeout_ms) + keep.run);
+            }
+            if !status.is_final() {
+                tx = tx.write(Write::ExpireLog { log: keys::mail(&spec.id), ttl });
+                return keep_session(tx, ttl);
+            }
+            let entries: Vec<Bytes> =
+                new_messages.iter().map(|message| Bytes::copy_from_slice(message.json().as_bytes())).collect();
+            let after = session.message_count;
+            let session = Session {
+                updated_ms: now,
+                message_count: after + entries.len() as u64,
+                digest: session.digest.with(&entries),
+                usage: {
+                    let mut usage = session.usage;
+                    usage += outcome.usage;
+                    usage
+                },
+                cost: session.cost + outcome.cost,
+                runs: session.runs + 1,
+                ..session
+            };
+            tx = tx.put_at(keys::session(), version, head::encode(&session), Some(ttl));
+            if !lost {
+                tx = tx.write(Write::Append { log: keys::messages(), after, entries });
+            }
+            tx = keep_session(tx, ttl);
+        }
+        tx
+    };
+    driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
+    Ok(next)
+}
+
+async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Left> {
+    let recorder = &driver.recorder;
+    if recorder.run().spec().session.is_none() {
+        return Ok(None);
+    }
+    let key = keys::session();
+    let read = || recorder.store().get(recorder.partition(), &key);
+    let document = Patience::new(recorder.term()).read(read).await.map_err(CommitError::from)?;
+    // A session that was deleted meanwhile stays deleted.
+    let Some(document) = document else { return Ok(None) };
+    let session = head::decode(&document.value).map_err(CommitError::from)?;
+    Ok(Some((document.version, session)))
+}

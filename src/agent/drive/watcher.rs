@@ -1,0 +1,144 @@
+//! What stands beside a driver and tells it what happens outside: letters arrive, and the last reader
+//! goes away.
+//!
+//! Runs in the driver's task, so it ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::follow::tail::Tail;
+use crate::agent::inbox::{self, Letter};
+use crate::agent::ledger::keys;
+use crate::store::{Partition, Store, Unavailable};
+use crate::types::RunId;
+
+/// How soon the store is asked again when it did not answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a run in a shared store goes on before it listens for letters. Many have ended by then, and to
+/// listen costs such a store more than to drive a step does; what was left meanwhile is found.
+const LISTEN_AFTER: Duration = Duration::from_millis(250);
+
+/// A letter and its number in the mailbox, counted from 1.
+pub type Numbered = (u64, Letter);
+
+/// Watches over one run.
+#[derive(Debug)]
+pub struct Attendant {
+    pub(in crate::agent) store: Arc<dyn Store>,
+    pub(in crate::agent) partition: Partition,
+    pub(in crate::agent) run: RunId,
+    /// Letters that were read.
+    pub(in crate::agent) read: u64,
+    /// How many letters there are, as far as the lease's renewals told.
+    pub(in crate::agent) letters: watch::Receiver<u64>,
+    /// Where the driver finds them.
+    pub(in crate::agent) delivered: mpsc::UnboundedSender<Numbered>,
+    /// How the driver learns at once that it is to stop.
+    pub(in crate::agent) cancel: CancellationToken,
+    pub(in crate::agent) tail: Arc<Tail>,
+    /// How long the run outlives its last reader; `None` for one that goes on without.
+    pub(in crate::agent) grace: Option<Duration>,
+}
+
+impl Attendant {
+    /// Watches until it is dropped.
+    pub async fn attend(mut self) {
+        let (tail, grace, store) = (self.tail.clone(), self.grace, self.store.clone());
+        let (partition, run, cancel) = (self.partition.clone(), self.run.clone(), self.cancel.clone());
+        let alone = async {
+            let Some(grace) = grace else { return std::future::pending().await };
+            abandoned(&store, &partition, &run, &tail, grace).await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::join!(self.take_in(), alone);
+    }
+
+    /// Delivers letters as they come.
+    async fn take_in(&mut self) {
+        let shared = self.store.is_shared();
+        if shared {
+            tokio::time::sleep(LISTEN_AFTER).await;
+        }
+        let mut nudges = self.store.watch(&keys::mail_topic(&self.partition, &self.run));
+        if shared {
+            self.deliver_surely().await;
+        }
+        loop {
+            let read = self.read;
+            tokio::select! {
+                () = nudges.changed() => {}
+                gone = more_than(&mut self.letters, read) => if gone {
+                    // The lease is gone, and the driver soon will be.
+                    return nudges.changed().await;
+                },
+            }
+            self.deliver_surely().await;
+        }
+    }
+
+    /// Delivers the letters that are there, however often the store must be asked.
+    async fn deliver_surely(&mut self) {
+        while self.deliver().await.is_err() {
+            tokio::time::sleep(PATIENCE).await;
+        }
+    }
+
+    /// Delivers the letters that are there.
+    async fn deliver(&mut self) -> Result<(), Unavailable> {
+        let length = inbox::length(&self.store, &self.partition, &self.run).await?;
+        self.read = inbox::known(self.read, length);
+        for letter in inbox::read(&self.store, &self.partition, &self.run, self.read).await? {
+            self.read += 1;
+            if letter == Letter::Cancel {
+                self.cancel.cancel();
+            }
+            // A driver that is gone needs no letters.
+            let _ = self.delivered.send((self.read, letter));
+        }
+        Ok(())
+    }
+}
+
+/// Returns once there are more than `read` letters, or with `true` once nobody will tell.
+async fn more_than(letters: &mut watch::Receiver<u64>, read: u64) -> bool {
+    letters.wait_for(|letters| *letters > read).await.is_err()
+}
+
+/// Returns once nobody has read the run for the whole grace, here or through another replica.
+async fn abandoned(store: &Arc<dyn Store>, partition: &Partition, run: &RunId, tail: &Arc<Tail>, grace: Duration) {
+    let mut readers = tail.readers();
+    let mut elsewhere = None;
+    loop {
+        let alone_since = readers.borrow_and_update().alone_since.max(elsewhere);
+        let Some(since) = readers.borrow().alone_since.and(alone_since) else {
+            if readers.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            continue;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(since + grace) => {}
+            changed = readers.changed() => {
+                if changed.is_err() {
+                    return std::future::pending().await;
+                }
+                continue;
+            }
+        }
+        match store.get(partition, &keys::reader(run)).await {
+            Ok(None) => return,
+            // Somebody reads elsewhere, or nobody can tell.
+            Ok(Some(_)) => {
+                elsewhere = Some(Instant::now());
+                tokio::time::sleep(PATIENCE).await;
+            }
+            Err(_) => tokio::time::sleep(PATIENCE).await,
+        }
+    }
+}

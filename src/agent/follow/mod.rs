@@ -1,0 +1,312 @@
+//! Reads a run's log from a number on, then goes live, without gap or repeat.
+//!
+//! While this process drives the run, records come from its [`Tail`](crate::agent::follow::tail::Tail); before
+//! that, after that, and for readers that fell behind, from the store. Both number them alike, so a
+//! reader may change from one to the other at any record.
+
+pub(super) mod active;
+pub mod tail;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::agent::Inner;
+use crate::agent::drive::recorder::decode;
+use crate::agent::follow::active::Active;
+use crate::agent::follow::tail::{Found, Reader};
+use crate::agent::ledger::keys;
+use crate::store::{Durability, Key, Partition, Store, Topic, Tx, Unavailable, Watch, Write};
+use crate::types::{Event, Record, RunId, RunStatus};
+
+/// Entries read from the store at a time.
+const PAGE: usize = 128;
+/// How often a reader looks by itself, should a nudge be lost.
+const POLL: Duration = Duration::from_secs(1);
+/// How often it is said in the store that somebody reads a run here, and how long that counts.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+const ANNOUNCED_FOR: Duration = Duration::from_secs(15);
+/// How long a reader waits for a store that does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a reader gets no more.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The store did not answer for too long, or the log is damaged.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+    /// The log no longer holds what was read: it expired, or the store lost a part of it.
+    #[error("the run's events are no longer those that were read")]
+    Changed,
+    /// An event cannot be read, at least not by this version.
+    #[error("an event of the run cannot be read: {0}")]
+    Damaged(String),
+    /// This process is about to end; the run may go on elsewhere.
+    #[error("the server is shutting down; the run can be followed through another one")]
+    Leaving,
+}
+
+/// A reader's place in a run's log.
+#[derive(Debug)]
+pub struct Follower {
+    store: Arc<dyn Store>,
+    partition: Partition,
+    log: Key,
+    run: RunId,
+    /// Where this process drives runs: one that it takes up while it is followed is read there.
+    active: Arc<Active>,
+    live: Option<Reader>,
+    topic: Topic,
+    /// Made once it is needed: a reader of a run that is driven here does without.
+    watch: Option<Watch>,
+    /// The number of the last public record that was returned.
+    seq: u64,
+    /// Entries of the log that were read or skipped. Numbers never pass places, so starting at the
+    /// place `seq` misses nothing; what comes again is dropped.
+    position: u64,
+    /// The last entry that was read from the store: it must stay what it was.
+    last_entry: Option<Bytes>,
+    ended: bool,
+    /// Whether to end where the run first does, though it may have gone on since.
+    to_first_end: bool,
+    /// Whether the log had more than the last page that was read of it.
+    more_in_log: bool,
+    /// Since when the store has not answered.
+    failing_since: Option<Instant>,
+    /// Says in the store that somebody reads here, also while whoever does takes nothing.
+    announcing: JoinSet<()>,
+    leaving: CancellationToken,
+    handing_over: CancellationToken,
+    /// Whether to leave as soon as the run is driven elsewhere and this process hands its runs over.
+    movable: bool,
+    _counted: TaskTrackerToken,
+}
+
+impl Follower {
+    /// Follows after the public record `seq`; `live` is the tail of a run that this process drives.
+    pub(in crate::agent) fn new(
+        agent: &Inner,
+        partition: Partition,
+        run: RunId,
+        live: Option<Reader>,
+        seq: u64,
+    ) -> Self {
+        let (log, topic) = (keys::events(&run), keys::topic(&partition, &run));
+        Self {
+            store: agent.store.clone(),
+            partition,
+            log,
+            run,
+            active: agent.active.clone(),
+            live,
+            topic,
+            watch: None,
+            seq,
+            position: seq,
+            last_entry: None,
+            ended: false,
+            to_first_end: false,
+            more_in_log: false,
+            failing_since: None,
+            announcing: JoinSet::new(),
+            leaving: agent.leaving.clone(),
+            handing_over: agent.handing_over.clone(),
+            movable: false,
+            _counted: agent.readers.token(),
+        }
+    }
+
+    /// Lets the reader be sent elsewhere as soon as its run goes on elsewhere and this process hands its
+    /// runs over: for one that can come back and lose nothing.
+    #[must_use]
+    pub fn movable(mut self) -> Self {
+        self.movable = true;
+        self
+    }
+
+    /// Ends where the run first ends or waits for its client: what one request came to. Without this, a
+    /// run that went on since is read on.
+    #[must_use]
+    pub fn to_first_end(mut self) -> Self {
+        self.to_first_end = true;
+        self
+    }
+
+    /// Whether the last record was returned.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next public records, at least one, waiting for them if need be; `None` after the run's last.
+    ///
+    /// Cancel-safe: a call that is dropped loses no record.
+    pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, FollowError> {
+        loop {
+            if self.ended {
+                return Ok(None);
+            }
+            if self.live.is_none()
+                && let Some(live) = self.active.get(&self.run)
+            {
+                self.live = Some(live.tail.reader());
+                // Here it is counted.
+                self.announcing = JoinSet::new();
+            }
+            let mut records = match self.live.as_mut().map(|live| live.read(self.seq)) {
+                Some(Found::Records(records)) => {
+                    (self.more_in_log, self.last_entry) = (false, None);
+                    records
+                }
+                Some(Found::NothingYet) => {
+                    if let Some(live) = &mut self.live {
+                        live.changed().await;
+                    }
+                    continue;
+                }
+                Some(Found::Closed) => {
+                    // What the driver stored last is in the log, if nowhere else; so is what others add.
+                    self.live = None;
+                    self.read_patiently().await?
+                }
+                Some(Found::InTheLog) | None => self.read_patiently().await?,
+            };
+            if self.to_first_end
+                && let Some(end) = records.iter().position(|record| ends(&record.event))
+            {
+                records.truncate(end + 1);
+            }
+            if let Some(last) = records.last() {
+                self.seq = last.seq;
+                self.position = self.position.max(self.seq);
+                self.ended = ends(&last.event) && (self.to_first_end || !self.more_in_log);
+                return Ok(Some(records));
+            }
+            self.wait().await?;
+        }
+    }
+
+    /// Waits until a run that is not driven here may have got further.
+    async fn wait(&mut self) -> Result<(), FollowError> {
+        if self.movable && self.handing_over.is_cancelled() {
+            return Err(FollowError::Leaving);
+        }
+        // What changes before there is a watch is found by looking once more.
+        let Some(watch) = &mut self.watch else {
+            self.watch = Some(self.store.watch(&self.topic));
+            return Ok(());
+        };
+        if self.announcing.is_empty() {
+            self.announcing.spawn(announce(self.store.clone(), self.partition.clone(), self.run.clone()));
+        }
+        tokio::select! {
+            biased;
+            () = watch.changed() => Ok(()),
+            () = self.leaving.cancelled() => Err(FollowError::Leaving),
+            () = self.handing_over.cancelled(), if self.movable => Err(FollowError::Leaving),
+            () = tokio::time::sleep(POLL) => Ok(()),
+        }
+    }
+
+    /// Reads the log; nothing if the store does not answer, for as long as that may last.
+    async fn read_patiently(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
+        match self.read_log().await {
+            Err(FollowError::Store(error)) => {
+                let since = *self.failing_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= PATIENCE {
+                    return Err(error.into());
+                }
+                Ok(Vec::new())
+            }
+            result => {
+                self.failing_since = None;
+                result
+            }
+        }
+    }
+
+    /// The public records that are there now, without waiting for more.
+    pub async fn available(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
+        let mut all = Vec::new();
+        loop {
+            let records = self.read_log().await?;
+            match records.last() {
+                Some(last) => self.seq = last.seq,
+                None => return Ok(all),
+            }
+            all.extend(records);
+        }
+    }
+
+    /// The next public records of the log, none if there are no more now.
+    async fn read_log(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
+        loop {
+            // The entry before is read again: a store that lost some and got others is found out.
+            let known = u64::from(self.last_entry.is_some());
+            let page = self.store.read_log(&self.partition, &self.log, self.position - known, PAGE).await?;
+            let mut entries = page.entries.as_slice();
+            if let Some(last) = &self.last_entry {
+                match entries.split_first() {
+                    Some((again, rest)) if again == last => entries = rest,
+                    _ => return Err(FollowError::Changed),
+                }
+            }
+            if page.head < self.position {
+                return Err(FollowError::Changed);
+            }
+            let Some(newest) = entries.last() else { return Ok(Vec::new()) };
+            let mut records = Vec::with_capacity(entries.len());
+            for entry in entries {
+                let record = decode(entry).map_err(|error| FollowError::Damaged(error.to_string()))?;
+                if record.event.is_public() && record.seq > self.seq {
+                    records.push(Arc::new(record));
+                }
+            }
+            self.last_entry = Some(newest.clone());
+            self.position += entries.len() as u64;
+            self.more_in_log = self.position < page.head;
+            if !records.is_empty() {
+                return Ok(records);
+            }
+        }
+    }
+}
+
+/// Says in the store that somebody reads the run through this process, for as long as it is polled.
+async fn announce(store: Arc<dyn Store>, partition: Partition, run: RunId) {
+    loop {
+        let put = Write::Put { key: keys::reader(&run), value: Bytes::new(), ttl: Some(ANNOUNCED_FOR) };
+        let tx = Tx { durability: Durability::Written, ..Tx::new(partition.clone()).write(put) };
+        if let Err(error) = store.commit(tx).await {
+            tracing::debug!(%run, %error, "could not say that the run has a reader here");
+        }
+        tokio::time::sleep(ANNOUNCE_EVERY).await;
+    }
+}
+
+/// Whether nothing follows this event: the run ended, or waits for its client.
+fn ends(event: &Event) -> bool {
+    match event {
+        Event::RunFinished(outcome) => outcome.status().is_final() || outcome.status() == RunStatus::RequiresAction,
+        Event::RunQueued
+        | Event::RunStarted
+        | Event::RunResumed { .. }
+        | Event::StepStarted { .. }
+        | Event::ThinkingDelta { .. }
+        | Event::TextDelta { .. }
+        | Event::ToolArgumentsDelta { .. }
+        | Event::ProviderRetry { .. }
+        | Event::TurnFinished { .. }
+        | Event::StepDiscarded { .. }
+        | Event::BudgetWarning { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolFinished { .. }
+        | Event::StepCompleted { .. }
+        | Event::StopRequested { .. }
+        | Event::MailRead { .. } => false,
+    }
+}

@@ -1,0 +1,151 @@
+//! What others leave for whoever drives a run: a log beside the run's own, which any replica appends to
+//! and the driver reads.
+//!
+//! A letter is committed together with a check that the run has not ended, and a run ends only in a
+//! commit that has seen every letter, so none is lost and none comes too late. A nudge makes it quick;
+//! the lease's renewals tell the mailbox's length, so that a lost nudge costs only time.
+//!
+//! A request that may come again leaves its letter together with a note that it did, under its name:
+//! whichever of its attempts is first leaves the only one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Agent;
+use crate::agent::admission::once::Once;
+use crate::agent::error::{ClaimError, LookupError, unavailable};
+use crate::agent::ledger::head::{Head, decode, encode};
+use crate::agent::ledger::keys;
+use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
+use crate::types::{Message, RunId, Tenant};
+
+/// How often a letter is tried to be left while others leave theirs.
+const ATTEMPTS: usize = 16;
+/// How long it is known that a request left its letter.
+const NOTED_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Most letters of one run.
+const MOST: u64 = 1024;
+/// Letters read at a time.
+const PAGE: usize = 64;
+
+/// Something to be done in a run by whoever drives it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Letter {
+    /// Stop.
+    Cancel,
+    /// These join the conversation before the next model call.
+    Steer {
+        /// What the caller says.
+        messages: Vec<Message>,
+    },
+    /// One that another version of this program left.
+    #[serde(skip)]
+    Unreadable,
+}
+
+/// That a request left its letter.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    /// Hash of what it asked for.
+    fingerprint: String,
+}
+
+/// What came of leaving a letter.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// Whoever drives the run will read it.
+    Left,
+    /// The same request left it before.
+    LeftBefore,
+    /// The run has ended; its head as it is.
+    Ended(Box<Head>),
+}
+
+impl Agent {
+    /// Leaves a letter for a run that has not ended, unless the request of this name did already.
+    pub(in crate::agent) async fn post(
+        &self,
+        tenant: &Tenant,
+        run: &RunId,
+        letter: &Letter,
+        once: Option<&Once>,
+    ) -> Result<Posted, LookupError> {
+        let (partition, mut head) = self.find_run(tenant, run).await?;
+        for _ in 0..ATTEMPTS {
+            if let Some(once) = once
+                && let Some(note) = self.store.get(&partition, &keys::left(run, &once.name)).await?
+            {
+                let Note { fingerprint } = decode(&note.value)?;
+                return if fingerprint == once.fingerprint {
+                    Ok(Posted::LeftBefore)
+                } else {
+                    Err(ClaimError::Reused.into())
+                };
+            }
+            let key = keys::head(run);
+            let document = self.store.get(&partition, &key).await?;
+            let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
+            head = decode(&document.value)?;
+            if head.status.is_final() {
+                return Ok(Posted::Ended(Box::new(head)));
+            }
+            let log = keys::mail(run);
+            let after = self.store.read_log(&partition, &log, u64::MAX, 0).await?.head;
+            if after >= MOST && *letter != Letter::Cancel {
+                return Err(LookupError::TooManyLetters(run.clone()));
+            }
+            let mut tx = Tx::new(partition.clone())
+                .check(Check::Version { key, version: document.version })
+                .write(Write::Append { log, after, entries: vec![encode(letter)] });
+            tx.notify = Some(keys::mail_topic(&partition, run));
+            if let Some(once) = once {
+                let note = Note { fingerprint: once.fingerprint.clone() };
+                tx = tx.put_at(keys::left(run, &once.name), 0, encode(&note), Some(NOTED_FOR));
+            }
+            match self.store.commit(tx).await {
+                Ok(()) => return Ok(Posted::Left),
+                Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
+                Err(error) => return Err(unavailable(error).into()),
+            }
+        }
+        Err(LookupError::Store(Unavailable(format!("run {} is being changed by others", head.id))))
+    }
+}
+
+/// How many of the letters that were seen may be taken for those that are there, of which there are so
+/// many. Where there are fewer than were seen the store has lost some, and others may have got their
+/// numbers.
+pub fn known(seen: u64, length: u64) -> u64 {
+    if length < seen { 0 } else { seen }
+}
+
+/// How many letters there are.
+pub async fn length(store: &Arc<dyn Store>, partition: &Partition, run: &RunId) -> Result<u64, Unavailable> {
+    Ok(store.read_log(partition, &keys::mail(run), u64::MAX, 0).await?.head)
+}
+
+/// Reads the letters of a run after the first `after`.
+pub async fn read(
+    store: &Arc<dyn Store>,
+    partition: &Partition,
+    run: &RunId,
+    after: u64,
+) -> Result<Vec<Letter>, Unavailable> {
+    let (log, mut letters) = (keys::mail(run), Vec::new());
+    loop {
+        let page = store.read_log(partition, &log, after + letters.len() as u64, PAGE).await?;
+        if page.entries.is_empty() {
+            return Ok(letters);
+        }
+        for entry in &page.entries {
+            // Nothing would be better for waiting, and the run would not go on.
+            letters.push(decode(entry).unwrap_or_else(|error| {
+                tracing::error!(%run, %error, "a letter cannot be read");
+                Letter::Unreadable
+            }));
+        }
+    }
+}

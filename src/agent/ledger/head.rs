@@ -1,0 +1,63 @@
+//! A run's head: where it stands, in one small document beside its log.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::ledger::keys;
+use crate::store::{Partition, Store, Unavailable};
+use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
+
+/// Where a run stands, as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The run.
+    pub id: RunId,
+    /// Its session.
+    pub session: Option<SessionId>,
+    /// The model or agent as the caller named it.
+    pub model: String,
+    /// When it was accepted, Unix milliseconds.
+    pub created_ms: u64,
+    /// When it ended or began to wait, Unix milliseconds.
+    pub ended_ms: Option<u64>,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Why it ended or waits.
+    pub reason: Option<StopReason>,
+}
+
+impl Head {
+    /// Whether it has neither ended nor waits for its client.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.status, RunStatus::Queued | RunStatus::InProgress)
+    }
+
+    /// The head of a run that begins.
+    pub fn new(spec: &RunSpec) -> Self {
+        Self {
+            id: spec.id.clone(),
+            session: spec.session.clone(),
+            model: spec.model.clone(),
+            created_ms: spec.created_ms,
+            ended_ms: None,
+            status: RunStatus::InProgress,
+            reason: None,
+        }
+    }
+}
+
+/// Encodes a document.
+pub fn encode<T: Serialize>(document: &T) -> Bytes {
+    serde_json::to_vec(document).expect("documents hold only strings, numbers and valid raw JSON").into()
+}
+
+/// Decodes a document.
+pub fn decode<T: for<'de> Deserialize<'de>>(value: &[u8]) -> Result<T, Unavailable> {
+    serde_json::from_slice(value).map_err(|error| Unavailable(format!("a document is damaged: {error}")))
+}
+
+/// A run's head; `None` if there is no such run.
+pub async fn read(store: &dyn Store, partition: &Partition, run: &RunId) -> Result<Option<Head>, Unavailable> {
+    let document = store.get(partition, &keys::head(run)).await?;
+    document.map(|document| decode(&document.value)).transpose()
+}

@@ -1,0 +1,5 @@
+//! What callers may take together, on all replicas: budgets and slots of a key, requests a minute.
+
+pub mod quota;
+pub mod rate;
+pub(super) mod slots;

@@ -1,0 +1,99 @@
+//! How often callers may ask, counted by the store, so that all replicas together let through what one
+//! would.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::agent::Agent;
+use crate::agent::ledger::keys;
+use crate::store::{Rate, Store, Taken};
+use crate::types::Tenant;
+
+/// How long the store may take to answer. Whoever asks waits for it, before anything else is done.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// For how long a store that did not answer is not asked again: then nobody waits for it.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is said that a store does not answer.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// Whose requests are counted together.
+#[derive(Debug, Clone, Copy)]
+pub enum Asker<'a> {
+    /// All callers with one key.
+    Key {
+        /// The key's tenant.
+        tenant: &'a Tenant,
+        /// The key's name.
+        name: &'a str,
+    },
+    /// A caller without a key.
+    Address(IpAddr),
+}
+
+/// Asks the store's buckets.
+#[derive(Debug)]
+pub(in crate::agent) struct Rates {
+    store: Arc<dyn Store>,
+    trouble: Mutex<Trouble>,
+}
+
+/// How a store that does not answer is spared.
+#[derive(Debug, Clone, Copy, Default)]
+struct Trouble {
+    pause_until: Option<Instant>,
+    silent_until: Option<Instant>,
+}
+
+impl Agent {
+    /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
+    /// store does not answer in time: then the caller's own count must do, for reads shall not fail
+    /// because of a limit, and what changes something will hear of the store itself.
+    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<Taken> {
+        let partition = match asker {
+            Asker::Key { tenant, name } => keys::key_rate_partition(tenant, name),
+            Asker::Address(address) => keys::address_rate_partition(address),
+        };
+        let rate = Rate { burst: per_minute.get(), every: Duration::from_secs(60) / per_minute.get() };
+        let rates = &self.rates;
+        if rates.is_paused() {
+            return None;
+        }
+        match tokio::time::timeout(PATIENCE, rates.store.take(&partition, &keys::requests(), rate)).await {
+            Ok(Ok(taken)) => Some(taken),
+            Ok(Err(error)) => {
+                rates.pause(&error);
+                None
+            }
+            Err(elapsed) => {
+                rates.pause(&elapsed);
+                None
+            }
+        }
+    }
+}
+
+impl Rates {
+    /// Over this store.
+    pub(in crate::agent) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, trouble: Mutex::default() }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.trouble.lock().pause_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn pause(&self, error: &dyn std::fmt::Display) {
+        let now = Instant::now();
+        let mut trouble = self.trouble.lock();
+        trouble.pause_until = Some(now + PAUSE);
+        if trouble.silent_until.is_none_or(|until| until <= now) {
+            trouble.silent_until = Some(now + SAY_EVERY);
+            tracing::warn!(%error, "the store does not count requests; each replica keeps the limits by itself");
+        }
+    }
+}

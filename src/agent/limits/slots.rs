@@ -1,0 +1,161 @@
+//! How many runs of a key are under way at once, on all replicas.
+//!
+//! A run's slot is a document beside the counter of taken slots, and both change in one commit: the
+//! counter never passes the limit, and a slot is never given back twice. A run keeps its slot while
+//! another replica takes it up; it gives it back just before it ends, so that who waits for its end can
+//! start the next. What a process that died leaves behind is given back by the others: a slot whose run
+//! is not under way, twice in a row, is nobody's.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+use crate::agent::Agent;
+use crate::agent::error::{StartError, unavailable};
+use crate::agent::ledger::head::{self, decode, encode};
+use crate::agent::ledger::keys;
+use crate::agent::limits::quota::{ATTEMPTS, Account, Quotas};
+use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
+use crate::types::{RunId, RunSpec, RunStatus, SessionId, Tenant};
+
+/// How often slots without a run under way are looked for. None is created so long before its run.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Slots read at a time.
+const PAGE: usize = 256;
+
+impl Agent {
+    /// The account of a run that is to begin or to go on, with a slot for it.
+    pub(in crate::agent) async fn take_slot(
+        &self,
+        spec: &RunSpec,
+        quotas: &Quotas,
+    ) -> Result<Option<Account>, StartError> {
+        let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
+        if let Some(most) = account.quota.max_concurrent_runs
+            && !account.occupy(Some(most.into())).await?
+        {
+            return Err(StartError::TooManyRuns(most));
+        }
+        Ok(Some(account))
+    }
+
+    /// Gives slots back whose runs are not under way, for ever.
+    pub(in crate::agent) async fn sweep_slots(&self) {
+        let mut tick = tokio::time::interval(SWEEP_EVERY);
+        // Two looks are never closer to each other, however long the first one took.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut suspects = HashMap::new();
+        loop {
+            tick.tick().await;
+            let mut found = HashMap::new();
+            for (partition, tenant) in self.generation().quotas.with_slots() {
+                if let Err(error) = self.sweep_slots_of(&partition, tenant, &suspects, &mut found).await {
+                    tracing::warn!(%error, "could not look for slots that are nobody's");
+                }
+            }
+            suspects = found;
+        }
+    }
+
+    /// Gives those slots of a key back that were `suspects`, and still are; `found` gets the others
+    /// whose runs are not under way.
+    async fn sweep_slots_of(
+        &self,
+        partition: &Partition,
+        tenant: &Tenant,
+        suspects: &HashMap<RunId, u64>,
+        found: &mut HashMap<RunId, u64>,
+    ) -> Result<(), Unavailable> {
+        let mut after = None;
+        loop {
+            let scan = Scan { prefix: keys::SLOTS.to_owned(), after, limit: PAGE, order: Order::Ascending };
+            let page = self.store.scan(partition, scan).await?;
+            after = page.last().map(|(key, _)| key.clone());
+            if after.is_none() {
+                return Ok(());
+            }
+            for (key, document) in page {
+                let Some(run) = key.strip_prefix(keys::SLOTS).and_then(RunId::parse) else { continue };
+                let session = decode(&document.value)?;
+                if self.is_under_way(tenant, session, &run).await? {
+                    continue;
+                }
+                if suspects.get(&run) == Some(&document.version) {
+                    tracing::info!(%run, "giving back a slot whose run is not under way");
+                    vacate(&*self.store, partition, keys::slot(&run), document.version).await?;
+                } else {
+                    found.insert(run, document.version);
+                }
+            }
+        }
+    }
+
+    async fn is_under_way(
+        &self,
+        tenant: &Tenant,
+        session: Option<SessionId>,
+        run: &RunId,
+    ) -> Result<bool, Unavailable> {
+        if self.active.get(run).is_some() {
+            return Ok(true);
+        }
+        let partition = keys::run_partition(tenant, session.as_ref(), run);
+        let head = head::read(&*self.store, &partition, run).await?;
+        Ok(head.is_some_and(|head| matches!(head.status, RunStatus::Queued | RunStatus::InProgress)))
+    }
+}
+
+impl Account {
+    /// Makes the slot that the run was given this driver's, so that no other gives it back. One that was
+    /// given back is taken anew, whether or not there is room: the run is under way.
+    pub async fn keep_slot(&mut self) -> Result<(), Unavailable> {
+        if self.quota.max_concurrent_runs.is_some() {
+            self.occupy(None).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the slot back. What fails here is made up for later.
+    pub async fn free_slot(&mut self) {
+        if let Some(version) = self.slot.take()
+            && let Err(error) = vacate(&*self.store, &self.partition, keys::slot(&self.run), version).await
+        {
+            tracing::warn!(run = %self.run, %error, "could not give the run's slot back");
+        }
+    }
+
+    /// Takes the run's slot, if it has none and there is one within `ceiling`.
+    async fn occupy(&mut self, ceiling: Option<i64>) -> Result<bool, Unavailable> {
+        let key = keys::slot(&self.run);
+        let mut version = self.slot.unwrap_or(0);
+        for _ in 0..ATTEMPTS {
+            let mut tx = Tx::new(self.partition.clone()).put_at(key.clone(), version, encode(&self.session), None);
+            if version == 0 {
+                tx = tx.write(Write::Add { counter: keys::slots_taken(), delta: 1, ceiling });
+            }
+            match self.store.commit(tx).await {
+                Ok(()) => {
+                    self.slot = Some(version + 1);
+                    return Ok(true);
+                }
+                Err(CommitError::CeilingReached { .. }) => return Ok(false),
+                Err(CommitError::VersionConflict { actual, .. }) => version = actual,
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+        Err(Unavailable(format!("the slot of {} is being changed by others", self.run)))
+    }
+}
+
+/// Gives a slot back that stands at `version`; nothing happens if it is another's or gone.
+async fn vacate(store: &dyn Store, partition: &Partition, slot: Key, version: u64) -> Result<(), Unavailable> {
+    let tx = Tx::new(partition.clone())
+        .check(Check::Version { key: slot.clone(), version })
+        .write(Write::Delete { key: slot })
+        .write(Write::Add { counter: keys::slots_taken(), delta: -1, ceiling: None });
+    match store.commit(tx).await {
+        Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
+        Err(error) => Err(unavailable(error)),
+    }
+}

@@ -1,0 +1,186 @@
+//! Keeps the leases of the runs that this process drives.
+//!
+//! One task renews them all. A lease ends for its holder when it was taken over, or when this clock
+//! says that others may take it over soon: by then the holder has stopped by itself, whatever became of
+//! the task, and the store refuses what it still tries to write.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::agent::ledger::keys;
+use crate::store::{Fence, Key, Partition, Store, Unavailable};
+use crate::types::RunSpec;
+
+/// How long a lease lasts without renewal.
+pub const TTL: Duration = Duration::from_secs(10);
+/// How often leases are renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(3);
+/// How soon they are renewed again if the store did not answer.
+const RENEW_AGAIN: Duration = Duration::from_millis(500);
+/// A holder gives up this long before others may take over.
+const MARGIN: Duration = Duration::from_secs(2);
+/// How many renewals are under way at once.
+const TOGETHER: usize = 512;
+
+/// The leases of this process.
+#[derive(Debug)]
+pub struct Leases(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    held: Mutex<HashMap<(Partition, Key), Arc<Held>>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    partition: Partition,
+    key: Key,
+    /// The log whose length each renewal tells.
+    mail: Key,
+    fence: Fence,
+    /// Until when it is surely ours, by this process's clock; `None` once it is not.
+    good_until: watch::Sender<Option<Instant>>,
+    /// How long the mailbox is, as far as it is known.
+    letters: watch::Sender<u64>,
+}
+
+/// A lease that was granted. Dropped without being released, it is no longer renewed and runs out.
+#[derive(Debug)]
+pub struct Lease {
+    held: Arc<Held>,
+    shared: Arc<Shared>,
+}
+
+/// How long a lease is surely ours. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Term(watch::Receiver<Option<Instant>>);
+
+impl Lease {
+    /// What proves it to the store.
+    pub fn fence(&self) -> Fence {
+        self.held.fence
+    }
+
+    /// Until when it is ours.
+    pub fn term(&self) -> Term {
+        Term(self.held.good_until.subscribe())
+    }
+
+    /// How long the mailbox is, as far as renewals told.
+    pub fn letters(&self) -> watch::Receiver<u64> {
+        self.held.letters.subscribe()
+    }
+
+    /// Gives the lease back.
+    pub async fn release(self) -> Result<(), Unavailable> {
+        self.shared.forget(&self.held);
+        self.shared.store.release(&self.held.partition, &self.held.key, self.held.fence).await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.shared.forget(&self.held);
+    }
+}
+
+impl Term {
+    /// Whether the lease is surely ours now.
+    pub fn is_good(&self) -> bool {
+        self.0.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Returns once the lease is no longer surely ours.
+    pub async fn ended(&mut self) {
+        loop {
+            let Some(until) = *self.0.borrow_and_update() else { return };
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                // The sender lives with the lease; once that is dropped nothing prolongs it.
+                changed = self.0.changed() => if changed.is_err() {
+                    return tokio::time::sleep_until(until).await;
+                },
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, HashMap<(Partition, Key), Arc<Held>>> {
+        self.held.lock()
+    }
+
+    /// Stops renewing this lease; a later one of the same name stays.
+    fn forget(&self, lease: &Held) {
+        let (mut held, name) = (self.held(), (lease.partition.clone(), lease.key.clone()));
+        if held.get(&name).is_some_and(|held| held.fence == lease.fence) {
+            held.remove(&name);
+        }
+    }
+}
+
+impl Leases {
+    /// No leases yet.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self(Arc::new(Shared { store, held: Mutex::default() }))
+    }
+
+    /// Takes a run's lease; `None` while another process holds it.
+    pub async fn acquire(&self, spec: &RunSpec) -> Result<Option<Lease>, Unavailable> {
+        self.acquire_named(keys::partition_of(spec), keys::lease(&spec.id), keys::mail(&spec.id)).await
+    }
+
+    /// Takes any lease; its renewals tell the length of `mail`.
+    pub async fn acquire_named(&self, partition: Partition, key: Key, mail: Key) -> Result<Option<Lease>, Unavailable> {
+        let asked = Instant::now();
+        let Some(fence) = self.0.store.acquire(&partition, &key, TTL).await? else { return Ok(None) };
+        let good_until = watch::Sender::new(Some(asked + TTL - MARGIN));
+        let letters = watch::Sender::new(0);
+        let held = Arc::new(Held { partition: partition.clone(), key: key.clone(), mail, fence, good_until, letters });
+        self.0.held().insert((partition, key), held.clone());
+        Ok(Some(Lease { held, shared: self.0.clone() }))
+    }
+
+    /// Renews what is held, for ever.
+    pub async fn keep(&self) {
+        loop {
+            let held: Vec<_> = self.0.held().values().cloned().collect();
+            let renewals = futures_util::stream::iter(held).map(|held| async move { self.renew(&held).await });
+            let all_answered = renewals.buffer_unordered(TOGETHER).fold(true, |all, one| async move { all && one });
+            let pause = if all_answered.await { RENEW_EVERY } else { RENEW_AGAIN };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Renews one lease; `false` if the store did not answer.
+    async fn renew(&self, held: &Held) -> bool {
+        let Held { partition, key, mail, fence, .. } = held;
+        let asked = Instant::now();
+        match self.0.store.renew(partition, key, *fence, TTL, mail).await {
+            Ok(Some(letters)) => {
+                held.good_until.send_modify(|until| *until = until.map(|until| until.max(asked + TTL - MARGIN)));
+                held.letters.send_if_modified(|known| letters > std::mem::replace(known, letters.max(*known)));
+            }
+            Ok(None) => {
+                tracing::warn!(lease = %key, "the lease was taken over");
+                held.good_until.send_replace(None);
+                self.0.forget(held);
+            }
+            Err(error) => {
+                tracing::warn!(lease = %key, %error, "a lease could not be renewed");
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,218 @@
+//! This process among the replicas that share a store.
+//!
+//! Every run that somebody must drive has an entry under its replica's name, and every replica holds a
+//! lease of its own. A replica whose lease ran out is dead, or will find that it has lost everything:
+//! whoever takes its lease over is its heir, and moves its entries to where all replicas look for runs
+//! that are nobody's. An entry is a hint: whether a run may be driven says only its own lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::agent::error::unavailable;
+use crate::agent::ledger::head::encode;
+use crate::agent::ledger::keys;
+use crate::agent::ownership::lease::{Lease, Leases};
+use crate::store::{Check, CommitError, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
+use crate::types::{RunId, RunSpec, SessionId, Tenant};
+
+/// How long somebody waits for another's registration.
+const REGISTERED_SOON: Duration = Duration::from_secs(1);
+/// Entries moved at a time.
+const MOVED: usize = 128;
+/// Replicas looked at.
+const REPLICAS: usize = 1024;
+
+/// Where a live run is found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LiveEntry {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// Its session.
+    pub session: Option<SessionId>,
+    /// Since when it is there, Unix milliseconds.
+    pub since_ms: u64,
+}
+
+impl LiveEntry {
+    /// The entry of a run of this tenant and session, from now on.
+    pub fn new(tenant: Tenant, session: Option<SessionId>) -> Self {
+        Self { tenant, session, since_ms: now_ms() }
+    }
+
+    /// The entry of this run.
+    pub fn of(spec: &RunSpec) -> Self {
+        Self::new(spec.tenant.clone(), spec.session.clone())
+    }
+}
+
+/// This process's name, and its lease once it is registered.
+#[derive(Debug)]
+pub struct Replica {
+    id: String,
+    store: Arc<dyn Store>,
+    lease: Mutex<Option<Lease>>,
+    /// Of its lease, while it has one.
+    fence: parking_lot::Mutex<Option<Fence>>,
+}
+
+impl Replica {
+    /// A replica of a name that none had before.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            id: Uuid::now_v7().simple().to_string(),
+            store,
+            lease: Mutex::default(),
+            fence: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// Its name.
+    #[cfg(test)]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Makes sure that whatever this process leaves behind is found.
+    pub async fn register(&self, leases: &Leases) -> Result<(), Unavailable> {
+        // Whoever registers now knows soon; nobody waits behind a store that does not answer.
+        let held = tokio::time::timeout(REGISTERED_SOON, self.lease.lock()).await;
+        let mut held = held.map_err(|_| Unavailable("this replica could not be registered yet".to_owned()))?;
+        if held.as_ref().is_some_and(|lease| lease.term().is_good()) {
+            return Ok(());
+        }
+        let (partition, key) = (keys::live_partition(), keys::replica(&self.id));
+        let lease = leases.acquire_named(partition.clone(), key.clone(), key.clone()).await?;
+        let lease = lease
+            .ok_or_else(|| Unavailable("another replica is settling what this one was cut off from".to_owned()))?;
+        let tx = Tx::new(partition).write(Write::Put { key, value: Vec::new().into(), ttl: None });
+        if let Err(error) = self.store.commit(tx).await {
+            lease.release().await?;
+            return Err(unavailable(error));
+        }
+        *self.fence() = Some(lease.fence());
+        *held = Some(lease);
+        Ok(())
+    }
+
+    /// Leaves the ranks. What is still under its name becomes nobody's.
+    pub async fn retire(&self) -> Result<(), Unavailable> {
+        let Some(lease) = self.lease.lock().await.take() else { return Ok(()) };
+        self.settle(&self.id, &lease).await?;
+        lease.release().await
+    }
+
+    /// Names a run as this replica's.
+    pub fn mark(&self, run: &RunId, entry: &LiveEntry) -> Tx {
+        let put = Write::Put { key: keys::live_entry(&self.id, run), value: encode(entry), ttl: None };
+        let tx = Tx::new(keys::live_partition()).write(put);
+        match *self.fence() {
+            // What is named after the heir has looked would never be found.
+            Some(fence) => tx.check(Check::Fence { lease: keys::replica(&self.id), fence }),
+            None => tx,
+        }
+    }
+
+    fn fence(&self) -> parking_lot::MutexGuard<'_, Option<Fence>> {
+        self.fence.lock()
+    }
+
+    /// Names a run as this replica's that was nobody's.
+    pub fn adopt(&self, run: &RunId, entry: &LiveEntry) -> Tx {
+        self.mark(run, entry).write(Write::Delete { key: keys::live_entry(keys::NOBODY, run) })
+    }
+
+    /// Forgets a run that this replica need not drive any more.
+    pub async fn unmark(&self, run: &RunId) -> Result<(), Unavailable> {
+        let tx = Tx::new(keys::live_partition()).write(Write::Delete { key: keys::live_entry(&self.id, run) });
+        self.store.commit(tx).await.map_err(unavailable)
+    }
+
+    /// Names a run as nobody's, and wakes whoever can drive it.
+    pub async fn offer(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
+        let key = keys::live_entry(keys::NOBODY, run);
+        let tx = Tx {
+            notify: Some(keys::due_topic()),
+            ..Tx::new(keys::live_partition()).write(Write::Put { key, value: encode(entry), ttl: None })
+        };
+        self.store.commit(tx).await.map_err(unavailable)
+    }
+
+    /// Says that nobody drives a run of this replica's any more, and wakes whoever can.
+    pub async fn disown(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
+        let tx = Tx {
+            notify: Some(keys::due_topic()),
+            ..Tx::new(keys::live_partition())
+                .write(Write::Delete { key: keys::live_entry(&self.id, run) })
+                .write(Write::Put { key: keys::live_entry(keys::NOBODY, run), value: encode(entry), ttl: None })
+        };
+        self.store.commit(tx).await.map_err(unavailable)
+    }
+
+    /// The entries under this replica's name.
+    pub async fn own_entries(&self) -> Result<Vec<(String, Document)>, Unavailable> {
+        let prefix = keys::live_entries(&self.id);
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let scan = Scan { prefix: prefix.clone(), after: after.clone(), limit: MOVED, order: Order::Ascending };
+            let page = self.store.scan(&keys::live_partition(), scan).await?;
+            let last = page.len() < MOVED;
+            after = page.last().map(|(key, _)| key.clone());
+            all.extend(page);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Moves the entries of dead replicas to where all look.
+    pub async fn settle_estates(&self, leases: &Leases) -> Result<(), Unavailable> {
+        let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: REPLICAS, order: Order::Ascending };
+        for (name, _) in self.store.scan(&keys::live_partition(), scan).await? {
+            let Some(id) = name.strip_prefix(keys::REPLICAS).filter(|id| *id != self.id) else { continue };
+            let key = keys::replica(id);
+            let Some(lease) = leases.acquire_named(keys::live_partition(), key.clone(), key.clone()).await? else {
+                continue;
+            };
+            tracing::info!(replica = id, "a replica is gone; its runs are taken up");
+            self.settle(id, &lease).await?;
+            lease.release().await?;
+        }
+        Ok(())
+    }
+
+    async fn settle(&self, id: &str, lease: &Lease) -> Result<(), Unavailable> {
+        let prefix = keys::live_entries(id);
+        loop {
+            let scan = Scan { prefix: prefix.clone(), after: None, limit: MOVED, order: Order::Ascending };
+            let entries = self.store.scan(&keys::live_partition(), scan).await?;
+            let key = keys::replica(id);
+            let mut tx =
+                Tx::new(keys::live_partition()).check(Check::Fence { lease: key.clone(), fence: lease.fence() });
+            tx.notify = Some(keys::due_topic());
+            if entries.len() < MOVED {
+                tx = tx.write(Write::Delete { key });
+            }
+            let last = entries.len() < MOVED;
+            for (name, entry) in entries {
+                let orphan = format!("{}{}", keys::live_entries(keys::NOBODY), &name[prefix.len()..]);
+                tx = tx.write(Write::Delete { key: name.into() }).write(Write::Put {
+                    key: orphan.into(),
+                    value: entry.value,
+                    ttl: None,
+                });
+            }
+            match self.store.commit(tx).await {
+                Ok(()) if last => return Ok(()),
+                Ok(()) => {}
+                // It lives after all, or another one is its heir.
+                Err(CommitError::Fenced { .. }) => return Ok(()),
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! How a driver waits for a store that does not answer: for as long as its lease is surely its own.
+
+use std::time::Duration;
+
+use crate::agent::ownership::lease::Term;
+use crate::store::Unavailable;
+use crate::types::pauses::Pauses;
+
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// The pauses of one wait.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    term: Term,
+    pauses: Pauses,
+}
+
+impl Patience {
+    /// Patience for as long as `term` lasts.
+    pub fn new(term: &Term) -> Self {
+        Self { term: term.clone(), pauses: PAUSES }
+    }
+
+    /// Pauses; `false` at once if the lease is no longer surely ours.
+    pub async fn lasts(&mut self, error: &Unavailable) -> bool {
+        if !self.term.is_good() {
+            return false;
+        }
+        tracing::debug!(%error, "waiting for the store");
+        tokio::select! {
+            () = tokio::time::sleep(self.pauses.draw()) => {}
+            () = self.term.ended() => {}
+        }
+        true
+    }
+
+    /// What `read` reads once the store answers.
+    pub async fn read<T, F>(mut self, read: impl Fn() -> F) -> Result<T, Unavailable>
+    where
+        F: Future<Output = Result<T, Unavailable>>,
+    {
+        loop {
+            match read().await {
+                Err(error) if self.lasts(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Finds the runs that nobody drives, and takes them up.
+//!
+//! Every replica looks every second, and at once when a run is given up. What it looks at are hints;
+//! the run's own lease decides who goes on with it.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::time::Instant;
+
+use crate::agent::Agent;
+use crate::agent::error::unavailable;
+use crate::agent::ledger::head::{self, decode};
+use crate::agent::ledger::keys;
+use crate::agent::ownership::registry::LiveEntry;
+use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
+use crate::types::pauses::random;
+use crate::types::{RunId, RunStatus, StopReason};
+
+/// How often a process looks for runs that nobody drives.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Replicas that began together do not look together: each waits up to this much longer.
+const JITTER: Duration = Duration::from_millis(200);
+/// Runs looked at in one page of a sweep.
+const PAGE: usize = 256;
+/// Runs taken up at once.
+const TOGETHER: usize = 32;
+/// How often a process compares the entries under its name with the runs that it drives.
+const RECONCILE_EVERY: Duration = Duration::from_secs(30);
+/// An entry whose run does not exist this long after it was named will not exist any more.
+const STILLBORN_AFTER: Duration = Duration::from_secs(60);
+
+impl Agent {
+    /// Takes up runs that nobody drives, for ever.
+    pub(in crate::agent) async fn sweep(&self) {
+        let mut due = self.store.watch(&keys::due_topic());
+        let mut reconciled = Instant::now();
+        loop {
+            if let Err(error) = self.sweep_once().await {
+                tracing::warn!(%error, "could not look for runs that nobody drives");
+            }
+            if reconciled.elapsed() >= RECONCILE_EVERY {
+                reconciled = Instant::now();
+                if let Err(error) = self.reconcile().await {
+                    tracing::warn!(%error, "could not compare the entries of live runs with those driven here");
+                }
+            }
+            tokio::select! {
+                () = due.changed() => {}
+                () = tokio::time::sleep(SWEEP_EVERY + JITTER.mul_f64(random())) => {}
+            }
+        }
+    }
+
+    async fn sweep_once(&self) -> Result<(), Unavailable> {
+        self.replica.register(&self.leases).await?;
+        if self.is_draining() {
+            return Ok(());
+        }
+        self.replica.settle_estates(&self.leases).await?;
+        let prefix = keys::live_entries(keys::NOBODY);
+        let mut after = None;
+        loop {
+            let scan = Scan { prefix: prefix.clone(), after: after.take(), limit: PAGE, order: Order::Ascending };
+            let entries = self.store.scan(&keys::live_partition(), scan).await?;
+            let last = entries.len() < PAGE;
+            after = entries.last().map(|(key, _)| key.clone());
+            let look = async |(key, document): (String, Document)| {
+                let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
+                if let Err(error) = self.recover(&run, &key, &document).await {
+                    tracing::warn!(%run, %error, "could not take up a run");
+                }
+            };
+            futures_util::stream::iter(entries).map(look).buffer_unordered(TOGETHER).collect::<()>().await;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {
+        let entry: LiveEntry = decode(&found.value)?;
+        if self.active.get(run).is_some() {
+            return self.store.commit(self.replica.adopt(run, &entry)).await.map_err(unavailable);
+        }
+        let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
+        let head = head::read(&*self.store, &partition, run).await?;
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
+        match head {
+            Some(head) if head.is_under_way() && self.store.get(&partition, &keys::spec(run)).await?.is_none() => {
+                self.give_up(run, &entry, StopReason::StoreLostState).await
+            }
+            Some(head) if head.status == RunStatus::InProgress => {
+                if let Some(idle) = self.take_up(&entry.tenant, &head).await? {
+                    let found = idle.run();
+                    let hopeless = if idle.records.is_empty() {
+                        Some(StopReason::StoreLostState)
+                    } else {
+                        found.is_beyond_help().then_some(StopReason::CrashLoop)
+                    };
+                    if let Some(why) = hopeless {
+                        idle.release().await?;
+                        return self.give_up(run, &entry, why).await;
+                    }
+                    if found.status() != RunStatus::InProgress {
+                        return idle.release().await;
+                    }
+                    tracing::info!(%run, "taking up a run that nobody drives");
+                    self.resume(idle, Vec::new(), self.generation()).await?;
+                }
+                Ok(())
+            }
+            Some(head) if head.status == RunStatus::Queued => {
+                if self.begin_queued(&entry.tenant, &head).await? {
+                    return Ok(());
+                }
+                // It is called when it is its turn; until then it is kept here and looked at from time to time.
+                let waiting = LiveEntry::new(entry.tenant, entry.session);
+                let check = Check::Version { key: key.into(), version: found.version };
+                let tx = self.replica.adopt(run, &waiting).check(check);
+                self.commit_unless_changed(tx).await
+            }
+            None if age < STILLBORN_AFTER => Ok(()),
+            ended => {
+                // Whoever drove it may have died before it called the next in the session.
+                if let Some(session) = ended.and_then(|head| head.session) {
+                    self.call_next(&entry.tenant, &session).await?;
+                }
+                self.forget(run, &partition, key, found.version).await
+            }
+        }
+    }
+
+    /// Forgets an entry whose run need not be driven. With the run's lease, so that a process that stood
+    /// still while it was about to begin or go on with the run does not do so afterwards, unfound.
+    async fn forget(&self, run: &RunId, partition: &Partition, key: &str, version: u64) -> Result<(), Unavailable> {
+        let name = (keys::lease(run), keys::mail(run));
+        let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
+        let head = head::read(&*self.store, partition, run).await;
+        let forgotten = match &head {
+            Ok(Some(head)) if head.is_under_way() => Ok(()),
+            Ok(_) => {
+                let key: crate::store::Key = key.into();
+                let check = Check::Version { key: key.clone(), version };
+                let tx = Tx::new(keys::live_partition()).check(check).write(Write::Delete { key });
+                self.commit_unless_changed(tx).await
+            }
+            Err(error) => Err(error.clone()),
+        };
+        lease.release().await?;
+        forgotten
+    }
+
+    /// Changes an entry unless somebody else did since it was read.
+    async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
+        match self.store.commit(tx).await {
+            Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    /// Gives up the entries of runs that this process does not drive although they bear its name.
+    async fn reconcile(&self) -> Result<(), Unavailable> {
+        for (key, document) in self.replica.own_entries().await? {
+            let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
+            let entry: LiveEntry = decode(&document.value)?;
+            let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
+            if self.active.get(&run).is_none() && age >= RECONCILE_EVERY {
+                self.replica.disown(&run, &entry).await?;
+            }
+        }
+        Ok(())
+    }
+}

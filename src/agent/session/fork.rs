@@ -1,0 +1,101 @@
+//! Forks sessions: a new one that goes on from any message of another.
+
+use std::future::ready;
+
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::agent::Agent;
+use crate::agent::error::{ForkError, LookupError};
+use crate::agent::ledger::head::decode;
+use crate::agent::ledger::keys;
+use crate::agent::session::Versioned;
+use crate::agent::session::history::pages;
+use crate::store::{Partition, Unavailable};
+use crate::types::session::Session;
+use crate::types::{Message, Role, SessionId, Tenant};
+
+/// Messages looked at together around the place of a fork.
+const WINDOW: usize = 64;
+
+/// Where a session is to be forked.
+#[derive(Debug, Clone, Default)]
+pub struct Fork {
+    /// After how many messages; all of them without it.
+    pub at: Option<u64>,
+    /// The new session's id, if the caller chose one.
+    pub id: Option<SessionId>,
+}
+
+impl Agent {
+    /// Makes a new session of another's first messages. It inherits the agent, metadata, budgets and
+    /// time to live; it has used nothing yet. What a live run has not stored yet is not part of it.
+    pub async fn fork_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
+        let (agent, tenant, id) = (self.clone(), tenant.clone(), id.clone());
+        self.to_the_end(async move { agent.copy_session(&tenant, &id, fork).await }).await
+    }
+
+    async fn copy_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
+        let source = self.session(tenant, id).await?.session;
+        let partition = keys::session_partition(tenant, id);
+        let at = fork.at.unwrap_or(source.message_count);
+        if at > source.message_count {
+            return Err(ForkError::BeyondEnd { at, count: source.message_count });
+        }
+        self.check_cut(&partition, at, source.message_count).await?;
+        let session = Session {
+            agent: source.agent.clone(),
+            metadata: source.metadata.clone(),
+            ttl_s: source.ttl_s,
+            token_budget: source.token_budget,
+            cost_budget: source.cost_budget,
+            ..Session::new(fork.id.unwrap_or_else(SessionId::mint))
+        };
+        let copied = pages(&*self.store, &partition, 0, at).map_err(LookupError::from);
+        // The new session appears once its pages have ended: not unless they are all of one session.
+        let checked = futures_util::stream::once(self.still_is(tenant, &source)).try_filter_map(|()| ready(Ok(None)));
+        Ok(self.write_session(tenant, session, copied.chain(checked)).await?)
+    }
+
+    /// That a session was not deleted, nor created anew, since it was read.
+    pub(in crate::agent) async fn still_is(&self, tenant: &Tenant, session: &Session) -> Result<(), LookupError> {
+        let now = self.session(tenant, &session.id).await?.session;
+        let same = now.created_ms == session.created_ms && now.message_count >= session.message_count;
+        if same { Ok(()) } else { Err(LookupError::VersionConflict(session.id.clone())) }
+    }
+
+    /// That a history of `count` messages can be cut after message `at`: a call and its results stay
+    /// together.
+    async fn check_cut(&self, partition: &Partition, at: u64, count: u64) -> Result<(), ForkError> {
+        let mut after = at;
+        let mut window = self.roles(partition, after, count).await?;
+        if window.first() != Some(&Role::Tool) {
+            return Ok(());
+        }
+        while after < count && !window.is_empty() {
+            let results = window.iter().take_while(|role| **role == Role::Tool).count() as u64;
+            after += results;
+            if results < window.len() as u64 {
+                break;
+            }
+            window = self.roles(partition, after, count).await?;
+        }
+        let mut before = at;
+        while before > 0 {
+            let from = before.saturating_sub(WINDOW as u64);
+            let window = self.roles(partition, from, before).await?;
+            let results = window.iter().rev().take_while(|role| **role == Role::Tool).count() as u64;
+            before = before.saturating_sub(results + 1).max(from);
+            if results < window.len() as u64 {
+                break;
+            }
+        }
+        Err(ForkError::SplitsCalls { at, before, after })
+    }
+
+    /// Who speaks in the messages above number `after`, a few of them, up to number `count`.
+    async fn roles(&self, partition: &Partition, after: u64, count: u64) -> Result<Vec<Role>, Unavailable> {
+        let limit = usize::try_from(count - after).map_or(WINDOW, |left| left.min(WINDOW));
+        let page = self.store.read_log(partition, &keys::messages(), after, limit).await?;
+        page.entries.iter().map(|message| Ok(decode::<Message>(message)?.role)).collect()
+    }
+}

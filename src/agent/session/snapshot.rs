@@ -1,0 +1,56 @@
+//! Sessions as snapshots: whole copies that leave the server, and come back.
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::agent::Agent;
+use crate::agent::error::LookupError;
+use crate::agent::ledger::keys;
+use crate::agent::session::Versioned;
+use crate::agent::session::history::{in_pages, pages};
+use crate::types::session::Session;
+use crate::types::{Message, SessionId, Tenant};
+
+/// A session that is being read whole.
+pub struct Export {
+    /// What is known of it.
+    pub session: Session,
+    /// Its messages, page by page, encoded. An error at the end says that they are not all, or not all
+    /// of this session.
+    pub pages: BoxStream<'static, Result<Vec<Bytes>, LookupError>>,
+}
+
+impl Agent {
+    /// Reads a session with all of its messages.
+    pub async fn export_session(&self, tenant: &Tenant, id: &SessionId) -> Result<Export, LookupError> {
+        let session = self.session(tenant, id).await?.session;
+        let (agent, tenant, found) = (self.clone(), tenant.clone(), session.clone());
+        let pages = async_stream::try_stream! {
+            let partition = keys::session_partition(&tenant, &found.id);
+            let mut read = 0;
+            let mut pages = std::pin::pin!(pages(&*agent.store, &partition, 0, found.message_count));
+            while let Some(page) = pages.try_next().await? {
+                read += page.len() as u64;
+                yield page;
+            }
+            agent.still_is(&tenant, &found).await?;
+            if read < found.message_count {
+                Err(LookupError::VersionConflict(found.id.clone()))?;
+            }
+        };
+        Ok(Export { session, pages: pages.boxed() })
+    }
+
+    /// Stores a session as it was when it was read: with its times and what it has used, but with no
+    /// run.
+    pub async fn import_session(
+        &self,
+        tenant: &Tenant,
+        session: Session,
+        messages: Vec<Message>,
+    ) -> Result<Versioned, LookupError> {
+        let (agent, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
+        self.to_the_end(async move { agent.write_session(&tenant, session, in_pages(&messages)).await }).await
+    }
+}

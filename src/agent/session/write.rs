@@ -1,0 +1,125 @@
+//! Writes a new session whole: it is there with its last message, or not at all.
+//!
+//! A history that fits one commit needs no more. A longer one is written ahead of the session's
+//! document, which is what makes a session exist; what a crash leaves of it expires by itself.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
+
+use crate::agent::Agent;
+use crate::agent::error::{LookupError, unavailable};
+use crate::agent::ledger::head::encode;
+use crate::agent::ledger::keys;
+use crate::agent::session::{Versioned, forget_session, keep_session};
+use crate::store::{Check, CommitError, Fence, Partition, Tx, Write};
+use crate::types::Tenant;
+use crate::types::session::{Digest, Session};
+
+/// How long an unfinished session is kept after its last page.
+const DRAFT_TTL: Duration = Duration::from_secs(60);
+
+struct Draft<'a> {
+    agent: &'a Agent,
+    tenant: &'a Tenant,
+    partition: Partition,
+    session: Session,
+    /// Taken before the first of several pages: keeps others from writing the same session.
+    fence: Option<Fence>,
+}
+
+impl Agent {
+    /// Stores a new session with these messages, page by page. Its usage and cost count against its
+    /// budgets.
+    pub(in crate::agent) async fn write_session(
+        &self,
+        tenant: &Tenant,
+        session: Session,
+        pages: impl Stream<Item = Result<Vec<Bytes>, LookupError>>,
+    ) -> Result<Versioned, LookupError> {
+        if self.find_session(tenant, &session.id).await?.is_some() {
+            return Err(LookupError::SessionExists(session.id));
+        }
+        let partition = keys::session_partition(tenant, &session.id);
+        let session = Session { message_count: 0, digest: Digest::mint(), ..session };
+        let mut draft = Draft { agent: self, tenant, partition, session, fence: None };
+        let result = draft.write(pages).await;
+        if let Some(fence) = draft.fence {
+            // Whoever cannot give it back lets it run out.
+            let _ = self.store.release(&draft.partition, &keys::drafting(), fence).await;
+        }
+        result
+    }
+}
+
+impl Draft<'_> {
+    async fn write(
+        &mut self,
+        pages: impl Stream<Item = Result<Vec<Bytes>, LookupError>>,
+    ) -> Result<Versioned, LookupError> {
+        let mut pages = std::pin::pin!(pages);
+        let mut last = pages.try_next().await?.unwrap_or_default();
+        while let Some(next) = pages.try_next().await? {
+            self.write_ahead(std::mem::replace(&mut last, next)).await?;
+        }
+        self.finish(last).await
+    }
+
+    async fn write_ahead(&mut self, page: Vec<Bytes>) -> Result<(), LookupError> {
+        if self.fence.is_none() {
+            let fence = self.agent.store.acquire(&self.partition, &keys::drafting(), DRAFT_TTL).await?;
+            self.fence = Some(fence.ok_or_else(|| LookupError::VersionConflict(self.session.id.clone()))?);
+        }
+        let tx = self.begin().check(Check::Version { key: keys::session(), version: 0 });
+        let tx = self.append(tx, page).write(Write::ExpireLog { log: keys::messages(), ttl: DRAFT_TTL });
+        self.commit(tx).await
+    }
+
+    async fn finish(&mut self, page: Vec<Bytes>) -> Result<Versioned, LookupError> {
+        let tx = self.begin();
+        let tx = self.append(tx, page);
+        let session = &self.session;
+        let ttl = self.agent.session_ttl(session);
+        let add = |counter, amount| Write::Add { counter, delta: signed(amount), ceiling: None };
+        let tx = tx
+            .put_at(keys::session(), 0, encode(session), Some(ttl))
+            .write(add(keys::session_tokens(), session.usage.total()))
+            .write(add(keys::session_cost(), session.cost.0));
+        // What the index names may not exist yet, but nothing exists unnamed.
+        self.agent.index_session(self.tenant, session, ttl).await?;
+        self.commit(keep_session(tx, ttl)).await?;
+        Ok(Versioned { session: self.session.clone(), version: 1 })
+    }
+
+    /// A change by whoever drafts the session.
+    fn begin(&self) -> Tx {
+        let tx = Tx::new(self.partition.clone());
+        let tx = match self.fence {
+            Some(fence) => tx.check(Check::Fence { lease: keys::drafting(), fence }),
+            None => tx,
+        };
+        // An expired or unfinished session of the same name leaves nothing to its successor.
+        if self.session.message_count == 0 { forget_session(tx) } else { tx }
+    }
+
+    fn append(&mut self, tx: Tx, page: Vec<Bytes>) -> Tx {
+        let after = self.session.message_count;
+        self.session.message_count += page.len() as u64;
+        self.session.digest = self.session.digest.with(&page);
+        tx.write(Write::Append { log: keys::messages(), after, entries: page })
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<(), LookupError> {
+        let id = || self.session.id.clone();
+        self.agent.store.commit(tx).await.map_err(|error| match error {
+            CommitError::VersionConflict { .. } => LookupError::SessionExists(id()),
+            CommitError::SequenceConflict { .. } | CommitError::Fenced { .. } => LookupError::VersionConflict(id()),
+            CommitError::CeilingReached { .. } | CommitError::Unavailable(_) => unavailable(error).into(),
+        })
+    }
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
