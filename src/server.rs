@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Agent, Generation, Keep, Quotas};
+use crate::agent::{Agent, Generation, Retention, Quotas};
 use crate::api;
 use crate::api::callers::RequestRates;
 use crate::config::{OpenAiUpstream, Settings, UpstreamKind};
@@ -60,7 +60,7 @@ impl Server {
         }
         let catalog = Catalog::new(settings.agents.clone(), upstreams, settings.models.clone());
         let store_settings = &settings.store;
-        let keep = Keep {
+        let keep = Retention {
             run: store_settings.run_ttl,
             session: store_settings.session_ttl,
             history_bytes: store_settings.history_cache,

@@ -10,7 +10,7 @@ use crate::agent::drive::recorder::decode;
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
 use crate::agent::follow::tail::Reader;
-use crate::agent::inbox::{Letter, Posted};
+use crate::agent::inbox::{Command, Sent};
 use crate::agent::ledger::head::{self, Head};
 use crate::agent::ledger::keys;
 use crate::store::{Order, Partition, Scan, Unavailable};
@@ -112,15 +112,15 @@ impl Agent {
     /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
     pub async fn cancel(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
         let deadline = Instant::now() + CANCEL_TIMEOUT;
-        // The letter is committed first: whatever becomes of the one who drives the run now, the next one
-        // ends it. No letter is needed, or read, where nobody drives it.
+        // The command is committed first: whatever becomes of the one who drives the run now, the next one
+        // ends it. No command is needed, or read, where nobody drives it.
         let mut told = false;
         loop {
             let (partition, head) = self.find_run(tenant, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
                 self.tell_to_stop(tenant, id).await?;
             }
-            if head.status.is_final() || self.stop_idle(tenant, &head).await? {
+            if head.status.is_final() || self.stop(tenant, &head).await? {
                 return self.run(tenant, id).await;
             }
             // The log is the truth, should the head be older.
@@ -136,7 +136,7 @@ impl Agent {
 
     /// Tells whoever drives a run now, or will, that it is to stop.
     pub(in crate::agent) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
-        self.post(tenant, id, &Letter::Cancel, None).await?;
+        self.post(tenant, id, &Command::Cancel, None).await?;
         if let Some(live) = self.active.get(id) {
             live.cancel.cancel();
         }
@@ -168,10 +168,10 @@ impl Agent {
         once: Option<&Once>,
     ) -> Result<(Head, bool), LookupError> {
         let (_, head) = self.find_run(tenant, id).await?;
-        match self.post(tenant, id, &Letter::Steer { messages }, once).await? {
-            Posted::Left => Ok((head, false)),
-            Posted::LeftBefore => Ok((head, true)),
-            Posted::Ended(_) => Err(LookupError::NotLive(id.clone())),
+        match self.post(tenant, id, &Command::Steer { messages }, once).await? {
+            Sent::Delivered => Ok((head, false)),
+            Sent::AlreadySent => Ok((head, true)),
+            Sent::Ended(_) => Err(LookupError::NotLive(id.clone())),
         }
     }
 

@@ -1,11 +1,11 @@
 //! What others leave for whoever drives a run: a log beside the run's own, which any replica appends to
 //! and the driver reads.
 //!
-//! A letter is committed together with a check that the run has not ended, and a run ends only in a
-//! commit that has seen every letter, so none is lost and none comes too late. A nudge makes it quick;
-//! the lease's renewals tell the mailbox's length, so that a lost nudge costs only time.
+//! A command is committed together with a check that the run has not ended, and a run ends only in a
+//! commit that has seen every command, so none is lost and none comes too late. A nudge makes it quick;
+//! the lease's renewals tell the inbox's length, so that a lost nudge costs only time.
 //!
-//! A request that may come again leaves its letter together with a note that it did, under its name:
+//! A request that may come again leaves its command together with a note that it did, under its name:
 //! whichever of its attempts is first leaves the only one.
 
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::agent::ledger::keys;
 use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::{Message, RunId, Tenant};
 
-/// How often a letter is tried to be left while others leave theirs.
+/// How often a command is tried to be left while others leave theirs.
 const ATTEMPTS: usize = 16;
-/// How long it is known that a request left its letter.
-const NOTED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Most letters of one run.
+/// How long it is known that a request left its command.
+const RECEIPT_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Most commands of one run.
 const MOST: u64 = 1024;
-/// Letters read at a time.
+/// Commands read at a time.
 const PAGE: usize = 64;
 
 /// Something to be done in a run by whoever drives it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Letter {
+pub enum Command {
     /// Stop.
     Cancel,
     /// These join the conversation before the next model call.
@@ -46,41 +46,41 @@ pub enum Letter {
     Unreadable,
 }
 
-/// That a request left its letter.
+/// That a request left its command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     /// Hash of what it asked for.
     fingerprint: String,
 }
 
-/// What came of leaving a letter.
+/// What came of leaving a command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Posted {
+pub enum Sent {
     /// Whoever drives the run will read it.
-    Left,
+    Delivered,
     /// The same request left it before.
-    LeftBefore,
+    AlreadySent,
     /// The run has ended; its head as it is.
     Ended(Box<Head>),
 }
 
 impl Agent {
-    /// Leaves a letter for a run that has not ended, unless the request of this name did already.
+    /// Leaves a command for a run that has not ended, unless the request of this name did already.
     pub(in crate::agent) async fn post(
         &self,
         tenant: &Tenant,
         run: &RunId,
-        letter: &Letter,
+        command: &Command,
         once: Option<&Once>,
-    ) -> Result<Posted, LookupError> {
+    ) -> Result<Sent, LookupError> {
         let (partition, mut head) = self.find_run(tenant, run).await?;
         for _ in 0..ATTEMPTS {
             if let Some(once) = once
-                && let Some(note) = self.store.get(&partition, &keys::left(run, &once.name)).await?
+                && let Some(note) = self.store.get(&partition, &keys::receipt(run, &once.name)).await?
             {
                 let Note { fingerprint } = decode(&note.value)?;
                 return if fingerprint == once.fingerprint {
-                    Ok(Posted::LeftBefore)
+                    Ok(Sent::AlreadySent)
                 } else {
                     Err(ClaimError::Reused.into())
                 };
@@ -90,23 +90,23 @@ impl Agent {
             let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
             head = decode(&document.value)?;
             if head.status.is_final() {
-                return Ok(Posted::Ended(Box::new(head)));
+                return Ok(Sent::Ended(Box::new(head)));
             }
-            let log = keys::mail(run);
+            let log = keys::inbox(run);
             let after = self.store.read_log(&partition, &log, u64::MAX, 0).await?.head;
-            if after >= MOST && *letter != Letter::Cancel {
+            if after >= MOST && *command != Command::Cancel {
                 return Err(LookupError::TooManyLetters(run.clone()));
             }
             let mut tx = Tx::new(partition.clone())
                 .check(Check::Version { key, version: document.version })
-                .write(Write::Append { log, after, entries: vec![encode(letter)] });
-            tx.notify = Some(keys::mail_topic(&partition, run));
+                .write(Write::Append { log, after, entries: vec![encode(command)] });
+            tx.notify = Some(keys::inbox_topic(&partition, run));
             if let Some(once) = once {
                 let note = Note { fingerprint: once.fingerprint.clone() };
-                tx = tx.put_at(keys::left(run, &once.name), 0, encode(&note), Some(NOTED_FOR));
+                tx = tx.put_at(keys::receipt(run, &once.name), 0, encode(&note), Some(RECEIPT_TTL));
             }
             match self.store.commit(tx).await {
-                Ok(()) => return Ok(Posted::Left),
+                Ok(()) => return Ok(Sent::Delivered),
                 Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
                 Err(error) => return Err(unavailable(error).into()),
             }
@@ -115,36 +115,36 @@ impl Agent {
     }
 }
 
-/// How many of the letters that were seen may be taken for those that are there, of which there are so
+/// How many of the commands that were seen may be taken for those that are there, of which there are so
 /// many. Where there are fewer than were seen the store has lost some, and others may have got their
 /// numbers.
 pub fn known(seen: u64, length: u64) -> u64 {
     if length < seen { 0 } else { seen }
 }
 
-/// How many letters there are.
+/// How many commands there are.
 pub async fn length(store: &Arc<dyn Store>, partition: &Partition, run: &RunId) -> Result<u64, Unavailable> {
-    Ok(store.read_log(partition, &keys::mail(run), u64::MAX, 0).await?.head)
+    Ok(store.read_log(partition, &keys::inbox(run), u64::MAX, 0).await?.head)
 }
 
-/// Reads the letters of a run after the first `after`.
+/// Reads the commands of a run after the first `after`.
 pub async fn read(
     store: &Arc<dyn Store>,
     partition: &Partition,
     run: &RunId,
     after: u64,
-) -> Result<Vec<Letter>, Unavailable> {
-    let (log, mut letters) = (keys::mail(run), Vec::new());
+) -> Result<Vec<Command>, Unavailable> {
+    let (log, mut commands) = (keys::inbox(run), Vec::new());
     loop {
-        let page = store.read_log(partition, &log, after + letters.len() as u64, PAGE).await?;
+        let page = store.read_log(partition, &log, after + commands.len() as u64, PAGE).await?;
         if page.entries.is_empty() {
-            return Ok(letters);
+            return Ok(commands);
         }
         for entry in &page.entries {
             // Nothing would be better for waiting, and the run would not go on.
-            letters.push(decode(entry).unwrap_or_else(|error| {
-                tracing::error!(%run, %error, "a letter cannot be read");
-                Letter::Unreadable
+            commands.push(decode(entry).unwrap_or_else(|error| {
+                tracing::error!(%run, %error, "a command cannot be read");
+                Command::Unreadable
             }));
         }
     }

@@ -13,7 +13,7 @@ use crate::agent::Inner;
 
 impl Inner {
     /// Does `work`, to its end whoever waits for it. A panic in it is one of who waits.
-    pub(in crate::agent) async fn to_the_end<F>(&self, work: F) -> F::Output
+    pub(in crate::agent) async fn run_detached<F>(&self, work: F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
     {

@@ -32,7 +32,7 @@ pub(crate) mod tests;
 
 pub use admission::start::Started;
 pub use catalog::Catalog;
-pub use drive::steps::finish::Keep;
+pub use drive::steps::finish::Retention;
 pub use generation::Generation;
 pub use ledger::head::Head;
 pub use limits::quota::Quotas;
@@ -61,7 +61,7 @@ pub struct Agent(Arc<Inner>);
 pub struct Inner {
     store: Arc<dyn Store>,
     generations: Generations,
-    keep: Keep,
+    retention: Retention,
     rates: Rates,
     active: Arc<Active>,
     leases: Leases,
@@ -91,20 +91,20 @@ impl std::ops::Deref for Agent {
 impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, generation: Generation, keep: Keep) -> Self {
+    pub fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
         let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
         let rates = Rates::new(store.clone());
         Self(Arc::new(Inner {
             store,
             generations: Generations::new(generation),
-            keep,
+            retention,
             rates,
             active: Arc::default(),
             leases,
             replica,
             handing_over: CancellationToken::new(),
             readers: TaskTracker::new(),
-            histories: Histories::new(keep.history_bytes),
+            histories: Histories::new(retention.history_bytes),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             refusing: CancellationToken::new(),

@@ -7,7 +7,7 @@ mod crash_loops;
 mod estates;
 mod histories;
 mod idempotency;
-mod letters;
+mod commands;
 mod limits;
 mod link;
 mod lost;

@@ -36,10 +36,10 @@ impl Agent {
 
     /// The lease and the log of a waiting run. One that still waits while another process has its lease is
     /// waited for: that one is about to go on with it, or died and its lease runs out.
-    async fn take_up_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
+    async fn acquire_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
         let mut wait = Wait::new(self);
         loop {
-            if let Some(idle) = self.take_up(tenant, head).await? {
+            if let Some(idle) = self.acquire_idle(tenant, head).await? {
                 if idle.status() == RunStatus::RequiresAction {
                     return Ok(idle);
                 }
@@ -63,7 +63,7 @@ impl Agent {
         claim: Option<&mut Held>,
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
-        let idle = self.take_up_waiting(&new.tenant, head).await?;
+        let idle = self.acquire_waiting(&new.tenant, head).await?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec.agent)) {
             let agent = idle.spec.agent.clone();
             idle.release().await?;
@@ -104,7 +104,7 @@ impl Agent {
         if let Some(claim) = claim {
             let after = idle.records.last().map_or(0, |record| record.seq);
             let product = Product::Run { id: head.id.clone(), session: head.session.clone(), after };
-            if let Err(error) = self.lead_to(claim, product).await {
+            if let Err(error) = self.set_target(claim, product).await {
                 idle.release().await?;
                 return Err(error);
             }

@@ -61,7 +61,7 @@ impl Agent {
     /// events are followed from where it set in, live or once more.
     pub async fn start_once(&self, new: NewRun, once: &Once) -> Result<Started, StartError> {
         let (agent, once) = (self.clone(), once.clone());
-        self.to_the_end(async move { agent.start_named(new, &once).await }).await
+        self.run_detached(async move { agent.start_named(new, &once).await }).await
     }
 
     async fn start_named(&self, mut new: NewRun, once: &Once) -> Result<Started, StartError> {
@@ -170,7 +170,7 @@ impl Agent {
     }
 
     /// Says what a claim's product is going to be, before it is.
-    pub(in crate::agent) async fn lead_to(&self, held: &mut Held, product: Product) -> Result<(), StartError> {
+    pub(in crate::agent) async fn set_target(&self, held: &mut Held, product: Product) -> Result<(), StartError> {
         held.claim.product = product;
         if self.put(held).await? { Ok(()) } else { Err(ClaimError::Busy.into()) }
     }
@@ -213,7 +213,7 @@ impl Agent {
             // Clocks of several machines differ; what was waited here has surely passed.
             let tried = passed(claim.tried_ms).max(seen.1.elapsed());
             let since = Since { claimed: passed(claim.since_ms), tried };
-            ours = match judge(once, &claim, standing, since, self.keep.run) {
+            ours = match judge(once, &claim, standing, since, self.retention.run) {
                 Verdict::Join => {
                     return Ok(Claimed::Theirs { product: claim.product, complete: standing != Standing::Live });
                 }

@@ -14,7 +14,7 @@ use crate::agent::launch::queued;
 use crate::agent::launch::task::Ready;
 use crate::agent::ledger::head::{Head, encode};
 use crate::agent::ledger::keys;
-use crate::agent::ownership::registry::LiveEntry;
+use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
 use crate::agent::session::history::History;
 use crate::agent::session::{Versioned, forget_session, keep_session};
@@ -70,7 +70,7 @@ impl Agent {
     /// Starts a run, or continues the waiting one whose calls the request answers.
     pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
         let agent = self.clone();
-        self.to_the_end(async move { agent.start_under(&new, None).await }).await
+        self.run_detached(async move { agent.start_under(&new, None).await }).await
     }
 
     /// The same; a claim learns of the waiting run before that goes on.
@@ -110,7 +110,7 @@ impl Agent {
             },
             None => Turn::Now,
         };
-        self.replica.register(&self.leases).await?;
+        self.replica.join(&self.leases).await?;
         let history = match &session {
             Some(Versioned { session, .. }) => self.history(&new.tenant, session).await?,
             None => History::default(),
@@ -132,9 +132,9 @@ impl Agent {
             }
             if created.is_ok() {
                 lease.release().await?;
-                self.replica.unmark(&spec.id).await?;
+                self.replica.unregister(&spec.id).await?;
             } else {
-                self.give_back(&spec, lease);
+                self.requeue(&spec, lease);
             }
             return created.map(|_| None);
         }
@@ -150,7 +150,7 @@ impl Agent {
             Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
         } else {
             let records = vec![(*first).clone()];
-            self.spawn(Ready { spec, generation, records, lease, history, budget, account, letters: Vec::new() }, 0)
+            self.spawn(Ready { spec, generation, records, lease, history, budget, account, commands: Vec::new() }, 0)
         };
         Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
     }
@@ -190,14 +190,14 @@ impl Agent {
         let generation = self.generation_of(new);
         let spec = Arc::new(self.specify(new, &generation, Some(session), 0).await?);
         self.has_budget(&spec, Some(session), &generation.quotas).await?;
-        self.stop_idle(&new.tenant, &waiting).await?;
+        self.stop(&new.tenant, &waiting).await?;
         Ok(None)
     }
 
     /// Ends the run that holds a session, for the one that is next.
     async fn interrupt(&self, tenant: &Tenant, holder: &RunId) -> Result<(), LookupError> {
         let (_, head) = self.find_run(tenant, holder).await?;
-        if head.status == RunStatus::RequiresAction && self.stop_idle(tenant, &head).await? {
+        if head.status == RunStatus::RequiresAction && self.stop(tenant, &head).await? {
             return Ok(());
         }
         self.tell_to_stop(tenant, holder).await
@@ -245,7 +245,7 @@ impl Agent {
             index = index.write(Self::session_index_entry(&session, ttl));
         }
         // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
-        let live = self.store.commit(self.replica.mark(&spec.id, &LiveEntry::of(spec)));
+        let live = self.store.commit(self.replica.register_new(&spec.id, &Registration::of(spec)));
         tokio::try_join!(self.store.commit(index), live).map_err(unavailable)?;
         failpoint::hit("run.indexed");
         match self.store.commit(tx).await {
@@ -262,7 +262,7 @@ impl Agent {
 
     /// The run's entry in its tenant's index.
     pub(in crate::agent) fn index_entry(&self, spec: &RunSpec) -> Tx {
-        let ttl = UNFINISHED + self.keep.run + Duration::from_millis(spec.limits.timeout_ms);
+        let ttl = UNFINISHED + self.retention.run + Duration::from_millis(spec.limits.timeout_ms);
         let entry = Write::Put { key: keys::run_entry(&spec.id), value: encode(&spec.session), ttl: Some(ttl) };
         Tx::new(keys::tenant_partition(&spec.tenant)).write(entry)
     }

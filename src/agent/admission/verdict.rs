@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::{RunId, SessionId};
 
 /// How long a request waits for its twin to get further before it takes its place.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
 /// How long after a run's start an attempt that is marked as repeated is given what that run came to.
 /// Clients wait ten minutes for an answer, then pause.
 const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
@@ -134,7 +134,7 @@ pub(super) fn judge(once: &Once, claim: &Claim, standing: Standing, since: Since
     if begins_anew {
         return Verdict::BeginAnew;
     }
-    let pending = if tried < PATIENCE { Verdict::Wait } else { Verdict::TakeOver };
+    let pending = if tried < TAKEOVER_DELAY { Verdict::Wait } else { Verdict::TakeOver };
     match standing {
         Standing::Live | Standing::Complete { .. } => Verdict::Join,
         // A run that waited for its client existed; so did what was made, or may have been and expired.

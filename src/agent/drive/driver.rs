@@ -11,11 +11,11 @@ use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
 use crate::agent::drive::steps;
 use crate::agent::drive::watcher::Numbered;
-use crate::agent::inbox::{self, Letter};
+use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Step;
-use crate::agent::ownership::retry::Patience;
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::history::History;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
@@ -43,13 +43,13 @@ pub struct Driver {
     /// What its key allows, if that is not everything.
     pub account: Option<Account>,
     /// How long the session and the ended run are kept.
-    pub keep: steps::finish::Keep,
+    pub retention: steps::finish::Retention,
     /// What may interrupt it.
     pub signals: Signals,
     /// What others leave for it.
-    pub letters: mpsc::UnboundedReceiver<Numbered>,
-    /// The number of the last letter that it knows of.
-    pub letters_seen: u64,
+    pub commands: mpsc::UnboundedReceiver<Numbered>,
+    /// The number of the last command that it knows of.
+    pub commands_seen: u64,
     /// The run of its session that is to be called once this one has ended.
     pub next_in_session: Option<RunId>,
 }
@@ -73,10 +73,10 @@ impl SessionBudget {
 
 /// Why a driver stopped before its run did.
 #[derive(Debug, thiserror::Error)]
-pub enum Left {
+pub enum Exit {
     /// It was told to.
     #[error("the run is left to others")]
-    Told,
+    HandedOff,
     /// Its events could not be recorded.
     #[error(transparent)]
     NotRecorded(#[from] CommitError),
@@ -84,9 +84,9 @@ pub enum Left {
 
 impl Driver {
     /// Moves the run until it ends, waits for its client or must be left.
-    pub async fn drive(&mut self) -> Result<(), Left> {
+    pub async fn drive(&mut self) -> Result<(), Exit> {
         let end = self.go_on().await;
-        if matches!(end, Err(Left::Told)) && self.signals.term.is_good() {
+        if matches!(end, Err(Exit::HandedOff)) && self.signals.validity.is_valid() {
             // What has happened is not to happen again elsewhere.
             let flushed = tokio::time::timeout(LAST_WORDS, self.recorder.flush()).await;
             if !matches!(flushed, Ok(Ok(()))) {
@@ -96,9 +96,9 @@ impl Driver {
         end
     }
 
-    async fn go_on(&mut self) -> Result<(), Left> {
+    async fn go_on(&mut self) -> Result<(), Exit> {
         loop {
-            self.read_letters();
+            self.read_commands();
             match self.recorder.run().next_step() {
                 Step::CallModel { step, reserve, closing } => {
                     steps::call_model::call_model(self, step, reserve, closing).await?;
@@ -118,39 +118,39 @@ impl Driver {
     }
 
     /// Takes in what others left for the run since the last look.
-    fn read_letters(&mut self) {
-        while let Ok((number, letter)) = self.letters.try_recv() {
-            self.take_in(number, letter);
+    fn read_commands(&mut self) {
+        while let Ok((number, command)) = self.commands.try_recv() {
+            self.take_in(number, command);
         }
     }
 
-    /// Takes in a letter, unless it is known already. To be cancelled twice is no more than once, and so the
+    /// Takes in a command, unless it is known already. To be cancelled twice is no more than once, and so the
     /// safe side.
-    pub(in crate::agent) fn take_in(&mut self, number: u64, letter: Letter) {
-        let is_known = number <= self.letters_seen;
-        self.letters_seen = self.letters_seen.max(number);
-        match letter {
-            Letter::Cancel => {
+    pub(in crate::agent) fn take_in(&mut self, number: u64, command: Command) {
+        let is_known = number <= self.commands_seen;
+        self.commands_seen = self.commands_seen.max(number);
+        match command {
+            Command::Cancel => {
                 self.signals.cancel.cancel();
                 // Recorded with what is recorded next, so that it is not forgotten with its number.
                 if !self.recorder.run().is_stopping() {
                     self.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
                 }
             }
-            Letter::Steer { messages } if !is_known => self.recorder.queue(Event::MailRead { upto: number, messages }),
-            Letter::Steer { .. } | Letter::Unreadable => {}
+            Command::Steer { messages } if !is_known => self.recorder.queue(Event::MailRead { upto: number, messages }),
+            Command::Steer { .. } | Command::Unreadable => {}
         }
     }
 
     /// Records `events`, after which something begins that cannot be taken back, unless somebody left a
-    /// letter that is not known yet: then it is taken in, and `false` is returned.
+    /// command that is not known yet: then it is taken in, and `false` is returned.
     pub(in crate::agent) async fn record_unless_told(
         &mut self,
         events: impl IntoIterator<Item = Event>,
         change: impl FnOnce(Tx) -> Tx,
     ) -> Result<bool, CommitError> {
-        let log = keys::mail(&self.recorder.run().spec().id);
-        let no_more = Write::Append { log: log.clone(), after: self.letters_seen, entries: Vec::new() };
+        let log = keys::inbox(&self.recorder.run().spec().id);
+        let no_more = Write::Append { log: log.clone(), after: self.commands_seen, entries: Vec::new() };
         match self.recorder.record_with(events, |tx| change(tx).write(no_more)).await {
             Ok(()) => Ok(true),
             Err(CommitError::SequenceConflict { log: full, actual }) if full == log => {
@@ -161,24 +161,24 @@ impl Driver {
         }
     }
 
-    /// Takes in what the mailbox, which holds `length` letters, has that is not known yet.
+    /// Takes in what the inbox, which holds `length` commands, has that is not known yet.
     pub(in crate::agent) async fn read_mail(&mut self, length: u64) -> Result<(), CommitError> {
-        let (recorder, seen) = (&self.recorder, inbox::known(self.letters_seen, length));
+        let (recorder, seen) = (&self.recorder, inbox::known(self.commands_seen, length));
         let run = &recorder.run().spec().id;
         let read = || inbox::read(recorder.store(), recorder.partition(), run, seen);
-        let letters = Patience::new(recorder.term()).read(read).await?;
-        let read = seen + letters.len() as u64;
-        for (number, letter) in (seen + 1..).zip(letters) {
-            self.take_in(number, letter);
+        let commands = RetryWhileLeased::new(recorder.validity()).read(read).await?;
+        let read = seen + commands.len() as u64;
+        for (number, command) in (seen + 1..).zip(commands) {
+            self.take_in(number, command);
         }
-        self.letters_seen = read;
+        self.commands_seen = read;
         Ok(())
     }
 
     /// Turns an interruption into a recorded fact, or into leaving.
-    pub(in crate::agent) fn heed(&mut self, interruption: Interruption) -> Result<(), Left> {
+    pub(in crate::agent) fn handle_interruption(&mut self, interruption: Interruption) -> Result<(), Exit> {
         match interruption {
-            Interruption::Leave => Err(Left::Told),
+            Interruption::Leave => Err(Exit::HandedOff),
             Interruption::Stop(StopReason::Cancelled) if self.recorder.run().is_stopping() => Ok(()),
             Interruption::Stop(reason) => {
                 self.recorder.queue(Event::StopRequested { reason, error: None });

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
 use crate::agent::machine::Run;
-use crate::agent::ownership::lease::{Lease, Term};
-use crate::agent::ownership::retry::Patience;
+use crate::agent::ownership::lease::{Lease, LeaseValidity};
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
 use crate::types::clock::Clock;
 use crate::types::{Event, Record, RunSpec};
@@ -27,7 +27,7 @@ pub struct Recorder {
     lease: Key,
     topic: Topic,
     fence: Fence,
-    term: Term,
+    validity: LeaseValidity,
     clock: Clock,
     /// Entries in the log.
     position: u64,
@@ -57,7 +57,7 @@ impl Recorder {
             lease,
             topic,
             fence: granted.fence(),
-            term: granted.term(),
+            validity: granted.validity(),
             clock: Clock::start(),
             position,
             seq,
@@ -96,8 +96,8 @@ impl Recorder {
     }
 
     /// How long its lease is surely its own.
-    pub fn term(&self) -> &Term {
-        &self.term
+    pub fn validity(&self) -> &LeaseValidity {
+        &self.validity
     }
 
     /// The fence of the lease under which it records.
@@ -157,11 +157,11 @@ impl Recorder {
 
     /// Commits, however often the store must be asked.
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
-        let mut patience = Patience::new(&self.term);
+        let mut retry = RetryWhileLeased::new(&self.validity);
         let mut unsure = false;
         loop {
             match self.store.commit(tx.clone()).await {
-                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => unsure = true,
+                Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => unsure = true,
                 // The log is longer than it was when we asked first: by us, or by who took the run over.
                 Err(CommitError::SequenceConflict { log, .. }) if unsure && log == self.log => {
                     return self.is_recorded(&tx).await;
@@ -177,7 +177,7 @@ impl Recorder {
             unreachable!("a change of a run begins with what it appends to its log");
         };
         let read = || self.store.read_log(&self.partition, &self.log, self.position, entries.len());
-        let page = Patience::new(&self.term).read(read).await?;
+        let page = RetryWhileLeased::new(&self.validity).read(read).await?;
         if page.entries == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
     }
 }

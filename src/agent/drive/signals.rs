@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::ownership::lease::Term;
+use crate::agent::ownership::lease::LeaseValidity;
 use crate::types::StopReason;
 
 /// Why a wait ends early.
@@ -23,7 +23,7 @@ pub struct Signals {
     /// It is to stop: someone asked for it, or its last reader has gone.
     pub cancel: CancellationToken,
     /// How long its lease is surely ours.
-    pub term: Term,
+    pub validity: LeaseValidity,
     /// This process is to end now.
     pub leave: CancellationToken,
     /// This process is to end: the run is to go on elsewhere from its next step.
@@ -40,7 +40,7 @@ impl Signals {
         let deadline = self.deadline;
         tokio::select! {
             biased;
-            () = self.term.ended() => Interruption::Leave,
+            () = self.validity.expired() => Interruption::Leave,
             () = self.leave.cancelled() => Interruption::Leave,
             () = self.cancel.cancelled() => Interruption::Stop(StopReason::Cancelled),
             () = tokio::time::sleep_until(deadline) => Interruption::Stop(StopReason::Timeout),
@@ -49,7 +49,7 @@ impl Signals {
 
     /// An interruption that is already there.
     pub fn now(&self) -> Option<Interruption> {
-        if !self.term.is_good() || self.leave.is_cancelled() {
+        if !self.validity.is_valid() || self.leave.is_cancelled() {
             Some(Interruption::Leave)
         } else if self.cancel.is_cancelled() {
             Some(Interruption::Stop(StopReason::Cancelled))

@@ -1,4 +1,4 @@
-//! What stands beside a driver and tells it what happens outside: letters arrive, and the last reader
+//! What stands beside a driver and tells it what happens outside: commands arrive, and the last reader
 //! goes away.
 //!
 //! Runs in the driver's task, so it ends with it.
@@ -11,31 +11,31 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::follow::tail::Tail;
-use crate::agent::inbox::{self, Letter};
+use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::RunId;
 
 /// How soon the store is asked again when it did not answer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a run in a shared store goes on before it listens for letters. Many have ended by then, and to
+/// How long a run in a shared store goes on before it listens for commands. Many have ended by then, and to
 /// listen costs such a store more than to drive a step does; what was left meanwhile is found.
 const LISTEN_AFTER: Duration = Duration::from_millis(250);
 
-/// A letter and its number in the mailbox, counted from 1.
-pub type Numbered = (u64, Letter);
+/// A command and its number in the inbox, counted from 1.
+pub type Numbered = (u64, Command);
 
 /// Watches over one run.
 #[derive(Debug)]
-pub struct Attendant {
+pub struct RunWatcher {
     pub(in crate::agent) store: Arc<dyn Store>,
     pub(in crate::agent) partition: Partition,
     pub(in crate::agent) run: RunId,
-    /// Letters that were read.
+    /// Commands that were read.
     pub(in crate::agent) read: u64,
-    /// How many letters there are, as far as the lease's renewals told.
-    pub(in crate::agent) letters: watch::Receiver<u64>,
+    /// How many commands there are, as far as the lease's renewals told.
+    pub(in crate::agent) commands: watch::Receiver<u64>,
     /// Where the driver finds them.
     pub(in crate::agent) delivered: mpsc::UnboundedSender<Numbered>,
     /// How the driver learns at once that it is to stop.
@@ -45,9 +45,9 @@ pub struct Attendant {
     pub(in crate::agent) grace: Option<Duration>,
 }
 
-impl Attendant {
+impl RunWatcher {
     /// Watches until it is dropped.
-    pub async fn attend(mut self) {
+    pub async fn watch(mut self) {
         let (tail, grace, store) = (self.tail.clone(), self.grace, self.store.clone());
         let (partition, run, cancel) = (self.partition.clone(), self.run.clone(), self.cancel.clone());
         let alone = async {
@@ -59,13 +59,13 @@ impl Attendant {
         tokio::join!(self.take_in(), alone);
     }
 
-    /// Delivers letters as they come.
+    /// Delivers commands as they come.
     async fn take_in(&mut self) {
         let shared = self.store.is_shared();
         if shared {
             tokio::time::sleep(LISTEN_AFTER).await;
         }
-        let mut nudges = self.store.watch(&keys::mail_topic(&self.partition, &self.run));
+        let mut nudges = self.store.watch(&keys::inbox_topic(&self.partition, &self.run));
         if shared {
             self.deliver_surely().await;
         }
@@ -73,7 +73,7 @@ impl Attendant {
             let read = self.read;
             tokio::select! {
                 () = nudges.changed() => {}
-                gone = more_than(&mut self.letters, read) => if gone {
+                gone = more_than(&mut self.commands, read) => if gone {
                     // The lease is gone, and the driver soon will be.
                     return nudges.changed().await;
                 },
@@ -82,32 +82,32 @@ impl Attendant {
         }
     }
 
-    /// Delivers the letters that are there, however often the store must be asked.
+    /// Delivers the commands that are there, however often the store must be asked.
     async fn deliver_surely(&mut self) {
         while self.deliver().await.is_err() {
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(RETRY_EVERY).await;
         }
     }
 
-    /// Delivers the letters that are there.
+    /// Delivers the commands that are there.
     async fn deliver(&mut self) -> Result<(), Unavailable> {
         let length = inbox::length(&self.store, &self.partition, &self.run).await?;
         self.read = inbox::known(self.read, length);
-        for letter in inbox::read(&self.store, &self.partition, &self.run, self.read).await? {
+        for command in inbox::read(&self.store, &self.partition, &self.run, self.read).await? {
             self.read += 1;
-            if letter == Letter::Cancel {
+            if command == Command::Cancel {
                 self.cancel.cancel();
             }
-            // A driver that is gone needs no letters.
-            let _ = self.delivered.send((self.read, letter));
+            // A driver that is gone needs no commands.
+            let _ = self.delivered.send((self.read, command));
         }
         Ok(())
     }
 }
 
-/// Returns once there are more than `read` letters, or with `true` once nobody will tell.
-async fn more_than(letters: &mut watch::Receiver<u64>, read: u64) -> bool {
-    letters.wait_for(|letters| *letters > read).await.is_err()
+/// Returns once there are more than `read` commands, or with `true` once nobody will tell.
+async fn more_than(commands: &mut watch::Receiver<u64>, read: u64) -> bool {
+    commands.wait_for(|commands| *commands > read).await.is_err()
 }
 
 /// Returns once nobody has read the run for the whole grace, here or through another replica.
@@ -136,9 +136,9 @@ async fn abandoned(store: &Arc<dyn Store>, partition: &Partition, run: &RunId, t
             // Somebody reads elsewhere, or nobody can tell.
             Ok(Some(_)) => {
                 elsewhere = Some(Instant::now());
-                tokio::time::sleep(PATIENCE).await;
+                tokio::time::sleep(RETRY_EVERY).await;
             }
-            Err(_) => tokio::time::sleep(PATIENCE).await,
+            Err(_) => tokio::time::sleep(RETRY_EVERY).await,
         }
     }
 }

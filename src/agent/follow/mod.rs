@@ -32,7 +32,7 @@ const POLL: Duration = Duration::from_secs(1);
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 const ANNOUNCED_FOR: Duration = Duration::from_secs(15);
 /// How long a reader waits for a store that does not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a reader gets no more.
 #[derive(Debug, thiserror::Error)]
@@ -217,7 +217,7 @@ impl Follower {
         match self.read_log().await {
             Err(FollowError::Store(error)) => {
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= PATIENCE {
+                if since.elapsed() >= STORE_TIMEOUT {
                     return Err(error.into());
                 }
                 Ok(Vec::new())

@@ -19,7 +19,7 @@ use crate::agent::launch::task::Ready;
 use crate::agent::ledger::head::{self, Head, encode};
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::Lease;
-use crate::agent::ownership::registry::LiveEntry;
+use crate::agent::ownership::registry::Registration;
 use crate::agent::session::{Versioned, keep_session};
 use crate::agent::{Agent, active_run};
 use crate::store::{Check, Tx, Unavailable, Write};
@@ -33,7 +33,7 @@ pub const MOST: usize = 64;
 impl Session {
     /// Takes a run out of the session's care; if it held the session, the first in the queue does now,
     /// and is returned.
-    pub(in crate::agent) fn let_go(&mut self, run: &RunId) -> Option<RunId> {
+    pub(in crate::agent) fn detach_run(&mut self, run: &RunId) -> Option<RunId> {
         self.queue.retain(|queued| queued != run);
         self.beside.retain(|beside| beside != run);
         if self.active_run.as_ref() != Some(run) {
@@ -58,25 +58,25 @@ impl Session {
 
 impl Agent {
     /// Names a queued run where all replicas look for runs to be driven.
-    pub(in crate::agent) async fn call(
+    pub(in crate::agent) async fn wake(
         &self,
         tenant: &Tenant,
         session: &SessionId,
         run: &RunId,
     ) -> Result<(), Unavailable> {
-        let entry = LiveEntry::new(tenant.clone(), Some(session.clone()));
-        self.replica.offer(run, &entry).await
+        let entry = Registration::new(tenant.clone(), Some(session.clone()));
+        self.replica.enqueue(run, &entry).await
     }
 
     /// Calls the run whose turn it is in a session, should the one that ended have failed to.
-    pub(in crate::agent) async fn call_next(&self, tenant: &Tenant, session: &SessionId) -> Result<(), Unavailable> {
+    pub(in crate::agent) async fn wake_next(&self, tenant: &Tenant, session: &SessionId) -> Result<(), Unavailable> {
         let Some(Versioned { session, .. }) = self.find_session(tenant, session).await? else { return Ok(()) };
         let partition = keys::session_partition(tenant, &session.id);
         // Whose turn it is decides whoever looks at them.
         for next in session.active_run.iter().chain(session.queue.first()) {
             let head = head::read(&*self.store, &partition, next).await?;
             if head.is_some_and(|head| head.status == RunStatus::Queued) {
-                self.call(tenant, &session.id, next).await?;
+                self.wake(tenant, &session.id, next).await?;
             }
         }
         Ok(())
@@ -87,7 +87,7 @@ impl Agent {
         let Some(id) = &head.session else { return Ok(false) };
         let Some(found) = self.find_session(tenant, id).await? else {
             // The session was deleted, and the run with it.
-            return self.stop_idle(tenant, head).await;
+            return self.stop(tenant, head).await;
         };
         let is_first = found.session.queue.first() == Some(&head.id);
         let is_free = active_run(self, tenant, &found.session).await?.is_none()
@@ -95,7 +95,7 @@ impl Agent {
         if found.session.active_run.as_ref() != Some(&head.id) && !(is_first && is_free) {
             return Ok(false);
         }
-        let Some(idle) = self.take_up(tenant, head).await? else { return Ok(false) };
+        let Some(idle) = self.acquire_idle(tenant, head).await? else { return Ok(false) };
         if idle.status() != RunStatus::Queued {
             idle.release().await?;
             return Ok(false);
@@ -137,13 +137,13 @@ impl Agent {
         let prepared = match self.prepare_queued(&mut spec, &generation, &mut records, &lease, found).await {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.give_back(&spec, lease);
+                self.requeue(&spec, lease);
                 return Err(error);
             }
         };
-        let Prepared { history, budget, account, letters } = prepared;
+        let Prepared { history, budget, account, commands } = prepared;
         // Whoever follows it reads the store, or finds it here.
-        drop(self.spawn(Ready { spec, generation, records, lease, history, budget, account, letters }, before));
+        drop(self.spawn(Ready { spec, generation, records, lease, history, budget, account, commands }, before));
         Ok(())
     }
 
@@ -177,11 +177,11 @@ impl Agent {
             .write(Write::Put { key: keys::spec(&spec.id), value: encode(&**spec), ttl: None })
             .put_at(keys::session(), version, encode(&session), Some(ttl));
         let tx = Tx { notify: Some(keys::topic(&tx.partition, &spec.id)), ..keep_session(tx, ttl) };
-        self.store.commit(self.replica.adopt(&spec.id, &LiveEntry::of(spec))).await.map_err(unavailable)?;
+        self.store.commit(self.replica.register(&spec.id, &Registration::of(spec))).await.map_err(unavailable)?;
         self.store.commit(tx).await.map_err(unavailable)?;
         records.push((*started).clone());
-        let letters = self.letters(spec, records).await?;
-        Ok(Prepared { history, budget: Some(SessionBudget::of(&session)), account, letters })
+        let commands = self.commands(spec, records).await?;
+        Ok(Prepared { history, budget: Some(SessionBudget::of(&session)), account, commands })
     }
 }
 
@@ -197,11 +197,11 @@ mod tests {
             queue: vec![first.clone(), second.clone()],
             ..Session::new(SessionId::mint())
         };
-        assert_eq!(session.let_go(&other), None);
-        assert_eq!(session.let_go(&first), None, "one that gives up its place calls nobody");
-        assert_eq!(session.let_go(&holder), Some(second.clone()));
+        assert_eq!(session.detach_run(&other), None);
+        assert_eq!(session.detach_run(&first), None, "one that gives up its place calls nobody");
+        assert_eq!(session.detach_run(&holder), Some(second.clone()));
         assert_eq!((session.active_run.as_ref(), session.queue.len()), (Some(&second), 0));
-        assert_eq!(session.let_go(&second), None);
+        assert_eq!(session.detach_run(&second), None);
         assert_eq!(session.active_run, None);
     }
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::Agent;
-use crate::agent::drive::driver::{Left, SessionBudget};
+use crate::agent::drive::driver::{Exit, SessionBudget};
 use crate::agent::drive::recorder;
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
-use crate::agent::inbox::{self, Letter};
+use crate::agent::inbox::{self, Command};
 use crate::agent::launch::task::Ready;
 use crate::agent::ledger::head::{Head, decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::{Account, Quotas};
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
-use crate::agent::ownership::registry::LiveEntry;
+use crate::agent::ownership::registry::Registration;
 use crate::agent::session::history::History;
 use crate::agent::session::keep_session;
 use crate::failpoint;
@@ -45,7 +45,7 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) history: History,
     pub(in crate::agent) budget: Option<SessionBudget>,
     pub(in crate::agent) account: Option<Account>,
-    pub(in crate::agent) letters: Vec<Letter>,
+    pub(in crate::agent) commands: Vec<Command>,
 }
 
 impl Idle {
@@ -67,7 +67,7 @@ impl Idle {
 
 impl Agent {
     /// The lease and the log of a run; `None` while another process has it or once it ended.
-    pub(in crate::agent) async fn take_up(&self, tenant: &Tenant, head: &Head) -> Result<Option<Idle>, Unavailable> {
+    pub(in crate::agent) async fn acquire_idle(&self, tenant: &Tenant, head: &Head) -> Result<Option<Idle>, Unavailable> {
         if let Some(live) = self.active.get(&head.id) {
             // Whoever reads a run's last event may be faster than its driver is to leave.
             let _ = tokio::time::timeout(LEAVING_TIMEOUT, live.left.cancelled()).await;
@@ -107,17 +107,17 @@ impl Agent {
             Ok(prepared) => prepared,
             Err(error) => {
                 // Whether it goes on is unknown; if it does, somebody must.
-                self.give_back(&spec, lease);
+                self.requeue(&spec, lease);
                 return Err(error);
             }
         };
-        let Prepared { history, budget, account, letters } = prepared;
-        Ok(self.spawn(Ready { spec, generation, records, lease, history, budget, account, letters }, before))
+        let Prepared { history, budget, account, commands } = prepared;
+        Ok(self.spawn(Ready { spec, generation, records, lease, history, budget, account, commands }, before))
     }
 
     /// Leaves a run, which may not even exist, to whoever finds it. In the background: the store may not
     /// answer for a while.
-    pub(in crate::agent) fn give_back(&self, spec: &Arc<RunSpec>, lease: Lease) {
+    pub(in crate::agent) fn requeue(&self, spec: &Arc<RunSpec>, lease: Lease) {
         let (agent, spec) = (self.clone(), spec.clone());
         self.tasks.spawn(async move {
             if let Err(error) = lease.release().await {
@@ -125,7 +125,7 @@ impl Agent {
             }
             // What failed once may do so again, and whoever finds the run tries at once.
             tokio::time::sleep(GIVE_BACK_AFTER).await;
-            agent.disown(&spec.id, &LiveEntry::of(&spec)).await;
+            agent.orphan(&spec.id, &Registration::of(&spec)).await;
         });
     }
 
@@ -150,7 +150,7 @@ impl Agent {
             // What was to expire with a waiting run lives again.
             .write(Write::Put { key: keys::spec(&spec.id), value: encode(&**spec), ttl: None })
             .write(Write::ExpireLog { log, ttl: Duration::MAX })
-            .write(Write::ExpireLog { log: keys::mail(&spec.id), ttl: Duration::MAX });
+            .write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl: Duration::MAX });
         let mut budget = spec.session.as_ref().map(|_| SessionBudget::default());
         if let Some(id) = &spec.session
             && let Some(found) = self.find_session(&spec.tenant, id).await?
@@ -163,36 +163,36 @@ impl Agent {
             self.index_session(&spec.tenant, &session, ttl).await?;
             tx = keep_session(tx.put_at(keys::session(), found.version, encode(&session), Some(ttl)), ttl);
         }
-        let (by_tenant, live) = (self.index_entry(spec), self.replica.adopt(&spec.id, &LiveEntry::of(spec)));
+        let (by_tenant, live) = (self.index_entry(spec), self.replica.register(&spec.id, &Registration::of(spec)));
         tokio::try_join!(self.store.commit(by_tenant), self.store.commit(live)).map_err(unavailable)?;
         failpoint::hit("resume.before_record");
         self.store.commit(tx).await.map_err(unavailable)?;
         failpoint::hit("resume.recorded");
         records.push((*resumed).clone());
         let history = self.history_of(spec).await?;
-        let letters = self.letters(spec, records).await?;
-        Ok(Prepared { history, budget, account, letters })
+        let commands = self.commands(spec, records).await?;
+        Ok(Prepared { history, budget, account, commands })
     }
 
     /// What others left for a run with these records, beyond what they say was read.
-    pub(in crate::agent) async fn letters(
+    pub(in crate::agent) async fn commands(
         &self,
         spec: &Arc<RunSpec>,
         records: &[Record],
-    ) -> Result<Vec<Letter>, Unavailable> {
-        let read = Run::new(spec.clone()).replayed(records).mail_read();
+    ) -> Result<Vec<Command>, Unavailable> {
+        let read = Run::new(spec.clone()).replayed(records).commands_applied();
         inbox::read(&self.store, &keys::partition_of(spec), &spec.id, read).await
     }
 
     /// Ends a run that nobody drives; `false` if somebody does.
-    pub(in crate::agent) async fn stop_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
+    pub(in crate::agent) async fn stop(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let (agent, tenant, head) = (self.clone(), tenant.clone(), head.clone());
-        self.to_the_end(async move { agent.end_idle(&tenant, &head).await }).await
+        self.run_detached(async move { agent.stop_attached(&tenant, &head).await }).await
     }
 
-    async fn end_idle(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
-        let Some(Idle { spec, records, lease }) = self.take_up(tenant, head).await? else { return Ok(false) };
-        let (run, entry) = (spec.id.clone(), LiveEntry::of(&spec));
+    async fn stop_attached(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
+        let Some(Idle { spec, records, lease }) = self.acquire_idle(tenant, head).await? else { return Ok(false) };
+        let (run, entry) = (spec.id.clone(), Registration::of(&spec));
         let budget = match &spec.session {
             Some(id) => {
                 let found = self.find_session(&spec.tenant, id).await?;
@@ -203,8 +203,8 @@ impl Agent {
         let generation = self.generation();
         let account = self.open_account(&spec, &records, &generation.quotas).await?;
         // What was left for it is read when it ends.
-        let letters = Vec::new();
-        let ready = Ready { spec, generation, records, lease, history: History::default(), budget, account, letters };
+        let commands = Vec::new();
+        let ready = Ready { spec, generation, records, lease, history: History::default(), budget, account, commands };
         let (mut driver, _attendant, lease) = self.driver(ready);
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { answers: Vec::new() });
@@ -213,9 +213,9 @@ impl Agent {
         let ended = driver.drive().await;
         lease.release().await?;
         match ended {
-            Ok(()) => self.part(&run, &entry, driver.next_in_session.as_ref()).await.map(|()| true),
-            Err(Left::Told) => Ok(false),
-            Err(Left::NotRecorded(error)) => Err(unavailable(error)),
+            Ok(()) => self.unregister(&run, &entry, driver.next_in_session.as_ref()).await.map(|()| true),
+            Err(Exit::HandedOff) => Ok(false),
+            Err(Exit::NotRecorded(error)) => Err(unavailable(error)),
         }
     }
 

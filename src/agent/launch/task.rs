@@ -11,19 +11,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::drive::driver::{Driver, Left, SessionBudget};
+use crate::agent::drive::driver::{Driver, Exit, SessionBudget};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Signals;
 use crate::agent::drive::steps;
-use crate::agent::drive::watcher::Attendant;
+use crate::agent::drive::watcher::RunWatcher;
 use crate::agent::follow::Follower;
 use crate::agent::follow::active::Live;
 use crate::agent::generation::Generation;
-use crate::agent::inbox::Letter;
+use crate::agent::inbox::Command;
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
-use crate::agent::ownership::registry::LiveEntry;
+use crate::agent::ownership::registry::Registration;
 use crate::agent::session::history::History;
 use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
@@ -51,21 +51,21 @@ pub(in crate::agent) struct Ready {
     /// What its key allows, if that is not everything.
     pub(in crate::agent) account: Option<Account>,
     /// What others left for it that is not part of it yet.
-    pub(in crate::agent) letters: Vec<Letter>,
+    pub(in crate::agent) commands: Vec<Command>,
 }
 
 impl Agent {
     /// Drives a run in a task of its own; the returned follower has seen everything up to `seq`.
     pub(in crate::agent) fn spawn(&self, ready: Ready, seq: u64) -> Follower {
-        let (mut driver, attendant, lease) = self.driver(ready);
+        let (mut driver, watcher, lease) = self.driver(ready);
         let spec = driver.recorder.run().spec().clone();
         let tail = driver.recorder.tail().clone();
         let reader = tail.reader();
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
         self.active.insert(spec.id.clone(), Live { tail, cancel, left });
-        let (agent, entry, run) = (self.clone(), LiveEntry::of(&spec), spec.id.clone());
+        let (agent, entry, run) = (self.clone(), Registration::of(&spec), spec.id.clone());
         self.tasks.spawn(async move {
-            let driven = AssertUnwindSafe(attended(&mut driver, attendant)).catch_unwind().await;
+            let driven = AssertUnwindSafe(watched(&mut driver, watcher)).catch_unwind().await;
             let result = match driven {
                 Ok(result) => result,
                 Err(_panic) => {
@@ -74,24 +74,24 @@ impl Agent {
                 }
             };
             let result = result.map(|()| driver.next_in_session.take());
-            agent.leave(&run, &entry, lease, result).await;
+            agent.finalize(&run, &entry, lease, result).await;
         });
         let partition = keys::partition_of(&spec);
         Follower::new(self, partition, spec.id.clone(), Some(reader), seq)
     }
 
     /// Tidies up after a run's driver.
-    async fn leave(&self, run: &RunId, entry: &LiveEntry, lease: Lease, result: Result<Option<RunId>, Left>) {
+    async fn finalize(&self, run: &RunId, entry: &Registration, lease: Lease, result: Result<Option<RunId>, Exit>) {
         let ended = match &result {
-            Ok(next) => self.part(run, entry, next.as_ref()).await.inspect_err(|error| {
+            Ok(next) => self.unregister(run, entry, next.as_ref()).await.inspect_err(|error| {
                 tracing::warn!(%run, %error, "an ended run is still named as live");
             }),
-            Err(Left::Told) => Ok(()),
-            Err(Left::NotRecorded(CommitError::Fenced { .. })) => {
+            Err(Exit::HandedOff) => Ok(()),
+            Err(Exit::NotRecorded(CommitError::Fenced { .. })) => {
                 tracing::warn!(%run, "another process took the run over");
                 Ok(())
             }
-            Err(Left::NotRecorded(error)) => {
+            Err(Exit::NotRecorded(error)) => {
                 tracing::error!(%run, %error, "the run's events could not be recorded; it is taken up again later");
                 Ok(())
             }
@@ -103,28 +103,28 @@ impl Agent {
         failpoint::hit("run.released");
         self.active.remove(run);
         if result.is_err() || ended.is_err() {
-            self.disown(run, entry).await;
+            self.orphan(run, entry).await;
         }
     }
 
     /// Forgets a run that has ended or waits, once the next in its session is called.
-    pub(in crate::agent) async fn part(
+    pub(in crate::agent) async fn unregister(
         &self,
         run: &RunId,
-        entry: &LiveEntry,
+        entry: &Registration,
         next: Option<&RunId>,
     ) -> Result<(), Unavailable> {
         if let Some((next, session)) = next.zip(entry.session.as_ref()) {
-            self.call(&entry.tenant, session, next).await?;
+            self.wake(&entry.tenant, session, next).await?;
         }
-        self.replica.unmark(run).await
+        self.replica.unregister(run).await
     }
 
     /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
     /// settles its estate does.
-    pub(in crate::agent) async fn disown(&self, run: &RunId, entry: &LiveEntry) {
+    pub(in crate::agent) async fn orphan(&self, run: &RunId, entry: &Registration) {
         let mut attempts_at_the_end = 0;
-        while let Err(error) = self.replica.disown(run, entry).await {
+        while let Err(error) = self.replica.orphan(run, entry).await {
             tracing::warn!(%run, %error, "a run that was left could not be given up yet");
             attempts_at_the_end += u32::from(self.leaving.is_cancelled());
             if attempts_at_the_end > 2 {
@@ -135,8 +135,8 @@ impl Agent {
     }
 
     /// What drives a run, and what stands beside it.
-    pub(in crate::agent) fn driver(&self, ready: Ready) -> (Driver, Attendant, Lease) {
-        let Ready { spec, generation, records, lease, history, budget, account, letters } = ready;
+    pub(in crate::agent) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
+        let Ready { spec, generation, records, lease, history, budget, account, commands } = ready;
         let recorder = Recorder::resume(self.store.clone(), spec.clone(), &records, &lease);
         let left_ms = recorder.run().left_ms();
         let timeout = Duration::from_millis(spec.limits.timeout_ms);
@@ -147,20 +147,20 @@ impl Agent {
         let cancel = CancellationToken::new();
         let signals = Signals {
             cancel: cancel.clone(),
-            term: lease.term(),
+            validity: lease.validity(),
             leave: self.leaving.clone(),
             hand_over: self.handing_over.clone(),
             deadline: Instant::now() + Duration::from_millis(left_ms).saturating_sub(closing_time),
             closing_time,
         };
         let (delivered, inbox) = mpsc::unbounded_channel();
-        let read = recorder.run().mail_read();
-        let attendant = Attendant {
+        let read = recorder.run().commands_applied();
+        let watcher = RunWatcher {
             store: self.store.clone(),
             partition: keys::partition_of(&spec),
             run: spec.id.clone(),
-            read: read + letters.len() as u64,
-            letters: lease.letters(),
+            read: read + commands.len() as u64,
+            commands: lease.commands(),
             delivered,
             cancel,
             tail: recorder.tail().clone(),
@@ -176,32 +176,32 @@ impl Agent {
             history,
             session: budget,
             account,
-            keep: self.keep,
+            retention: self.retention,
             signals,
-            letters: inbox,
-            letters_seen: read,
+            commands: inbox,
+            commands_seen: read,
             next_in_session: None,
         };
-        for (number, letter) in (read + 1..).zip(letters) {
-            driver.take_in(number, letter);
+        for (number, command) in (read + 1..).zip(commands) {
+            driver.take_in(number, command);
         }
-        (driver, attendant, lease)
+        (driver, watcher, lease)
     }
 }
 
-/// Drives a run while its attendant stands by.
-async fn attended(driver: &mut Driver, attendant: Attendant) -> Result<(), Left> {
+/// Drives a run while its watcher stands by.
+async fn watched(driver: &mut Driver, watcher: RunWatcher) -> Result<(), Exit> {
     tokio::select! {
         result = driver.drive() => result,
-        () = attendant.attend() => Err(Left::Told),
+        () = watcher.watch() => Err(Exit::HandedOff),
     }
 }
 
 /// Ends a run whose driver panicked.
-async fn fail(driver: &mut Driver) -> Result<(), Left> {
+async fn fail(driver: &mut Driver) -> Result<(), Exit> {
     let reason = StopReason::InternalError;
     driver.recorder.queue(Event::StopRequested { reason, error: None });
-    // A letter may come in between, however often.
+    // A command may come in between, however often.
     while !driver.recorder.run().status().is_final() {
         steps::finish::finish(driver, reason).await?;
     }

@@ -121,13 +121,13 @@ pub fn events(run: &RunId) -> Key {
 }
 
 /// What others leave for who drives a run.
-pub fn mail(run: &RunId) -> Key {
-    format!("mail/{run}").into()
+pub fn inbox(run: &RunId) -> Key {
+    format!("inbox/{run}").into()
 }
 
-/// That a request of this name left its letter in a run.
-pub fn left(run: &RunId, name: &str) -> Key {
-    format!("left/{run}/{name}").into()
+/// That a request of this name left its command in a run.
+pub fn receipt(run: &RunId, name: &str) -> Key {
+    format!("receipt/{run}/{name}").into()
 }
 
 /// The lease of who drives a run.
@@ -149,7 +149,7 @@ pub fn replica(id: &str) -> Key {
 pub const REPLICAS: &str = "replica/";
 
 /// Stands for a replica where a run is nobody's.
-pub const NOBODY: &str = "-";
+pub const ORPHANED: &str = "-";
 
 /// What the keys of a replica's live runs begin with.
 pub fn live_entries(replica: &str) -> String {
@@ -208,8 +208,8 @@ pub fn topic(partition: &Partition, run: &RunId) -> Topic {
 }
 
 /// Nudged when somebody leaves something for whoever drives a run in this partition.
-pub fn mail_topic(partition: &Partition, run: &RunId) -> Topic {
-    Topic::new(partition.clone(), format!("mail/{run}"))
+pub fn inbox_topic(partition: &Partition, run: &RunId) -> Topic {
+    Topic::new(partition.clone(), format!("inbox/{run}"))
 }
 
 /// Says that somebody reads a run through another replica than the one that drives it.

@@ -27,7 +27,7 @@ use crate::agent::Agent;
 use crate::agent::ledger::head::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::machine::budget::{Charge, Used, charge, period_name};
-use crate::agent::ownership::retry::Patience;
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::config::{KeyConfig, QuotaConfig};
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -78,12 +78,12 @@ pub struct Account {
 struct Held {
     key: Key,
     version: u64,
-    shares: Vec<Share>,
+    shares: Vec<Hold>,
 }
 
 /// What is counted of a reservation, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Share {
+struct Hold {
     kind: BudgetKind,
     counter: Key,
     amount: u64,
@@ -143,13 +143,13 @@ impl Account {
     }
 
     /// Reserves what a step may take, instead of what is reserved for it already. It expires after
-    /// `ttl` and a grace. A store that does not answer is asked again while there is `patience`.
+    /// `ttl` and a grace. A store that does not answer is asked again while there is `retry`.
     pub async fn reserve(
         &mut self,
         step: u32,
         wanted: Reservation,
         ttl: Duration,
-        mut patience: Patience,
+        mut retry: RetryWhileLeased,
     ) -> Result<(), Refusal> {
         if !self.has_budgets() {
             return Ok(());
@@ -158,7 +158,7 @@ impl Account {
         let amounts = [(BudgetKind::Tokens, wanted.tokens()), (BudgetKind::Cost, wanted.cost.0)];
         let budgets = amounts.into_iter().filter_map(|(kind, amount)| {
             let (limit, counter) = self.budget(kind, now)?;
-            Some((Share { kind, counter, amount }, limit))
+            Some((Hold { kind, counter, amount }, limit))
         });
         let (shares, limits): (Vec<_>, Vec<_>) = budgets.unzip();
         let mut conflicts = 0;
@@ -185,11 +185,11 @@ impl Account {
                     self.held = Some(Held { key, version: version + 1, shares });
                     return Ok(());
                 }
-                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => {}
+                Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => {}
                 // A driver that lost its lease came late, or a commit that nobody confirmed did happen.
                 Err(CommitError::VersionConflict { .. }) if conflicts < ATTEMPTS => {
                     conflicts += 1;
-                    self.held = patience.clone().read(|| self.read(&key)).await.map_err(failed)?;
+                    self.held = retry.clone().read(|| self.read(&key)).await.map_err(failed)?;
                 }
                 Err(CommitError::CeilingReached { counter, value }) => {
                     let full = shares.iter().zip(&limits).find(|(share, _)| share.counter == counter);
@@ -209,12 +209,12 @@ impl Account {
     }
 
     /// Settles what is reserved at what was used, once the run's log says so. A store that does not
-    /// answer is asked again while there is `patience`.
-    pub async fn settle(&mut self, used: Used, mut patience: Patience) -> Result<(), CommitError> {
+    /// answer is asked again while there is `retry`.
+    pub async fn settle(&mut self, used: Used, mut retry: RetryWhileLeased) -> Result<(), CommitError> {
         let Some(held) = self.held.take() else { return Ok(()) };
         loop {
             match self.close(&held, Charge::Used(used)).await {
-                Err(CommitError::Unavailable(error)) if patience.lasts(&error).await => {}
+                Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => {}
                 result => return result,
             }
         }
@@ -279,7 +279,7 @@ impl Account {
     }
 }
 
-impl Share {
+impl Hold {
     /// Leaves `charged` counted of what was reserved.
     fn settled_at(&self, charged: u64) -> Write {
         let delta = signed(charged) - signed(self.amount);

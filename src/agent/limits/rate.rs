@@ -15,7 +15,7 @@ use crate::store::{Rate, Store, Taken};
 use crate::types::Tenant;
 
 /// How long the store may take to answer. Whoever asks waits for it, before anything else is done.
-const PATIENCE: Duration = Duration::from_millis(250);
+const STORE_TIMEOUT: Duration = Duration::from_millis(250);
 /// For how long a store that did not answer is not asked again: then nobody waits for it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often it is said that a store does not answer.
@@ -23,7 +23,7 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Whose requests are counted together.
 #[derive(Debug, Clone, Copy)]
-pub enum Asker<'a> {
+pub enum RateKey<'a> {
     /// All callers with one key.
     Key {
         /// The key's tenant.
@@ -53,17 +53,17 @@ impl Agent {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.
-    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<Taken> {
+    pub async fn count_request(&self, asker: RateKey<'_>, per_minute: NonZeroU32) -> Option<Taken> {
         let partition = match asker {
-            Asker::Key { tenant, name } => keys::key_rate_partition(tenant, name),
-            Asker::Address(address) => keys::address_rate_partition(address),
+            RateKey::Key { tenant, name } => keys::key_rate_partition(tenant, name),
+            RateKey::Address(address) => keys::address_rate_partition(address),
         };
         let rate = Rate { burst: per_minute.get(), every: Duration::from_secs(60) / per_minute.get() };
         let rates = &self.rates;
         if rates.is_paused() {
             return None;
         }
-        match tokio::time::timeout(PATIENCE, rates.store.take(&partition, &keys::requests(), rate)).await {
+        match tokio::time::timeout(STORE_TIMEOUT, rates.store.take(&partition, &keys::requests(), rate)).await {
             Ok(Ok(taken)) => Some(taken),
             Ok(Err(error)) => {
                 rates.pause(&error);

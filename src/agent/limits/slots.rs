@@ -33,7 +33,7 @@ impl Agent {
     ) -> Result<Option<Account>, StartError> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         if let Some(most) = account.quota.max_concurrent_runs
-            && !account.occupy(Some(most.into())).await?
+            && !account.acquire_slot(Some(most.into())).await?
         {
             return Err(StartError::TooManyRuns(most));
         }
@@ -83,7 +83,7 @@ impl Agent {
                 }
                 if suspects.get(&run) == Some(&document.version) {
                     tracing::info!(%run, "giving back a slot whose run is not under way");
-                    vacate(&*self.store, partition, keys::slot(&run), document.version).await?;
+                    release_slot(&*self.store, partition, keys::slot(&run), document.version).await?;
                 } else {
                     found.insert(run, document.version);
                 }
@@ -111,7 +111,7 @@ impl Account {
     /// given back is taken anew, whether or not there is room: the run is under way.
     pub async fn keep_slot(&mut self) -> Result<(), Unavailable> {
         if self.quota.max_concurrent_runs.is_some() {
-            self.occupy(None).await?;
+            self.acquire_slot(None).await?;
         }
         Ok(())
     }
@@ -119,14 +119,14 @@ impl Account {
     /// Gives the slot back. What fails here is made up for later.
     pub async fn free_slot(&mut self) {
         if let Some(version) = self.slot.take()
-            && let Err(error) = vacate(&*self.store, &self.partition, keys::slot(&self.run), version).await
+            && let Err(error) = release_slot(&*self.store, &self.partition, keys::slot(&self.run), version).await
         {
             tracing::warn!(run = %self.run, %error, "could not give the run's slot back");
         }
     }
 
     /// Takes the run's slot, if it has none and there is one within `ceiling`.
-    async fn occupy(&mut self, ceiling: Option<i64>) -> Result<bool, Unavailable> {
+    async fn acquire_slot(&mut self, ceiling: Option<i64>) -> Result<bool, Unavailable> {
         let key = keys::slot(&self.run);
         let mut version = self.slot.unwrap_or(0);
         for _ in 0..ATTEMPTS {
@@ -149,7 +149,7 @@ impl Account {
 }
 
 /// Gives a slot back that stands at `version`; nothing happens if it is another's or gone.
-async fn vacate(store: &dyn Store, partition: &Partition, slot: Key, version: u64) -> Result<(), Unavailable> {
+async fn release_slot(store: &dyn Store, partition: &Partition, slot: Key, version: u64) -> Result<(), Unavailable> {
     let tx = Tx::new(partition.clone())
         .check(Check::Version { key: slot.clone(), version })
         .write(Write::Delete { key: slot })

@@ -12,7 +12,7 @@ mod spent;
 use std::sync::Arc;
 
 pub use self::next::Step;
-use self::spent::Spent;
+use self::spent::Elapsed;
 use crate::agent::machine::budget::Used;
 use crate::types::error::RunError;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
@@ -54,19 +54,19 @@ pub struct Run {
     tool_calls: u32,
     report: Report,
     /// How long it has been under way.
-    spent: Spent,
-    mail_read: u64,
+    spent: Elapsed,
+    commands_applied: u64,
     /// What joins the conversation before the next model call.
     steering: Vec<Message>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Unborn,
+    NotStarted,
     Ready,
     ModelRunning,
     /// The model's turn held neither text nor calls.
-    SaidNothing,
+    EmptyTurn,
     AnsweringCalls,
     Answered,
     /// The client's turn: about to be said, or said.
@@ -112,7 +112,7 @@ impl Run {
         Self {
             messages: spec.input.clone(),
             spec,
-            phase: Phase::Unborn,
+            phase: Phase::NotStarted,
             step: 0,
             iterations: 0,
             calls: Vec::new(),
@@ -130,8 +130,8 @@ impl Run {
             last_turn: Turn::default(),
             tool_calls: 0,
             report: Report::default(),
-            spent: Spent::default(),
-            mail_read: 0,
+            spent: Elapsed::default(),
+            commands_applied: 0,
             steering: Vec::new(),
         }
     }
@@ -200,10 +200,10 @@ impl Run {
         self.stop.is_some() && !self.wants_closing()
     }
 
-    /// How many of the letters that were left for it are part of it.
+    /// How many of the commands that were left for it are part of it.
     #[must_use]
-    pub fn mail_read(&self) -> u64 {
-        self.mail_read
+    pub fn commands_applied(&self) -> u64 {
+        self.commands_applied
     }
 
     /// What is known of the newest model call that counted.
@@ -234,10 +234,10 @@ impl Run {
     #[must_use]
     pub fn status(&self) -> RunStatus {
         match self.phase {
-            Phase::Unborn => RunStatus::Queued,
+            Phase::NotStarted => RunStatus::Queued,
             Phase::Ready
             | Phase::ModelRunning
-            | Phase::SaidNothing
+            | Phase::EmptyTurn
             | Phase::AnsweringCalls
             | Phase::Answered
             | Phase::HandedOver { waits: false } => RunStatus::InProgress,
@@ -278,7 +278,7 @@ impl Run {
                 }
             }
             Event::MailRead { upto, messages } => {
-                self.mail_read = *upto;
+                self.commands_applied = *upto;
                 self.steering.extend(messages.iter().cloned());
             }
             Event::RunFinished(outcome) => self.finish(outcome),
@@ -305,7 +305,7 @@ impl Run {
 
     /// Counts the time that a run spends, before its record is taken in.
     fn time(&mut self, record: &Record) {
-        if matches!(self.phase, Phase::Unborn | Phase::HandedOver { waits: true }) {
+        if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
             self.spent.go_on(record.at_ms);
         } else if matches!(record.event, Event::RunResumed { .. }) {
             self.spent.taken_over(record.at_ms, self.longest_silence_ms());
@@ -320,9 +320,9 @@ impl Run {
         match self.phase {
             Phase::ModelRunning => MODEL_SILENCE_MS,
             Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
-            Phase::Unborn
+            Phase::NotStarted
             | Phase::Ready
-            | Phase::SaidNothing
+            | Phase::EmptyTurn
             | Phase::AnsweringCalls
             | Phase::Answered
             | Phase::HandedOver { .. }
@@ -356,7 +356,7 @@ impl Run {
         self.last_turn = turn.clone();
         self.resumes = 0;
         if turn.text.is_empty() && turn.calls.is_empty() && turn.finish_reason != "length" && self.stop.is_none() {
-            self.phase = Phase::SaidNothing;
+            self.phase = Phase::EmptyTurn;
             self.empty += 1;
             return;
         }

@@ -48,12 +48,12 @@ impl Run {
     pub fn next_step(&self) -> Step {
         match self.phase {
             Phase::Ended(_) => Step::Done,
-            Phase::Unborn | Phase::HandedOver { waits: true } => {
+            Phase::NotStarted | Phase::HandedOver { waits: true } => {
                 self.stop.as_ref().map_or(Step::Done, |(reason, _)| Step::Finish(*reason))
             }
             Phase::Ready => self.next_call(),
             Phase::ModelRunning => Step::DiscardStep(DiscardReason::Interrupted),
-            Phase::SaidNothing => Step::DiscardStep(DiscardReason::EmptyResponse),
+            Phase::EmptyTurn => Step::DiscardStep(DiscardReason::EmptyResponse),
             Phase::AnsweringCalls => self.next_answer(),
             Phase::Answered => Step::Finish(self.end_reason()),
             Phase::HandedOver { waits: false } => Step::Finish(StopReason::ClientTools),

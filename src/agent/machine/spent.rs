@@ -12,13 +12,13 @@ const LONGEST_TAKEOVER_MS: u64 = TTL.as_secs() * 1_000 + 5_000;
 
 /// The time spent up to the last record.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Spent {
+pub(super) struct Elapsed {
     ms: u64,
     /// The time of the last record, by the clock of whoever wrote it.
     last_ms: u64,
 }
 
-impl Spent {
+impl Elapsed {
     /// What was spent when the last thing happened.
     pub(super) fn ms(self) -> u64 {
         self.ms
@@ -56,7 +56,7 @@ mod tests {
         for (silence, resumed, gap) in
             [(0, 6_000, 4_000), (0, hour, 15_000), (0, 10, 0), (120_000, hour, 135_000), (120_000, 6_000, 4_000)]
         {
-            let mut spent = Spent::default();
+            let mut spent = Elapsed::default();
             spent.go_on(1_000);
             spent.pass(2_000);
             spent.taken_over(resumed, silence);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn waits_and_a_clock_that_steps_back_cost_nothing() {
-        let mut spent = Spent::default();
+        let mut spent = Elapsed::default();
         spent.go_on(1_000);
         spent.pass(3_000);
         spent.go_on(900_000);

@@ -47,8 +47,8 @@ struct Held {
     fence: Fence,
     /// Until when it is surely ours, by this process's clock; `None` once it is not.
     good_until: watch::Sender<Option<Instant>>,
-    /// How long the mailbox is, as far as it is known.
-    letters: watch::Sender<u64>,
+    /// How long the inbox is, as far as it is known.
+    commands: watch::Sender<u64>,
 }
 
 /// A lease that was granted. Dropped without being released, it is no longer renewed and runs out.
@@ -60,7 +60,7 @@ pub struct Lease {
 
 /// How long a lease is surely ours. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Term(watch::Receiver<Option<Instant>>);
+pub struct LeaseValidity(watch::Receiver<Option<Instant>>);
 
 impl Lease {
     /// What proves it to the store.
@@ -69,13 +69,13 @@ impl Lease {
     }
 
     /// Until when it is ours.
-    pub fn term(&self) -> Term {
-        Term(self.held.good_until.subscribe())
+    pub fn validity(&self) -> LeaseValidity {
+        LeaseValidity(self.held.good_until.subscribe())
     }
 
-    /// How long the mailbox is, as far as renewals told.
-    pub fn letters(&self) -> watch::Receiver<u64> {
-        self.held.letters.subscribe()
+    /// How long the inbox is, as far as renewals told.
+    pub fn commands(&self) -> watch::Receiver<u64> {
+        self.held.commands.subscribe()
     }
 
     /// Gives the lease back.
@@ -91,14 +91,14 @@ impl Drop for Lease {
     }
 }
 
-impl Term {
+impl LeaseValidity {
     /// Whether the lease is surely ours now.
-    pub fn is_good(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.0.borrow().is_some_and(|until| Instant::now() < until)
     }
 
     /// Returns once the lease is no longer surely ours.
-    pub async fn ended(&mut self) {
+    pub async fn expired(&mut self) {
         loop {
             let Some(until) = *self.0.borrow_and_update() else { return };
             if Instant::now() >= until {
@@ -137,7 +137,7 @@ impl Leases {
 
     /// Takes a run's lease; `None` while another process holds it.
     pub async fn acquire(&self, spec: &RunSpec) -> Result<Option<Lease>, Unavailable> {
-        self.acquire_named(keys::partition_of(spec), keys::lease(&spec.id), keys::mail(&spec.id)).await
+        self.acquire_named(keys::partition_of(spec), keys::lease(&spec.id), keys::inbox(&spec.id)).await
     }
 
     /// Takes any lease; its renewals tell the length of `mail`.
@@ -145,8 +145,8 @@ impl Leases {
         let asked = Instant::now();
         let Some(fence) = self.0.store.acquire(&partition, &key, TTL).await? else { return Ok(None) };
         let good_until = watch::Sender::new(Some(asked + TTL - MARGIN));
-        let letters = watch::Sender::new(0);
-        let held = Arc::new(Held { partition: partition.clone(), key: key.clone(), mail, fence, good_until, letters });
+        let commands = watch::Sender::new(0);
+        let held = Arc::new(Held { partition: partition.clone(), key: key.clone(), mail, fence, good_until, commands });
         self.0.held().insert((partition, key), held.clone());
         Ok(Some(Lease { held, shared: self.0.clone() }))
     }
@@ -167,9 +167,9 @@ impl Leases {
         let Held { partition, key, mail, fence, .. } = held;
         let asked = Instant::now();
         match self.0.store.renew(partition, key, *fence, TTL, mail).await {
-            Ok(Some(letters)) => {
+            Ok(Some(commands)) => {
                 held.good_until.send_modify(|until| *until = until.map(|until| until.max(asked + TTL - MARGIN)));
-                held.letters.send_if_modified(|known| letters > std::mem::replace(known, letters.max(*known)));
+                held.commands.send_if_modified(|known| commands > std::mem::replace(known, commands.max(*known)));
             }
             Ok(None) => {
                 tracing::warn!(lease = %key, "the lease was taken over");

@@ -29,7 +29,7 @@ const REPLICAS: usize = 1024;
 
 /// Where a live run is found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LiveEntry {
+pub struct Registration {
     /// Whose it is.
     pub tenant: Tenant,
     /// Its session.
@@ -38,7 +38,7 @@ pub struct LiveEntry {
     pub since_ms: u64,
 }
 
-impl LiveEntry {
+impl Registration {
     /// The entry of a run of this tenant and session, from now on.
     pub fn new(tenant: Tenant, session: Option<SessionId>) -> Self {
         Self { tenant, session, since_ms: now_ms() }
@@ -78,11 +78,11 @@ impl Replica {
     }
 
     /// Makes sure that whatever this process leaves behind is found.
-    pub async fn register(&self, leases: &Leases) -> Result<(), Unavailable> {
+    pub async fn join(&self, leases: &Leases) -> Result<(), Unavailable> {
         // Whoever registers now knows soon; nobody waits behind a store that does not answer.
         let held = tokio::time::timeout(REGISTERED_SOON, self.lease.lock()).await;
         let mut held = held.map_err(|_| Unavailable("this replica could not be registered yet".to_owned()))?;
-        if held.as_ref().is_some_and(|lease| lease.term().is_good()) {
+        if held.as_ref().is_some_and(|lease| lease.validity().is_valid()) {
             return Ok(());
         }
         let (partition, key) = (keys::live_partition(), keys::replica(&self.id));
@@ -102,12 +102,12 @@ impl Replica {
     /// Leaves the ranks. What is still under its name becomes nobody's.
     pub async fn retire(&self) -> Result<(), Unavailable> {
         let Some(lease) = self.lease.lock().await.take() else { return Ok(()) };
-        self.settle(&self.id, &lease).await?;
+        self.reap(&self.id, &lease).await?;
         lease.release().await
     }
 
     /// Names a run as this replica's.
-    pub fn mark(&self, run: &RunId, entry: &LiveEntry) -> Tx {
+    pub fn register_new(&self, run: &RunId, entry: &Registration) -> Tx {
         let put = Write::Put { key: keys::live_entry(&self.id, run), value: encode(entry), ttl: None };
         let tx = Tx::new(keys::live_partition()).write(put);
         match *self.fence() {
@@ -122,19 +122,19 @@ impl Replica {
     }
 
     /// Names a run as this replica's that was nobody's.
-    pub fn adopt(&self, run: &RunId, entry: &LiveEntry) -> Tx {
-        self.mark(run, entry).write(Write::Delete { key: keys::live_entry(keys::NOBODY, run) })
+    pub fn register(&self, run: &RunId, entry: &Registration) -> Tx {
+        self.register_new(run, entry).write(Write::Delete { key: keys::live_entry(keys::ORPHANED, run) })
     }
 
     /// Forgets a run that this replica need not drive any more.
-    pub async fn unmark(&self, run: &RunId) -> Result<(), Unavailable> {
+    pub async fn unregister(&self, run: &RunId) -> Result<(), Unavailable> {
         let tx = Tx::new(keys::live_partition()).write(Write::Delete { key: keys::live_entry(&self.id, run) });
         self.store.commit(tx).await.map_err(unavailable)
     }
 
     /// Names a run as nobody's, and wakes whoever can drive it.
-    pub async fn offer(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
-        let key = keys::live_entry(keys::NOBODY, run);
+    pub async fn enqueue(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
+        let key = keys::live_entry(keys::ORPHANED, run);
         let tx = Tx {
             notify: Some(keys::due_topic()),
             ..Tx::new(keys::live_partition()).write(Write::Put { key, value: encode(entry), ttl: None })
@@ -143,12 +143,12 @@ impl Replica {
     }
 
     /// Says that nobody drives a run of this replica's any more, and wakes whoever can.
-    pub async fn disown(&self, run: &RunId, entry: &LiveEntry) -> Result<(), Unavailable> {
+    pub async fn orphan(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
         let tx = Tx {
             notify: Some(keys::due_topic()),
             ..Tx::new(keys::live_partition())
                 .write(Write::Delete { key: keys::live_entry(&self.id, run) })
-                .write(Write::Put { key: keys::live_entry(keys::NOBODY, run), value: encode(entry), ttl: None })
+                .write(Write::Put { key: keys::live_entry(keys::ORPHANED, run), value: encode(entry), ttl: None })
         };
         self.store.commit(tx).await.map_err(unavailable)
     }
@@ -170,7 +170,7 @@ impl Replica {
     }
 
     /// Moves the entries of dead replicas to where all look.
-    pub async fn settle_estates(&self, leases: &Leases) -> Result<(), Unavailable> {
+    pub async fn reap_dead_replicas(&self, leases: &Leases) -> Result<(), Unavailable> {
         let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: REPLICAS, order: Order::Ascending };
         for (name, _) in self.store.scan(&keys::live_partition(), scan).await? {
             let Some(id) = name.strip_prefix(keys::REPLICAS).filter(|id| *id != self.id) else { continue };
@@ -179,13 +179,13 @@ impl Replica {
                 continue;
             };
             tracing::info!(replica = id, "a replica is gone; its runs are taken up");
-            self.settle(id, &lease).await?;
+            self.reap(id, &lease).await?;
             lease.release().await?;
         }
         Ok(())
     }
 
-    async fn settle(&self, id: &str, lease: &Lease) -> Result<(), Unavailable> {
+    async fn reap(&self, id: &str, lease: &Lease) -> Result<(), Unavailable> {
         let prefix = keys::live_entries(id);
         loop {
             let scan = Scan { prefix: prefix.clone(), after: None, limit: MOVED, order: Order::Ascending };
@@ -199,7 +199,7 @@ impl Replica {
             }
             let last = entries.len() < MOVED;
             for (name, entry) in entries {
-                let orphan = format!("{}{}", keys::live_entries(keys::NOBODY), &name[prefix.len()..]);
+                let orphan = format!("{}{}", keys::live_entries(keys::ORPHANED), &name[prefix.len()..]);
                 tx = tx.write(Write::Delete { key: name.into() }).write(Write::Put {
                     key: orphan.into(),
                     value: entry.value,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agent::ownership::lease::Term;
+use crate::agent::ownership::lease::LeaseValidity;
 use crate::store::Unavailable;
 use crate::types::pauses::Pauses;
 
@@ -10,26 +10,26 @@ const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_sec
 
 /// The pauses of one wait.
 #[derive(Debug, Clone)]
-pub struct Patience {
-    term: Term,
+pub struct RetryWhileLeased {
+    validity: LeaseValidity,
     pauses: Pauses,
 }
 
-impl Patience {
-    /// Patience for as long as `term` lasts.
-    pub fn new(term: &Term) -> Self {
-        Self { term: term.clone(), pauses: PAUSES }
+impl RetryWhileLeased {
+    /// RetryWhileLeased for as long as `validity` lasts.
+    pub fn new(validity: &LeaseValidity) -> Self {
+        Self { validity: validity.clone(), pauses: PAUSES }
     }
 
     /// Pauses; `false` at once if the lease is no longer surely ours.
     pub async fn lasts(&mut self, error: &Unavailable) -> bool {
-        if !self.term.is_good() {
+        if !self.validity.is_valid() {
             return false;
         }
         tracing::debug!(%error, "waiting for the store");
         tokio::select! {
             () = tokio::time::sleep(self.pauses.draw()) => {}
-            () = self.term.ended() => {}
+            () = self.validity.expired() => {}
         }
         true
     }

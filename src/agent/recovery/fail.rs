@@ -11,7 +11,7 @@ use crate::agent::error::unavailable;
 use crate::agent::ledger::head::{self, Head, encode};
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::Lease;
-use crate::agent::ownership::registry::LiveEntry;
+use crate::agent::ownership::registry::Registration;
 use crate::agent::session::keep_session;
 use crate::store::{Check, CommitError, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -19,20 +19,20 @@ use crate::types::{Event, Outcome, Record, RunId, StopReason};
 
 impl Agent {
     /// Ends the run, unless somebody drives it or it has ended by itself.
-    pub(in crate::agent) async fn give_up(
+    pub(in crate::agent) async fn fail(
         &self,
         run: &RunId,
-        entry: &LiveEntry,
+        entry: &Registration,
         why: StopReason,
     ) -> Result<(), Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
-        let name = (keys::lease(run), keys::mail(run));
+        let name = (keys::lease(run), keys::inbox(run));
         let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
         let ended = self.record_end(run, entry, why, &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
             tracing::error!(%run, reason = why.as_str(), "the run cannot be gone on with; it fails");
-            self.part(run, entry, next.as_ref()).await?;
+            self.unregister(run, entry, next.as_ref()).await?;
         }
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Agent {
     async fn record_end(
         &self,
         run: &RunId,
-        entry: &LiveEntry,
+        entry: &Registration,
         why: StopReason,
         lease: &Lease,
     ) -> Result<Option<Option<RunId>>, Unavailable> {
@@ -62,12 +62,12 @@ impl Agent {
             Some(_) | None => (why, Some(Outcome::unknown(why))),
         };
         let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(now_ms()), ..head };
-        let keep = self.keep.run;
+        let keep = self.retention.run;
         let mut tx = Tx::new(partition.clone())
             .check(Check::Fence { lease: keys::lease(run), fence: lease.fence() })
             .put_at(keys::head(run), document.version, encode(&head), Some(keep))
             .write(Write::Delete { key: keys::spec(run) })
-            .write(Write::DeleteLog { log: keys::mail(run) });
+            .write(Write::DeleteLog { log: keys::inbox(run) });
         if let Some(outcome) = end {
             let mut seq = last.map_or(0, |record| record.seq);
             let (_, end) = recorder::encode(&mut seq, now_ms(), Event::RunFinished(Box::new(outcome)));
@@ -78,7 +78,7 @@ impl Agent {
         if let Some(id) = &entry.session
             && let Some(mut found) = self.find_session(&entry.tenant, id).await?
         {
-            next = found.session.let_go(run);
+            next = found.session.detach_run(run);
             let ttl = self.session_ttl_under_all(&entry.tenant, &found.session).await?;
             tx = keep_session(tx.put_at(keys::session(), found.version, encode(&found.session), Some(ttl)), ttl);
         }

@@ -12,7 +12,7 @@ use crate::agent::Agent;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::head::{self, decode};
 use crate::agent::ledger::keys;
-use crate::agent::ownership::registry::LiveEntry;
+use crate::agent::ownership::registry::Registration;
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::pauses::random;
@@ -54,12 +54,12 @@ impl Agent {
     }
 
     async fn sweep_once(&self) -> Result<(), Unavailable> {
-        self.replica.register(&self.leases).await?;
+        self.replica.join(&self.leases).await?;
         if self.is_draining() {
             return Ok(());
         }
-        self.replica.settle_estates(&self.leases).await?;
-        let prefix = keys::live_entries(keys::NOBODY);
+        self.replica.reap_dead_replicas(&self.leases).await?;
+        let prefix = keys::live_entries(keys::ORPHANED);
         let mut after = None;
         loop {
             let scan = Scan { prefix: prefix.clone(), after: after.take(), limit: PAGE, order: Order::Ascending };
@@ -80,19 +80,19 @@ impl Agent {
     }
 
     async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {
-        let entry: LiveEntry = decode(&found.value)?;
+        let entry: Registration = decode(&found.value)?;
         if self.active.get(run).is_some() {
-            return self.store.commit(self.replica.adopt(run, &entry)).await.map_err(unavailable);
+            return self.store.commit(self.replica.register(run, &entry)).await.map_err(unavailable);
         }
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let head = head::read(&*self.store, &partition, run).await?;
         let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
         match head {
             Some(head) if head.is_under_way() && self.store.get(&partition, &keys::spec(run)).await?.is_none() => {
-                self.give_up(run, &entry, StopReason::StoreLostState).await
+                self.fail(run, &entry, StopReason::StoreLostState).await
             }
             Some(head) if head.status == RunStatus::InProgress => {
-                if let Some(idle) = self.take_up(&entry.tenant, &head).await? {
+                if let Some(idle) = self.acquire_idle(&entry.tenant, &head).await? {
                     let found = idle.run();
                     let hopeless = if idle.records.is_empty() {
                         Some(StopReason::StoreLostState)
@@ -101,7 +101,7 @@ impl Agent {
                     };
                     if let Some(why) = hopeless {
                         idle.release().await?;
-                        return self.give_up(run, &entry, why).await;
+                        return self.fail(run, &entry, why).await;
                     }
                     if found.status() != RunStatus::InProgress {
                         return idle.release().await;
@@ -116,16 +116,16 @@ impl Agent {
                     return Ok(());
                 }
                 // It is called when it is its turn; until then it is kept here and looked at from time to time.
-                let waiting = LiveEntry::new(entry.tenant, entry.session);
+                let waiting = Registration::new(entry.tenant, entry.session);
                 let check = Check::Version { key: key.into(), version: found.version };
-                let tx = self.replica.adopt(run, &waiting).check(check);
+                let tx = self.replica.register(run, &waiting).check(check);
                 self.commit_unless_changed(tx).await
             }
             None if age < STILLBORN_AFTER => Ok(()),
             ended => {
                 // Whoever drove it may have died before it called the next in the session.
                 if let Some(session) = ended.and_then(|head| head.session) {
-                    self.call_next(&entry.tenant, &session).await?;
+                    self.wake_next(&entry.tenant, &session).await?;
                 }
                 self.forget(run, &partition, key, found.version).await
             }
@@ -135,7 +135,7 @@ impl Agent {
     /// Forgets an entry whose run need not be driven. With the run's lease, so that a process that stood
     /// still while it was about to begin or go on with the run does not do so afterwards, unfound.
     async fn forget(&self, run: &RunId, partition: &Partition, key: &str, version: u64) -> Result<(), Unavailable> {
-        let name = (keys::lease(run), keys::mail(run));
+        let name = (keys::lease(run), keys::inbox(run));
         let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
         let head = head::read(&*self.store, partition, run).await;
         let forgotten = match &head {
@@ -164,10 +164,10 @@ impl Agent {
     async fn reconcile(&self) -> Result<(), Unavailable> {
         for (key, document) in self.replica.own_entries().await? {
             let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
-            let entry: LiveEntry = decode(&document.value)?;
+            let entry: Registration = decode(&document.value)?;
             let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
             if self.active.get(&run).is_none() && age >= RECONCILE_EVERY {
-                self.replica.disown(&run, &entry).await?;
+                self.replica.orphan(&run, &entry).await?;
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ impl Agent {
     /// time to live; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let (agent, tenant, id) = (self.clone(), tenant.clone(), id.clone());
-        self.to_the_end(async move { agent.copy_session(&tenant, &id, fork).await }).await
+        self.run_detached(async move { agent.copy_session(&tenant, &id, fork).await }).await
     }
 
     async fn copy_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {

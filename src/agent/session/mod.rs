@@ -110,7 +110,7 @@ impl Agent {
             ..Session::new(new.id.unwrap_or_else(SessionId::mint))
         };
         let (agent, tenant) = (self.clone(), tenant.clone());
-        self.to_the_end(async move { agent.write_session(&tenant, session, in_pages(&new.messages)).await }).await
+        self.run_detached(async move { agent.write_session(&tenant, session, in_pages(&new.messages)).await }).await
     }
 
     /// A session of this tenant.
@@ -212,7 +212,7 @@ impl Agent {
                 .write(Write::Delete { key: keys::head(run) })
                 .write(Write::Delete { key: keys::spec(run) })
                 .write(Write::DeleteLog { log: keys::events(run) })
-                .write(Write::DeleteLog { log: keys::mail(run) });
+                .write(Write::DeleteLog { log: keys::inbox(run) });
             index = index.write(Write::Delete { key: keys::run_entry(run) });
         }
         match self.store.commit(tx).await {
@@ -309,13 +309,13 @@ impl Agent {
     }
 
     pub(in crate::agent) fn session_ttl(&self, session: &Session) -> Duration {
-        session.ttl_s.map_or(self.keep.session, Duration::from_secs)
+        session.ttl_s.map_or(self.retention.session, Duration::from_secs)
     }
 
     /// How long a session is kept from now on while this run is under way in it: not less than the run
     /// may take and wait.
     pub(in crate::agent) fn session_ttl_under(&self, session: &Session, spec: &RunSpec) -> Duration {
-        let run = Duration::from_millis(spec.limits.timeout_ms) + self.keep.run;
+        let run = Duration::from_millis(spec.limits.timeout_ms) + self.retention.run;
         self.session_ttl(session).max(run)
     }
 

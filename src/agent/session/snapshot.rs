@@ -51,6 +51,6 @@ impl Agent {
         messages: Vec<Message>,
     ) -> Result<Versioned, LookupError> {
         let (agent, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
-        self.to_the_end(async move { agent.write_session(&tenant, session, in_pages(&messages)).await }).await
+        self.run_detached(async move { agent.write_session(&tenant, session, in_pages(&messages)).await }).await
     }
 }

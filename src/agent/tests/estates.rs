@@ -13,7 +13,7 @@ use crate::agent::drive::recorder;
 use crate::agent::ledger::head::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::Leases;
-use crate::agent::ownership::registry::{LiveEntry, Replica};
+use crate::agent::ownership::registry::{Registration, Replica};
 use crate::agent::{Head, NewRun};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
@@ -52,18 +52,18 @@ async fn is_registered(store: &Arc<dyn Store>, replica: &str) -> bool {
 }
 
 /// An entry of a run that was named so long ago.
-fn entry(ago: Duration) -> LiveEntry {
+fn entry(ago: Duration) -> Registration {
     let ago = u64::try_from(ago.as_millis()).unwrap();
-    LiveEntry { tenant: tenant(), session: None, since_ms: now_ms() - ago }
+    Registration { tenant: tenant(), session: None, since_ms: now_ms() - ago }
 }
 
 /// Names runs that do not exist as a dead replica's, and returns its name.
-async fn dead_with(store: &Arc<dyn Store>, runs: usize, entry: &LiveEntry) -> String {
+async fn dead_with(store: &Arc<dyn Store>, runs: usize, entry: &Registration) -> String {
     let dead = Replica::new(store.clone());
     let registration = Write::Put { key: keys::replica(dead.id()), value: "".into(), ttl: None };
     store.commit(Tx::new(keys::live_partition()).write(registration)).await.unwrap();
     for _ in 0..runs {
-        store.commit(dead.mark(&RunId::mint(), entry)).await.unwrap();
+        store.commit(dead.register_new(&RunId::mint(), entry)).await.unwrap();
     }
     dead.id().to_owned()
 }
@@ -80,10 +80,10 @@ async fn one_heir_settles_an_estate_of_many_pages() {
         let dead = dead_with(&store, runs, &entry(Duration::ZERO)).await;
         let heirs: Vec<Arc<dyn Store>> = vec![Link::to(&store), Link::to(&store), Link::to(&store)];
         let settled = heirs.into_iter().map(|link| async move {
-            Replica::new(link.clone()).settle_estates(&Leases::new(link)).await.unwrap();
+            Replica::new(link.clone()).reap_dead_replicas(&Leases::new(link)).await.unwrap();
         });
         futures_util::future::join_all(settled).await;
-        let orphans = scan(&store, &keys::live_entries(keys::NOBODY)).await;
+        let orphans = scan(&store, &keys::live_entries(keys::ORPHANED)).await;
         assert_eq!((orphans.len(), named(&store, &dead).await), (runs, 0));
         assert!(orphans.iter().all(|(_, document)| document.version == 1), "each was moved once");
         assert!(!is_registered(&store, &dead).await);
@@ -102,14 +102,14 @@ async fn an_estate_whose_heir_dies_over_it_is_settled_by_the_next() {
         });
         let replica = Replica::new(heir.clone());
         let leases = Leases::new(heir);
-        let settling = replica.settle_estates(&leases);
+        let settling = replica.reap_dead_replicas(&leases);
         tokio::time::timeout(Duration::from_secs(1), settling).await.expect_err("the heir is dead");
         let next = Replica::new(store.clone());
-        next.settle_estates(&Leases::new(store.clone())).await.unwrap();
+        next.reap_dead_replicas(&Leases::new(store.clone())).await.unwrap();
         assert!(named(&store, &dead).await > 0, "{fate:?}: its heir may live");
         tokio::time::sleep(Duration::from_secs(10)).await;
-        next.settle_estates(&Leases::new(store.clone())).await.unwrap();
-        let orphans = named(&store, keys::NOBODY).await;
+        next.reap_dead_replicas(&Leases::new(store.clone())).await.unwrap();
+        let orphans = named(&store, keys::ORPHANED).await;
         assert_eq!((orphans, named(&store, &dead).await), (300, 0), "{fate:?}");
         assert!(!is_registered(&store, &dead).await);
     }
@@ -129,7 +129,7 @@ async fn all_runs_of_a_dead_replica_are_gone_on_with_by_the_others_each_by_one()
     assert_eq!(named(&store, dead.agent.replica.id()).await, RUNS);
     way.cut(true);
     let since = Instant::now();
-    while named(&store, dead.agent.replica.id()).await + named(&store, keys::NOBODY).await > 0
+    while named(&store, dead.agent.replica.id()).await + named(&store, keys::ORPHANED).await > 0
         || heirs.iter().any(|heir| heir.agent.active_runs() > 0)
     {
         assert!(since.elapsed() < Duration::from_secs(14), "some runs are not taken up");
@@ -168,12 +168,12 @@ async fn a_replica_that_was_thought_dead_takes_its_runs_back() {
     // It can keep its run's lease, but not its own.
     way.cut_off(keys::live_partition());
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!((named(&store, &name).await, named(&store, keys::NOBODY).await), (0, 1), "its estate was settled");
+    assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (0, 1), "its estate was settled");
     assert!(!is_registered(&store, &name).await);
     assert_eq!((a.agent.active_runs(), b.agent.active_runs()), (1, 0), "but its run goes on");
     way.cut(false);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!((named(&store, &name).await, named(&store, keys::NOBODY).await), (1, 0), "it took it back");
+    assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (1, 0), "it took it back");
     assert!(is_registered(&store, &name).await);
     assert_eq!((a.agent.active_runs(), resumptions(&store, &run).await), (1, 0));
     // Its new name holds: once it is dead, its run is found again.
@@ -217,7 +217,7 @@ async fn an_entry_whose_run_never_came_to_be_is_forgotten_after_a_minute() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let left = scan(&store, "run/").await;
     assert_eq!(left.len(), 1, "the younger one may still come to be");
-    let entry: LiveEntry = decode(&left[0].1.value).unwrap();
+    let entry: Registration = decode(&left[0].1.value).unwrap();
     assert!(now_ms() - entry.since_ms < 40_000);
 }
 
@@ -248,11 +248,11 @@ async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
     store.commit(made(&spec)).await.unwrap();
     store.commit(bench.agent.index_entry(&spec)).await.unwrap();
     let (old, young) = (entry(Duration::from_secs(31)), RunId::mint());
-    store.commit(bench.agent.replica.mark(&spec.id, &old)).await.unwrap();
+    store.commit(bench.agent.replica.register_new(&spec.id, &old)).await.unwrap();
     // This one is about to be made.
-    store.commit(bench.agent.replica.mark(&young, &entry(Duration::ZERO))).await.unwrap();
+    store.commit(bench.agent.replica.register_new(&young, &entry(Duration::ZERO))).await.unwrap();
     // This one is driven, however old its entry is.
-    store.commit(driven.agent.replica.mark(&kept, &old)).await.unwrap();
+    store.commit(driven.agent.replica.register_new(&kept, &old)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(29)).await;
     assert_eq!(named(&store, bench.agent.replica.id()).await, 2);
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -280,13 +280,13 @@ async fn begun_by_a_dead_process(stops_at: impl Fn(&Tx) -> bool + Send + 'static
     faulty.reached().await;
     let _heir = replica(Link::to(&store), vec![]);
     tokio::time::sleep(Duration::from_secs(15)).await;
-    let orphan = keys::live_entry(keys::NOBODY, &run);
+    let orphan = keys::live_entry(keys::ORPHANED, &run);
     if store.get(&keys::live_partition(), &orphan).await.unwrap().is_some() {
         // A minute passes: it will not come to be.
         let old = Write::Put { key: orphan, value: encode(&entry(Duration::from_secs(61))), ttl: None };
         store.commit(Tx::new(keys::live_partition()).write(old)).await.unwrap();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(named(&store, keys::NOBODY).await, 0, "it is forgotten");
+        assert_eq!(named(&store, keys::ORPHANED).await, 0, "it is forgotten");
     }
     faulty.go_on();
     let started = starting.join_next().await.unwrap().unwrap();
@@ -343,7 +343,7 @@ async fn a_run_that_is_made_while_it_is_being_forgotten_is_gone_on_with() {
     let like = other.agent.start(request()).await.unwrap().head.id;
     let spec = another(&store, &like).await;
     store.commit(other.agent.index_entry(&spec)).await.unwrap();
-    let key = keys::live_entry(keys::NOBODY, &spec.id);
+    let key = keys::live_entry(keys::ORPHANED, &spec.id);
     let old = Write::Put { key, value: encode(&entry(Duration::from_secs(61))), ttl: None };
     store.commit(Tx::new(keys::live_partition()).write(old)).await.unwrap();
     let late = Arc::new(Late { store: store.clone(), made: made(&spec), looks: AtomicUsize::new(0) });
@@ -364,7 +364,7 @@ async fn a_replica_that_leaves_gives_up_all_that_is_under_its_name() {
     assert_eq!(named(&store, &name).await, 2);
     a.agent.close().await;
     assert!(!is_registered(&store, &name).await);
-    assert_eq!((named(&store, &name).await, named(&store, keys::NOBODY).await), (0, 2));
+    assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (0, 2));
     let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     tokio::time::sleep(Duration::from_secs(3)).await;
     for run in [live, waiting] {

@@ -12,7 +12,7 @@ use super::support::{Say, bench_over, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::LookupError;
 use crate::agent::follow::FollowError;
-use crate::agent::inbox::Letter;
+use crate::agent::inbox::Command;
 use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
 use crate::store::faulty::{Fate, Faulty};
@@ -114,7 +114,7 @@ async fn a_run_whose_read_letters_are_lost_still_ends() {
     // Both are read before the second model call.
     tokio::time::sleep(Duration::from_secs(7)).await;
     let partition = keys::run_partition(&tenant(), None, &run);
-    let lose = Write::DeleteLog { log: keys::mail(&run) };
+    let lose = Write::DeleteLog { log: keys::inbox(&run) };
     store.commit(Tx::new(partition).write(lose)).await.unwrap();
     let watched = tokio::time::timeout(Duration::from_secs(30), watch(started)).await;
     assert_eq!(outcome(&watched.expect("it ends")).output_text, "done");
@@ -130,11 +130,11 @@ async fn a_letter_that_comes_after_read_ones_were_lost_is_heard_once_there_is_on
         a.bench.agent.steer(&tenant(), &run, say(text)).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let lose = Write::DeleteLog { log: keys::mail(&run) };
+    let lose = Write::DeleteLog { log: keys::inbox(&run) };
     store.commit(Tx::new(keys::run_partition(&tenant(), None, &run)).write(lose)).await.unwrap();
     a.bench.agent.steer(&tenant(), &run, say("three")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    a.bench.agent.post(&tenant(), &run, &Letter::Cancel, None).await.unwrap();
+    a.bench.agent.post(&tenant(), &run, &Command::Cancel, None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(status(&a, &run).await, RunStatus::Cancelled);
 }

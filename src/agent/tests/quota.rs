@@ -9,7 +9,7 @@ use crate::agent::error::StartError;
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget::{Used, period_name};
-use crate::agent::ownership::retry::Patience;
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::NewSession;
 use crate::agent::{NewRun, Quotas};
 use crate::config::{Allotment, KeyConfig, Period, QuotaConfig};
@@ -285,19 +285,19 @@ async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
     let mut spec = crate::agent::machine::tests::spec();
     spec.key_name = Some(KEY.to_owned());
     let lease = bench.agent.leases.acquire(&spec).await.unwrap().unwrap();
-    let patience = || Patience::new(&lease.term());
+    let retry = || RetryWhileLeased::new(&lease.validity());
     let mut account = bench.agent.account(&spec, &bench.agent.generation().quotas).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
-    account.reserve(1, reservation(500), Duration::from_secs(60), patience()).await.unwrap();
-    let refused = account.reserve(2, reservation(950), Duration::from_secs(60), patience()).await;
+    account.reserve(1, reservation(500), Duration::from_secs(60), retry()).await.unwrap();
+    let refused = account.reserve(2, reservation(950), Duration::from_secs(60), retry()).await;
     assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
     let mut other = bench.agent.account(&spec, &bench.agent.generation().quotas).unwrap();
-    other.reserve(1, reservation(400), Duration::from_secs(60), patience()).await.unwrap();
+    other.reserve(1, reservation(400), Duration::from_secs(60), retry()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!(standing(&store).await, Vec::<String>::new());
-    other.settle(Used::default(), patience()).await.unwrap();
-    account.settle(Used::default(), patience()).await.unwrap();
+    other.settle(Used::default(), retry()).await.unwrap();
+    account.settle(Used::default(), retry()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500);
 }
 

@@ -5,7 +5,7 @@ use super::support::{Bench, Say, bench_over, outcome, request, watch};
 use crate::agent::drive::recorder;
 use crate::agent::ledger::head::{self, Head};
 use crate::agent::ledger::keys;
-use crate::agent::ownership::registry::{LiveEntry, Replica};
+use crate::agent::ownership::registry::{Registration, Replica};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::{Effect, Event, Record, RunId, RunSpec, RunStatus, StopReason};
@@ -54,7 +54,7 @@ async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
     store.commit(index).await.unwrap();
     // A replica that is no more left it under its name.
     let replica = Replica::new(store.clone());
-    store.commit(replica.mark(&spec.id, &LiveEntry::of(spec))).await.unwrap();
+    store.commit(replica.register_new(&spec.id, &Registration::of(spec))).await.unwrap();
     let registration = Write::Put { key: keys::replica(replica.id()), value: "".into(), ttl: None };
     store.commit(Tx::new(keys::live_partition()).write(registration)).await.unwrap();
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use crate::agent::catalog::Upstream;
-use crate::agent::{Agent, Catalog, Generation, Keep, NewRun, Quotas, Started};
+use crate::agent::{Agent, Catalog, Generation, Retention, NewRun, Quotas, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::store::Store;
@@ -217,7 +217,7 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
     let fences = hang.fences.clone();
     let tools: Vec<Arc<dyn Tool>> =
         vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
-    let keep = Keep { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
+    let keep = Retention { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
     let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), quotas, ..Generation::default() };
     Bench { agent: Agent::new(store, generation, keep), model, journal, fences }
 }

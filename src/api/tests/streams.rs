@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::tests::support::catalog;
-use crate::agent::{Agent, Generation, Keep};
+use crate::agent::{Agent, Generation, Retention};
 use crate::llm::{Delta, DeltaStream, Model, ModelError, ModelRequest};
 use crate::store::{CommitError, Tx, Write};
 
@@ -64,7 +64,7 @@ impl StoreLayer for Shared {
 /// A replica over this store, and its router.
 fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
     let catalog = catalog(Arc::new(Silent));
-    let keep = Keep { run: Duration::from_secs(60), session: Duration::from_secs(60), history_bytes: 1 << 20 };
+    let keep = Retention { run: Duration::from_secs(60), session: Duration::from_secs(60), history_bytes: 1 << 20 };
     let store = Arc::new(Shared { store: store.clone(), damages });
     let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);
     let router = router(agent.clone(), &Arc::default());

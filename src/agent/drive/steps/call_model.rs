@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::agent::context;
 use crate::agent::context::turn::Said;
-use crate::agent::drive::driver::{Driver, Left};
+use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget::{self, Used};
-use crate::agent::ownership::retry::Patience;
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
@@ -36,14 +36,14 @@ pub async fn call_model(
     step: u32,
     reserve: Reservation,
     closing: Option<StopReason>,
-) -> Result<(), Left> {
+) -> Result<(), Exit> {
     if let Some(interruption) = driver.signals.before_a_step() {
-        return driver.heed(interruption);
+        return driver.handle_interruption(interruption);
     }
     let Some(reserve) = begin_step(driver, step, reserve, closing).await? else { return Ok(()) };
     failpoint::hit("model.before_call");
-    if !driver.signals.term.is_good() {
-        return Err(Left::Told);
+    if !driver.signals.validity.is_valid() {
+        return Err(Exit::HandedOff);
     }
     let started = Instant::now();
     let mut said = Said::new(driver, step, closing.is_some());
@@ -61,7 +61,7 @@ pub async fn call_model(
             end_step(driver, reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
         End::Interrupted(interruption) => {
-            driver.heed(interruption)?;
+            driver.handle_interruption(interruption)?;
             let turn = said.cut_short(reserve, latency_ms);
             end_step(driver, reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
@@ -78,13 +78,13 @@ pub async fn call_model(
 }
 
 /// Records the step with its reservation; `None` if a budget of the key or the session has no room for
-/// it, or a letter is to be heeded first.
+/// it, or a command is to be heeded first.
 async fn begin_step(
     driver: &mut Driver,
     step: u32,
     mut reserve: Reservation,
     closing: Option<StopReason>,
-) -> Result<Option<Reservation>, Left> {
+) -> Result<Option<Reservation>, Exit> {
     failpoint::hit("step.before_start");
     loop {
         let (kind, left) = match try_begin(driver, step, reserve, closing).await {
@@ -111,15 +111,15 @@ async fn begin_step(
 }
 
 /// Gives back what was reserved with the key for a step that does not begin.
-async fn give_back(driver: &mut Driver) -> Result<(), Left> {
+async fn give_back(driver: &mut Driver) -> Result<(), Exit> {
     if let Some(account) = &mut driver.account {
-        account.settle(Used::default(), Patience::new(driver.recorder.term())).await?;
+        account.settle(Used::default(), RetryWhileLeased::new(driver.recorder.validity())).await?;
     }
     Ok(())
 }
 
 /// Reserves with the key, then records the step and reserves with the session in one commit; `false` if
-/// a letter is to be heeded first.
+/// a command is to be heeded first.
 async fn try_begin(
     driver: &mut Driver,
     step: u32,
@@ -128,7 +128,7 @@ async fn try_begin(
 ) -> Result<bool, Refusal> {
     if let Some(account) = &mut driver.account {
         let ttl = Duration::from_millis(driver.recorder.run().left_ms());
-        account.reserve(step, reserve, ttl, Patience::new(driver.recorder.term())).await?;
+        account.reserve(step, reserve, ttl, RetryWhileLeased::new(driver.recorder.validity())).await?;
         failpoint::hit("step.reserved");
     }
     let event = Event::StepStarted { step, reserved: reserve, closing };
@@ -157,7 +157,7 @@ async fn try_begin(
 
 /// Records the step's end and settles its reservation, with the session in the same commit, with the key
 /// after it.
-async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Result<(), Left> {
+async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Result<(), Exit> {
     let before = driver.recorder.run().used();
     driver.recorder.queue(event);
     let after = driver.recorder.run().used();
@@ -172,7 +172,7 @@ async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Re
     if let Some(account) = driver.account.as_mut().filter(|account| account.holds()) {
         driver.recorder.flush().await?;
         failpoint::hit("step.before_settle");
-        account.settle(used, Patience::new(driver.recorder.term())).await?;
+        account.settle(used, RetryWhileLeased::new(driver.recorder.validity())).await?;
     }
     failpoint::hit("turn.settled");
     Ok(())
@@ -186,7 +186,7 @@ async fn listen(
     said: &mut Said,
     reserve: Reservation,
     closing: Option<StopReason>,
-) -> Result<End, Left> {
+) -> Result<End, Exit> {
     let request = context::model_request(driver, reserve, closing);
     let mut deltas = driver.model.stream(request);
     let mut interrupted = pin!(driver.signals.interrupted());

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::agent::drive::driver::{Driver, Left};
+use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::ledger::head::{self, Head};
 use crate::agent::ledger::keys;
-use crate::agent::ownership::retry::Patience;
+use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::keep_session;
 use crate::failpoint;
 use crate::store::{CommitError, Tx, Write};
@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 8;
 
 /// How long things are kept, and how much of them at hand.
 #[derive(Debug, Clone, Copy)]
-pub struct Keep {
+pub struct Retention {
     /// An ended run, after its end.
     pub run: Duration,
     /// A session, after its last change.
@@ -31,7 +31,7 @@ pub struct Keep {
 }
 
 /// Records the run's end for `reason`.
-pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left> {
+pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
     failpoint::hit("run.before_end");
     if let Some(account) = &mut driver.account {
         account.free_slot().await;
@@ -45,9 +45,9 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Left>
         attempts += 1;
         match result {
             Err(CommitError::SequenceConflict { log, actual })
-                if log == keys::mail(&driver.recorder.run().spec().id) =>
+                if log == keys::inbox(&driver.recorder.run().spec().id) =>
             {
-                // Somebody left a letter, which may keep the run from ending.
+                // Somebody left a command, which may keep the run from ending.
                 if let Some(account) = &mut driver.account {
                     account.keep_slot().await.map_err(CommitError::from)?;
                 }
@@ -85,15 +85,15 @@ async fn record_end(
     let new_messages = if status.is_final() && !unanswered && !lost { run.final_messages() } else { Vec::new() };
     let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
     let next = match &mut session {
-        Some((_, session)) if status.is_final() => session.let_go(&spec.id),
+        Some((_, session)) if status.is_final() => session.detach_run(&spec.id),
         Some(_) | None => None,
     };
-    let (keep, letters_seen) = (driver.keep, driver.letters_seen);
+    let (keep, commands_seen) = (driver.retention, driver.commands_seen);
     let change = |mut tx: Tx| {
         if status.is_final() {
-            let log = keys::mail(&spec.id);
+            let log = keys::inbox(&spec.id);
             tx = tx
-                .write(Write::Append { log: log.clone(), after: letters_seen, entries: Vec::new() })
+                .write(Write::Append { log: log.clone(), after: commands_seen, entries: Vec::new() })
                 .write(Write::DeleteLog { log });
         }
         let value = head::encode(&head);
@@ -113,7 +113,7 @@ async fn record_end(
                 ttl = ttl.max(Duration::from_millis(spec.limits.timeout_ms) + keep.run);
             }
             if !status.is_final() {
-                tx = tx.write(Write::ExpireLog { log: keys::mail(&spec.id), ttl });
+                tx = tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl });
                 return keep_session(tx, ttl);
             }
             let entries: Vec<Bytes> =
@@ -144,14 +144,14 @@ async fn record_end(
     Ok(next)
 }
 
-async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Left> {
+async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Exit> {
     let recorder = &driver.recorder;
     if recorder.run().spec().session.is_none() {
         return Ok(None);
     }
     let key = keys::session();
     let read = || recorder.store().get(recorder.partition(), &key);
-    let document = Patience::new(recorder.term()).read(read).await.map_err(CommitError::from)?;
+    let document = RetryWhileLeased::new(recorder.validity()).read(read).await.map_err(CommitError::from)?;
     // A session that was deleted meanwhile stays deleted.
     let Some(document) = document else { return Ok(None) };
     let session = head::decode(&document.value).map_err(CommitError::from)?;

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::agent::drive::driver::{Driver, Left};
+use crate::agent::drive::driver::{Driver, Exit};
 use crate::failpoint;
 use crate::tools::CallContext;
 use crate::tools::{RegisteredTool, invoke};
@@ -28,7 +28,7 @@ struct Checked {
 }
 
 /// Answers `calls`, or as many as an interruption leaves time for.
-pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), Left> {
+pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), Exit> {
     let mut checked = Vec::with_capacity(calls.len());
     for call in calls {
         match driver.tools.check(&call) {
@@ -58,9 +58,9 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
 }
 
 /// Runs a batch to its end; `false` if it was interrupted.
-async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left> {
+async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
     if let Some(interruption) = driver.signals.before_a_step() {
-        driver.heed(interruption)?;
+        driver.handle_interruption(interruption)?;
         return Ok(false);
     }
     let run = driver.recorder.run();
@@ -76,8 +76,8 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
     }
     failpoint::hit("tool.intent_recorded");
     // Recording may have taken longer than the lease lasts.
-    if !driver.signals.term.is_good() {
-        return Err(Left::Told);
+    if !driver.signals.validity.is_valid() {
+        return Err(Exit::HandedOff);
     }
     let fence = driver.recorder.fence().token;
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
@@ -110,7 +110,7 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Left
             }
             Ok(None) => break,
             Err(interruption) => {
-                driver.heed(interruption)?;
+                driver.handle_interruption(interruption)?;
                 drop(running);
                 for call in open {
                     let why = "The call was stopped with the run. It may have taken effect.";

@@ -84,7 +84,7 @@ async fn a_letter_of_which_nobody_was_told_is_not_left_twice_f15() {
     let store: Arc<dyn Store> = faulty.clone();
     let (bench, started) = busy(&store).await;
     let run = started.head.id.clone();
-    let leaves = |write: &Write| matches!(write, Write::Append { log, entries, .. } if log.starts_with("mail/") && !entries.is_empty());
+    let leaves = |write: &Write| matches!(write, Write::Append { log, entries, .. } if log.starts_with("inbox/") && !entries.is_empty());
     let is_letter = move |tx: &Tx| tx.writes.iter().any(leaves);
     for (fate, was_there) in [(Fate::Fails, false), (Fate::FailsAfterwards, true)] {
         let named = Once { name: format!("{fate:?}"), ..once() };
@@ -104,7 +104,7 @@ async fn a_key_is_forgotten_after_a_day() {
     let run = bench.agent.start(request()).await.unwrap().head.id;
     assert!(!steer(&bench, &run, "this", &once()).await.unwrap().1);
     let partition = keys::run_partition(&Tenant::default_tenant(), None, &run);
-    let note = keys::left(&run, "name");
+    let note = keys::receipt(&run, "name");
     tokio::time::sleep(Duration::from_secs(24 * 3600 - 1)).await;
     assert!(store.get(&partition, &note).await.unwrap().is_some());
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -122,7 +122,7 @@ async fn a_cancellation_is_heard_though_earlier_letters_were_lost() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (tenant, partition) = (Tenant::default_tenant(), keys::run_partition(&Tenant::default_tenant(), None, &run));
-    let lose = Write::DeleteLog { log: keys::mail(&run) };
+    let lose = Write::DeleteLog { log: keys::inbox(&run) };
     store.commit(Tx::new(partition).write(lose)).await.unwrap();
     let other = bench_over(store, vec![], Effect::Read);
     let cancelled = tokio::time::timeout(Duration::from_secs(5), other.agent.cancel(&tenant, &run)).await;
@@ -136,14 +136,14 @@ async fn a_letter_of_another_version_does_not_stop_a_run() {
     let run = started.head.id.clone();
     let partition = keys::run_partition(&Tenant::default_tenant(), SessionId::parse("s").as_ref(), &run);
     let entries = vec![Bytes::from_static(br#"{"approve":{"call":1}}"#)];
-    let leave = Write::Append { log: keys::mail(&run), after: 0, entries };
+    let leave = Write::Append { log: keys::inbox(&run), after: 0, entries };
     store.commit(Tx::new(partition).write(leave)).await.unwrap();
     steer(&bench, &run, "rather this", &once()).await.unwrap();
     assert_eq!(outcome(&watch(started).await).output_text, "done");
     assert_eq!(heard(&bench, "rather this"), 1);
 }
 
-/// It learns of both letters when it takes the run up, while it is leaving itself.
+/// It learns of both commands when it takes the run up, while it is leaving itself.
 #[tokio::test(start_paused = true)]
 async fn a_cancellation_is_not_forgotten_with_a_letter_after_it_by_who_leaves_the_run() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
@@ -158,7 +158,7 @@ async fn a_cancellation_is_not_forgotten_with_a_letter_after_it_by_who_leaves_th
     tokio::time::sleep(Duration::from_secs(12)).await;
     between.agent.leaving.cancel();
     let head = between.agent.run(&tenant, &run).await.unwrap().head;
-    let idle = between.agent.take_up(&tenant, &head).await.unwrap().expect("nobody drives it");
+    let idle = between.agent.acquire_idle(&tenant, &head).await.unwrap().expect("nobody drives it");
     drop(between.agent.resume(idle, Vec::new(), between.agent.generation()).await.unwrap());
     between.agent.close().await;
     let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
