@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::catalog::{Catalog, Upstream};
-use crate::agent::{Agent, Generation, Retention, Quotas};
+use crate::agent::{Agent, Generation, Quotas, Retention};
 use crate::api;
 use crate::api::callers::RequestRates;
 use crate::config::{OpenAiUpstream, Settings, UpstreamKind};

@@ -5,14 +5,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::agent::Agent;
-use crate::agent::admission::once::Once;
-use crate::agent::drive::recorder::decode;
 use crate::agent::error::LookupError;
 use crate::agent::follow::Follower;
 use crate::agent::follow::tail::Reader;
-use crate::agent::inbox::{Command, Sent};
+use crate::agent::inbox::{Command, Delivery};
+use crate::agent::ledger::document;
 use crate::agent::ledger::head::{self, Head};
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log::decode;
+use crate::agent::request::Once;
 use crate::store::{Order, Partition, Scan, Unavailable};
 use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
@@ -71,7 +72,7 @@ impl Agent {
             after = entries.last().map(|(key, _)| key.clone());
             for (key, entry) in entries {
                 let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
-                let session: Option<SessionId> = head::decode(&entry.value)?;
+                let session: Option<SessionId> = document::decode(&entry.value)?;
                 if filter.session.is_some() && filter.session != session {
                     continue;
                 }
@@ -169,9 +170,9 @@ impl Agent {
     ) -> Result<(Head, bool), LookupError> {
         let (_, head) = self.find_run(tenant, id).await?;
         match self.post(tenant, id, &Command::Steer { messages }, once).await? {
-            Sent::Delivered => Ok((head, false)),
-            Sent::AlreadySent => Ok((head, true)),
-            Sent::Ended(_) => Err(LookupError::NotLive(id.clone())),
+            Delivery::Delivered => Ok((head, false)),
+            Delivery::Repeated => Ok((head, true)),
+            Delivery::Ended(_) => Err(LookupError::NotLive(id.clone())),
         }
     }
 
@@ -197,7 +198,7 @@ impl Agent {
     ) -> Result<(Partition, Head), LookupError> {
         let missing = || LookupError::RunNotFound(id.to_string());
         let entry = self.store.get(&keys::tenant_partition(tenant), &keys::run_entry(id)).await?.ok_or_else(missing)?;
-        let session: Option<SessionId> = head::decode(&entry.value)?;
+        let session: Option<SessionId> = document::decode(&entry.value)?;
         let partition = keys::run_partition(tenant, session.as_ref(), id);
         let head = head::read(&*self.store, &partition, id).await?.ok_or_else(missing)?;
         Ok((partition, head))

@@ -14,10 +14,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::agent::admission::once::Once;
 use crate::agent::error::{ClaimError, LookupError, unavailable};
-use crate::agent::ledger::head::{Head, decode, encode};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::request::Once;
 use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::{Message, RunId, Tenant};
 
@@ -46,6 +47,9 @@ pub enum Command {
     Unreadable,
 }
 
+/// A command and its number in the inbox, counted from 1.
+pub type Numbered = (u64, Command);
+
 /// That a request left its command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
@@ -55,11 +59,11 @@ struct Note {
 
 /// What came of leaving a command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum Delivery {
     /// Whoever drives the run will read it.
     Delivered,
     /// The same request left it before.
-    AlreadySent,
+    Repeated,
     /// The run has ended; its head as it is.
     Ended(Box<Head>),
 }
@@ -72,7 +76,7 @@ impl Agent {
         run: &RunId,
         command: &Command,
         once: Option<&Once>,
-    ) -> Result<Sent, LookupError> {
+    ) -> Result<Delivery, LookupError> {
         let (partition, mut head) = self.find_run(tenant, run).await?;
         for _ in 0..ATTEMPTS {
             if let Some(once) = once
@@ -80,7 +84,7 @@ impl Agent {
             {
                 let Note { fingerprint } = decode(&note.value)?;
                 return if fingerprint == once.fingerprint {
-                    Ok(Sent::AlreadySent)
+                    Ok(Delivery::Repeated)
                 } else {
                     Err(ClaimError::Reused.into())
                 };
@@ -90,7 +94,7 @@ impl Agent {
             let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
             head = decode(&document.value)?;
             if head.status.is_final() {
-                return Ok(Sent::Ended(Box::new(head)));
+                return Ok(Delivery::Ended(Box::new(head)));
             }
             let log = keys::inbox(run);
             let after = self.store.read_log(&partition, &log, u64::MAX, 0).await?.head;
@@ -106,7 +110,7 @@ impl Agent {
                 tx = tx.put_at(keys::receipt(run, &once.name), 0, encode(&note), Some(RECEIPT_TTL));
             }
             match self.store.commit(tx).await {
-                Ok(()) => return Ok(Sent::Delivered),
+                Ok(()) => return Ok(Delivery::Delivered),
                 Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
                 Err(error) => return Err(unavailable(error).into()),
             }

@@ -32,22 +32,20 @@ pub(crate) mod tests;
 
 pub use admission::start::Started;
 pub use catalog::Catalog;
-pub use drive::steps::finish::Retention;
 pub use generation::Generation;
 pub use ledger::head::Head;
+pub use ledger::retention::Retention;
+pub use ledger::session::Versioned;
 pub use limits::quota::Quotas;
-pub use request::{LimitsPatch, NewRun};
+pub use request::{Kind, LimitsPatch, NewRun, Once};
 
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
-use crate::agent::ledger::{head, keys};
 use crate::agent::limits::rate::Rates;
 use crate::agent::ownership::lease::Leases;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::session::history::Histories;
 use crate::store::{Store, Unavailable};
-use crate::types::session::Session;
-use crate::types::{RunId, Tenant};
 
 /// How often a draining process looks whether its runs have ended.
 const IDLE_POLL: Duration = Duration::from_millis(20);
@@ -206,12 +204,4 @@ impl Agent {
     fn generation_of(&self, new: &NewRun) -> Arc<Generation> {
         new.generation.clone().unwrap_or_else(|| self.generation())
     }
-}
-
-/// The run that holds a session, if it is live or about to be. One that waits for its client is not.
-async fn active_run(agent: &Inner, tenant: &Tenant, session: &Session) -> Result<Option<RunId>, Unavailable> {
-    let Some(run) = &session.active_run else { return Ok(None) };
-    let partition = keys::session_partition(tenant, &session.id);
-    let head = head::read(&*agent.store, &partition, run).await?;
-    Ok(head.filter(Head::is_under_way).map(|head| head.id))
 }

@@ -2,12 +2,12 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events that it is about")]
 
+mod commands;
 mod conflicts;
 mod crash_loops;
 mod estates;
 mod histories;
 mod idempotency;
-mod commands;
 mod limits;
 mod link;
 mod lost;

@@ -19,7 +19,7 @@ use governor::{Quota, RateLimiter};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use subtle::ConstantTimeEq;
 
-use crate::agent::limits::rate::RateKey;
+use crate::agent::limits::rate::Asker;
 use crate::agent::{Agent, Generation};
 use crate::api::error::ApiError;
 use crate::config::key;
@@ -129,8 +129,8 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
     let mut allowance = limit.map(|limit| guard.rates.count(&rate_key, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
         let asker = match &rate_key {
-            RateKey::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
-            RateKey::Address(address) => RateKey::Address(*address),
+            RateKey::Key(name) => Asker::Key { tenant: &caller.tenant, name },
+            RateKey::Address(address) => Asker::Address(*address),
         };
         if let Some(taken) = guard.agent.count_request(asker, allowance.limit).await {
             allowance.allowed = taken.allowed;

@@ -8,7 +8,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use sha2::{Digest, Sha256};
 
-use crate::agent::admission::once::{Kind, Once};
+use crate::agent::{Kind, Once};
 use crate::api::callers::Caller;
 use crate::api::error::ApiError;
 use crate::api::wire::message::malformed;

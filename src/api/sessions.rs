@@ -6,7 +6,8 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::session::{NewSession, Versioned};
+use crate::agent::Versioned;
+use crate::agent::session::NewSession;
 use crate::api::Api;
 use crate::api::callers::Caller;
 use crate::api::error::{ApiError, ErrorBody};

@@ -1,10 +1,15 @@
 //! What a run is asked to do, pinned when it starts.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::types::usage::{Micros, Price};
 use crate::types::{Message, RunId, SessionId, Tenant};
+
+/// How long a run's lease lasts without renewal.
+pub const LEASE_TTL: Duration = Duration::from_secs(10);
 
 /// Bounds of one run. Zero and `None` are not "unlimited": `None` means that no such limit was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

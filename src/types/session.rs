@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::types::clock::now_ms;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{RunId, SessionId};
 
@@ -55,6 +56,54 @@ pub struct Session {
     pub beside: Vec<RunId>,
 }
 
+impl Session {
+    /// A session as it begins.
+    #[must_use]
+    pub fn new(id: SessionId) -> Self {
+        let now = now_ms();
+        Self {
+            id,
+            created_ms: now,
+            updated_ms: now,
+            agent: None,
+            metadata: BTreeMap::new(),
+            ttl_s: None,
+            token_budget: None,
+            cost_budget: None,
+            message_count: 0,
+            digest: Digest::mint(),
+            usage: Usage::default(),
+            cost: Micros::default(),
+            runs: 0,
+            active_run: None,
+            queue: Vec::new(),
+            beside: Vec::new(),
+        }
+    }
+
+    /// Takes a run out of the session's care; if it held the session, the first in the queue does now,
+    /// and is returned.
+    pub fn detach_run(&mut self, run: &RunId) -> Option<RunId> {
+        self.queue.retain(|queued| queued != run);
+        self.beside.retain(|beside| beside != run);
+        if self.active_run.as_ref() != Some(run) {
+            return None;
+        }
+        self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
+        self.active_run.clone()
+    }
+
+    /// The runs that are live in it, wait in it or are about to begin.
+    pub fn all_runs(&self) -> impl Iterator<Item = &RunId> {
+        self.active_run.iter().chain(&self.queue).chain(&self.beside)
+    }
+
+    /// Whether there are any.
+    pub fn has_runs(&self) -> bool {
+        self.all_runs().next().is_some()
+    }
+}
+
 /// Stands for a session's messages: while it is the same, so are they.
 ///
 /// It begins at random, which tells a session from an earlier one of the same name, and takes in each
@@ -77,5 +126,26 @@ impl Digest {
             let hash = Sha256::new().chain_update(before.as_bytes()).chain_update(message).finalize();
             Self(Uuid::from_bytes(std::array::from_fn(|index| hash[index])))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lets_go_of_a_session_leaves_it_to_the_first_in_the_queue() {
+        let [holder, first, second, other] = [(); 4].map(|()| RunId::mint());
+        let mut session = Session {
+            active_run: Some(holder.clone()),
+            queue: vec![first.clone(), second.clone()],
+            ..Session::new(SessionId::mint())
+        };
+        assert_eq!(session.detach_run(&other), None);
+        assert_eq!(session.detach_run(&first), None, "one that gives up its place calls nobody");
+        assert_eq!(session.detach_run(&holder), Some(second.clone()));
+        assert_eq!((session.active_run.as_ref(), session.queue.len()), (Some(&second), 0));
+        assert_eq!(session.detach_run(&second), None);
+        assert_eq!(session.active_run, None);
     }
 }

@@ -7,9 +7,9 @@ use crate::agent::admission::start::Started;
 use crate::agent::error::{LookupError, StartError};
 use crate::agent::launch::resume::Idle;
 use crate::agent::ledger::head::Head;
+use crate::agent::ledger::session::Versioned;
 use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
-use crate::agent::session::Versioned;
 use crate::types::{CallId, Role, RunStatus, Tenant};
 
 impl Agent {

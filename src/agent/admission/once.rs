@@ -18,16 +18,19 @@ use crate::agent::admission::start::Started;
 use crate::agent::admission::verdict::{Claim, Since, Standing, Verdict, judge};
 use crate::agent::error::{ClaimError, LookupError, NotMade, StartError, unavailable};
 use crate::agent::follow::Follower;
-use crate::agent::ledger::head::{self, decode, encode};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::session::Versioned;
+use crate::agent::request::Kind;
 use crate::agent::request::NewRun;
-use crate::agent::session::Versioned;
+use crate::agent::request::Once;
 use crate::failpoint;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{Event, RunId, RunStatus, SessionId, Tenant};
 
-pub use crate::agent::admission::verdict::{Kind, Once, Product};
+pub use crate::agent::admission::verdict::Product;
 
 /// How often a claim that changes meanwhile is read again to note that its product was made.
 const ATTEMPTS: usize = 4;

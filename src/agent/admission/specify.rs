@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::agent::Agent;
 use crate::agent::context;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::drive::recorder;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
 use crate::agent::limits::quota::Quotas;
 use crate::agent::machine::{Run, Step};
 use crate::agent::request::{LimitsPatch, NewRun};
@@ -90,7 +90,7 @@ impl Agent {
         session: Option<&Session>,
         quotas: &Quotas,
     ) -> Result<(), StartError> {
-        let started = recorder::encode(&mut 0, now_ms(), Event::RunStarted).0;
+        let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
         let mut run = Run::new(spec.clone());
         run.apply(&started);
         let reserve = match run.next_step() {

@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::agent::Agent;
 use crate::agent::admission::once::Held;
-use crate::agent::drive::driver::SessionBudget;
-use crate::agent::drive::recorder;
 use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::launch::queued;
 use crate::agent::launch::task::Ready;
-use crate::agent::ledger::head::{Head, encode};
+use crate::agent::ledger::document::encode;
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
+use crate::agent::ledger::session::SessionBudget;
+use crate::agent::ledger::session::active_run;
+use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
 use crate::agent::session::history::History;
-use crate::agent::session::{Versioned, forget_session, keep_session};
-use crate::agent::{Agent, active_run};
 use crate::failpoint;
 use crate::store::{Check, CommitError, Fence, Tx, Write};
 use crate::types::clock::now_ms;
@@ -123,7 +125,7 @@ impl Agent {
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let holder = found.and_then(|found| found.active_run.clone());
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let (first, entry) = recorder::encode(&mut 0, now_ms(), turn.first_event());
+        let (first, entry) = log::encode(&mut 0, now_ms(), turn.first_event());
         let created = self.create(&spec, lease.fence(), session, turn, entry).await;
         if !matches!(created, Ok(true)) {
             // After a failure nobody knows whether the run exists: its slot is left to the sweep.
@@ -170,7 +172,7 @@ impl Agent {
                 return Ok(Some(Turn::Now));
             }
         }
-        let live = active_run(self, &new.tenant, session).await?;
+        let live = active_run(&*self.store, &new.tenant, session).await?;
         let has_room = session.queue.len() < queued::MOST;
         let in_the_way = match new.on_conflict {
             OnConflict::Concurrent => session.beside.first(),

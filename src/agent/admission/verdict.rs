@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::request::Kind;
+use crate::agent::request::Once;
 use crate::types::{RunId, SessionId};
 
 /// How long a request waits for its twin to get further before it takes its place.
@@ -13,28 +15,6 @@ const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
 const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
 /// How long a caller's key holds, after the end of the longest run.
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
-
-/// What a request is known by when it comes again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Once {
-    /// Hash of everything that it is known by, without its tenant.
-    pub name: String,
-    /// Hash of what it asks for.
-    pub fingerprint: String,
-    /// Who says that it may come again.
-    pub kind: Kind,
-}
-
-/// Who says that a request may come again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The caller, by a key: whatever comes with the same key is the same request, or a mistake.
-    Key,
-    /// A client that counts its attempts, at its first: what it asks for always begins anew.
-    FirstAttempt,
-    /// The same client, at a later attempt.
-    Repeated,
-}
 
 impl Kind {
     /// How long to keep what such a request led to, where runs take up to `longest`.

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::agent::context::recover::TextToolCalls;
 use crate::agent::drive::driver::Driver;
-use crate::agent::drive::steps::call_model::estimated_usage;
+use crate::agent::machine::budget::estimated_usage;
 use crate::llm::{Delta, ModelCall};
 use crate::types::event::{Reservation, Turn};
 use crate::types::{Event, RunId, Usage};

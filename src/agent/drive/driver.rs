@@ -10,9 +10,11 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
 use crate::agent::drive::steps;
-use crate::agent::drive::watcher::Numbered;
+use crate::agent::inbox::Numbered;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
+use crate::agent::ledger::retention::Retention;
+use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Step;
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -21,7 +23,6 @@ use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::event::DiscardReason;
 use crate::types::run::OnUnknownOutcome;
-use crate::types::session::Session;
 use crate::types::{Effect, Event, RunId, StopReason, ToolCall, ToolOutcome, Usage};
 
 /// How long a run that is left may take to record what has happened in it.
@@ -43,7 +44,7 @@ pub struct Driver {
     /// What its key allows, if that is not everything.
     pub account: Option<Account>,
     /// How long the session and the ended run are kept.
-    pub retention: steps::finish::Retention,
+    pub retention: Retention,
     /// What may interrupt it.
     pub signals: Signals,
     /// What others leave for it.
@@ -52,23 +53,6 @@ pub struct Driver {
     pub commands_seen: u64,
     /// The run of its session that is to be called once this one has ended.
     pub next_in_session: Option<RunId>,
-}
-
-/// The budgets that a session's runs share.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SessionBudget {
-    /// Tokens of all runs.
-    pub tokens: Option<u64>,
-    /// Micro-dollars of all runs.
-    pub cost: Option<u64>,
-}
-
-impl SessionBudget {
-    /// What this session allows.
-    #[must_use]
-    pub fn of(session: &Session) -> Self {
-        Self { tokens: session.token_budget, cost: session.cost_budget.map(|cost| cost.0) }
-    }
 }
 
 /// Why a driver stopped before its run did.

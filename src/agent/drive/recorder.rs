@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log::encode;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::{Lease, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -180,17 +181,4 @@ impl Recorder {
         let page = RetryWhileLeased::new(&self.validity).read(read).await?;
         if page.entries == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
     }
-}
-
-/// Numbers an event after `seq`, which it may take one further, and encodes it for the log.
-pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
-    *seq += u64::from(event.is_public());
-    let record = Record { seq: *seq, at_ms, event };
-    let entry = serde_json::to_vec(&record).expect("events hold only strings, numbers and valid raw JSON");
-    (Arc::new(record), Bytes::from(entry))
-}
-
-/// Decodes an entry of a run's log.
-pub fn decode(entry: &[u8]) -> Result<Record, serde_json::Error> {
-    serde_json::from_slice(entry)
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::follow::tail::Tail;
+use crate::agent::inbox::Numbered;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::store::{Partition, Store, Unavailable};
@@ -22,9 +23,6 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// How long a run in a shared store goes on before it listens for commands. Many have ended by then, and to
 /// listen costs such a store more than to drive a step does; what was left meanwhile is found.
 const LISTEN_AFTER: Duration = Duration::from_millis(250);
-
-/// A command and its number in the inbox, counted from 1.
-pub type Numbered = (u64, Command);
 
 /// Watches over one run.
 #[derive(Debug)]

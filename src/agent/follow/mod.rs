@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::agent::Inner;
-use crate::agent::drive::recorder::decode;
 use crate::agent::follow::active::Active;
 use crate::agent::follow::tail::{Found, Reader};
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log::decode;
 use crate::store::{Durability, Key, Partition, Store, Topic, Tx, Unavailable, Watch, Write};
 use crate::types::{Event, Record, RunId, RunStatus};
 

@@ -8,20 +8,22 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
+use crate::agent::Agent;
 use crate::agent::context;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::drive::driver::SessionBudget;
-use crate::agent::drive::recorder;
 use crate::agent::error::unavailable;
 use crate::agent::generation::Generation;
 use crate::agent::launch::resume::{Idle, Prepared};
 use crate::agent::launch::task::Ready;
-use crate::agent::ledger::head::{self, Head, encode};
+use crate::agent::ledger::document::encode;
+use crate::agent::ledger::head::{self, Head};
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
+use crate::agent::ledger::session::SessionBudget;
+use crate::agent::ledger::session::active_run;
+use crate::agent::ledger::session::{Versioned, keep_session};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
-use crate::agent::session::{Versioned, keep_session};
-use crate::agent::{Agent, active_run};
 use crate::store::{Check, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
@@ -29,32 +31,6 @@ use crate::types::{Event, Record, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
 /// Most runs that wait in one session, and most that run beside the one that holds it.
 pub const MOST: usize = 64;
-
-impl Session {
-    /// Takes a run out of the session's care; if it held the session, the first in the queue does now,
-    /// and is returned.
-    pub(in crate::agent) fn detach_run(&mut self, run: &RunId) -> Option<RunId> {
-        self.queue.retain(|queued| queued != run);
-        self.beside.retain(|beside| beside != run);
-        if self.active_run.as_ref() != Some(run) {
-            return None;
-        }
-        self.active_run = (!self.queue.is_empty()).then(|| self.queue.remove(0));
-        self.active_run.clone()
-    }
-}
-
-impl Session {
-    /// The runs that are live in it, wait in it or are about to begin.
-    pub(in crate::agent) fn all_runs(&self) -> impl Iterator<Item = &RunId> {
-        self.active_run.iter().chain(&self.queue).chain(&self.beside)
-    }
-
-    /// Whether there are any.
-    pub(in crate::agent) fn has_runs(&self) -> bool {
-        self.all_runs().next().is_some()
-    }
-}
 
 impl Agent {
     /// Names a queued run where all replicas look for runs to be driven.
@@ -90,7 +66,7 @@ impl Agent {
             return self.stop(tenant, head).await;
         };
         let is_first = found.session.queue.first() == Some(&head.id);
-        let is_free = active_run(self, tenant, &found.session).await?.is_none()
+        let is_free = active_run(&*self.store, tenant, &found.session).await?.is_none()
             && self.waiting_holder(tenant, &found.session).await?.is_none();
         if found.session.active_run.as_ref() != Some(&head.id) && !(is_first && is_free) {
             return Ok(false);
@@ -165,7 +141,7 @@ impl Agent {
         *spec = Arc::new(begun);
         let account = self.open_account(spec, records, &generation.quotas).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
-        let (started, entry) = recorder::encode(&mut seq, now_ms(), Event::RunStarted);
+        let (started, entry) = log::encode(&mut seq, now_ms(), Event::RunStarted);
         session.queue.retain(|queued| *queued != spec.id);
         session.active_run = Some(spec.id.clone());
         let ttl = self.session_ttl_under(&session, spec);
@@ -182,26 +158,5 @@ impl Agent {
         records.push((*started).clone());
         let commands = self.commands(spec, records).await?;
         Ok(Prepared { history, budget: Some(SessionBudget::of(&session)), account, commands })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_lets_go_of_a_session_leaves_it_to_the_first_in_the_queue() {
-        let [holder, first, second, other] = [(); 4].map(|()| RunId::mint());
-        let mut session = Session {
-            active_run: Some(holder.clone()),
-            queue: vec![first.clone(), second.clone()],
-            ..Session::new(SessionId::mint())
-        };
-        assert_eq!(session.detach_run(&other), None);
-        assert_eq!(session.detach_run(&first), None, "one that gives up its place calls nobody");
-        assert_eq!(session.detach_run(&holder), Some(second.clone()));
-        assert_eq!((session.active_run.as_ref(), session.queue.len()), (Some(&second), 0));
-        assert_eq!(session.detach_run(&second), None);
-        assert_eq!(session.active_run, None);
     }
 }

@@ -4,21 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::Agent;
-use crate::agent::drive::driver::{Exit, SessionBudget};
-use crate::agent::drive::recorder;
+use crate::agent::drive::driver::Exit;
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
 use crate::agent::inbox::{self, Command};
 use crate::agent::launch::task::Ready;
-use crate::agent::ledger::head::{Head, decode, encode};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
+use crate::agent::ledger::session::SessionBudget;
+use crate::agent::ledger::session::keep_session;
 use crate::agent::limits::quota::{Account, Quotas};
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::session::history::History;
-use crate::agent::session::keep_session;
 use crate::failpoint;
 use crate::store::{Check, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -67,7 +69,11 @@ impl Idle {
 
 impl Agent {
     /// The lease and the log of a run; `None` while another process has it or once it ended.
-    pub(in crate::agent) async fn acquire_idle(&self, tenant: &Tenant, head: &Head) -> Result<Option<Idle>, Unavailable> {
+    pub(in crate::agent) async fn acquire_idle(
+        &self,
+        tenant: &Tenant,
+        head: &Head,
+    ) -> Result<Option<Idle>, Unavailable> {
         if let Some(live) = self.active.get(&head.id) {
             // Whoever reads a run's last event may be faster than its driver is to leave.
             let _ = tokio::time::timeout(LEAVING_TIMEOUT, live.left.cancelled()).await;
@@ -140,7 +146,7 @@ impl Agent {
     ) -> Result<Prepared, Unavailable> {
         let account = self.open_account(spec, records, quotas).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);
-        let (resumed, entry) = recorder::encode(&mut seq, now_ms(), Event::RunResumed { answers });
+        let (resumed, entry) = log::encode(&mut seq, now_ms(), Event::RunResumed { answers });
         let log = keys::events(&spec.id);
         let append = Write::Append { log: log.clone(), after: records.len() as u64, entries: vec![entry] };
         let mut tx = Tx::new(keys::partition_of(spec))
@@ -229,20 +235,9 @@ impl Agent {
             }
             for entry in &page.entries {
                 let record =
-                    recorder::decode(entry).map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))?;
+                    log::decode(entry).map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))?;
                 records.push(record);
             }
         }
-    }
-}
-
-impl Run {
-    /// The run after `records`.
-    #[must_use]
-    pub fn replayed(mut self, records: &[Record]) -> Self {
-        for record in records {
-            self.apply(record);
-        }
-        self
     }
 }

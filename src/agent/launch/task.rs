@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::drive::driver::{Driver, Exit, SessionBudget};
+use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Signals;
 use crate::agent::drive::steps;
@@ -21,6 +21,7 @@ use crate::agent::follow::active::Live;
 use crate::agent::generation::Generation;
 use crate::agent::inbox::Command;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;

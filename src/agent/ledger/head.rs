@@ -1,8 +1,8 @@
 //! A run's head: where it stands, in one small document beside its log.
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
@@ -44,16 +44,6 @@ impl Head {
             reason: None,
         }
     }
-}
-
-/// Encodes a document.
-pub fn encode<T: Serialize>(document: &T) -> Bytes {
-    serde_json::to_vec(document).expect("documents hold only strings, numbers and valid raw JSON").into()
-}
-
-/// Decodes a document.
-pub fn decode<T: for<'de> Deserialize<'de>>(value: &[u8]) -> Result<T, Unavailable> {
-    serde_json::from_slice(value).map_err(|error| Unavailable(format!("a document is damaged: {error}")))
 }
 
 /// A run's head; `None` if there is no such run.

@@ -2,5 +2,9 @@
 //!
 //! Knows nothing of who reads or writes it.
 
+pub(super) mod document;
 pub(super) mod head;
 pub(super) mod keys;
+pub(super) mod log;
+pub mod retention;
+pub mod session;

@@ -24,9 +24,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::agent::ledger::head::{decode, encode};
+use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
-use crate::agent::machine::budget::{Charge, Used, charge, period_name};
+use crate::agent::limits::charge::{Charge, charge, period_name};
+use crate::agent::machine::budget::Used;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::config::{KeyConfig, QuotaConfig};
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};

@@ -23,7 +23,7 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Whose requests are counted together.
 #[derive(Debug, Clone, Copy)]
-pub enum RateKey<'a> {
+pub enum Asker<'a> {
     /// All callers with one key.
     Key {
         /// The key's tenant.
@@ -53,10 +53,10 @@ impl Agent {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.
-    pub async fn count_request(&self, asker: RateKey<'_>, per_minute: NonZeroU32) -> Option<Taken> {
+    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<Taken> {
         let partition = match asker {
-            RateKey::Key { tenant, name } => keys::key_rate_partition(tenant, name),
-            RateKey::Address(address) => keys::address_rate_partition(address),
+            Asker::Key { tenant, name } => keys::key_rate_partition(tenant, name),
+            Asker::Address(address) => keys::address_rate_partition(address),
         };
         let rate = Rate { burst: per_minute.get(), every: Duration::from_secs(60) / per_minute.get() };
         let rates = &self.rates;

@@ -13,7 +13,8 @@ use tokio::time::MissedTickBehavior;
 
 use crate::agent::Agent;
 use crate::agent::error::{StartError, unavailable};
-use crate::agent::ledger::head::{self, decode, encode};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::head;
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::{ATTEMPTS, Account, Quotas};
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};

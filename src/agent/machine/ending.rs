@@ -35,7 +35,7 @@ impl Run {
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,
-            report: Report { total_ms: self.spent.until(at_ms), ..self.report.clone() },
+            report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() },
         }
     }
 }

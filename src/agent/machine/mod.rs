@@ -5,14 +5,14 @@
 //! bounded: iterations, discarded steps, resumptions.
 
 pub mod budget;
+mod elapsed;
 mod ending;
 mod next;
-mod spent;
 
 use std::sync::Arc;
 
+use self::elapsed::Elapsed;
 pub use self::next::Step;
-use self::spent::Elapsed;
 use crate::agent::machine::budget::Used;
 use crate::types::error::RunError;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
@@ -54,7 +54,7 @@ pub struct Run {
     tool_calls: u32,
     report: Report,
     /// How long it has been under way.
-    spent: Elapsed,
+    elapsed: Elapsed,
     commands_applied: u64,
     /// What joins the conversation before the next model call.
     steering: Vec<Message>,
@@ -130,10 +130,19 @@ impl Run {
             last_turn: Turn::default(),
             tool_calls: 0,
             report: Report::default(),
-            spent: Elapsed::default(),
+            elapsed: Elapsed::default(),
             commands_applied: 0,
             steering: Vec::new(),
         }
+    }
+
+    /// The run after `records`.
+    #[must_use]
+    pub fn replayed(mut self, records: &[Record]) -> Self {
+        for record in records {
+            self.apply(record);
+        }
+        self
     }
 
     /// What it was asked to do.
@@ -191,7 +200,7 @@ impl Run {
     /// client does not count.
     #[must_use]
     pub fn left_ms(&self) -> u64 {
-        self.spec.limits.timeout_ms.saturating_sub(self.spent.ms())
+        self.spec.limits.timeout_ms.saturating_sub(self.elapsed.ms())
     }
 
     /// Whether it was told to stop, and will not even ask for a closing answer.
@@ -306,11 +315,11 @@ impl Run {
     /// Counts the time that a run spends, before its record is taken in.
     fn time(&mut self, record: &Record) {
         if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
-            self.spent.go_on(record.at_ms);
+            self.elapsed.restart(record.at_ms);
         } else if matches!(record.event, Event::RunResumed { .. }) {
-            self.spent.taken_over(record.at_ms, self.longest_silence_ms());
+            self.elapsed.taken_over(record.at_ms, self.longest_silence_ms());
         } else {
-            self.spent.pass(record.at_ms);
+            self.elapsed.pass(record.at_ms);
         }
     }
 

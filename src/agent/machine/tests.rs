@@ -1,5 +1,5 @@
 use super::*;
-use crate::agent::drive::recorder::encode;
+use crate::agent::ledger::log::encode;
 use crate::types::clock::now_ms;
 use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, RawValueEq};
 use crate::types::{CallId, ErrorKind, Limits, Micros, Price, Role, RunId, Tenant};

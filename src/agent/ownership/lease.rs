@@ -16,9 +16,8 @@ use tokio::time::Instant;
 use crate::agent::ledger::keys;
 use crate::store::{Fence, Key, Partition, Store, Unavailable};
 use crate::types::RunSpec;
+use crate::types::run::LEASE_TTL;
 
-/// How long a lease lasts without renewal.
-pub const TTL: Duration = Duration::from_secs(10);
 /// How often leases are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 /// How soon they are renewed again if the store did not answer.
@@ -143,8 +142,8 @@ impl Leases {
     /// Takes any lease; its renewals tell the length of `mail`.
     pub async fn acquire_named(&self, partition: Partition, key: Key, mail: Key) -> Result<Option<Lease>, Unavailable> {
         let asked = Instant::now();
-        let Some(fence) = self.0.store.acquire(&partition, &key, TTL).await? else { return Ok(None) };
-        let good_until = watch::Sender::new(Some(asked + TTL - MARGIN));
+        let Some(fence) = self.0.store.acquire(&partition, &key, LEASE_TTL).await? else { return Ok(None) };
+        let good_until = watch::Sender::new(Some(asked + LEASE_TTL - MARGIN));
         let commands = watch::Sender::new(0);
         let held = Arc::new(Held { partition: partition.clone(), key: key.clone(), mail, fence, good_until, commands });
         self.0.held().insert((partition, key), held.clone());
@@ -166,9 +165,9 @@ impl Leases {
     async fn renew(&self, held: &Held) -> bool {
         let Held { partition, key, mail, fence, .. } = held;
         let asked = Instant::now();
-        match self.0.store.renew(partition, key, *fence, TTL, mail).await {
+        match self.0.store.renew(partition, key, *fence, LEASE_TTL, mail).await {
             Ok(Some(commands)) => {
-                held.good_until.send_modify(|until| *until = until.map(|until| until.max(asked + TTL - MARGIN)));
+                held.good_until.send_modify(|until| *until = until.map(|until| until.max(asked + LEASE_TTL - MARGIN)));
                 held.commands.send_if_modified(|known| commands > std::mem::replace(known, commands.max(*known)));
             }
             Ok(None) => {

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::agent::error::unavailable;
-use crate::agent::ledger::head::encode;
+use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::{Lease, Leases};
 use crate::store::{Check, CommitError, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};

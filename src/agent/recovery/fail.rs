@@ -6,13 +6,15 @@
 //! its end, and its session goes on.
 
 use crate::agent::Agent;
-use crate::agent::drive::recorder;
 use crate::agent::error::unavailable;
-use crate::agent::ledger::head::{self, Head, encode};
+use crate::agent::ledger::document;
+use crate::agent::ledger::document::encode;
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
+use crate::agent::ledger::session::keep_session;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
-use crate::agent::session::keep_session;
 use crate::store::{Check, CommitError, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{Event, Outcome, Record, RunId, StopReason};
@@ -47,7 +49,7 @@ impl Agent {
     ) -> Result<Option<Option<RunId>>, Unavailable> {
         let partition = &keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let Some(document) = self.store.get(partition, &keys::head(run)).await? else { return Ok(None) };
-        let head: Head = head::decode(&document.value)?;
+        let head: Head = document::decode(&document.value)?;
         if !head.is_under_way() {
             return Ok(None);
         }
@@ -70,7 +72,7 @@ impl Agent {
             .write(Write::DeleteLog { log: keys::inbox(run) });
         if let Some(outcome) = end {
             let mut seq = last.map_or(0, |record| record.seq);
-            let (_, end) = recorder::encode(&mut seq, now_ms(), Event::RunFinished(Box::new(outcome)));
+            let (_, end) = log::encode(&mut seq, now_ms(), Event::RunFinished(Box::new(outcome)));
             tx = tx.write(Write::Append { log: log.clone(), after: length, entries: vec![end] });
         }
         tx = tx.write(Write::ExpireLog { log, ttl: keep });

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::agent::error::unavailable;
-use crate::agent::ledger::head::{self, decode};
+use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::registry::Registration;
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};

@@ -6,9 +6,9 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use crate::agent::Agent;
 use crate::agent::error::{ForkError, LookupError};
-use crate::agent::ledger::head::decode;
+use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
-use crate::agent::session::Versioned;
+use crate::agent::ledger::session::Versioned;
 use crate::agent::session::history::pages;
 use crate::store::{Partition, Unavailable};
 use crate::types::session::Session;

@@ -11,16 +11,20 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use crate::agent::Agent;
-use crate::agent::active_run;
 use crate::agent::control::RunView;
 use crate::agent::error::{LookupError, unavailable};
-use crate::agent::ledger::head::{Head, decode, encode};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::session::Versioned;
+use crate::agent::ledger::session::active_run;
+use crate::agent::ledger::session::forget_session;
+use crate::agent::ledger::session::keep_session;
 use crate::agent::session::history::in_pages;
 use crate::store::{CommitError, Order, Scan, Tx, Write};
 use crate::types::clock::now_ms;
-use crate::types::session::{Digest, Session};
-use crate::types::{Message, Micros, RunId, RunSpec, RunStatus, SessionId, Tenant, Usage};
+use crate::types::session::Session;
+use crate::types::{Message, Micros, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
@@ -61,41 +65,6 @@ pub struct SessionPatch {
     pub token_budget: Option<Option<u64>>,
     /// The cost budget.
     pub cost_budget: Option<Option<Micros>>,
-}
-
-/// A session and the version of its document.
-#[derive(Debug, Clone)]
-pub struct Versioned {
-    /// The session.
-    pub session: Session,
-    /// Grows with every change.
-    pub version: u64,
-}
-
-impl Session {
-    /// A session as it begins.
-    #[must_use]
-    pub fn new(id: SessionId) -> Self {
-        let now = now_ms();
-        Self {
-            id,
-            created_ms: now,
-            updated_ms: now,
-            agent: None,
-            metadata: BTreeMap::new(),
-            ttl_s: None,
-            token_budget: None,
-            cost_budget: None,
-            message_count: 0,
-            digest: Digest::mint(),
-            usage: Usage::default(),
-            cost: Micros::default(),
-            runs: 0,
-            active_run: None,
-            queue: Vec::new(),
-            beside: Vec::new(),
-        }
-    }
 }
 
 impl Agent {
@@ -188,7 +157,7 @@ impl Agent {
     /// Deletes a session with its messages and ended runs. A live run must be cancelled first.
     pub async fn delete_session(&self, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
         let Versioned { session, version } = self.session(tenant, id).await?;
-        if let Some(run) = active_run(self, tenant, &session).await? {
+        if let Some(run) = active_run(&*self.store, tenant, &session).await? {
             return Err(LookupError::SessionBusy { session: id.clone(), run });
         }
         let partition = keys::session_partition(tenant, id);
@@ -334,18 +303,4 @@ impl Agent {
         }
         Ok(ttl)
     }
-}
-
-/// Removes what a session has beside its document.
-pub(in crate::agent) fn forget_session(tx: Tx) -> Tx {
-    tx.write(Write::DeleteLog { log: keys::messages() })
-        .write(Write::DeleteCounter { counter: keys::session_tokens() })
-        .write(Write::DeleteCounter { counter: keys::session_cost() })
-}
-
-/// Lets what a session has beside its document live as long as that.
-pub(in crate::agent) fn keep_session(tx: Tx, ttl: Duration) -> Tx {
-    tx.write(Write::ExpireLog { log: keys::messages(), ttl })
-        .write(Write::ExpireCounter { counter: keys::session_tokens(), ttl })
-        .write(Write::ExpireCounter { counter: keys::session_cost(), ttl })
 }

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use crate::agent::Agent;
 use crate::agent::error::LookupError;
 use crate::agent::ledger::keys;
-use crate::agent::session::Versioned;
+use crate::agent::ledger::session::Versioned;
 use crate::agent::session::history::{in_pages, pages};
 use crate::types::session::Session;
 use crate::types::{Message, SessionId, Tenant};

@@ -10,9 +10,9 @@ use futures_util::{Stream, TryStreamExt};
 
 use crate::agent::Agent;
 use crate::agent::error::{LookupError, unavailable};
-use crate::agent::ledger::head::encode;
+use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
-use crate::agent::session::{Versioned, forget_session, keep_session};
+use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
 use crate::store::{Check, CommitError, Fence, Partition, Tx, Write};
 use crate::types::Tenant;
 use crate::types::session::{Digest, Session};

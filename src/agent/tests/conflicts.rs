@@ -7,7 +7,7 @@ use super::support::{Say, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::StartError;
 use crate::agent::launch::queued;
-use crate::agent::ledger::head;
+use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::store::{Store, Tx, Write};
@@ -137,7 +137,7 @@ async fn concurrent_runs_each_add_what_they_said_in_one_piece() {
 async fn with_beside(store: &Arc<dyn Store>, beside: Vec<RunId>) {
     let session = Session { beside, ..Session::new(session()) };
     let tx = Tx::new(keys::session_partition(&tenant(), &session.id));
-    store.commit(tx.put_at(keys::session(), 0, head::encode(&session), None)).await.unwrap();
+    store.commit(tx.put_at(keys::session(), 0, document::encode(&session), None)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

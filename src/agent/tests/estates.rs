@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::link::Link;
 use super::support::{Bench, Say, bench_over, request};
 use crate::agent::control::Filter;
-use crate::agent::drive::recorder;
-use crate::agent::ledger::head::{decode, encode};
+use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
 use crate::agent::ownership::lease::Leases;
 use crate::agent::ownership::registry::{Registration, Replica};
 use crate::agent::{Head, NewRun};
@@ -152,7 +152,7 @@ async fn all_runs_of_a_dead_replica_are_gone_on_with_by_the_others_each_by_one()
 async fn resumptions(store: &Arc<dyn Store>, run: &RunId) -> usize {
     let partition = keys::run_partition(&tenant(), None, run);
     let page = store.read_log(&partition, &keys::events(run), 0, 1_000).await.unwrap();
-    let records = page.entries.iter().map(|entry| recorder::decode(entry).unwrap());
+    let records = page.entries.iter().map(|entry| log::decode(entry).unwrap());
     records.filter(|record| matches!(record.event, Event::RunResumed { .. })).count()
 }
 
@@ -230,7 +230,7 @@ async fn another(store: &Arc<dyn Store>, run: &RunId) -> RunSpec {
 
 /// How it is made.
 fn made(spec: &RunSpec) -> Tx {
-    let entries = vec![recorder::encode(&mut 0, now_ms(), Event::RunStarted).1];
+    let entries = vec![log::encode(&mut 0, now_ms(), Event::RunStarted).1];
     Tx::new(keys::partition_of(spec))
         .put_at(keys::spec(&spec.id), 0, encode(spec), None)
         .put_at(keys::head(&spec.id), 0, encode(&Head::new(spec)), None)

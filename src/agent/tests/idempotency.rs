@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, shown};
-use crate::agent::admission::once::{Kind, Once};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::ledger::keys;
+use crate::agent::request::{Kind, Once};
 use crate::agent::session::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};

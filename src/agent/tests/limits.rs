@@ -6,10 +6,10 @@ use tokio::task::JoinSet;
 
 use super::support::{Say, bench, bench_over, outcome, request, request_with, shown, watch};
 use crate::agent::LimitsPatch;
-use crate::agent::drive::recorder;
 use crate::agent::error::StartError;
 use crate::agent::inbox;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::{Store, Write};
 use crate::types::run::{OnDisconnect, OnLimit};
@@ -206,7 +206,7 @@ async fn a_cancellation_just_before_the_closing_answer_ends_the_run() {
     request.limits.timeout_ms = Some(2_000);
     request.on_limit = Some(OnLimit::Synthesize);
     let closes = |entry: &Bytes| {
-        recorder::decode(entry).is_ok_and(|record| matches!(record.event, Event::StepStarted { closing: Some(_), .. }))
+        log::decode(entry).is_ok_and(|record| matches!(record.event, Event::StepStarted { closing: Some(_), .. }))
     };
     let appends = move |write: &Write| matches!(write, Write::Append { entries, .. } if entries.iter().any(closes));
     faulty.next(move |tx| tx.writes.iter().any(appends), Fate::Hangs);

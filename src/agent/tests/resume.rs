@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, outcome, request, watch};
-use crate::agent::drive::recorder;
-use crate::agent::ledger::head::{self, Head};
+use crate::agent::ledger::document;
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::log;
 use crate::agent::ownership::registry::{Registration, Replica};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
@@ -26,8 +27,8 @@ async fn undisturbed() -> (RunSpec, Vec<Record>) {
     let spec = store.get(&partition, &keys::spec(&run)).await.unwrap().unwrap();
     watch(started).await;
     let page = store.read_log(&partition, &keys::events(&run), 0, 1_000).await.unwrap();
-    let records = page.entries.iter().map(|entry| recorder::decode(entry).unwrap()).collect();
-    (head::decode(&spec.value).unwrap(), records)
+    let records = page.entries.iter().map(|entry| log::decode(entry).unwrap()).collect();
+    (document::decode(&spec.value).unwrap(), records)
 }
 
 /// A process that finds a run of which `records` are in the log, and nobody drives it.
@@ -42,13 +43,13 @@ async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (Bench, Ar
 async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
     let entries = records.iter().map(|record| serde_json::to_vec(record).unwrap().into()).collect();
     let tx = Tx::new(keys::partition_of(spec))
-        .put_at(keys::spec(&spec.id), 0, head::encode(spec), None)
-        .put_at(keys::head(&spec.id), 0, head::encode(&Head::new(spec)), None)
+        .put_at(keys::spec(&spec.id), 0, document::encode(spec), None)
+        .put_at(keys::head(&spec.id), 0, document::encode(&Head::new(spec)), None)
         .write(Write::Append { log: keys::events(&spec.id), after: 0, entries });
     store.commit(tx).await.unwrap();
     let index = Tx::new(keys::tenant_partition(&spec.tenant)).write(Write::Put {
         key: keys::run_entry(&spec.id),
-        value: head::encode(&spec.session),
+        value: document::encode(&spec.session),
         ttl: None,
     });
     store.commit(index).await.unwrap();

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use crate::agent::catalog::Upstream;
-use crate::agent::{Agent, Catalog, Generation, Retention, NewRun, Quotas, Started};
+use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::store::Store;

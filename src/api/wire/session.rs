@@ -6,8 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::agent::Versioned;
 use crate::agent::session::fork::Fork;
-use crate::agent::session::{NewSession, SessionPatch, Versioned};
+use crate::agent::session::{NewSession, SessionPatch};
 use crate::api::error::ApiError;
 use crate::api::wire::agent_object::UsageObject;
 use crate::api::wire::message::{check_messages, malformed};

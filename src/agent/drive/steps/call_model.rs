@@ -12,13 +12,14 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::Refusal;
+use crate::agent::machine::budget::estimated_usage;
 use crate::agent::machine::budget::{self, Used};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
-use crate::types::{ErrorKind, Event, Micros, RunError, StopReason, ToolCall, Usage};
+use crate::types::{ErrorKind, Event, Micros, RunError, StopReason, ToolCall};
 
 /// Most calls of one turn.
 const MAX_CALLS: usize = 64;
@@ -286,19 +287,4 @@ fn add(counter: crate::store::Key, delta: i64, ceiling: Option<u64>) -> Write {
 
 fn signed(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
-}
-
-/// The tokens of `text`, by four bytes a token.
-pub(super) fn estimate(text_bytes: usize) -> u64 {
-    (text_bytes as u64).div_ceil(4)
-}
-
-/// What a call took by estimate: its planned input and the text that came.
-pub(in crate::agent) fn estimated_usage(reserve: Reservation, text_bytes: usize) -> Usage {
-    Usage {
-        prompt_tokens: reserve.input_tokens,
-        completion_tokens: estimate(text_bytes).min(reserve.output_tokens),
-        estimated: true,
-        ..Usage::default()
-    }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::ledger::head::{self, Head};
+use crate::agent::ledger::document;
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::session::keep_session;
 use crate::agent::ownership::retry::RetryWhileLeased;
-use crate::agent::session::keep_session;
 use crate::failpoint;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::clock::now_ms;
@@ -18,17 +19,6 @@ use crate::types::{Event, Outcome, RunId, RunStatus, StopReason};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
-
-/// How long things are kept, and how much of them at hand.
-#[derive(Debug, Clone, Copy)]
-pub struct Retention {
-    /// An ended run, after its end.
-    pub run: Duration,
-    /// A session, after its last change.
-    pub session: Duration,
-    /// Most bytes of sessions' messages that are kept in memory.
-    pub history_bytes: u64,
-}
 
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
@@ -96,14 +86,14 @@ async fn record_end(
                 .write(Write::Append { log: log.clone(), after: commands_seen, entries: Vec::new() })
                 .write(Write::DeleteLog { log });
         }
-        let value = head::encode(&head);
+        let value = document::encode(&head);
         tx = tx.write(Write::Put { key: keys::head(&spec.id), value, ttl: Some(keep.run) });
         tx = tx.write(Write::ExpireLog { log: keys::events(&spec.id), ttl: keep.run });
         let key = keys::spec(&spec.id);
         tx = tx.write(if status.is_final() {
             Write::Delete { key }
         } else {
-            Write::Put { key, value: head::encode(&*spec), ttl: Some(keep.run) }
+            Write::Put { key, value: document::encode(&*spec), ttl: Some(keep.run) }
         });
         if let Some((version, session)) = session {
             let mut ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
@@ -132,7 +122,7 @@ async fn record_end(
                 runs: session.runs + 1,
                 ..session
             };
-            tx = tx.put_at(keys::session(), version, head::encode(&session), Some(ttl));
+            tx = tx.put_at(keys::session(), version, document::encode(&session), Some(ttl));
             if !lost {
                 tx = tx.write(Write::Append { log: keys::messages(), after, entries });
             }
@@ -154,6 +144,6 @@ async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Exit> {
     let document = RetryWhileLeased::new(recorder.validity()).read(read).await.map_err(CommitError::from)?;
     // A session that was deleted meanwhile stays deleted.
     let Some(document) = document else { return Ok(None) };
-    let session = head::decode(&document.value).map_err(CommitError::from)?;
+    let session = document::decode(&document.value).map_err(CommitError::from)?;
     Ok(Some((document.version, session)))
 }

@@ -5,10 +5,10 @@
 //! tell it, but never as less than nothing, nor as more than what was going on may have taken and a
 //! takeover takes: time in which nobody drove the run is forgiven.
 
-use crate::agent::ownership::lease::TTL;
+use crate::types::run::LEASE_TTL;
 
 /// A lease's time, and the time in which somebody notices that it has run out, with a little to spare.
-const LONGEST_TAKEOVER_MS: u64 = TTL.as_secs() * 1_000 + 5_000;
+const LONGEST_TAKEOVER_MS: u64 = LEASE_TTL.as_secs() * 1_000 + 5_000;
 
 /// The time spent up to the last record.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ impl Elapsed {
     }
 
     /// It begins, or goes on after a wait that does not count.
-    pub(super) fn go_on(&mut self, at_ms: u64) {
+    pub(super) fn restart(&mut self, at_ms: u64) {
         self.last_ms = at_ms;
     }
 
@@ -57,7 +57,7 @@ mod tests {
             [(0, 6_000, 4_000), (0, hour, 15_000), (0, 10, 0), (120_000, hour, 135_000), (120_000, 6_000, 4_000)]
         {
             let mut spent = Elapsed::default();
-            spent.go_on(1_000);
+            spent.restart(1_000);
             spent.pass(2_000);
             spent.taken_over(resumed, silence);
             assert_eq!(spent.ms(), 1_000 + gap);
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn waits_and_a_clock_that_steps_back_cost_nothing() {
         let mut spent = Elapsed::default();
-        spent.go_on(1_000);
+        spent.restart(1_000);
         spent.pass(3_000);
-        spent.go_on(900_000);
+        spent.restart(900_000);
         spent.pass(899_000);
         spent.pass(899_500);
         assert_eq!((spent.ms(), spent.until(900_000)), (2_500, 3_000));

@@ -1,0 +1,20 @@
+//! Records as entries of a run's log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::types::{Event, Record};
+
+/// Numbers an event after `seq`, which it may take one further, and encodes it for the log.
+pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
+    *seq += u64::from(event.is_public());
+    let record = Record { seq: *seq, at_ms, event };
+    let entry = serde_json::to_vec(&record).expect("events hold only strings, numbers and valid raw JSON");
+    (Arc::new(record), Bytes::from(entry))
+}
+
+/// Decodes an entry of a run's log.
+pub fn decode(entry: &[u8]) -> Result<Record, serde_json::Error> {
+    serde_json::from_slice(entry)
+}

@@ -1,0 +1,109 @@
+//! What a key is charged for a run's step, and in which period.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::agent::machine::budget::Used;
+use crate::config::Period;
+use crate::types::{Event, Price, Record, Usage};
+
+/// What a step is to be charged, as far as a log tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    /// Nothing: it did not begin.
+    Nothing,
+    /// This much: its model call ended.
+    Used(Used),
+    /// All that was reserved: its model call began and was interrupted, so nobody knows what it took.
+    Everything,
+}
+
+/// What the step of this number is to be charged by a run's records.
+pub fn charge(records: &[Record], price: &Price, step: u32) -> Charge {
+    let mut charge = Charge::Nothing;
+    let with = |before: Charge, usage: &Usage| {
+        let before = if let Charge::Used(used) = before { used } else { Used::default() };
+        let tokens = before.tokens.saturating_add(usage.total());
+        Charge::Used(Used { tokens, cost: before.cost + price.cost(usage) })
+    };
+    for record in records {
+        match &record.event {
+            Event::StepStarted { step: started, .. } if *started == step => charge = Charge::Everything,
+            Event::TurnFinished { step: finished, turn } if *finished == step => charge = with(charge, &turn.usage),
+            Event::StepDiscarded { step: discarded, usage, .. } if *discarded == step => charge = with(charge, usage),
+            Event::RunQueued
+            | Event::RunStarted
+            | Event::RunResumed { .. }
+            | Event::StepStarted { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::TextDelta { .. }
+            | Event::ToolArgumentsDelta { .. }
+            | Event::ProviderRetry { .. }
+            | Event::TurnFinished { .. }
+            | Event::StepDiscarded { .. }
+            | Event::BudgetWarning { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolFinished { .. }
+            | Event::StepCompleted { .. }
+            | Event::StopRequested { .. }
+            | Event::MailRead { .. }
+            | Event::RunFinished(_) => {}
+        }
+    }
+    charge
+}
+
+/// The name of the period in which a moment in Unix milliseconds lies: `2026-11-22`, `2026-11` or
+/// `ever`.
+pub fn period_name(per: Option<Period>, at_ms: u64) -> String {
+    let format = match per {
+        None => return "ever".to_owned(),
+        Some(Period::Day) => "%Y-%m-%d",
+        Some(Period::Month) => "%Y-%m",
+    };
+    let at = i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.unwrap_or(Timestamp::MAX).to_zoned(TimeZone::UTC).strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Micros;
+    use crate::types::event::{DiscardReason, Reservation, Turn};
+
+    #[test]
+    fn periods_begin_with_days_and_months_of_utc() {
+        let at = |text: &str| u64::try_from(text.parse::<Timestamp>().unwrap().as_millisecond()).unwrap();
+        let names = |text| [Some(Period::Day), Some(Period::Month), None].map(|per| period_name(per, at(text)));
+        assert_eq!(names("2026-11-30T23:59:59.999Z"), ["2026-11-30", "2026-11", "ever"]);
+        assert_eq!(names("2026-12-01T00:00:00Z"), ["2026-12-01", "2026-12", "ever"]);
+        assert_eq!(names("2028-02-29T00:00:00Z"), ["2028-02-29", "2028-02", "ever"]);
+        assert_eq!(names("2026-12-31T23:30:00-01:00"), ["2027-01-01", "2027-01", "ever"]);
+        assert_eq!(period_name(Some(Period::Month), 0), "1970-01");
+        assert_eq!(period_name(Some(Period::Month), u64::MAX), "9999-12", "no clock makes it panic");
+    }
+
+    #[test]
+    fn a_log_tells_what_a_step_is_to_be_charged() {
+        let price = Price::from_usd(1.0, 1.0, 10.0);
+        let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() };
+        let started = |step| Event::StepStarted { step, reserved: Reservation::default(), closing: None };
+        let discarded = |step, usage| Event::StepDiscarded { step, reason: DiscardReason::EmptyResponse, usage };
+        let finished = |step| Event::TurnFinished { step, turn: Box::new(Turn { usage, ..Turn::default() }) };
+        let log = [
+            Event::RunStarted,
+            started(1),
+            finished(1),
+            discarded(1, Usage::default()),
+            started(2),
+            discarded(2, usage),
+            started(3),
+        ];
+        let log: Vec<_> = log.into_iter().map(|event| Record { seq: 1, at_ms: 1, event }).collect();
+        let used = Charge::Used(Used { tokens: 110, cost: Micros(200) });
+        let charges: Vec<_> = (1..=4).map(|step| charge(&log, &price, step)).collect();
+        assert_eq!(charges, [used, used, Charge::Everything, Charge::Nothing]);
+        assert_eq!(charge(&log[..2], &price, 1), Charge::Everything);
+        assert_eq!(charge(&log[..3], &price, 1), used);
+    }
+}
