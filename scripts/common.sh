@@ -1,7 +1,9 @@
 # shellcheck shell=bash
-# What scripts/run and scripts/test share. Sourced; installs what a bare Debian lacks.
+# What the scripts share. Sourced; installs what a bare Debian lacks.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+# Servers such as haproxy are installed where only root looks.
+export PATH=$PATH:/usr/sbin
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -27,19 +29,32 @@ packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# need COMMAND PACKAGE…: installs the packages unless the command is there.
+# need SCRIPT: installs the packages of those programs that SCRIPT needs, by scripts/programs, and that are missing.
 need() {
-    local command=$1
-    shift
-    command -v "$command" >/dev/null || packages "$@"
+    local programs bringers users name
+    local -a names brought missing=()
+    while read -r programs bringers users; do
+        [[ -n $programs && $programs != '#'* && $bringers != - ]] || continue
+        [[ $users == all || ,$users, == *,"$1",* ]] || continue
+        IFS=, read -ra names <<<"$programs"
+        IFS=, read -ra brought <<<"$bringers"
+        for name in "${names[@]}"; do
+            command -v "$name" >/dev/null || missing+=("${brought[@]}")
+        done
+    done <scripts/programs
+    [ ${#missing[@]} -eq 0 ] || packages "${missing[@]}"
 }
 
-# What every build needs.
+# need_certificates: what HTTPS is checked against.
+need_certificates() {
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || packages ca-certificates
+}
+
+# need_toolchain: what every build needs besides a C compiler.
 need_toolchain() {
     if ! command -v cargo >/dev/null && [ -f "$HOME/.cargo/env" ]; then
         # shellcheck source=/dev/null
         . "$HOME/.cargo/env"
     fi
     command -v cargo >/dev/null || fail "there is no cargo: install a Rust toolchain from https://rustup.rs"
-    need cc gcc libc6-dev
 }

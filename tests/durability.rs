@@ -216,7 +216,7 @@ async fn being_asked_to_end_lets_a_run_finish() {
     let mut stream = server.stream(DOOR, &ask("Go on", &json!({}))).await;
     let mut frames = stream.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
-    server.sigterm().await;
+    server.sigterm();
     within("the server to refuse runs", refuses_runs(&server)).await;
     gate.open();
     frames.extend(stream.rest().await);

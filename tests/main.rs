@@ -4,6 +4,7 @@ mod bad_inputs;
 mod durability;
 mod faults;
 mod idempotency;
+mod programs;
 mod round_trips;
 mod sdk;
 mod sessions;

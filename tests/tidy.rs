@@ -32,20 +32,26 @@ const SKIPPED: [&str; 5] = ["target", "data", ".git", "node_modules", "__pycache
 
 #[test]
 fn the_repository_is_tidy() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    collect(root, &mut files);
     let mut complaints = String::new();
-    for path in &files {
-        // What is not text has no lines to judge.
-        let Ok(text) = std::fs::read_to_string(path) else { continue };
-        let path = path.strip_prefix(root).expect("it was found there").to_string_lossy().into_owned();
+    for (path, text) in texts() {
         for (line, complaint) in judge(&path, &text) {
             writeln!(complaints, "{path}:{line}: {complaint}").expect("a string takes it");
         }
     }
-    assert!(files.iter().any(|path| path.ends_with("src/lib.rs")), "it looked in the wrong place: {files:?}");
     assert!(complaints.is_empty(), "\n{complaints}");
+}
+
+/// All files of the repository that are text, by their paths in it.
+pub(crate) fn texts() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    collect(root, &mut files);
+    assert!(files.iter().any(|path| path.ends_with("src/lib.rs")), "it looked in the wrong place: {files:?}");
+    let text = |path: PathBuf| {
+        let name = path.strip_prefix(root).expect("it was found there").to_string_lossy().into_owned();
+        Some((name, std::fs::read_to_string(path).ok()?))
+    };
+    files.into_iter().filter_map(text).collect()
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

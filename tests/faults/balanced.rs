@@ -37,7 +37,7 @@ async fn a_balanced_site_keeps_its_promises() {
         fail_over(&mut watched, Duration::from_secs(4)).await;
         for replica in &mut site.replicas {
             pause().await;
-            replica.sigterm().await;
+            replica.sigterm();
             let status = replica.drained().await;
             assert!(status.success(), "{status}");
             replica.restart().await;

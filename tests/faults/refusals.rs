@@ -54,7 +54,7 @@ async fn holds(outage: Outage) {
     let mut stream = server.stream("/v1/agent/completions", &ask(&running, &json!({}), true)).await;
     stream.until(|frame| frame.text().is_some()).await;
 
-    begin(outage, &redis, &proxy).await;
+    begin(outage, &redis, &proxy);
     let (until, mut waves) = (Instant::now() + OUTAGE, 0);
     while Instant::now() < until {
         waves += 1;
@@ -66,7 +66,7 @@ async fn holds(outage: Outage) {
         assert_eq!(server.get("/readyz").await.status, 503, "{outage:?}");
     }
 
-    end(outage, &redis, &proxy).await;
+    end(outage, &redis, &proxy);
     eventually("the server is ready again", async || server.get("/readyz").await.status == 200).await;
     for (what, answer, _) in work(&server, waves + 1).await {
         assert!(answer.status < 300, "{outage:?}: {what}: {} {}", answer.status, answer.body);
@@ -118,20 +118,20 @@ fn ask(plan: &Plan, agent: &Value, stream: bool) -> Value {
     json!({"model": "test", "messages": [message], "agent": agent, "stream": stream})
 }
 
-async fn begin(outage: Outage, redis: &RedisServer, proxy: &Proxy) {
+fn begin(outage: Outage, redis: &RedisServer, proxy: &Proxy) {
     match outage {
         Outage::Refused => {
             proxy.refuse();
             proxy.reset();
         }
-        Outage::Stopped => redis.stop().await,
+        Outage::Stopped => redis.stop(),
         Outage::Swallowed => proxy.swallow(),
     }
 }
 
-async fn end(outage: Outage, redis: &RedisServer, proxy: &Proxy) {
+fn end(outage: Outage, redis: &RedisServer, proxy: &Proxy) {
     match outage {
         Outage::Refused | Outage::Swallowed => proxy.heal(),
-        Outage::Stopped => redis.go_on().await,
+        Outage::Stopped => redis.go_on(),
     }
 }

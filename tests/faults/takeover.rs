@@ -9,7 +9,7 @@ use super::site::{Site, TAKEOVER};
 use super::{dies_within, is_full, mixed, scaled};
 use crate::support::fleet::Times;
 use crate::support::fleet::plan::{Plan, Tool};
-use crate::support::redis::{DATABASES, RedisServer, durable};
+use crate::support::redis::{DATABASES, RedisServer, Signal, durable};
 use crate::support::seed::Seed;
 
 /// How often a replica dies at each place with each kind of tool, where everything is run.
@@ -124,9 +124,9 @@ async fn a_replica_freezes_and_wakes_up() {
     for turn in 0..usize::try_from(turns).expect("it is small") {
         tokio::time::sleep(Duration::from_millis(500 + site.seed.below(500))).await;
         let victim = turn % site.replicas.len();
-        site.replicas[victim].signal("STOP").await;
+        site.replicas[victim].signal(Signal::STOP);
         tokio::time::sleep(Duration::from_secs(15)).await;
-        site.replicas[victim].signal("CONT").await;
+        site.replicas[victim].signal(Signal::CONT);
     }
     site.land(flight).await;
 }
@@ -141,7 +141,7 @@ async fn replicas_are_replaced_one_by_one() {
         let flight = site.launch(orders).await;
         for replica in &mut site.replicas {
             tokio::time::sleep(Duration::from_millis(200 + site.seed.below(300))).await;
-            replica.sigterm().await;
+            replica.sigterm();
             let started = tokio::time::Instant::now();
             let status = replica.drained().await;
             assert!(status.success(), "{status}");

@@ -26,7 +26,7 @@ impl Balancer {
             command.env(format!("LOOPGATE_{number}"), replica);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let child = command.spawn().expect("haproxy is installed: apt-get install haproxy");
+        let child = command.spawn().expect("haproxy is there: scripts/test installs it");
         let balancer = Self { port, _child: child };
         let http = reqwest::Client::builder().no_proxy().build().expect("the defaults are valid");
         within("the balancer to be ready", async {

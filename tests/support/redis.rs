@@ -8,7 +8,7 @@ mod servers;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub(crate) use servers::{Cluster, RedisServer, Watched, eventually, free_port};
+pub(crate) use servers::{Cluster, RedisServer, Signal, Watched, eventually, free_port, send_signal};
 
 /// How many tests one server has room for.
 pub(crate) const DATABASES: usize = 2048;

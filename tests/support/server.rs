@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::redis::free_port;
+use super::redis::{Signal, free_port, send_signal};
 use super::{PATIENCE, SseReader, within};
 
 /// How to start a server.
@@ -221,16 +221,13 @@ impl Server {
     }
 
     /// Asks it to end.
-    pub(crate) async fn sigterm(&self) {
-        self.signal("TERM").await;
+    pub(crate) fn sigterm(&self) {
+        self.signal(Signal::TERM);
     }
 
-    /// Sends it a signal: `TERM`, `STOP`, `CONT`, …
-    pub(crate) async fn signal(&self, name: &str) {
-        let pid = self.process.child.id().expect("it is running");
-        // The standard library knows no signals but the deadliest; the shell's own `kill` is everywhere.
-        let killed = Command::new("sh").arg("-c").arg(format!("kill -{name} {pid}")).status().await;
-        assert!(killed.expect("there is a shell").success());
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        send_signal(&self.process.child, signal);
     }
 
     /// Whether it has ended, by itself or by force.

@@ -3,10 +3,12 @@
 //! Needs nothing of this crate, since the integration tests include this file too.
 
 use std::fmt::Write as _;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use rustix::process::Pid;
+pub(crate) use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -91,13 +93,13 @@ impl RedisServer {
     }
 
     /// Stops it where it is: connections stay open, and nothing is answered.
-    pub(crate) async fn stop(&self) {
-        self.signal("STOP").await;
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
     }
 
     /// Lets it go on after [`stop`](Self::stop).
-    pub(crate) async fn go_on(&self) {
-        self.signal("CONT").await;
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
     }
 
     /// Makes a replica a primary.
@@ -114,17 +116,13 @@ impl RedisServer {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    async fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().and_then(Child::id).expect("the server runs").to_string();
-        let status: ExitStatus = Command::new("kill").args(["-s", signal, &id]).status().await.expect("kill runs");
-        assert!(status.success());
+    fn signal(&self, signal: Signal) {
+        send_signal(self.child.as_ref().expect("the server runs"), signal);
     }
 
     /// Starts the process; whether it answers.
     async fn run(&mut self) -> bool {
-        // The kernel ends it with us even if we are killed.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "redis-server"]);
+        let mut command = bound_to_this_process("redis-server");
         if self.kind == Kind::Sentinel {
             command.arg(self.dir.path().join(SENTINEL_FILE)).arg("--sentinel");
         } else {
@@ -296,6 +294,19 @@ pub(crate) fn free_port() -> u16 {
         }
     }
     panic!("no port is free")
+}
+
+/// A command whose process the kernel ends with this one, even if this one is killed.
+fn bound_to_this_process(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", program]);
+    command
+}
+
+/// Sends a signal to a child that was not waited for yet.
+pub(crate) fn send_signal(child: &Child, signal: Signal) {
+    let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it is running");
+    rustix::process::kill_process(id, signal).expect("a child of ours takes signals");
 }
 
 fn directory() -> TempDir {

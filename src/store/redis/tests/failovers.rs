@@ -17,7 +17,7 @@ async fn what_no_replica_confirms_is_refused() {
     let store = open(&server.url()).await;
     let place = partition("p");
     assert_eq!(append(&store, &place, 0).await, Ok(()));
-    replica.stop().await;
+    replica.stop();
     let began = Instant::now();
     let name = key("lease");
     let (commit, lease) = tokio::join!(append(&store, &place, 1), store.acquire(&place, &name, TTL));
@@ -31,7 +31,7 @@ async fn what_no_replica_confirms_is_refused() {
     let mut written = appending(&place, head);
     written.durability = Durability::Written;
     assert_eq!(store.commit(written).await, Ok(()));
-    replica.go_on().await;
+    replica.go_on();
     eventually("it is confirmed again", async || {
         let head = appended_once(&store, &place).await;
         append(&store, &place, head).await.is_ok()
