@@ -8,6 +8,7 @@
 //! - [`agent`]: what a run is and how it moves.
 //! - [`llm`], [`tools`], [`store`]: models, tools and storage, which do not know each other.
 //! - [`config`], [`types`]: settings and vocabulary, plain data.
+//! - [`net`]: which addresses are public.
 //! - [`telemetry`][]: logs.
 //! - [`failpoint`]: places where a test can end the process; a release build has none of them.
 
@@ -17,6 +18,7 @@ pub mod cli;
 pub mod config;
 pub mod failpoint;
 pub mod llm;
+pub mod net;
 pub mod server;
 pub mod store;
 pub mod telemetry;

@@ -16,12 +16,13 @@ use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use subtle::ConstantTimeEq;
 
 use crate::agent::limits::rate::Asker;
 use crate::agent::{Agent, Generation};
 use crate::api::error::ApiError;
+use crate::api::wire::error::ErrorCode;
 use crate::config::key;
 use crate::types::Tenant;
 
@@ -175,12 +176,12 @@ fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 }
 
 fn unauthorized(message: &str) -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", "invalid_api_key", message)
+    ApiError::new(ErrorCode::InvalidApiKey, message)
 }
 
 fn too_many(allowance: &Allowance) -> ApiError {
     let message = format!("more than {} requests a minute", allowance.limit);
-    let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_exceeded", message);
+    let error = ApiError::new(ErrorCode::RateLimited, message);
     error.retry_after(allowance.reset.as_secs() + 1)
 }
 

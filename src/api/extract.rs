@@ -9,7 +9,8 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
 use crate::api::error::ApiError;
-use crate::api::wire::message::clip;
+use crate::api::wire::body::clip;
+use crate::api::wire::error::ErrorCode;
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,7 +24,7 @@ pub struct JsonText(Bytes);
 impl JsonText {
     /// The text.
     pub fn as_str(&self) -> Result<&str, ApiError> {
-        std::str::from_utf8(&self.0).map_err(|_| ApiError::bad_request("invalid_json", "the body is not valid UTF-8"))
+        std::str::from_utf8(&self.0).map_err(|_| ApiError::new(ErrorCode::InvalidJson, "the body is not valid UTF-8"))
     }
 }
 
@@ -36,25 +37,14 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
         match body {
             Ok(Ok(body)) => Ok(Self(body)),
             Ok(Err(rejection)) => Err(unreadable(&rejection)),
-            Err(_) => {
-                let status = StatusCode::REQUEST_TIMEOUT;
-                Err(ApiError::new(
-                    status,
-                    "invalid_request_error",
-                    "request_timeout",
-                    "the body took too long to arrive",
-                ))
-            }
+            Err(_) => Err(ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive")),
         }
     }
 }
 
 /// `application/json`, or no media type at all with an empty body.
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let unsupported = |message: &str| {
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        Err(ApiError::new(status, "invalid_request_error", "unsupported_media_type", message))
-    };
+    let unsupported = |message: &str| Err(ApiError::new(ErrorCode::UnsupportedMediaType, message));
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return unsupported("compressed bodies are not supported");
     }
@@ -75,10 +65,9 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
 
 fn unreadable(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let status = StatusCode::PAYLOAD_TOO_LARGE;
-        return ApiError::new(status, "invalid_request_error", "payload_too_large", "the body is too large");
+        return ApiError::new(ErrorCode::PayloadTooLarge, "the body is too large");
     }
-    ApiError::bad_request("invalid_json", "the body could not be read")
+    ApiError::new(ErrorCode::InvalidJson, "the body could not be read")
 }
 
 /// The `{id}` of a path. What is not text is at no known place.
@@ -91,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Path::<String>::from_request_parts(parts, state).await {
             Ok(Path(id)) => Ok(Self(id)),
-            Err(_) => Err(ApiError::not_found("unknown_url", "the path is not valid UTF-8")),
+            Err(_) => Err(ApiError::new(ErrorCode::UnknownUrl, "the path is not valid UTF-8")),
         }
     }
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::agent::{Kind, Once};
 use crate::api::callers::Caller;
 use crate::api::error::ApiError;
-use crate::api::wire::message::malformed;
+use crate::api::wire::body::malformed;
 use crate::config::key::to_hex;
 
 /// Names the request, for its caller to repeat it safely.
@@ -275,8 +275,8 @@ mod tests {
         let bad: [&[&[u8]]; 6] = [&[b""], &[long.as_bytes()], &["é".as_bytes()], &[b"a b"], &[b"\ta"], &[b"a", b"b"]];
         for values in bad {
             let error = read(KEY, values).unwrap_err();
-            let (param, code) = (error.object().param.as_deref(), error.object().code.as_str());
-            assert_eq!((param, code), (Some(KEY), "invalid_value"), "{values:?}");
+            let (param, code) = (error.object().param, error.object().code);
+            assert_eq!((param, code), (Some(KEY.to_owned()), "invalid_value"), "{values:?}");
         }
         assert_eq!(read(RETRY_COUNT, &[b"2"]).unwrap(), Announced::Attempt(2));
         for odd in ["", "-1", "x", "1.0"] {

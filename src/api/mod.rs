@@ -29,6 +29,7 @@ use utoipa_axum::routes;
 use crate::agent::Agent;
 use crate::api::callers::{Guard, RequestRates};
 use crate::api::error::ApiError;
+use crate::api::wire::error::ErrorCode;
 
 /// What handlers work with.
 #[derive(Debug, Clone)]
@@ -108,13 +109,12 @@ async fn in_shape(request: axum::extract::Request, next: axum::middleware::Next)
 }
 
 async fn unknown_url(method: Method, uri: Uri) -> Response {
-    let path = wire::message::clip(uri.path()).to_owned();
-    ApiError::not_found("unknown_url", format!("there is nothing at {method} {path}")).into_response()
+    let path = wire::body::clip(uri.path()).to_owned();
+    ApiError::new(ErrorCode::UnknownUrl, format!("there is nothing at {method} {path}")).into_response()
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Response {
-    let path = wire::message::clip(uri.path()).to_owned();
+    let path = wire::body::clip(uri.path()).to_owned();
     let message = format!("{path} does not take {method}");
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "method_not_allowed", message)
-        .into_response()
+    ApiError::new(ErrorCode::MethodNotAllowed, message).into_response()
 }

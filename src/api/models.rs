@@ -8,9 +8,11 @@ use utoipa::ToSchema;
 
 use crate::agent::catalog::Entry;
 use crate::api::callers::Caller;
-use crate::api::error::{ApiError, ErrorBody};
+use crate::api::error::ApiError;
 use crate::api::extract::Id;
-use crate::api::wire::message::clip;
+use crate::api::wire::body::clip;
+use crate::api::wire::error::ErrorCode;
+use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::run::List;
 use crate::types::Effect;
 
@@ -67,7 +69,7 @@ pub async fn list(Extension(caller): Extension<Caller>) -> Response {
 )]
 pub async fn get(Extension(caller): Extension<Caller>, Id(id): Id) -> Result<Response, ApiError> {
     let missing =
-        || ApiError::not_found("model_not_found", format!("the model {:?} does not exist", clip(&id))).at("model");
+        || ApiError::new(ErrorCode::ModelNotFound, format!("the model {:?} does not exist", clip(&id))).at("model");
     let resolved = caller.generation.catalog.resolve(&id).await.map_err(|_| missing())?;
     if !caller.may_use(&resolved.agent_name) {
         return Err(missing());

@@ -9,14 +9,17 @@ use serde_json::value::RawValue;
 use crate::agent::control::{Filter, Following};
 use crate::api::Api;
 use crate::api::callers::Caller;
-use crate::api::error::{ApiError, ErrorBody};
+use crate::api::error::ApiError;
 use crate::api::extract::{Id, JsonText, Query, header_text};
 use crate::api::idempotency::{Announced, mark_replayed};
 use crate::api::sse;
-use crate::api::wire::agent_events::{AgentEvents, NativeEvent, native};
-use crate::api::wire::message::clip;
-use crate::api::wire::openai_chat::{ChatChunks, ChunkTemplate};
-use crate::api::wire::request::EventsMode;
+use crate::api::wire::agent::events::{AgentEvents, NativeEvent, native};
+use crate::api::wire::agent::options::EventsMode;
+use crate::api::wire::body::clip;
+use crate::api::wire::chunk::ChunkTemplate;
+use crate::api::wire::error::ErrorCode;
+use crate::api::wire::openai_chat::stream::ChatChunks;
+use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::run::{List, RunObject, Steering, read_steering};
 use crate::api::wire::{Resumed, RunNames, write_json};
 use crate::types::{Event, RunId, RunStatus, SessionId};
@@ -200,7 +203,7 @@ fn event_json(record: &crate::types::Record, names: &RunNames) -> Result<Box<Raw
 }
 
 fn run_id(text: &str) -> Result<RunId, ApiError> {
-    let missing = || ApiError::not_found("run_not_found", format!("run {:?} does not exist", clip(text)));
+    let missing = || ApiError::new(ErrorCode::RunNotFound, format!("run {:?} does not exist", clip(text)));
     RunId::parse(text).ok_or_else(missing)
 }
 

@@ -10,10 +10,12 @@ use crate::agent::Versioned;
 use crate::agent::session::NewSession;
 use crate::api::Api;
 use crate::api::callers::Caller;
-use crate::api::error::{ApiError, ErrorBody};
+use crate::api::error::ApiError;
 use crate::api::extract::{Id, JsonText, Query};
 use crate::api::idempotency::{Announced, mark_replayed};
-use crate::api::wire::message::clip;
+use crate::api::wire::body::clip;
+use crate::api::wire::error::ErrorCode;
+use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
 use crate::store::Order;
@@ -218,7 +220,7 @@ fn page(after: Option<u64>, limit: u64, total: u64, order: Order) -> (u64, u64) 
 
 /// The session that a path names.
 pub fn session_id(text: &str) -> Result<SessionId, ApiError> {
-    let missing = || ApiError::not_found("session_not_found", format!("session {:?} does not exist", clip(text)));
+    let missing = || ApiError::new(ErrorCode::SessionNotFound, format!("session {:?} does not exist", clip(text)));
     SessionId::parse(text).ok_or_else(missing)
 }
 

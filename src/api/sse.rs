@@ -11,7 +11,8 @@ use http::{HeaderName, HeaderValue, header};
 use tokio::time::Instant;
 
 use crate::agent::follow::{FollowError, Follower};
-use crate::api::error::{ApiError, ErrorBody};
+use crate::api::error::ApiError;
+use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::{DONE, Encoder, RunNames, write_json};
 
 /// A comment line goes out after this much silence; proxies cut streams that are idle for a minute.
@@ -60,7 +61,7 @@ pub fn stream<E: Encoder>(mut follower: Follower, mut encoder: E, names: &RunNam
                 Err(error) => {
                     let error = ApiError::from(error);
                     out.extend_from_slice(b"data: ");
-                    write_json(&ErrorBody { error: error.object().clone() }, &mut out);
+                    write_json(&ErrorBody { error: error.object() }, &mut out);
                     out.extend_from_slice(b"\n\n");
                     yield Ok(out.split().freeze());
                     break;

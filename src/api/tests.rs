@@ -1,5 +1,6 @@
 //! The router as a whole: its description, who may pass, and how it refuses.
 
+mod errors;
 mod sessions;
 mod streams;
 

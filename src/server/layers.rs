@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, Method, Version, header};
 use tower::ServiceBuilder;
 use tower_http::ServiceBuilderExt;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -15,6 +15,7 @@ use tower_http::trace::TraceLayer;
 use tracing::{Span, field};
 
 use crate::api::error::ApiError;
+use crate::api::wire::error::ErrorCode;
 use crate::config::ServerConfig;
 
 /// Longest path and query together.
@@ -57,19 +58,18 @@ fn drop_bad_request_id(mut request: Request) -> Request {
 
 /// Refuses what its head alone makes unacceptable.
 async fn refuse_early(State(max_body): State<u64>, request: Request, next: axum::middleware::Next) -> Response {
-    let refuse =
-        |status, code, message: String| ApiError::new(status, "invalid_request_error", code, message).into_response();
+    let refuse = |code, message: String| ApiError::new(code, message).into_response();
     if request.uri().path_and_query().is_some_and(|uri| uri.as_str().len() > MAX_URI) {
-        return refuse(StatusCode::URI_TOO_LONG, "invalid_value", format!("the path is longer than {MAX_URI} bytes"));
+        return refuse(ErrorCode::UriTooLong, format!("the path is longer than {MAX_URI} bytes"));
     }
     let names_host = request.headers().contains_key(header::HOST) || request.uri().authority().is_some();
     if request.version() == Version::HTTP_11 && !names_host {
-        return refuse(StatusCode::BAD_REQUEST, "missing_field", "the host header is missing".to_owned());
+        return refuse(ErrorCode::MissingField, "the host header is missing".to_owned());
     }
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > max_body) {
         let message = format!("the body is larger than {max_body} bytes");
-        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message);
+        return refuse(ErrorCode::PayloadTooLarge, message);
     }
     next.run(request).await
 }

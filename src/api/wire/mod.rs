@@ -1,19 +1,21 @@
-//! The dialects on the wire: what requests look like, and how events are written, a file each.
+//! The dialects on the wire: what requests look like, and how events are written. A dialect is a folder;
+//! what several of them share lies beside these, and so do the resources.
 //!
 //! Encoders are deterministic folds over events and know neither HTTP nor async: to resume a stream is
 //! to encode again and skip.
 
-pub mod address;
-pub mod agent_events;
-pub mod agent_object;
-pub mod message;
+pub mod agent;
+pub mod body;
+pub mod chunk;
+pub mod error;
+pub mod image_url;
+pub mod json_object;
 pub mod openai_chat;
-pub mod request;
+pub mod openai_error;
 pub mod run;
 pub mod session;
 pub mod snapshot;
-pub mod strict;
-pub mod tool;
+pub mod usage;
 
 #[cfg(test)]
 mod tests;

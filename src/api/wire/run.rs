@@ -6,10 +6,12 @@ use utoipa::ToSchema;
 
 use crate::agent::Head;
 use crate::agent::control::RunView;
-use crate::api::error::{ApiError, ErrorObject};
-use crate::api::wire::agent_object::{AgentObject, UsageObject};
-use crate::api::wire::message::check_messages;
-use crate::api::wire::request::{missing, parse};
+use crate::api::wire::agent::object::AgentObject;
+use crate::api::wire::body::{missing, parse};
+use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::message::check_messages;
+use crate::api::wire::openai_error::ErrorObject;
+use crate::api::wire::usage::UsageObject;
 use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 /// A run.
@@ -81,7 +83,7 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
             agent: Some(AgentObject::new(&head.id, head.session.as_ref(), outcome, true)),
             usage: Some((&outcome.usage).into()),
             output_text: Some(&outcome.output_text),
-            error: outcome.error.as_ref().map(|error| ApiError::from(error).object().clone()),
+            error: outcome.error.as_ref().map(ErrorObject::from),
             ..head.into()
         }
     }
@@ -98,14 +100,14 @@ pub struct Steering<'a> {
 }
 
 /// Reads the body of `POST /v1/runs/{id}/messages`.
-pub fn read_steering(body: &str) -> Result<Vec<Message>, ApiError> {
+pub fn read_steering(body: &str) -> Result<Vec<Message>, WireError> {
     let steering: Steering<'_> = parse(body)?;
     let messages = check_messages(&steering.messages.ok_or_else(|| missing("messages"))?, false)?.all;
     let misplaced = messages.iter().position(|message| matches!(message.role, Role::Assistant | Role::Tool));
     match misplaced {
         Some(index) => {
             let message = "only user, system and developer messages can join a live run";
-            Err(ApiError::invalid(format!("messages[{index}].role"), message))
+            Err(WireError::invalid(format!("messages[{index}].role"), message))
         }
         None => Ok(messages),
     }

@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 use crate::agent::Versioned;
 use crate::agent::session::fork::Fork;
 use crate::agent::session::{NewSession, SessionPatch};
-use crate::api::error::ApiError;
-use crate::api::wire::agent_object::UsageObject;
-use crate::api::wire::message::{check_messages, malformed};
-use crate::api::wire::request::{bad_session_id, check_metadata, parse};
+use crate::api::wire::body::{bad_session_id, check_metadata, malformed, parse};
+use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::message::check_messages;
+use crate::api::wire::usage::UsageObject;
 use crate::types::{Micros, RunId, SessionId};
 
 /// Longest time a session may be kept, in seconds: ten years.
@@ -147,7 +147,7 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 }
 
 /// Reads the body of `POST /v1/sessions`; an empty one is `{}`.
-pub fn read_create(body: &str) -> Result<NewSession, ApiError> {
+pub fn read_create(body: &str) -> Result<NewSession, WireError> {
     let create: CreateSession<'_> = if body.trim().is_empty() { CreateSession::default() } else { parse(body)? };
     let id = create.id.as_deref().map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id("id"))).transpose()?;
     check_metadata(create.metadata.as_ref())?;
@@ -168,14 +168,14 @@ pub fn read_create(body: &str) -> Result<NewSession, ApiError> {
 }
 
 /// Reads the body of `POST /v1/sessions/{id}/fork`; an empty one is `{}`.
-pub fn read_fork(body: &str) -> Result<Fork, ApiError> {
+pub fn read_fork(body: &str) -> Result<Fork, WireError> {
     let fork: ForkSession = if body.trim().is_empty() { ForkSession::default() } else { parse(body)? };
     let id = fork.id.as_deref().map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id("id"))).transpose()?;
     Ok(Fork { at: fork.at, id })
 }
 
 /// Reads the body of `PATCH /v1/sessions/{id}`.
-pub fn read_patch(body: &str) -> Result<SessionPatch, ApiError> {
+pub fn read_patch(body: &str) -> Result<SessionPatch, WireError> {
     let patch: PatchSession = parse(body)?;
     let metadata = patch.metadata.unwrap_or_default();
     let set = metadata.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
@@ -188,28 +188,28 @@ pub fn read_patch(body: &str) -> Result<SessionPatch, ApiError> {
 }
 
 /// Bounds on a session's time to live.
-pub fn check_ttl(ttl_s: Option<u64>) -> Result<(), ApiError> {
+pub fn check_ttl(ttl_s: Option<u64>) -> Result<(), WireError> {
     match ttl_s {
         Some(ttl) if !(1..=MAX_TTL_S).contains(&ttl) => {
-            Err(ApiError::invalid("ttl_s", format!("must be between 1 and {MAX_TTL_S}")))
+            Err(WireError::invalid("ttl_s", format!("must be between 1 and {MAX_TTL_S}")))
         }
         Some(_) | None => Ok(()),
     }
 }
 
 /// A session's token budget, which is never nothing.
-pub fn tokens(budget: Option<u64>) -> Result<Option<u64>, ApiError> {
+pub fn tokens(budget: Option<u64>) -> Result<Option<u64>, WireError> {
     match budget {
-        Some(0) => Err(ApiError::invalid("token_budget", "must be above 0; leave it out for no limit")),
+        Some(0) => Err(WireError::invalid("token_budget", "must be above 0; leave it out for no limit")),
         budget => Ok(budget),
     }
 }
 
 /// A session's cost budget, which is never nothing.
-pub fn money(budget: Option<f64>) -> Result<Option<Micros>, ApiError> {
+pub fn money(budget: Option<f64>) -> Result<Option<Micros>, WireError> {
     match budget {
         Some(usd) if !usd.is_finite() || usd <= 0.0 => {
-            Err(ApiError::invalid("cost_budget_usd", "must be above 0; leave it out for no limit"))
+            Err(WireError::invalid("cost_budget_usd", "must be above 0; leave it out for no limit"))
         }
         budget => Ok(budget.map(Micros::from_usd)),
     }
@@ -227,7 +227,7 @@ pub struct MessageObject {
 
 impl MessageObject {
     /// The message at `index`.
-    pub fn new(index: u64, json: &str) -> Result<Self, ApiError> {
+    pub fn new(index: u64, json: &str) -> Result<Self, WireError> {
         let message = RawValue::from_string(json.to_owned()).map_err(|error| malformed(&error))?;
         Ok(Self { index, message })
     }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::error::ApiError;
-use crate::api::wire::message::check_history;
-use crate::api::wire::request::{bad_session_id, check_metadata, missing, parse};
+use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
+use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::write_json;
 use crate::types::session::Session;
@@ -122,14 +122,14 @@ pub fn write_messages(page: &[Bytes], first: bool) -> Bytes {
 pub const END: &[u8] = b"]}";
 
 /// Reads the body of `POST /v1/sessions/import`.
-pub fn read_snapshot(body: &str) -> Result<Snapshot, ApiError> {
+pub fn read_snapshot(body: &str) -> Result<Snapshot, WireError> {
     let export: SessionExport<'_> = parse(body)?;
     if export.object != OBJECT {
-        return Err(ApiError::invalid("object", format!("must be {OBJECT:?}")));
+        return Err(WireError::invalid("object", format!("must be {OBJECT:?}")));
     }
     if export.version != VERSION {
         let message = format!("version {} is not known; this server reads version {VERSION}", export.version);
-        return Err(ApiError::invalid("version", message));
+        return Err(WireError::invalid("version", message));
     }
     let raw = export.session.ok_or_else(|| missing("session"))?;
     let object: SnapshotObject = parse(raw.get()).map_err(|error| error.within("session"))?;
@@ -144,7 +144,7 @@ pub fn read_snapshot(body: &str) -> Result<Snapshot, ApiError> {
 }
 
 impl SnapshotObject {
-    fn session(self, id: SessionId) -> Result<Session, ApiError> {
+    fn session(self, id: SessionId) -> Result<Session, WireError> {
         check_metadata(Some(&self.metadata))?;
         check_ttl(self.ttl_s)?;
         let numbers = [
@@ -157,10 +157,10 @@ impl SnapshotObject {
             ("usage.reasoning_tokens", self.usage.reasoning_tokens),
         ];
         if let Some((name, _)) = numbers.iter().find(|(_, number)| *number > MAX_NUMBER) {
-            return Err(ApiError::invalid(*name, format!("must be at most {MAX_NUMBER}")));
+            return Err(WireError::invalid(*name, format!("must be at most {MAX_NUMBER}")));
         }
         if !(0.0..=MAX_COST_USD).contains(&self.cost_usd) {
-            return Err(ApiError::invalid("cost_usd", format!("must be between 0 and {MAX_COST_USD}")));
+            return Err(WireError::invalid("cost_usd", format!("must be between 0 and {MAX_COST_USD}")));
         }
         Ok(Session {
             created_ms: self.created_ms,

@@ -2,8 +2,9 @@
 
 use bytes::BytesMut;
 
-use super::agent_events::AgentEvents;
-use super::openai_chat::{ChatChunks, completion};
+use super::agent::events::AgentEvents;
+use super::openai_chat::completion::completion;
+use super::openai_chat::stream::ChatChunks;
 use super::{Encoder, Resumed, RunNames};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, StepReport};

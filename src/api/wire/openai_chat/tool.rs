@@ -3,16 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::api::error::ApiError;
-use crate::api::wire::message::{clip, malformed};
-use crate::api::wire::request::missing;
+use crate::api::wire::body::{clip, malformed, missing};
+use crate::api::wire::error::WireError;
 use crate::types::run::{ClientTool, RawValueEq, ToolChoice};
 
 /// Most tools of one request.
 const MAX_TOOLS: usize = 128;
 
 /// Reads `tools`: function tools that the client executes.
-pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<ClientTool>, ApiError> {
+pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<ClientTool>, WireError> {
     #[derive(Deserialize)]
     struct View {
         r#type: String,
@@ -23,7 +22,7 @@ pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<ClientTool>, ApiError> {
         name: String,
     }
     if raw.len() > MAX_TOOLS {
-        return Err(ApiError::invalid("tools", format!("there may be at most {MAX_TOOLS} tools")));
+        return Err(WireError::invalid("tools", format!("there may be at most {MAX_TOOLS} tools")));
     }
     let mut tools: Vec<ClientTool> = Vec::with_capacity(raw.len());
     for (index, json) in raw.iter().enumerate() {
@@ -31,17 +30,17 @@ pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<ClientTool>, ApiError> {
         let view: View = serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
         if view.r#type != "function" {
             let message = format!("the tool type {:?} is not supported; use \"function\"", clip(&view.r#type));
-            return Err(ApiError::invalid(format!("{path}.type"), message));
+            return Err(WireError::invalid(format!("{path}.type"), message));
         }
         let Some(Function { name }) = view.function else { return Err(missing("function").within(&path)) };
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
             let message = "a tool's name is 1 to 64 of A-Z a-z 0-9 _ -";
-            return Err(ApiError::invalid(format!("{path}.function.name"), message));
+            return Err(WireError::invalid(format!("{path}.function.name"), message));
         }
         if tools.iter().any(|tool| tool.name == name) {
             let message = format!("there are two tools named {name:?}");
-            return Err(ApiError::invalid(format!("{path}.function.name"), message));
+            return Err(WireError::invalid(format!("{path}.function.name"), message));
         }
         tools.push(ClientTool { name, definition: RawValueEq((*json).to_owned()) });
     }
@@ -60,7 +59,7 @@ pub enum Choice {
 }
 
 /// Reads `tool_choice`.
-pub fn read_tool_choice(raw: Option<&RawValue>) -> Result<Choice, ApiError> {
+pub fn read_tool_choice(raw: Option<&RawValue>) -> Result<Choice, WireError> {
     #[derive(Deserialize)]
     struct View {
         function: Function,
@@ -75,7 +74,7 @@ pub fn read_tool_choice(raw: Option<&RawValue>) -> Result<Choice, ApiError> {
         Some("\"required\"") => Ok(Choice::Forced(ToolChoice::Required)),
         Some(json) => match serde_json::from_str::<View>(json) {
             Ok(view) => Ok(Choice::Forced(ToolChoice::Function(view.function.name))),
-            Err(_) => Err(ApiError::invalid("tool_choice", "must be none, auto, required or a function")),
+            Err(_) => Err(WireError::invalid("tool_choice", "must be none, auto, required or a function")),
         },
     }
 }

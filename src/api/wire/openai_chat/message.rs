@@ -6,9 +6,10 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::api::error::ApiError;
-use crate::api::wire::address::check_image_url;
-use crate::api::wire::strict::Strict;
+use crate::api::wire::body::{clip, malformed};
+use crate::api::wire::error::{ErrorCode, WireError};
+use crate::api::wire::image_url::check_image_url;
+use crate::api::wire::json_object::JsonObject;
 use crate::types::{CallId, Message, Role};
 
 /// Most messages of one request.
@@ -79,27 +80,27 @@ struct ImageUrl<'a> {
 
 /// Checks a request's messages. With `continues`, they may begin with tool results for calls that the
 /// server knows of.
-pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, ApiError> {
+pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, WireError> {
     if raw.is_empty() {
-        return Err(ApiError::invalid("messages", "there must be at least one message"));
+        return Err(WireError::invalid("messages", "there must be at least one message"));
     }
     if raw.len() > MAX_MESSAGES {
-        return Err(ApiError::invalid("messages", format!("there may be at most {MAX_MESSAGES} messages")));
+        return Err(WireError::invalid("messages", format!("there may be at most {MAX_MESSAGES} messages")));
     }
     read(raw, Pairing { may_begin_with_results: continues, ..Pairing::default() })
 }
 
 /// Checks a session's whole history, of any length. Its calls' ids are those of many requests, so one
 /// may come again once its call has its result.
-pub fn check_history(raw: &[&RawValue]) -> Result<Vec<Message>, ApiError> {
+pub fn check_history(raw: &[&RawValue]) -> Result<Vec<Message>, WireError> {
     Ok(read(raw, Pairing { ids_come_again: true, ..Pairing::default() })?.all)
 }
 
-fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, ApiError> {
+fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> {
     let mut messages = Messages::default();
     for (index, json) in raw.iter().enumerate() {
         let path = format!("messages[{index}]");
-        let Strict::<View<'_>>(view) =
+        let JsonObject::<View<'_>>(view) =
             serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
         let role = check_message(&view).map_err(|error| error.within(&path))?;
         pairing.take(role, &view).map_err(|error| error.within(&path))?;
@@ -117,7 +118,7 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, ApiError> {
     Ok(messages)
 }
 
-fn check_message(view: &View<'_>) -> Result<Role, ApiError> {
+fn check_message(view: &View<'_>) -> Result<Role, WireError> {
     let role = match &*view.role {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -126,50 +127,50 @@ fn check_message(view: &View<'_>) -> Result<Role, ApiError> {
         "tool" => Role::Tool,
         other => {
             let message = format!("{:?} is not a role: use system, developer, user, assistant or tool", clip(other));
-            return Err(ApiError::invalid("role", message));
+            return Err(WireError::invalid("role", message));
         }
     };
     let has_calls = view.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
     if has_calls && role != Role::Assistant {
-        return Err(ApiError::invalid("tool_calls", "only assistant messages have tool calls"));
+        return Err(WireError::invalid("tool_calls", "only assistant messages have tool calls"));
     }
     match view.content {
         Some(content) => check_content(content.get(), role).map_err(|error| error.within("content"))?,
         // A refusal or a spoken answer, as the API itself gave it.
         None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => {}
-        None => return Err(ApiError::invalid("content", "must be a string or a list of parts")),
+        None => return Err(WireError::invalid("content", "must be a string or a list of parts")),
     }
     Ok(role)
 }
 
-fn check_content(content: &str, role: Role) -> Result<(), ApiError> {
+fn check_content(content: &str, role: Role) -> Result<(), WireError> {
     match content.as_bytes().first() {
         Some(b'"') => {
             serde_json::from_str::<Cow<'_, str>>(content).map_err(|error| malformed(&error))?;
             Ok(())
         }
         Some(b'[') => {
-            let parts: Vec<Strict<Part<'_>>> = serde_json::from_str(content).map_err(|error| malformed(&error))?;
+            let parts: Vec<JsonObject<Part<'_>>> = serde_json::from_str(content).map_err(|error| malformed(&error))?;
             if parts.is_empty() {
-                return Err(ApiError::bad_request("invalid_value", "the list of parts is empty"));
+                return Err(WireError::new(ErrorCode::InvalidValue, "the list of parts is empty"));
             }
-            for (index, Strict(part)) in parts.iter().enumerate() {
+            for (index, JsonObject(part)) in parts.iter().enumerate() {
                 check_part(part, role).map_err(|error| error.within(&format!("[{index}]")))?;
             }
             Ok(())
         }
-        _ => Err(ApiError::bad_request("invalid_value", "must be a string or a list of parts")),
+        _ => Err(WireError::new(ErrorCode::InvalidValue, "must be a string or a list of parts")),
     }
 }
 
-fn check_part(part: &Part<'_>, role: Role) -> Result<(), ApiError> {
+fn check_part(part: &Part<'_>, role: Role) -> Result<(), WireError> {
     let (present, member) = match &*part.r#type {
         "text" => (part.text.is_some(), "text"),
         "refusal" if role == Role::Assistant => (part.refusal.is_some(), "refusal"),
         "image_url" if role == Role::User => {
             if let Some(image) = &part.image_url {
                 check_image_url(&image.url)
-                    .map_err(|what| ApiError::invalid("image_url.url", format!("the image URL {what}")))?;
+                    .map_err(|what| WireError::invalid("image_url.url", format!("the image URL {what}")))?;
             }
             (part.image_url.is_some(), "image_url")
         }
@@ -177,13 +178,13 @@ fn check_part(part: &Part<'_>, role: Role) -> Result<(), ApiError> {
         "file" if role == Role::User => (part.file.is_some(), "file"),
         other => {
             let message = format!("a part of the type {:?} is not allowed here", clip(other));
-            return Err(ApiError::invalid("type", message));
+            return Err(WireError::invalid("type", message));
         }
     };
     if present {
         Ok(())
     } else {
-        Err(ApiError::bad_request("missing_field", format!("{member} is missing")).at(member))
+        Err(WireError::new(ErrorCode::MissingField, format!("{member} is missing")).at(member))
     }
 }
 
@@ -197,15 +198,15 @@ struct Pairing {
 }
 
 impl Pairing {
-    fn take(&mut self, role: Role, view: &View<'_>) -> Result<(), ApiError> {
+    fn take(&mut self, role: Role, view: &View<'_>) -> Result<(), WireError> {
         if role == Role::Tool {
             let Some(id) = &view.tool_call_id else {
-                return Err(ApiError::bad_request("missing_field", "tool_call_id is missing").at("tool_call_id"));
+                return Err(WireError::new(ErrorCode::MissingField, "tool_call_id is missing").at("tool_call_id"));
             };
             let known = self.open.remove(&**id) || (self.may_begin_with_results && self.seen.insert(id.to_string()));
             if !known {
                 let message = format!("no assistant message before it has an open call {:?}", clip(id));
-                return Err(ApiError::invalid("tool_call_id", message));
+                return Err(WireError::invalid("tool_call_id", message));
             }
             return Ok(());
         }
@@ -218,57 +219,37 @@ impl Pairing {
         for (index, call) in view.tool_calls.iter().flatten().enumerate() {
             if call.function.name.is_empty() {
                 let path = format!("tool_calls[{index}].function.name");
-                return Err(ApiError::invalid(path, "the name is empty"));
+                return Err(WireError::invalid(path, "the name is empty"));
             }
             if !self.seen.insert(call.id.to_string()) {
                 let message = format!("the id {:?} was used before", clip(&call.id));
-                return Err(ApiError::invalid(format!("tool_calls[{index}].id"), message));
+                return Err(WireError::invalid(format!("tool_calls[{index}].id"), message));
             }
             self.open.insert(call.id.to_string());
         }
         Ok(())
     }
 
-    fn close(&self) -> Result<(), ApiError> {
+    fn close(&self) -> Result<(), WireError> {
         match self.open.iter().next() {
             Some(id) => {
                 let message = format!("the tool call {:?} before it has no result", clip(id));
-                Err(ApiError::bad_request("invalid_value", message))
+                Err(WireError::new(ErrorCode::InvalidValue, message))
             }
             None => Ok(()),
         }
     }
 }
 
-/// What is wrong with a piece of JSON, without its surroundings.
-pub fn malformed(error: &serde_json::Error) -> ApiError {
-    let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    let named = || text.split('`').nth(1).unwrap_or_default().to_owned();
-    if error.is_syntax() || error.is_eof() || text.starts_with("duplicate field") {
-        ApiError::bad_request("invalid_json", format!("the JSON is not valid: {text}"))
-    } else if text.starts_with("missing field") {
-        ApiError::bad_request("missing_field", text.replace('`', "")).at(named())
-    } else if text.starts_with("unknown field") {
-        ApiError::bad_request("unknown_field", text.replace('`', "")).at(named())
-    } else {
-        ApiError::bad_request("invalid_value", text.replace('`', ""))
-    }
-}
-
-/// The beginning of a text that a caller sent, for an error message.
-pub fn clip(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(80)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::wire::openai_error::row;
 
     fn check(json: &str, continues: bool) -> Result<Messages, (String, String)> {
         let raw: Vec<&RawValue> = serde_json::from_str(json).unwrap();
         check_messages(&raw, continues)
-            .map_err(|error| (error.object().code.clone(), error.object().param.clone().unwrap_or_default()))
+            .map_err(|error| (row(error.code).code.to_owned(), error.param.clone().unwrap_or_default()))
     }
 
     #[test]

@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer};
 
 /// A `T` that was written as a JSON object.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Strict<T>(pub T);
+pub struct JsonObject<T>(pub T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
     }

@@ -10,13 +10,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::agent::{Generation, LimitsPatch, NewRun};
-use crate::api::error::ApiError;
-use crate::api::wire::message::{Messages, check_messages, clip, malformed};
-use crate::api::wire::strict::Strict;
-use crate::api::wire::tool::{Choice, read_tool_choice, read_tools};
-use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{Message, Micros, Role, RunId, SessionId, Tenant};
+use crate::agent::{Generation, NewRun};
+use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
+use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse};
+use crate::api::wire::error::{ErrorCode, WireError};
+use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::openai_chat::message::{Messages, check_messages};
+use crate::api::wire::openai_chat::tool::{Choice, read_tool_choice, read_tools};
+use crate::types::run::OnDisconnect;
+use crate::types::{Message, Role, RunId, SessionId, Tenant};
 
 const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
 const DEFAULT_RECONNECT_GRACE_MS: u64 = 15_000;
@@ -37,7 +39,7 @@ pub struct CompletionRequest<'a> {
     pub stream: Option<bool>,
     /// What the stream holds beside text.
     #[schema(value_type = Option<StreamOptions>)]
-    pub stream_options: Option<Strict<StreamOptions>>,
+    pub stream_options: Option<JsonObject<StreamOptions>>,
     /// Function tools that the client executes.
     #[serde(borrow)]
     #[schema(value_type = Vec<Object>)]
@@ -99,7 +101,7 @@ pub struct CompletionRequest<'a> {
     pub metadata: Option<BTreeMap<String, String>>,
     /// What Loopgate adds to OpenAI's request.
     #[schema(value_type = Option<AgentOptions>)]
-    pub agent: Option<Strict<AgentOptions>>,
+    pub agent: Option<JsonObject<AgentOptions>>,
 }
 
 /// OpenAI's `stream_options`.
@@ -107,86 +109,6 @@ pub struct CompletionRequest<'a> {
 pub struct StreamOptions {
     /// Whether the chat door's stream ends with a usage chunk.
     pub include_usage: Option<bool>,
-}
-
-/// What Loopgate adds to OpenAI's request. An unknown field here is an error.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AgentOptions {
-    /// The conversation that this continues; created if it does not exist.
-    #[schema(example = "sess_42")]
-    pub session_id: Option<String>,
-    /// The waiting run that the request's tool messages answer.
-    pub run_id: Option<String>,
-    /// Names and globs of the server's tools; all of the agent's without it.
-    #[schema(example = json!(["calculator", "current_time"]))]
-    pub tools: Option<Vec<String>>,
-    /// Narrower limits than the agent's.
-    #[schema(value_type = Option<LimitOptions>)]
-    pub limits: Option<Strict<LimitOptions>>,
-    /// What happens at a limit: `stop`, `synthesize` or `error`.
-    #[schema(value_type = Option<String>)]
-    pub on_limit: Option<OnLimit>,
-    /// What happens when the last reader has gone: `cancel` or `continue`.
-    #[schema(value_type = Option<String>)]
-    pub on_disconnect: Option<OnDisconnect>,
-    /// After a crash in a tool with side effects: `fail` or `tell_model`.
-    #[schema(value_type = Option<String>)]
-    pub on_unknown_outcome: Option<OnUnknownOutcome>,
-    /// When the session has a live run: `reject`, `enqueue`, `interrupt` or `concurrent`.
-    #[schema(value_type = Option<String>)]
-    pub on_conflict: Option<OnConflict>,
-    /// How long a run outlives its last reader, in milliseconds.
-    pub reconnect_grace_ms: Option<u64>,
-    /// Whether to answer at once with the run's id and go on without a reader.
-    pub background: Option<bool>,
-    /// What the stream shows beside text.
-    pub events: Option<EventsMode>,
-    /// Whether the last event and the plain response bear the report.
-    pub include_report: Option<bool>,
-    /// Whether text is shown that turns out not to be the last step's.
-    pub intermediate_text: Option<IntermediateText>,
-    /// Whether arguments are shown as the model writes them.
-    pub stream_tool_arguments: Option<bool>,
-}
-
-/// Bounds of one run; asking for more than the agent's is an error.
-#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LimitOptions {
-    /// Most model calls.
-    #[schema(example = 20)]
-    pub max_iterations: Option<u32>,
-    /// From start to end, in milliseconds.
-    pub timeout_ms: Option<u64>,
-    /// For each tool call, in milliseconds.
-    pub tool_timeout_ms: Option<u64>,
-    /// Most input and output tokens.
-    pub token_budget: Option<u64>,
-    /// Most money, in US dollars.
-    pub cost_budget_usd: Option<f64>,
-}
-
-/// What a stream shows beside text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EventsMode {
-    /// Named events with ids.
-    Native,
-    /// OpenAI's chunks, other events riding on them in a field `loopgate`.
-    Extension,
-    /// Nothing but OpenAI's chunks.
-    None,
-}
-
-/// Whether text of a step that goes on to call tools is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum IntermediateText {
-    /// As it comes.
-    Show,
-    /// Text is held until its step is known to be the last.
-    Hide,
 }
 
 /// How the response is to be written.
@@ -222,11 +144,11 @@ pub struct RequestContext {
 }
 
 /// Parses and checks a request body.
-pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), ApiError> {
+pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let request: CompletionRequest<'_> = parse(body)?;
     request.check()?;
     let parameters = request.parameters();
-    let Strict(agent) = request.agent.unwrap_or_default();
+    let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape {
         stream: request.stream.unwrap_or(false),
         events: agent.events.unwrap_or(context.default_events),
@@ -278,31 +200,8 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     Ok((new, shape))
 }
 
-/// Parses a JSON body; errors name the path of what is wrong.
-pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, ApiError> {
-    serde_json::from_str(body).map(|Strict(value)| value).or_else(|error| {
-        if error.is_syntax() || error.is_eof() {
-            return Err(malformed(&error));
-        }
-        // Once more, slower, to learn where.
-        let deserializer = &mut serde_json::Deserializer::from_str(body);
-        serde_path_to_error::deserialize(deserializer).map(|Strict(value)| value).map_err(|error| {
-            let path = error.path().to_string();
-            let inner = malformed(error.inner());
-            match path.as_str() {
-                "." => inner,
-                // The path of an unknown or missing field ends at its parent or at itself, by its kind.
-                path => match inner.object().param.clone() {
-                    Some(name) if path == name || path.ends_with(&format!(".{name}")) => inner.at(path),
-                    _ => inner.within(path),
-                },
-            }
-        })
-    })
-}
-
 impl CompletionRequest<'_> {
-    fn check(&self) -> Result<(), ApiError> {
+    fn check(&self) -> Result<(), WireError> {
         range("temperature", self.temperature, 0.0, 2.0)?;
         range("top_p", self.top_p, 0.0, 1.0)?;
         range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?;
@@ -310,21 +209,21 @@ impl CompletionRequest<'_> {
         for (param, tokens) in [("max_tokens", self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)]
         {
             if tokens.is_some_and(|tokens| !(1..=MAX_OUTPUT_TOKENS).contains(&tokens)) {
-                return Err(ApiError::invalid(param, format!("must be between 1 and {MAX_OUTPUT_TOKENS}")));
+                return Err(WireError::invalid(param, format!("must be between 1 and {MAX_OUTPUT_TOKENS}")));
             }
         }
         if self.functions.is_some() {
-            return Err(ApiError::invalid("functions", "functions are not supported; use tools"));
+            return Err(WireError::invalid("functions", "functions are not supported; use tools"));
         }
         if self.n.is_some_and(|n| n != 1) {
-            return Err(ApiError::invalid("n", "must be 1: a run has one answer"));
+            return Err(WireError::invalid("n", "must be 1: a run has one answer"));
         }
         if let Some(stop) = self.stop {
             let few = |texts: Vec<String>| texts.len() <= 4;
             let valid = serde_json::from_str::<String>(stop.get()).is_ok()
                 || serde_json::from_str::<Vec<String>>(stop.get()).is_ok_and(few);
             if !valid {
-                return Err(ApiError::invalid("stop", "must be a text or up to four texts"));
+                return Err(WireError::invalid("stop", "must be a text or up to four texts"));
             }
         }
         check_metadata(self.metadata.as_ref())
@@ -361,37 +260,6 @@ impl CompletionRequest<'_> {
     }
 }
 
-impl LimitOptions {
-    fn check(self) -> Result<LimitsPatch, ApiError> {
-        let path = |name: &str| format!("agent.limits.{name}");
-        let whole = [
-            ("max_iterations", self.max_iterations.map(u64::from)),
-            ("timeout_ms", self.timeout_ms),
-            ("tool_timeout_ms", self.tool_timeout_ms),
-            ("token_budget", self.token_budget),
-        ];
-        for (name, value) in whole {
-            if value == Some(0) {
-                return Err(ApiError::invalid(path(name), "must be above 0; leave it out for the agent's limit"));
-            }
-        }
-        let money = self.cost_budget_usd;
-        if money.is_some_and(|usd| !usd.is_finite() || usd <= 0.0) {
-            return Err(ApiError::invalid(
-                path("cost_budget_usd"),
-                "must be above 0; leave it out for the agent's limit",
-            ));
-        }
-        Ok(LimitsPatch {
-            max_iterations: self.max_iterations,
-            timeout_ms: self.timeout_ms,
-            tool_timeout_ms: self.tool_timeout_ms,
-            token_budget: self.token_budget,
-            cost_budget: money.map(Micros::from_usd),
-        })
-    }
-}
-
 /// In a session, instructions shape this run only and stand ahead of the history; without one, they
 /// stay where they are.
 fn split(messages: Messages, in_session: bool) -> (Vec<Message>, Messages) {
@@ -404,11 +272,11 @@ fn split(messages: Messages, in_session: bool) -> (Vec<Message>, Messages) {
     (system, Messages { all, answers_from: messages.answers_from - before, answered: messages.answered })
 }
 
-fn session_id(body: Option<&str>, header: Option<&str>) -> Result<Option<SessionId>, ApiError> {
+fn session_id(body: Option<&str>, header: Option<&str>) -> Result<Option<SessionId>, WireError> {
     let (text, param) = match (body, header) {
         (Some(body), Some(header)) if body != header => {
             let message = "the body and the header x-loopgate-session-id name different sessions";
-            return Err(ApiError::invalid("agent.session_id", message));
+            return Err(WireError::invalid("agent.session_id", message));
         }
         (Some(body), _) => (body, "agent.session_id"),
         (None, Some(header)) => (header, "x-loopgate-session-id"),
@@ -417,45 +285,20 @@ fn session_id(body: Option<&str>, header: Option<&str>) -> Result<Option<Session
     SessionId::parse(text).map(Some).ok_or_else(|| bad_session_id(param))
 }
 
-/// 400 for a session id that cannot be one.
-pub fn bad_session_id(param: &str) -> ApiError {
-    ApiError::invalid(param, "a session id is 1 to 128 of A-Z a-z 0-9 . _ : -")
+fn no_run(id: &str) -> WireError {
+    WireError::new(ErrorCode::RunNotFound, format!("run {:?} does not exist", clip(id))).at("agent.run_id")
 }
 
-fn no_run(id: &str) -> ApiError {
-    ApiError::not_found("run_not_found", format!("run {:?} does not exist", clip(id))).at("agent.run_id")
-}
-
-/// 400 for a member that must be there.
-pub fn missing(field: &str) -> ApiError {
-    ApiError::bad_request("missing_field", format!("{field} is missing")).at(field)
-}
-
-/// OpenAI's bounds on metadata.
-pub fn check_metadata(metadata: Option<&BTreeMap<String, String>>) -> Result<(), ApiError> {
-    let Some(metadata) = metadata else { return Ok(()) };
-    if metadata.len() > 16 {
-        return Err(ApiError::invalid("metadata", "may have at most 16 entries"));
-    }
-    match metadata.iter().find(|(key, value)| key.is_empty() || key.len() > 64 || value.chars().count() > 512) {
-        Some((key, _)) => {
-            let path = format!("metadata.{}", clip(key));
-            Err(ApiError::invalid(path, "keys have 1 to 64 characters, values at most 512"))
-        }
-        None => Ok(()),
-    }
-}
-
-fn range(param: &str, value: Option<f64>, low: f64, high: f64) -> Result<(), ApiError> {
+fn range(param: &str, value: Option<f64>, low: f64, high: f64) -> Result<(), WireError> {
     match value {
         Some(value) if !(low..=high).contains(&value) => {
-            Err(ApiError::invalid(param, format!("must be between {low} and {high}")))
+            Err(WireError::invalid(param, format!("must be between {low} and {high}")))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-fn is_json_format(raw: Option<&RawValue>) -> Result<bool, ApiError> {
+fn is_json_format(raw: Option<&RawValue>) -> Result<bool, WireError> {
     #[derive(Deserialize)]
     struct View<'a> {
         r#type: String,
@@ -469,6 +312,6 @@ fn is_json_format(raw: Option<&RawValue>) -> Result<bool, ApiError> {
         ("text", _) => Ok(false),
         ("json_object", _) | ("json_schema", Some(_)) => Ok(true),
         ("json_schema", None) => Err(missing("json_schema").within("response_format")),
-        _ => Err(ApiError::invalid("response_format.type", "must be text, json_object or json_schema")),
+        _ => Err(WireError::invalid("response_format.type", "must be text, json_object or json_schema")),
     }
 }

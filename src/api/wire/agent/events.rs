@@ -5,9 +5,10 @@ use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::error::{ApiError, ErrorObject};
-use crate::api::wire::agent_object::{AgentObject, Arguments, Budget, UsageObject};
-use crate::api::wire::openai_chat::ChunkTemplate;
+use crate::api::wire::agent::object::{AgentObject, Arguments, Budget};
+use crate::api::wire::chunk::ChunkTemplate;
+use crate::api::wire::openai_error::ErrorObject;
+use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::BudgetKind;
 use crate::types::{Event, Micros, Outcome, Record, RunStatus, SessionId};
@@ -231,7 +232,7 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
         usage: (&outcome.usage).into(),
         output_text: &outcome.output_text,
-        error: outcome.error.as_ref().map(|error| ApiError::from(error).object().clone()),
+        error: outcome.error.as_ref().map(ErrorObject::from),
     };
     match outcome.status() {
         RunStatus::Completed => NativeEvent::RunCompleted(ending),

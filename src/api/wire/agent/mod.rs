@@ -1,0 +1,5 @@
+//! Our own dialect: the `agent` object of requests and answers, and the stream of named events.
+
+pub mod events;
+pub mod object;
+pub mod options;

@@ -1,0 +1,122 @@
+//! The `agent` object of a request.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::agent::LimitsPatch;
+use crate::api::wire::error::WireError;
+use crate::api::wire::json_object::JsonObject;
+use crate::types::Micros;
+use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
+
+/// What Loopgate adds to OpenAI's request. An unknown field here is an error.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentOptions {
+    /// The conversation that this continues; created if it does not exist.
+    #[schema(example = "sess_42")]
+    pub session_id: Option<String>,
+    /// The waiting run that the request's tool messages answer.
+    pub run_id: Option<String>,
+    /// Names and globs of the server's tools; all of the agent's without it.
+    #[schema(example = json!(["calculator", "current_time"]))]
+    pub tools: Option<Vec<String>>,
+    /// Narrower limits than the agent's.
+    #[schema(value_type = Option<LimitOptions>)]
+    pub limits: Option<JsonObject<LimitOptions>>,
+    /// What happens at a limit: `stop`, `synthesize` or `error`.
+    #[schema(value_type = Option<String>)]
+    pub on_limit: Option<OnLimit>,
+    /// What happens when the last reader has gone: `cancel` or `continue`.
+    #[schema(value_type = Option<String>)]
+    pub on_disconnect: Option<OnDisconnect>,
+    /// After a crash in a tool with side effects: `fail` or `tell_model`.
+    #[schema(value_type = Option<String>)]
+    pub on_unknown_outcome: Option<OnUnknownOutcome>,
+    /// When the session has a live run: `reject`, `enqueue`, `interrupt` or `concurrent`.
+    #[schema(value_type = Option<String>)]
+    pub on_conflict: Option<OnConflict>,
+    /// How long a run outlives its last reader, in milliseconds.
+    pub reconnect_grace_ms: Option<u64>,
+    /// Whether to answer at once with the run's id and go on without a reader.
+    pub background: Option<bool>,
+    /// What the stream shows beside text.
+    pub events: Option<EventsMode>,
+    /// Whether the last event and the plain response bear the report.
+    pub include_report: Option<bool>,
+    /// Whether text is shown that turns out not to be the last step's.
+    pub intermediate_text: Option<IntermediateText>,
+    /// Whether arguments are shown as the model writes them.
+    pub stream_tool_arguments: Option<bool>,
+}
+
+/// Bounds of one run; asking for more than the agent's is an error.
+#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitOptions {
+    /// Most model calls.
+    #[schema(example = 20)]
+    pub max_iterations: Option<u32>,
+    /// From start to end, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// For each tool call, in milliseconds.
+    pub tool_timeout_ms: Option<u64>,
+    /// Most input and output tokens.
+    pub token_budget: Option<u64>,
+    /// Most money, in US dollars.
+    pub cost_budget_usd: Option<f64>,
+}
+
+/// What a stream shows beside text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventsMode {
+    /// Named events with ids.
+    Native,
+    /// OpenAI's chunks, other events riding on them in a field `loopgate`.
+    Extension,
+    /// Nothing but OpenAI's chunks.
+    None,
+}
+
+/// Whether text of a step that goes on to call tools is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IntermediateText {
+    /// As it comes.
+    Show,
+    /// Text is held until its step is known to be the last.
+    Hide,
+}
+
+impl LimitOptions {
+    /// The bounds, each above nothing.
+    pub fn check(self) -> Result<LimitsPatch, WireError> {
+        let path = |name: &str| format!("agent.limits.{name}");
+        let whole = [
+            ("max_iterations", self.max_iterations.map(u64::from)),
+            ("timeout_ms", self.timeout_ms),
+            ("tool_timeout_ms", self.tool_timeout_ms),
+            ("token_budget", self.token_budget),
+        ];
+        for (name, value) in whole {
+            if value == Some(0) {
+                return Err(WireError::invalid(path(name), "must be above 0; leave it out for the agent's limit"));
+            }
+        }
+        let money = self.cost_budget_usd;
+        if money.is_some_and(|usd| !usd.is_finite() || usd <= 0.0) {
+            return Err(WireError::invalid(
+                path("cost_budget_usd"),
+                "must be above 0; leave it out for the agent's limit",
+            ));
+        }
+        Ok(LimitsPatch {
+            max_iterations: self.max_iterations,
+            timeout_ms: self.timeout_ms,
+            tool_timeout_ms: self.tool_timeout_ms,
+            token_budget: self.token_budget,
+            cost_budget: money.map(Micros::from_usd),
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! What every JSON body needs: to be parsed with errors that name a path, and values that several
+//! requests share.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::api::wire::error::{ErrorCode, WireError};
+use crate::api::wire::json_object::JsonObject;
+
+/// Parses a JSON body; errors name the path of what is wrong.
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, WireError> {
+    serde_json::from_str(body).map(|JsonObject(value)| value).or_else(|error| {
+        if error.is_syntax() || error.is_eof() {
+            return Err(malformed(&error));
+        }
+        // Once more, slower, to learn where.
+        let deserializer = &mut serde_json::Deserializer::from_str(body);
+        serde_path_to_error::deserialize(deserializer).map(|JsonObject(value)| value).map_err(|error| {
+            let path = error.path().to_string();
+            let inner = malformed(error.inner());
+            match path.as_str() {
+                "." => inner,
+                // The path of an unknown or missing field ends at its parent or at itself, by its kind.
+                path => match inner.param.clone() {
+                    Some(name) if path == name || path.ends_with(&format!(".{name}")) => inner.at(path),
+                    _ => inner.within(path),
+                },
+            }
+        })
+    })
+}
+
+/// What is wrong with a piece of JSON, without its surroundings.
+pub fn malformed(error: &serde_json::Error) -> WireError {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    let named = || text.split('`').nth(1).unwrap_or_default().to_owned();
+    if error.is_syntax() || error.is_eof() || text.starts_with("duplicate field") {
+        WireError::new(ErrorCode::InvalidJson, format!("the JSON is not valid: {text}"))
+    } else if text.starts_with("missing field") {
+        WireError::new(ErrorCode::MissingField, text.replace('`', "")).at(named())
+    } else if text.starts_with("unknown field") {
+        WireError::new(ErrorCode::UnknownField, text.replace('`', "")).at(named())
+    } else {
+        WireError::new(ErrorCode::InvalidValue, text.replace('`', ""))
+    }
+}
+
+/// The beginning of a text that a caller sent, for an error message.
+pub fn clip(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(80)).unwrap_or_default()
+}
+
+/// 400 for a session id that cannot be one.
+pub fn bad_session_id(param: &str) -> WireError {
+    WireError::invalid(param, "a session id is 1 to 128 of A-Z a-z 0-9 . _ : -")
+}
+
+/// 400 for a member that must be there.
+pub fn missing(field: &str) -> WireError {
+    WireError::new(ErrorCode::MissingField, format!("{field} is missing")).at(field)
+}
+
+/// OpenAI's bounds on metadata.
+pub fn check_metadata(metadata: Option<&BTreeMap<String, String>>) -> Result<(), WireError> {
+    let Some(metadata) = metadata else { return Ok(()) };
+    if metadata.len() > 16 {
+        return Err(WireError::invalid("metadata", "may have at most 16 entries"));
+    }
+    match metadata.iter().find(|(key, value)| key.is_empty() || key.len() > 64 || value.chars().count() > 512) {
+        Some((key, _)) => {
+            let path = format!("metadata.{}", clip(key));
+            Err(WireError::invalid(path, "keys have 1 to 64 characters, values at most 512"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,68 @@
+//! Chunks of OpenAI's chat streams, which our own streams use for text as well.
+
+use bytes::{BufMut, BytesMut};
+use serde::Serialize;
+
+use crate::api::wire::{RunNames, write_json};
+
+/// The parts of a chunk that are the same in all of a run's.
+#[derive(Debug)]
+pub struct ChunkTemplate {
+    /// Everything up to the delta.
+    head: String,
+    /// What closes a chunk whose last member is `choices`.
+    tail: &'static str,
+}
+
+impl ChunkTemplate {
+    /// For one run; with `usage_member`, each chunk bears `"usage":null`, as OpenAI's do when usage is
+    /// asked for.
+    pub fn new(names: &RunNames, usage_member: bool) -> Self {
+        let model = serde_json::to_string(&names.model).expect("a string always encodes");
+        let head = format!(
+            r#"{{"id":"{}","object":"chat.completion.chunk","created":{},"model":{model},"choices":[{{"index":0,"delta":"#,
+            completion_id(names),
+            names.created_ms / 1000,
+        );
+        Self { head, tail: if usage_member { r#","usage":null"# } else { "" } }
+    }
+
+    /// A chunk of text; with `step`, it says which step the text belongs to.
+    pub fn write_text(&self, text: &str, step: Option<u32>, out: &mut BytesMut) {
+        out.put_slice(self.head.as_bytes());
+        out.put_slice(br#"{"content":"#);
+        write_json(text, out);
+        out.put_slice(br#"},"finish_reason":null}]"#);
+        out.put_slice(self.tail.as_bytes());
+        if let Some(step) = step {
+            out.put_slice(br#","loopgate":{"step":"#);
+            write_json(&step, out);
+            out.put_u8(b'}');
+        }
+        out.put_u8(b'}');
+    }
+
+    /// A chunk with this delta and finish reason, and further members of the chunk, each with its comma.
+    pub fn write<D: Serialize + ?Sized>(
+        &self,
+        delta: &D,
+        finish_reason: Option<&str>,
+        more: &[u8],
+        out: &mut BytesMut,
+    ) {
+        out.put_slice(b"data: ");
+        out.put_slice(self.head.as_bytes());
+        write_json(delta, out);
+        out.put_slice(br#","finish_reason":"#);
+        write_json(&finish_reason, out);
+        out.put_slice(b"}]");
+        out.put_slice(self.tail.as_bytes());
+        out.put_slice(more);
+        out.put_slice(b"}\n\n");
+    }
+}
+
+/// The completion's id, which shares the run's suffix.
+pub fn completion_id(names: &RunNames) -> String {
+    format!("chatcmpl-{}", names.id.suffix())
+}

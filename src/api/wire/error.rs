@@ -1,0 +1,168 @@
+//! What a client is told when something failed, before any dialect gives it a shape.
+
+use crate::types::{ErrorKind, RunError};
+
+/// Declares the codes with their list; the line above each is what the error tables say of it.
+macro_rules! error_codes {
+    ($($(#[doc = $meaning:literal])+ $code:ident,)+) => {
+        /// Everything that a client may be told. Each dialect has one table that says what these are
+        /// called there.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ErrorCode {
+            $($(#[doc = $meaning])+ $code,)+
+        }
+
+        impl ErrorCode {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$code,)+];
+
+            /// What failed, in one sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$code => concat!($($meaning),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// The body is not JSON.
+    InvalidJson,
+    /// A value is of the wrong type or out of its range.
+    InvalidValue,
+    /// A member or header that must be there is not.
+    MissingField,
+    /// A member is not known, in an object that takes no unknown ones.
+    UnknownField,
+    /// The conversation does not fit the model.
+    ContextLength,
+    /// The run was to fail at its limits, and reached that of model calls.
+    IterationLimit,
+    /// The API key is missing or not valid.
+    InvalidApiKey,
+    /// The API key may not use this agent.
+    Forbidden,
+    /// The agent has no such tool.
+    ToolNotAllowed,
+    /// There is no such agent or model.
+    ModelNotFound,
+    /// There is no such session for this tenant.
+    SessionNotFound,
+    /// There is no such run for this tenant.
+    RunNotFound,
+    /// There is nothing at this path.
+    UnknownUrl,
+    /// The path does not take this method.
+    MethodNotAllowed,
+    /// The body took too long to arrive, or the run was to fail at its limits and its time is up.
+    RequestTimeout,
+    /// The body is too large.
+    PayloadTooLarge,
+    /// The path is too long.
+    UriTooLong,
+    /// The body is not declared as plain JSON.
+    UnsupportedMediaType,
+    /// The session has a live run, which the error names.
+    SessionBusy,
+    /// The run does not wait for what was sent to it.
+    RunNotWaiting,
+    /// Someone else changed the same thing at the same time.
+    VersionConflict,
+    /// The client names an event that the log does not have yet.
+    EventIdAhead,
+    /// The run's events are no longer kept.
+    EventsExpired,
+    /// The result of the first request with this idempotency key is no longer kept.
+    ResultExpired,
+    /// The idempotency key was used for another request.
+    IdempotencyKeyReused,
+    /// The API key asks too often, or has too many runs at once.
+    RateLimited,
+    /// A budget or quota is used up.
+    BudgetExceeded,
+    /// The server failed; its log says why.
+    Internal,
+    /// A crash interrupted a tool with side effects, and nobody knows whether it took effect.
+    OutcomeUnknown,
+    /// The run was interrupted too often without getting further.
+    CrashLoop,
+    /// Part of what the run needs is no longer in the store or the configuration.
+    StoreLostState,
+    /// The upstream failed or refused the request.
+    UpstreamFailed,
+    /// The model answered nothing, twice.
+    EmptyResponse,
+    /// The upstream did not answer, or fell silent, for too long.
+    UpstreamTimeout,
+    /// The store does not answer.
+    StoreUnavailable,
+    /// The server is shutting down.
+    Draining,
+}
+
+impl From<ErrorKind> for ErrorCode {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::UpstreamUnavailable | ErrorKind::UpstreamRejected => Self::UpstreamFailed,
+            ErrorKind::UpstreamTimeout => Self::UpstreamTimeout,
+            ErrorKind::ContextLength => Self::ContextLength,
+            ErrorKind::EmptyResponse => Self::EmptyResponse,
+            ErrorKind::OutcomeUnknown => Self::OutcomeUnknown,
+            ErrorKind::CrashLoop => Self::CrashLoop,
+            ErrorKind::StoreLostState => Self::StoreLostState,
+            ErrorKind::IterationLimit => Self::IterationLimit,
+            ErrorKind::BudgetExceeded => Self::BudgetExceeded,
+            ErrorKind::TimeLimit => Self::RequestTimeout,
+            ErrorKind::Internal => Self::Internal,
+        }
+    }
+}
+
+/// What is wrong, and with which value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireError {
+    /// What failed.
+    pub code: ErrorCode,
+    /// Path of the value at fault.
+    pub param: Option<String>,
+    /// One or two sentences that may be shown to anyone.
+    pub message: String,
+}
+
+impl WireError {
+    /// An error of this code.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, param: None, message: message.into() }
+    }
+
+    /// A value out of its range.
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidValue, message).at(param)
+    }
+
+    /// Names the value at fault.
+    #[must_use]
+    pub fn at(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// Puts the value at fault within `parent`.
+    #[must_use]
+    pub fn within(mut self, parent: &str) -> Self {
+        self.param = Some(match self.param {
+            Some(param) if param.starts_with('[') => format!("{parent}{param}"),
+            Some(param) => format!("{parent}.{param}"),
+            None => parent.to_owned(),
+        });
+        self
+    }
+}
+
+impl From<&RunError> for WireError {
+    fn from(error: &RunError) -> Self {
+        Self::new(error.kind.into(), &error.message)
+    }
+}

@@ -1,0 +1,32 @@
+//! Image URLs in messages, which the upstream fetches.
+
+use url::Url;
+
+use crate::net::public_address::check_host;
+
+/// Checks an image's URL: `https`, `http` or an image in a `data:` URL, and no private address.
+pub fn check_image_url(text: &str) -> Result<(), String> {
+    let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+    match url.scheme() {
+        "data" if url.path().starts_with("image/") => Ok(()),
+        "data" => Err("must be an image where it is a data: URL".to_owned()),
+        "http" | "https" => check_host(&url).map_err(str::to_owned),
+        scheme => Err(format!("must begin with https:, http: or data:, not {scheme}:")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_web_addresses_and_inline_images_pass() {
+        let bad = ["file:///etc/passwd", "gopher://example.com/", "http://127.1/", "data:text/html,x", "nonsense"];
+        for bad in bad {
+            assert!(check_image_url(bad).is_err(), "{bad}");
+        }
+        for good in ["https://example.com/a.png", "http://93.184.216.34/", "data:image/png;base64,AAAA"] {
+            assert_eq!(check_image_url(good), Ok(()), "{good}");
+        }
+    }
+}

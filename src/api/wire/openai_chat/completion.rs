@@ -1,0 +1,95 @@
+//! A whole run as one chat completion.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::wire::RunNames;
+use crate::api::wire::agent::object::AgentObject;
+use crate::api::wire::chunk::completion_id;
+use crate::api::wire::usage::UsageObject;
+use crate::types::message::CallJson;
+use crate::types::{Outcome, StopReason};
+
+/// A whole chat completion.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Completion<'a> {
+    /// Shares the run's suffix.
+    #[schema(example = "chatcmpl-019a0000000070008000000000000000")]
+    id: String,
+    /// `chat.completion`.
+    object: &'static str,
+    /// Unix seconds.
+    created: u64,
+    /// The model or agent as it was asked for.
+    model: &'a str,
+    /// One.
+    choices: [Choice<'a>; 1],
+    /// Tokens of all steps.
+    usage: UsageObject,
+    /// How the run ended.
+    agent: AgentObject<'a>,
+}
+
+/// The answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Choice<'a> {
+    /// 0.
+    index: u32,
+    /// The assistant's message.
+    message: AssistantMessage<'a>,
+    /// Always null.
+    logprobs: Option<bool>,
+    /// `stop`, `length`, `tool_calls` or `content_filter`.
+    finish_reason: Option<&'static str>,
+}
+
+/// The assistant's message.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AssistantMessage<'a> {
+    /// `assistant`.
+    role: &'static str,
+    /// The final text; null where there are only calls.
+    content: Option<&'a str>,
+    /// Always null.
+    refusal: Option<&'a str>,
+    /// The client's calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    tool_calls: Vec<CallJson<'a>>,
+}
+
+/// The one object of a run that ended so.
+pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bool) -> Completion<'a> {
+    let calls: Vec<CallJson<'_>> = outcome.required_calls.iter().map(CallJson::from).collect();
+    let content = Some(outcome.output_text.as_str()).filter(|text| !text.is_empty() || calls.is_empty());
+    let message = AssistantMessage { role: "assistant", content, refusal: None, tool_calls: calls };
+    let finish_reason = finish_reason(outcome.reason);
+    Completion {
+        id: completion_id(names),
+        object: "chat.completion",
+        created: names.created_ms / 1000,
+        model: &names.model,
+        choices: [Choice { index: 0, message, logprobs: None, finish_reason }],
+        usage: (&outcome.usage).into(),
+        agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
+    }
+}
+
+/// Why the answer ended, in OpenAI's words; a failed run has no answer.
+pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::Done | StopReason::Cancelled => Some("stop"),
+        StopReason::Length
+        | StopReason::MaxIterations
+        | StopReason::TokenBudget
+        | StopReason::CostBudget
+        | StopReason::Timeout => Some("length"),
+        StopReason::ClientTools => Some("tool_calls"),
+        StopReason::ProviderError
+        | StopReason::EmptyResponse
+        | StopReason::OutcomeUnknown
+        | StopReason::CrashLoop
+        | StopReason::StoreLostState
+        | StopReason::InternalError => None,
+    }
+}

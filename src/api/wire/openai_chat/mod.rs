@@ -1,0 +1,7 @@
+//! OpenAI's chat completions: the request, the one object and the stream of chunks.
+
+pub mod completion;
+pub mod message;
+pub mod request;
+pub mod stream;
+pub mod tool;

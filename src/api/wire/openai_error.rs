@@ -1,0 +1,112 @@
+//! Errors in OpenAI's shape, which our own doors and resources share: the object, and the one table of
+//! statuses, types and codes.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::wire::error::{ErrorCode, WireError};
+use crate::types::RunError;
+
+/// The body of every error response.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: ErrorObject,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ErrorObject {
+    /// One or two sentences.
+    #[schema(example = "temperature must be between 0 and 2")]
+    pub message: String,
+    /// The kind of error.
+    #[schema(value_type = String, example = "invalid_request_error")]
+    pub r#type: &'static str,
+    /// Path of the value at fault.
+    #[schema(example = "temperature")]
+    pub param: Option<String>,
+    /// The code to branch on.
+    #[schema(value_type = String, example = "invalid_value")]
+    pub code: &'static str,
+    /// The live run that is in the way, for `session_busy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Where that run can be followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_url: Option<String>,
+}
+
+/// What the dialect makes of an error: the status of a plain answer, then the error's type and code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The status of an answer that is nothing but the error.
+    pub status: u16,
+    /// OpenAI's kind of error.
+    pub r#type: &'static str,
+    /// The code to branch on.
+    pub code: &'static str,
+}
+
+/// The table.
+#[must_use]
+pub fn row(code: ErrorCode) -> Row {
+    let (status, r#type, code) = match code {
+        ErrorCode::InvalidJson => (400, "invalid_request_error", "invalid_json"),
+        ErrorCode::InvalidValue => (400, "invalid_request_error", "invalid_value"),
+        ErrorCode::MissingField => (400, "invalid_request_error", "missing_field"),
+        ErrorCode::UnknownField => (400, "invalid_request_error", "unknown_field"),
+        ErrorCode::ContextLength => (400, "invalid_request_error", "context_length_exceeded"),
+        ErrorCode::IterationLimit => (400, "invalid_request_error", "max_iterations"),
+        ErrorCode::InvalidApiKey => (401, "authentication_error", "invalid_api_key"),
+        ErrorCode::Forbidden => (403, "permission_error", "forbidden"),
+        ErrorCode::ToolNotAllowed => (403, "permission_error", "tool_not_allowed"),
+        ErrorCode::ModelNotFound => (404, "invalid_request_error", "model_not_found"),
+        ErrorCode::SessionNotFound => (404, "invalid_request_error", "session_not_found"),
+        ErrorCode::RunNotFound => (404, "invalid_request_error", "run_not_found"),
+        ErrorCode::UnknownUrl => (404, "invalid_request_error", "unknown_url"),
+        ErrorCode::MethodNotAllowed => (405, "invalid_request_error", "method_not_allowed"),
+        ErrorCode::RequestTimeout => (408, "invalid_request_error", "request_timeout"),
+        ErrorCode::SessionBusy => (409, "conflict_error", "session_busy"),
+        ErrorCode::RunNotWaiting => (409, "conflict_error", "run_not_waiting"),
+        ErrorCode::VersionConflict => (409, "conflict_error", "version_conflict"),
+        ErrorCode::EventIdAhead => (409, "conflict_error", "event_id_ahead"),
+        ErrorCode::EventsExpired => (410, "invalid_request_error", "events_expired"),
+        ErrorCode::ResultExpired => (410, "invalid_request_error", "result_expired"),
+        ErrorCode::PayloadTooLarge => (413, "invalid_request_error", "payload_too_large"),
+        ErrorCode::UriTooLong => (414, "invalid_request_error", "invalid_value"),
+        ErrorCode::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
+        ErrorCode::IdempotencyKeyReused => (422, "invalid_request_error", "idempotency_key_reused"),
+        ErrorCode::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
+        ErrorCode::BudgetExceeded => (429, "insufficient_quota", "budget_exceeded"),
+        ErrorCode::Internal => (500, "server_error", "internal_error"),
+        ErrorCode::OutcomeUnknown => (500, "server_error", "outcome_unknown"),
+        ErrorCode::CrashLoop => (500, "server_error", "crash_loop"),
+        ErrorCode::StoreLostState => (500, "server_error", "store_lost_state"),
+        ErrorCode::UpstreamFailed => (502, "provider_error", "provider_error"),
+        ErrorCode::EmptyResponse => (502, "provider_error", "empty_response"),
+        ErrorCode::StoreUnavailable => (503, "server_error", "store_unavailable"),
+        ErrorCode::Draining => (503, "server_error", "draining"),
+        ErrorCode::UpstreamTimeout => (504, "provider_error", "provider_timeout"),
+    };
+    Row { status, r#type, code }
+}
+
+impl From<WireError> for ErrorObject {
+    fn from(WireError { code, param, message }: WireError) -> Self {
+        let Row { r#type, code, .. } = row(code);
+        Self { message, r#type, param, code, run_id: None, events_url: None }
+    }
+}
+
+impl From<&RunError> for ErrorObject {
+    fn from(error: &RunError) -> Self {
+        WireError::from(error).into()
+    }
+}
+
+impl From<WireError> for ErrorBody {
+    fn from(error: WireError) -> Self {
+        Self { error: error.into() }
+    }
+}
