@@ -18,6 +18,7 @@ use crate::api::wire::error::ErrorCode;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
+use crate::llm::openai::messages::json;
 use crate::store::Order;
 use crate::types::SessionId;
 
@@ -174,7 +175,7 @@ pub async fn messages(
     let total = api.agent.session(&caller.tenant, &id).await?.session.message_count;
     let (from, count) = page(after, limit as u64, total, order);
     let (found, _) = api.agent.messages(&caller.tenant, &id, from, usize::try_from(count).unwrap_or(limit)).await?;
-    let indexed = (from + 1..).zip(&found).map(|(index, message)| MessageObject::new(index, message.json()));
+    let indexed = (from + 1..).zip(&found).map(|(index, message)| MessageObject::new(index, json(message)));
     let mut data = indexed.collect::<Result<Vec<_>, _>>()?;
     let has_more = match order {
         Order::Ascending => from + (data.len() as u64) < total,

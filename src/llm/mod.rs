@@ -17,18 +17,17 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
-use crate::types::Usage;
+use crate::types::{Conversation, Usage};
 
 pub mod demo;
 
-/// What a model is asked. The parts are JSON in OpenAI's chat dialect, encoded once by whoever made
-/// them and copied from there on.
+/// What a model is asked.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
     /// The model's name at its upstream.
     pub model: String,
-    /// Message objects, separated by commas, without the array's brackets.
-    pub messages: String,
+    /// What was said so far.
+    pub conversation: Conversation,
     /// The `tools` array; empty when no tools are offered.
     pub tools: Arc<str>,
     /// `tool_choice`, where it is not left to the model.

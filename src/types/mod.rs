@@ -4,10 +4,11 @@
 //! what it describes.
 
 pub mod clock;
+pub mod conversation;
 pub mod error;
 pub mod event;
 pub mod id;
-pub mod message;
+pub mod json;
 pub mod outcome;
 pub mod pauses;
 pub mod run;
@@ -15,11 +16,11 @@ pub mod session;
 pub mod tool;
 pub mod usage;
 
+pub use conversation::{Conversation, Message, Role, ToolCall};
 pub use error::{ErrorKind, RunError};
 pub use event::{Event, Record};
 pub use id::{CallId, RunId, SessionId, Tenant};
-pub use message::{Message, Role};
 pub use outcome::{Outcome, Report, RunStatus, StopReason};
 pub use run::{Limits, RunSpec};
-pub use tool::{Effect, ToolCall, ToolOutcome};
+pub use tool::{Effect, ToolOutcome};
 pub use usage::{Micros, Price, Usage};

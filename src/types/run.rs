@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
+pub use crate::types::json::RawValueEq;
 use crate::types::usage::{Micros, Price};
 use crate::types::{Message, RunId, SessionId, Tenant};
 
@@ -161,23 +161,4 @@ pub struct ClientTool {
     pub name: String,
     /// The whole entry of the request's `tools`.
     pub definition: RawValueEq,
-}
-
-/// Raw JSON that can be compared.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RawValueEq(pub Box<RawValue>);
-
-impl RawValueEq {
-    /// The JSON text.
-    #[must_use]
-    pub fn get(&self) -> &str {
-        self.0.get()
-    }
-}
-
-impl PartialEq for RawValueEq {
-    fn eq(&self, other: &Self) -> bool {
-        self.get() == other.get()
-    }
 }

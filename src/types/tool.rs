@@ -1,8 +1,6 @@
-//! Tool calls and what comes back from them.
+//! What calling a tool does, and what comes back.
 
 use serde::{Deserialize, Serialize};
-
-use crate::types::CallId;
 
 /// What repeating a call would do, as its operator declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,17 +13,6 @@ pub enum Effect {
     /// Has side effects: dispatched at most once, and one at a time. What is not declared is this.
     #[default]
     Write,
-}
-
-/// One call that the model asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// Minted by us, so that it is unique over all steps and runs.
-    pub id: CallId,
-    /// The tool's name as the model wrote it; there may be no such tool.
-    pub name: String,
-    /// The arguments as the model wrote them: meant to be a JSON object, perhaps malformed.
-    pub arguments: String,
 }
 
 /// How one call ended.

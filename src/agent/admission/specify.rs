@@ -27,7 +27,7 @@ impl Agent {
         new: &NewRun,
         generation: &Generation,
         session: Option<&Session>,
-        history_bytes: usize,
+        history_weight: usize,
     ) -> Result<RunSpec, StartError> {
         let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
             StartError::Invalid { param: "model".to_owned(), message: "name a model or an agent".to_owned() }
@@ -72,7 +72,7 @@ impl Agent {
             max_discards: new.max_discards,
         };
         let definitions = Toolbox::new(&generation.tools, &spec).definitions();
-        spec.context_tokens = context::estimate(&spec, history_bytes, definitions.len());
+        spec.context_tokens = context::estimate(&spec, history_weight, definitions.len());
         if spec.context_tokens > resolved.facts.context_window {
             let message = format!(
                 "the messages take about {} tokens; the model {} takes {}",

@@ -20,13 +20,12 @@ use crate::agent::ledger::session::active_run;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
-use crate::agent::session::history::History;
 use crate::failpoint;
 use crate::store::{Check, CommitError, Fence, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Event, RunId, RunSpec, RunStatus, Tenant};
+use crate::types::{Conversation, Event, RunId, RunSpec, RunStatus, Tenant};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
@@ -115,11 +114,11 @@ impl Agent {
         self.replica.join(&self.leases).await?;
         let history = match &session {
             Some(Versioned { session, .. }) => self.history(&new.tenant, session).await?,
-            None => History::default(),
+            None => Conversation::default(),
         };
         let found = session.as_ref().map(|found| &found.session);
         let generation = self.generation_of(new);
-        let spec = Arc::new(self.specify(new, &generation, found, history.bytes()).await?);
+        let spec = Arc::new(self.specify(new, &generation, found, history.weight()).await?);
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.take_slot(&spec, &generation.quotas).await?;
         let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;

@@ -1,6 +1,6 @@
 //! History into a model request.
 //!
-//! Messages are copied as they were encoded; what is added here shapes one request and never enters
+//! What is added here shapes one request and never enters
 //! the stored history.
 
 use tokio::time::Instant;
@@ -19,14 +19,12 @@ pub fn model_request(driver: &Driver, reserve: Reservation, closing: Option<Stop
     let run = driver.recorder.run();
     let spec = run.spec();
     let closing_note = closing.map(|_| Message::text(Role::User, CLOSE));
-    let own = run.messages().iter().chain(&closing_note);
-    let before = spec.system.iter().map(Message::json).chain(driver.history.texts());
-    let messages = before.chain(own.map(Message::json)).collect::<Vec<_>>().join(",");
+    let own = run.messages().iter().cloned().chain(closing_note);
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = spec.tool_choice.as_ref().filter(|_| run.iterations() == 0);
     ModelRequest {
         model: spec.upstream_model.clone(),
-        messages,
+        conversation: driver.history.clone().after(&spec.system).then(own),
         tools: if closing.is_some() { "".into() } else { driver.tools.definitions() },
         tool_choice: tool_choice.map(choice_json),
         parameters: spec.parameters.as_str().into(),
@@ -45,7 +43,7 @@ fn choice_json(choice: &ToolChoice) -> String {
 }
 
 /// Estimated input tokens of a run before its first call, by four bytes a token.
-pub fn estimate(spec: &RunSpec, history_bytes: usize, definitions_bytes: usize) -> u64 {
-    let messages: usize = spec.system.iter().chain(&spec.input).map(|message| message.json().len()).sum();
-    ((messages + history_bytes + definitions_bytes) as u64).div_ceil(4)
+pub fn estimate(spec: &RunSpec, history_weight: usize, definitions_bytes: usize) -> u64 {
+    let messages: usize = spec.system.iter().chain(&spec.input).map(Message::weight).sum();
+    ((messages + history_weight + definitions_bytes) as u64).div_ceil(4)
 }

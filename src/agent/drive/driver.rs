@@ -18,12 +18,11 @@ use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Step;
 use crate::agent::ownership::retry::RetryWhileLeased;
-use crate::agent::session::history::History;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::event::DiscardReason;
 use crate::types::run::OnUnknownOutcome;
-use crate::types::{Effect, Event, RunId, StopReason, ToolCall, ToolOutcome, Usage};
+use crate::types::{Conversation, Effect, Event, RunId, StopReason, ToolCall, ToolOutcome, Usage};
 
 /// How long a run that is left may take to record what has happened in it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -38,7 +37,7 @@ pub struct Driver {
     /// What it may do.
     pub tools: Toolbox,
     /// The session's earlier messages.
-    pub history: History,
+    pub history: Conversation,
     /// What the session's budgets allow.
     pub session: Option<SessionBudget>,
     /// What its key allows, if that is not everything.

@@ -20,12 +20,11 @@ use crate::agent::limits::quota::{Account, Quotas};
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
-use crate::agent::session::history::History;
 use crate::failpoint;
 use crate::store::{Check, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
-use crate::types::{Event, Message, Record, RunSpec, RunStatus, StopReason, Tenant};
+use crate::types::{Conversation, Event, Message, Record, RunSpec, RunStatus, StopReason, Tenant};
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,7 +43,7 @@ pub(in crate::agent) struct Idle {
 
 /// What driving a run takes beside its log.
 pub(in crate::agent) struct Prepared {
-    pub(in crate::agent) history: History,
+    pub(in crate::agent) history: Conversation,
     pub(in crate::agent) budget: Option<SessionBudget>,
     pub(in crate::agent) account: Option<Account>,
     pub(in crate::agent) commands: Vec<Command>,
@@ -210,7 +209,8 @@ impl Agent {
         let account = self.open_account(&spec, &records, &generation.quotas).await?;
         // What was left for it is read when it ends.
         let commands = Vec::new();
-        let ready = Ready { spec, generation, records, lease, history: History::default(), budget, account, commands };
+        let ready =
+            Ready { spec, generation, records, lease, history: Conversation::default(), budget, account, commands };
         let (mut driver, _attendant, lease) = self.driver(ready);
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { answers: Vec::new() });

@@ -25,11 +25,10 @@ use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
-use crate::agent::session::history::History;
 use crate::failpoint;
 use crate::store::{CommitError, Unavailable};
 use crate::types::run::{OnDisconnect, OnLimit};
-use crate::types::{Event, Record, RunId, RunSpec, StopReason};
+use crate::types::{Conversation, Event, Record, RunId, RunSpec, StopReason};
 
 /// Time held back for a closing answer, if a tenth of the run's is more.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
@@ -46,7 +45,7 @@ pub(in crate::agent) struct Ready {
     pub(in crate::agent) records: Vec<Record>,
     pub(in crate::agent) lease: Lease,
     /// The session's earlier messages.
-    pub(in crate::agent) history: History,
+    pub(in crate::agent) history: Conversation,
     /// What its session allows; `None` without a session.
     pub(in crate::agent) budget: Option<SessionBudget>,
     /// What its key allows, if that is not everything.

@@ -96,8 +96,8 @@ enum CallState {
     Finished(ToolOutcome),
 }
 
-/// Input tokens of the next call: what the upstream last counted, and four characters a token for what
-/// came since.
+/// Input tokens of the next call: what the upstream last counted, and four bytes a token for what came
+/// since.
 #[derive(Debug, Clone, Copy)]
 struct ContextEstimate {
     counted: u64,
@@ -478,7 +478,7 @@ impl Run {
     }
 
     fn push(&mut self, message: Message) {
-        self.context.bytes_since += message.json().len() as u64;
+        self.context.bytes_since += message.weight() as u64;
         self.messages.push(message);
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::agent::ledger::log::encode;
+use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
 use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, RawValueEq};
 use crate::types::{CallId, ErrorKind, Limits, Micros, Price, Role, RunId, Tenant};
@@ -155,7 +156,7 @@ fn results_enter_the_history_in_call_order_k10() {
     story.finishes(&first, "one");
     story.completes_step();
     let messages = story.run.messages();
-    assert!(messages[2].json().contains("one") && messages[3].json().contains("two"));
+    assert!(json(&messages[2]).contains("one") && json(&messages[3]).contains("two"));
     assert!(matches!(story.run.next_step(), Step::CallModel { step: 2, .. }));
     let order: Vec<_> = story.run.last_step().unwrap().tool_calls.iter().map(|report| &report.call_id).collect();
     assert_eq!(order, [&first.id, &second.id], "the report is in call order too");

@@ -1,6 +1,5 @@
 //! Sessions as snapshots: whole copies that leave the server, and come back.
 
-use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 
@@ -8,7 +7,7 @@ use crate::agent::Agent;
 use crate::agent::error::LookupError;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
-use crate::agent::session::history::{in_pages, pages};
+use crate::agent::session::history::{decoded, in_pages, pages};
 use crate::types::session::Session;
 use crate::types::{Message, SessionId, Tenant};
 
@@ -16,9 +15,9 @@ use crate::types::{Message, SessionId, Tenant};
 pub struct Export {
     /// What is known of it.
     pub session: Session,
-    /// Its messages, page by page, encoded. An error at the end says that they are not all, or not all
+    /// Its messages, page by page. An error at the end says that they are not all, or not all
     /// of this session.
-    pub pages: BoxStream<'static, Result<Vec<Bytes>, LookupError>>,
+    pub pages: BoxStream<'static, Result<Vec<Message>, LookupError>>,
 }
 
 impl Agent {
@@ -32,7 +31,7 @@ impl Agent {
             let mut pages = std::pin::pin!(pages(&*agent.store, &partition, 0, found.message_count));
             while let Some(page) = pages.try_next().await? {
                 read += page.len() as u64;
-                yield page;
+                yield decoded(&page)?;
             }
             agent.still_is(&tenant, &found).await?;
             if read < found.message_count {

@@ -10,6 +10,7 @@ use crate::agent::error::{ClaimError, LookupError};
 use crate::agent::ledger::keys;
 use crate::agent::request::{Kind, Once};
 use crate::agent::{NewRun, Started};
+use crate::llm::openai::messages::joined;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
@@ -39,7 +40,7 @@ async fn steer(bench: &Bench, run: &RunId, text: &str, once: &Once) -> Result<(R
 
 /// How often the last request to the model has this text.
 fn heard(bench: &Bench, text: &str) -> usize {
-    bench.model.requests.lock().last().unwrap().messages.matches(text).count()
+    joined(&bench.model.requests.lock().last().unwrap().conversation).matches(text).count()
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use crate::agent::launch::queued;
 use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
 use crate::agent::session::{NewSession, SessionPatch};
+use crate::llm::openai::messages::{joined, json};
 use crate::store::{Store, Tx, Write};
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
@@ -29,7 +30,7 @@ fn says(text: &str, on_conflict: OnConflict) -> NewRun {
 async fn history(replica: &Replica) -> Vec<String> {
     let (messages, _) = replica.bench.agent.messages(&tenant(), &session(), 0, 100).await.unwrap();
     let content = |message: &Message| {
-        let value: serde_json::Value = serde_json::from_str(message.json()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(json(message)).unwrap();
         value["content"].as_str().unwrap_or("-").to_owned()
     };
     messages.iter().map(content).collect()
@@ -65,7 +66,9 @@ async fn an_enqueued_run_begins_after_the_one_before_it_and_knows_what_that_said
     );
     let asked: Vec<String> = [&a, &b]
         .iter()
-        .flat_map(|replica| replica.bench.model.requests.lock().iter().map(|r| r.messages.clone()).collect::<Vec<_>>())
+        .flat_map(|replica| {
+            replica.bench.model.requests.lock().iter().map(|r| joined(&r.conversation)).collect::<Vec<_>>()
+        })
         .collect();
     let of_second = asked.iter().find(|messages| messages.contains("two") && !messages.contains("three")).unwrap();
     assert!(of_second.contains("slow"), "it was asked with what came before it: {of_second}");

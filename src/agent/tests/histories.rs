@@ -7,6 +7,7 @@ use super::support::*;
 use crate::agent::NewRun;
 use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
+use crate::llm::openai::messages::joined;
 use crate::store::memory::MemoryStore;
 use crate::store::{Document, Store, Tx, Write};
 use crate::types::run::ClientTool;
@@ -37,7 +38,7 @@ async fn asked(bench: &Bench, text: &str) -> Vec<String> {
 }
 
 fn sent(bench: &Bench) -> Vec<String> {
-    let request = bench.model.requests.lock().last().unwrap().messages.clone();
+    let request = joined(&bench.model.requests.lock().last().unwrap().conversation);
     let messages: Vec<serde_json::Value> = serde_json::from_str(&format!("[{request}]")).unwrap();
     messages.iter().map(|message| message["content"].as_str().unwrap_or("-").to_owned()).collect()
 }
@@ -122,7 +123,7 @@ async fn a_run_that_goes_on_elsewhere_has_the_history_that_it_began_with() {
     let spec: RunSpec = serde_json::from_slice(&spec.value).unwrap();
     for history_len in 0..=2 {
         let began = there.agent.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
-        assert_eq!(began.count(), history_len, "whatever the session has by now");
+        assert_eq!(began.count() as u64, history_len, "whatever the session has by now");
     }
     let messages = vec![Message::tool(&call, "this one")];
     let answer = NewRun { answered: vec![call], messages, ..ask("") };

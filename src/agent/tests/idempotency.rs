@@ -12,7 +12,7 @@ use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};
 use crate::types::run::{ClientTool, RawValueEq};
-use crate::types::{CallId, Effect, Event, Message, Record, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
+use crate::types::{CallId, Effect, Event, Message, Record, RunId, RunStatus, SessionId, StopReason, Tenant};
 
 fn once(kind: Kind) -> Once {
     Once { name: "name".into(), fingerprint: "fingerprint".into(), kind }
@@ -256,9 +256,7 @@ pub(super) async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (R
     let outcome = outcome(&records);
     assert_eq!(outcome.reason, StopReason::ClientTools);
     let id: CallId = outcome.required_calls[0].id.clone();
-    let result = format!(r#"{{"role":"tool","tool_call_id":"{id}","content":"rain"}}"#);
-    let result: Message = serde_json::from_str(&result).unwrap();
-    assert_eq!(result.role, Role::Tool);
+    let result = Message::tool(&id, "rain");
     let answer = NewRun {
         messages: vec![result],
         answers_from: 0,

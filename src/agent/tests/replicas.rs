@@ -13,6 +13,7 @@ use crate::agent::follow::active::Live;
 use crate::agent::follow::tail::Tail;
 use crate::agent::follow::{FollowError, Follower};
 use crate::agent::ledger::keys;
+use crate::llm::openai::messages::joined;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Durability, Store, Write};
@@ -211,7 +212,7 @@ async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
     b.bench.agent.steer(&tenant(), &run, say("rather this")).await.unwrap();
     b.bench.agent.steer(&tenant(), &run, say("and that")).await.unwrap();
     assert_eq!(outcome(&watch(started).await).output_text, "first");
-    let asked = a.bench.model.requests.lock().last().unwrap().messages.clone();
+    let asked = joined(&a.bench.model.requests.lock().last().unwrap().conversation);
     assert!(
         asked.ends_with(r#"{"role":"user","content":"rather this"},{"role":"user","content":"and that"}"#),
         "{asked}"

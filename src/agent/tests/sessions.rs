@@ -150,7 +150,7 @@ async fn of_several_forks_to_one_name_one_comes_to_be() {
 
 /// Two pages of a new session named `f`, so many seconds apart, and how writing them ended.
 async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), LookupError> {
-    let page = vec![bytes::Bytes::copy_from_slice(Message::text(Role::User, text).json().as_bytes())];
+    let page = vec![crate::agent::ledger::document::encode(&Message::text(Role::User, text))];
     let pages = async_stream::stream! {
         yield Ok(page.clone());
         yield Ok(page.clone());

@@ -15,12 +15,14 @@ use tokio::sync::Semaphore;
 use crate::agent::catalog::Upstream;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
+use crate::llm::openai::messages::parts;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
+use crate::types::conversation::Part;
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
+use crate::types::{CallId, Conversation, Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
 
 /// What the model does in one turn.
 #[derive(Debug, Clone)]
@@ -58,8 +60,8 @@ impl Scripted {
 
 impl Model for Scripted {
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        assert_paired(&request.messages);
-        let turn = request.messages.matches(r#""role":"assistant""#).count();
+        assert_paired(&request.conversation);
+        let turn = request.conversation.iter().filter(|message| message.role == Role::Assistant).count();
         let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
         let (closing, deadline) = (request.tools.is_empty(), request.deadline);
         self.requests.lock().push(request);
@@ -130,18 +132,18 @@ impl Model for Scripted {
 }
 
 /// Every assistant call has exactly one result before the next message of another kind.
-fn assert_paired(messages: &str) {
-    let messages: Vec<serde_json::Value> = serde_json::from_str(&format!("[{messages}]")).unwrap();
-    let mut open: Vec<String> = Vec::new();
-    for message in &messages {
-        if message["role"] == "tool" {
-            let id = message["tool_call_id"].as_str().unwrap();
-            let place = open.iter().position(|open| open == id).expect("a result without its call");
-            open.remove(place);
+fn assert_paired(conversation: &Conversation) {
+    let mut open: Vec<CallId> = Vec::new();
+    for message in conversation.iter() {
+        let parts = parts(message).unwrap();
+        if message.role == Role::Tool {
+            for result in parts.list.iter().filter_map(Part::as_result) {
+                let place = open.iter().position(|open| *open == result.call).expect("a result without its call");
+                open.remove(place);
+            }
         } else {
-            assert!(open.is_empty(), "calls without results before {message}");
-            let calls = message["tool_calls"].as_array().into_iter().flatten();
-            open = calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect();
+            assert!(open.is_empty(), "calls without results before {message:?}");
+            open = parts.list.iter().filter_map(Part::as_call).map(|call| call.id.clone()).collect();
         }
     }
     assert!(open.is_empty(), "calls without results at the end");

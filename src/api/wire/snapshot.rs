@@ -12,6 +12,7 @@ use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::write_json;
+use crate::llm::openai::messages::json;
 use crate::types::session::Session;
 use crate::types::{Message, Micros, SessionId, Usage};
 
@@ -106,14 +107,14 @@ pub fn write_head(session: &Session) -> Bytes {
     out.freeze()
 }
 
-/// Encoded messages of a snapshot; `first` says that none stands before them.
-pub fn write_messages(page: &[Bytes], first: bool) -> Bytes {
-    let mut out = BytesMut::with_capacity(page.iter().map(|message| message.len() + 1).sum());
+/// Messages of a snapshot; `first` says that none stands before them.
+pub fn write_messages(page: &[Message], first: bool) -> Bytes {
+    let mut out = BytesMut::with_capacity(page.iter().map(|message| message.bytes() + 64).sum());
     for (index, message) in page.iter().enumerate() {
         if !first || index > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(message);
+        out.put_slice(json(message).as_bytes());
     }
     out.freeze()
 }

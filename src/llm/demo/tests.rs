@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::types::conversation::Dialect;
+use crate::types::{Conversation, Message, Role};
 
 const TOOLS: [&str; 3] = ["calculator", "current_time", "get_weather"];
 
@@ -10,7 +12,7 @@ fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
     let tools: Vec<_> = tools.iter().map(|name| json!({ "type": "function", "function": { "name": name } })).collect();
     ModelRequest {
         model: "demo".into(),
-        messages: messages.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        conversation: conversation(messages),
         tools: if tools.is_empty() { "".into() } else { Value::from(tools).to_string().into() },
         tool_choice: None,
         parameters: "".into(),
@@ -18,6 +20,17 @@ fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
         parallel_tool_calls: true,
         deadline: Instant::now() + Duration::from_mins(1),
     }
+}
+
+/// Messages as they would have arrived.
+fn conversation(messages: &[Value]) -> Conversation {
+    let read = |message: &Value| {
+        let role = serde_json::from_value(message["role"].clone()).unwrap_or(Role::User);
+        let json = serde_json::value::to_raw_value(message).unwrap();
+        let weight = json.get().len();
+        Message::from_valid_json(role, Dialect::OpenaiChat, json, weight)
+    };
+    messages.iter().map(read).collect()
 }
 
 fn user(text: &str) -> Value {
@@ -154,7 +167,7 @@ async fn a_tool_choice_is_followed() {
     assert_eq!(calls(&turn(one).await), [("current_time", "{}")]);
     let other = ask(r#"{"type":"function","function":{"name":"get_weather"}}"#);
     assert_eq!(calls(&turn(other).await), [("get_weather", "{}")]);
-    let some = ModelRequest { messages: user("Hello").to_string(), ..ask("\"required\"") };
+    let some = ModelRequest { conversation: conversation(&[user("Hello")]), ..ask("\"required\"") };
     assert_eq!(calls(&turn(some).await), [("calculator", "{}")]);
 }
 
@@ -185,7 +198,7 @@ async fn words_come_one_after_the_other() {
 
 #[tokio::test]
 async fn what_it_cannot_read_is_an_error() {
-    let broken = ModelRequest { messages: "{\"role\":\"nobody\"}".into(), ..request(&[], &[]) };
+    let broken = ModelRequest { ..request(&[json!({ "role": "nobody" })], &[]) };
     let error = DemoModel::default().stream(broken).next().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Rejected);
     assert!(error.message.starts_with("The demo model cannot read the request: "), "{error}");

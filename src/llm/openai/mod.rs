@@ -6,6 +6,7 @@
 //! | `answer` | the response while it arrives: timeouts, kinds of answers |
 //! | `decode` | bytes into deltas and a turn, without I/O |
 //! | `chunk`, `assemble` | one chunk's meaning; chunks into a turn |
+//! | `messages` | messages as JSON, both ways |
 //! | `failure` | what an upstream's errors mean |
 //!
 //! Retries are not here: see [`retry`](super::retry).
@@ -15,6 +16,7 @@ mod assemble;
 mod chunk;
 pub mod decode;
 mod failure;
+pub mod messages;
 mod request;
 
 use std::error::Error;

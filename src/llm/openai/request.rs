@@ -1,5 +1,6 @@
 //! A model request as the body of `POST …/chat/completions`.
 
+use super::messages;
 use crate::llm::ModelRequest;
 
 /// The member that bounds the output.
@@ -11,7 +12,7 @@ pub(super) enum OutputBound {
     MaxTokens,
 }
 
-/// The JSON body. What the request holds is JSON already and is copied as it is.
+/// The JSON body. Messages that were encoded before are copied.
 pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
     let bound = match bound {
         OutputBound::MaxCompletionTokens => "max_completion_tokens",
@@ -19,7 +20,10 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
     };
     let max_tokens = request.max_tokens.to_string();
     let mut body = String::with_capacity(
-        256 + request.model.len() + request.messages.len() + request.tools.len() + request.parameters.len(),
+        256 + request.model.len()
+            + request.conversation.iter().map(|message| messages::json(message).len() + 1).sum::<usize>()
+            + request.tools.len()
+            + request.parameters.len(),
     );
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
     let model = serde_json::Value::from(request.model.as_str()).to_string();
@@ -38,7 +42,12 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
             add(&[",\"parallel_tool_calls\":false"]);
         }
     }
-    add(&[",\"messages\":[", &request.messages, "]}"]);
+    let mut before = ",\"messages\":[";
+    for message in request.conversation.iter() {
+        add(&[before, messages::json(message)]);
+        before = ",";
+    }
+    add(&[if before == "," { "]}" } else { ",\"messages\":[]}" }]);
     body
 }
 
@@ -48,11 +57,12 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::types::{Message, Role};
 
     fn request() -> ModelRequest {
         ModelRequest {
             model: "odd \"name\"".to_owned(),
-            messages: r#"{"role":"user","content":"hi"},{"role":"user","content":"ho"}"#.to_owned(),
+            conversation: ["hi", "ho"].map(|text| Message::text(Role::User, text)).into_iter().collect(),
             tools: "".into(),
             tool_choice: Some("\"required\"".to_owned()),
             parameters: "".into(),

@@ -138,7 +138,7 @@ fn answer(status: &str, headers: &str, body: &str) -> Act {
 fn request() -> ModelRequest {
     ModelRequest {
         model: "m".to_owned(),
-        messages: r#"{"role":"user","content":"hi"}"#.to_owned(),
+        conversation: [crate::types::Message::text(crate::types::Role::User, "hi")].into_iter().collect(),
         tools: "".into(),
         tool_choice: None,
         parameters: "".into(),

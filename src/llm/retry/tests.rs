@@ -31,7 +31,7 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
     let scripted = Arc::new(Scripted(Mutex::new(attempts.into())));
     let request = ModelRequest {
         model: "m".to_owned(),
-        messages: String::new(),
+        conversation: crate::types::Conversation::default(),
         tools: "".into(),
         tool_choice: None,
         parameters: "".into(),

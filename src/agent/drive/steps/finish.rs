@@ -106,8 +106,7 @@ async fn record_end(
                 tx = tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl });
                 return keep_session(tx, ttl);
             }
-            let entries: Vec<Bytes> =
-                new_messages.iter().map(|message| Bytes::copy_from_slice(message.json().as_bytes())).collect();
+            let entries: Vec<Bytes> = new_messages.iter().map(document::encode).collect();
             let after = session.message_count;
             let session = Session {
                 updated_ms: now,

@@ -7,7 +7,7 @@ use crate::api::wire::RunNames;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::chunk::completion_id;
 use crate::api::wire::usage::UsageObject;
-use crate::types::message::CallJson;
+use crate::llm::openai::messages::CallJson;
 use crate::types::{Outcome, StopReason};
 
 /// A whole chat completion.

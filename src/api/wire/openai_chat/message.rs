@@ -10,6 +10,7 @@ use crate::api::wire::body::{clip, malformed};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::image_url::check_image_url;
 use crate::api::wire::json_object::JsonObject;
+use crate::types::conversation::{Dialect, MEDIA_WEIGHT};
 use crate::types::{CallId, Message, Role};
 
 /// Most messages of one request.
@@ -66,8 +67,10 @@ struct Part<'a> {
     text: Option<Cow<'a, str>>,
     #[serde(borrow)]
     image_url: Option<ImageUrl<'a>>,
-    input_audio: Option<serde::de::IgnoredAny>,
-    file: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    input_audio: Option<&'a RawValue>,
+    #[serde(borrow)]
+    file: Option<&'a RawValue>,
     #[serde(borrow)]
     refusal: Option<Cow<'a, str>>,
 }
@@ -102,7 +105,7 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
         let path = format!("messages[{index}]");
         let JsonObject::<View<'_>>(view) =
             serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
-        let role = check_message(&view).map_err(|error| error.within(&path))?;
+        let (role, unread) = check_message(&view).map_err(|error| error.within(&path))?;
         pairing.take(role, &view).map_err(|error| error.within(&path))?;
         match (role, view.tool_call_id) {
             (Role::Assistant, _) => {
@@ -112,13 +115,15 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
             (Role::Tool, Some(id)) => messages.answered.push(CallId::foreign(&id)),
             (Role::System | Role::Developer | Role::User | Role::Tool, _) => {}
         }
-        messages.all.push(Message::from_valid_json(role, json.get()));
+        let weight = json.get().len().saturating_sub(unread);
+        messages.all.push(Message::from_valid_json(role, Dialect::OpenaiChat, (*json).to_owned(), weight));
     }
     pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len().saturating_sub(1))))?;
     Ok(messages)
 }
 
-fn check_message(view: &View<'_>) -> Result<Role, WireError> {
+/// Who speaks, and how many bytes of it no model reads as text.
+fn check_message(view: &View<'_>) -> Result<(Role, usize), WireError> {
     let role = match &*view.role {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -134,20 +139,21 @@ fn check_message(view: &View<'_>) -> Result<Role, WireError> {
     if has_calls && role != Role::Assistant {
         return Err(WireError::invalid("tool_calls", "only assistant messages have tool calls"));
     }
-    match view.content {
+    let unread = match view.content {
         Some(content) => check_content(content.get(), role).map_err(|error| error.within("content"))?,
         // A refusal or a spoken answer, as the API itself gave it.
-        None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => {}
+        None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => 0,
         None => return Err(WireError::invalid("content", "must be a string or a list of parts")),
-    }
-    Ok(role)
+    };
+    Ok((role, unread))
 }
 
-fn check_content(content: &str, role: Role) -> Result<(), WireError> {
+/// How many bytes of it no model reads as text.
+fn check_content(content: &str, role: Role) -> Result<usize, WireError> {
     match content.as_bytes().first() {
         Some(b'"') => {
             serde_json::from_str::<Cow<'_, str>>(content).map_err(|error| malformed(&error))?;
-            Ok(())
+            Ok(0)
         }
         Some(b'[') => {
             let parts: Vec<JsonObject<Part<'_>>> = serde_json::from_str(content).map_err(|error| malformed(&error))?;
@@ -157,7 +163,7 @@ fn check_content(content: &str, role: Role) -> Result<(), WireError> {
             for (index, JsonObject(part)) in parts.iter().enumerate() {
                 check_part(part, role).map_err(|error| error.within(&format!("[{index}]")))?;
             }
-            Ok(())
+            Ok(parts.iter().map(|JsonObject(part)| part.unread()).sum())
         }
         _ => Err(WireError::new(ErrorCode::InvalidValue, "must be a string or a list of parts")),
     }
@@ -185,6 +191,15 @@ fn check_part(part: &Part<'_>, role: Role) -> Result<(), WireError> {
         Ok(())
     } else {
         Err(WireError::new(ErrorCode::MissingField, format!("{member} is missing")).at(member))
+    }
+}
+
+impl Part<'_> {
+    /// How many bytes of a picture, a sound or a document are more than what it weighs to a model.
+    fn unread(&self) -> usize {
+        let image = self.image_url.as_ref().map_or(0, |image| image.url.len());
+        let other = [self.input_audio, self.file].into_iter().flatten().map(|json| json.get().len()).sum::<usize>();
+        (image + other).saturating_sub(MEDIA_WEIGHT)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::api::wire::openai_chat::completion::finish_reason;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
-use crate::types::message::CallJson;
+use crate::llm::openai::messages::CallJson;
 use crate::types::{Event, Outcome, Record, RunStatus};
 
 /// What ends a frame. JSON holds no line breaks, so it stands nowhere else.

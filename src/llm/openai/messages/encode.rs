@@ -1,0 +1,271 @@
+//! Parts into OpenAI's JSON.
+
+use std::borrow::Cow;
+
+use crate::types::Role;
+use crate::types::conversation::{Dialect, Extra, Part, PartKind, Parts, Source, ToolCall, ToolResult};
+use crate::types::json::Members;
+
+/// The message object.
+pub(super) fn encode(role: Role, parts: &Parts) -> String {
+    let mut out = Vec::with_capacity(128 + parts.list.iter().filter_map(Part::as_text).map(str::len).sum::<usize>());
+    let mut object = Object::open(&mut out, &parts.extra);
+    object.text("role", role_name(role));
+    match parts.list.iter().find_map(Part::as_result) {
+        Some(result) => {
+            object.text("tool_call_id", result.call.as_str());
+            object.raw("content", |out| write_result(result, out));
+        }
+        None => write_members(role, &parts.list, &mut object),
+    }
+    object.close();
+    String::from_utf8(out).expect("it was written from strings")
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
+}
+
+/// `content` and what stands beside it.
+fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
+    let mut content: Vec<&Part> = Vec::with_capacity(list.len());
+    let mut calls: Vec<&Part> = Vec::new();
+    let (mut refusal, mut audio) = (None, None);
+    for part in list {
+        match &part.kind {
+            // A seal cannot be told here, and thinking without it is nothing to this dialect.
+            PartKind::Thinking(_) | PartKind::ToolResult(_) => {}
+            PartKind::Refusal(text) => refusal = Some(text),
+            PartKind::Audio { source: Source::Id(id) } => audio = Some(id),
+            PartKind::ToolCall(_) => calls.push(part),
+            PartKind::Unknown { dialect: Dialect::OpenaiChat, member, .. } if member == "tool_calls" => {
+                calls.push(part);
+            }
+            PartKind::Text(_)
+            | PartKind::Image { .. }
+            | PartKind::Audio { .. }
+            | PartKind::File { .. }
+            | PartKind::Unknown { .. } => content.push(part),
+        }
+    }
+    let says_otherwise = refusal.is_some() || audio.is_some() || !calls.is_empty();
+    object.raw("content", |out| {
+        if content.is_empty() && says_otherwise {
+            out.extend_from_slice(b"null");
+        } else if let Some(text) = as_one_text(&content, role) {
+            write_text(&text, out);
+        } else {
+            write_list(&content, out);
+        }
+    });
+    if let Some(text) = refusal {
+        object.text("refusal", text);
+    }
+    if let Some(id) = audio {
+        object.nested("audio", |audio| audio.text("id", id));
+    }
+    if !calls.is_empty() {
+        object.raw("tool_calls", |out| write_list(&calls, out));
+    }
+}
+
+/// What may be written as a plain string, which every server reads: one plain text, or whatever a model
+/// or a tool said piece by piece.
+fn as_one_text<'a>(parts: &[&'a Part], role: Role) -> Option<Cow<'a, str>> {
+    let plain = |part: &&'a Part| part.as_text().filter(|_| part.extra.is_empty());
+    match parts {
+        [] => Some(Cow::Borrowed("")),
+        [part] => plain(part).map(Cow::Borrowed),
+        parts if matches!(role, Role::Assistant | Role::Tool) => {
+            let texts: Option<Vec<&str>> = parts.iter().map(plain).collect();
+            texts.map(|texts| texts.join(if role == Role::Tool { "\n" } else { "" }).into())
+        }
+        _ => None,
+    }
+}
+
+/// What a call came to. Only text has a place in a result here: what else the tool gave is told of in
+/// words, so that the model knows that there was something.
+fn write_result(result: &ToolResult, out: &mut Vec<u8>) {
+    if result.parts.is_empty() {
+        return write_text(result.structured.as_ref().map_or("", |json| json.get()), out);
+    }
+    let told: Vec<Cow<'_, Part>> = result.parts.iter().map(told).collect();
+    let parts: Vec<&Part> = told.iter().map(|part| &**part).collect();
+    match as_one_text(&parts, Role::Tool) {
+        Some(text) => write_text(&text, out),
+        None => write_list(&parts, out),
+    }
+}
+
+/// A part of a result as this dialect can tell it.
+fn told(part: &Part) -> Cow<'_, Part> {
+    let what = match &part.kind {
+        PartKind::Image { source, .. } => media("image", source),
+        PartKind::Audio { source } => media("audio", source),
+        PartKind::File { source, .. } => media("file", source),
+        PartKind::Text(_)
+        | PartKind::Refusal(_)
+        | PartKind::Thinking(_)
+        | PartKind::ToolCall(_)
+        | PartKind::ToolResult(_)
+        | PartKind::Unknown { .. } => return Cow::Borrowed(part),
+    };
+    Cow::Owned(Part::text(what))
+}
+
+fn media(what: &str, source: &Source) -> String {
+    match source {
+        Source::Url(url) => format!("[{what}: {url}]"),
+        Source::Base64 { media_type, data } => format!("[{what}, {media_type}, {} bytes]", data.len() / 4 * 3),
+        Source::Id(id) => format!("[{what} {id}]"),
+    }
+}
+
+fn write_list(parts: &[&Part], out: &mut Vec<u8>) {
+    let mut before = b'[';
+    for part in parts {
+        let begin = out.len();
+        out.push(before);
+        if write_part(part, out) {
+            before = b',';
+        } else {
+            out.truncate(begin);
+        }
+    }
+    out.extend_from_slice(if before == b'[' { b"[]" } else { b"]" });
+}
+
+/// Writes an entry of a list; `false` if the dialect has no place for it.
+fn write_part(part: &Part, out: &mut Vec<u8>) -> bool {
+    if let PartKind::Unknown { dialect: Dialect::OpenaiChat, json, .. } = &part.kind {
+        out.extend_from_slice(json.get().as_bytes());
+        return true;
+    }
+    let mut object = Object::open(out, &part.extra);
+    match &part.kind {
+        PartKind::Text(text) => {
+            object.text("type", "text");
+            object.text("text", text);
+        }
+        PartKind::Refusal(text) => {
+            object.text("type", "refusal");
+            object.text("refusal", text);
+        }
+        PartKind::Image { source, detail } => {
+            object.text("type", "image_url");
+            object.nested("image_url", |image| {
+                image.text("url", &url(source));
+                if let Some(detail) = detail {
+                    image.text("detail", detail);
+                }
+            });
+        }
+        PartKind::Audio { source } => {
+            object.text("type", "input_audio");
+            object.nested("input_audio", |audio| write_audio(source, audio));
+        }
+        PartKind::File { source, name } => {
+            object.text("type", "file");
+            object.nested("file", |file| {
+                match source {
+                    Source::Id(id) => file.text("file_id", id),
+                    Source::Url(_) | Source::Base64 { .. } => file.text("file_data", &url(source)),
+                }
+                if let Some(name) = name {
+                    file.text("filename", name);
+                }
+            });
+        }
+        PartKind::ToolCall(call) => write_call(call, &mut object),
+        PartKind::Thinking(_) | PartKind::ToolResult(_) | PartKind::Unknown { .. } => return false,
+    }
+    object.close();
+    true
+}
+
+fn write_audio(source: &Source, audio: &mut Object<'_>) {
+    match source {
+        Source::Base64 { media_type, data } => {
+            audio.text("data", data);
+            audio.text("format", media_type.strip_prefix("audio/").unwrap_or(media_type));
+        }
+        Source::Url(url) => audio.text("url", url),
+        Source::Id(id) => audio.text("id", id),
+    }
+}
+
+fn write_call(call: &ToolCall, object: &mut Object<'_>) {
+    object.text("id", call.id.as_str());
+    object.text("type", "function");
+    object.nested("function", |function| {
+        function.text("name", &call.name);
+        function.text("arguments", &call.arguments);
+    });
+}
+
+/// The URL of a source, which may hold its bytes. A vendor's id stands for itself.
+fn url(source: &Source) -> Cow<'_, str> {
+    match source {
+        Source::Url(url) | Source::Id(url) => Cow::Borrowed(url),
+        Source::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
+    }
+}
+
+/// A JSON object that is being written, and what of it was not known when it was read.
+struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    rest: Members,
+    is_empty: bool,
+}
+
+impl<'o> Object<'o> {
+    fn open(out: &'o mut Vec<u8>, extra: &Extra) -> Self {
+        Self::with(out, Members(extra.members(Dialect::OpenaiChat).to_vec()))
+    }
+
+    fn with(out: &'o mut Vec<u8>, rest: Members) -> Self {
+        out.push(b'{');
+        Self { out, rest, is_empty: true }
+    }
+
+    fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(b',');
+        }
+        write_text(name, self.out);
+        self.out.push(b':');
+        write(self.out);
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.raw(name, |out| write_text(text, out));
+    }
+
+    /// An object within this one. What was left of it when it was read goes back into it.
+    fn nested(&mut self, name: &str, write: impl FnOnce(&mut Object<'_>)) {
+        let left = self.rest.read::<Members>(name).unwrap_or_default();
+        self.raw(name, |out| {
+            let mut object = Object::with(out, left);
+            write(&mut object);
+            object.close();
+        });
+    }
+
+    fn close(mut self) {
+        for (name, json) in std::mem::take(&mut self.rest).0 {
+            self.raw(&name, |out| out.extend_from_slice(json.get().as_bytes()));
+        }
+        self.out.push(b'}');
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a string always encodes, and a vector takes it");
+}

@@ -1,0 +1,221 @@
+//! What a message holds: parts, in the order in which they were said.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::CallId;
+use crate::types::json::{Members, RawValueEq};
+
+/// A way to write conversations as JSON, as one vendor's API defines it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// OpenAI's chat completions.
+    OpenaiChat,
+}
+
+impl Dialect {
+    /// How many dialects there are.
+    pub const COUNT: usize = 1;
+}
+
+/// What a message says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Its parts, in the order in which they were said.
+    pub list: Vec<Part>,
+    /// Members of the message that are not known.
+    #[serde(default, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+}
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// What it is.
+    #[serde(rename = "is")]
+    pub kind: PartKind,
+    /// Members of the part that are not known.
+    #[serde(default, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+}
+
+/// What a part is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    /// Text.
+    Text(String),
+    /// Text in which the model declines to answer.
+    Refusal(String),
+    /// What the model thought before it went on.
+    Thinking(Thinking),
+    /// A picture.
+    Image {
+        /// Where its bytes are.
+        source: Source,
+        /// How closely the model is to look: `low`, `high`, `auto`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+    },
+    /// Sound.
+    Audio {
+        /// Where its bytes are.
+        source: Source,
+    },
+    /// A document.
+    File {
+        /// Where its bytes are.
+        source: Source,
+        /// Its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// A tool that the model calls.
+    ToolCall(ToolCall),
+    /// What a call came to.
+    ToolResult(Box<ToolResult>),
+    /// A part of a kind that is not known, as it was written.
+    Unknown {
+        /// The dialect it was written in.
+        dialect: Dialect,
+        /// The member of the message that it is an entry of.
+        member: String,
+        /// The part.
+        json: RawValueEq,
+    },
+}
+
+/// Where the bytes of a picture, a sound or a document are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Elsewhere: the upstream fetches them.
+    Url(String),
+    /// Here.
+    Base64 {
+        /// `image/png`, `audio/wav`, `application/pdf`, …
+        media_type: String,
+        /// The bytes.
+        data: String,
+    },
+    /// At a vendor, under this id.
+    Id(String),
+}
+
+/// What a model thought, and what proves to its vendor that the model thought it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thinking {
+    /// What may be shown of it; may be empty.
+    pub text: String,
+    /// What must come back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<Box<Seal>>,
+}
+
+/// The vendor's own note on a piece of thinking. Only the upstream that wrote it can read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// The upstream that wrote it.
+    pub upstream: String,
+    /// The vendor's id of the piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it is.
+    pub proof: Proof,
+}
+
+/// What a vendor puts beside thinking, to know it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// A signature of the text.
+    Signature(String),
+    /// The thinking itself, encrypted; the text is at most a summary.
+    Encrypted(String),
+}
+
+/// One call that the model asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Minted by us, so that it is unique over all steps and runs.
+    pub id: CallId,
+    /// The tool's name as the model wrote it; there may be no such tool.
+    pub name: String,
+    /// The arguments as the model wrote them: meant to be a JSON object, perhaps malformed.
+    pub arguments: String,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call.
+    pub call: CallId,
+    /// What the tool said: text, pictures, documents.
+    pub parts: Vec<Part>,
+    /// The same as JSON, where the tool gives it so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<RawValueEq>,
+    /// Whether it describes a failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+/// Members that are not known, kept for the dialect that they were written in. Usually there are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Extra(Option<Box<(Dialect, Members)>>);
+
+impl Extra {
+    /// What is left of an object that was written in `dialect`.
+    #[must_use]
+    pub fn new(dialect: Dialect, members: Members) -> Self {
+        Self((!members.0.is_empty()).then(|| Box::new((dialect, members))))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The members, for a message that leaves in `dialect`.
+    #[must_use]
+    pub fn members(&self, dialect: Dialect) -> &[(String, RawValueEq)] {
+        match &self.0 {
+            Some(kept) if kept.0 == dialect => &kept.1.0,
+            Some(_) | None => &[],
+        }
+    }
+}
+
+impl From<PartKind> for Part {
+    fn from(kind: PartKind) -> Self {
+        Self { kind, extra: Extra::default() }
+    }
+}
+
+impl Part {
+    /// A part of plain text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        PartKind::Text(text.into()).into()
+    }
+
+    /// Its text, if it is text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        if let PartKind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// The call, if it is one.
+    #[must_use]
+    pub fn as_call(&self) -> Option<&ToolCall> {
+        if let PartKind::ToolCall(call) = &self.kind { Some(call) } else { None }
+    }
+
+    /// The result, if it is one.
+    #[must_use]
+    pub fn as_result(&self) -> Option<&ToolResult> {
+        if let PartKind::ToolResult(result) = &self.kind { Some(result) } else { None }
+    }
+}

@@ -1,0 +1,89 @@
+//! JSON that is kept as it was written.
+
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// Raw JSON that can be compared.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawValueEq(pub Box<RawValue>);
+
+impl RawValueEq {
+    /// The JSON text.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl PartialEq for RawValueEq {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for RawValueEq {}
+
+/// The members of a JSON object, in their order and with their values as they were written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members(pub Vec<(String, RawValueEq)>);
+
+impl Members {
+    /// Removes a member and returns its value.
+    pub fn take(&mut self, name: &str) -> Option<RawValueEq> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Removes a member and reads its value; one that is not a `T` stays where it is.
+    pub fn read<T: for<'de> Deserialize<'de>>(&mut self, name: &str) -> Option<T> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        let value = serde_json::from_str(self.0[at].1.get()).ok()?;
+        self.0.remove(at);
+        Some(value)
+    }
+
+    /// The JSON of a member's value.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.get())
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
