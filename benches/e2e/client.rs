@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::Subject;
 use crate::script;
 

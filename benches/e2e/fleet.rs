@@ -1,6 +1,6 @@
 //! The servers of one scenario, side by side, and the doors through which they are asked.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::machine::Cores;
 use crate::process::{Process, Program, Site};
 use crate::redis_server::RedisServer;

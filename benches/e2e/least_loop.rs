@@ -18,7 +18,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 type Upstream = (Client<HttpConnector, Full<Bytes>>, String);
 

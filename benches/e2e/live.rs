@@ -5,11 +5,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::client::{self, Ask};
+use crate::failure::Failure;
 use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
 use crate::report::{self, Live};
 use crate::scenarios::bytes;
-use crate::{Failure, script};
+use crate::script;
 
 /// How many streams there are.
 const STREAMS: u32 = 1000;

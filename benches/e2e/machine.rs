@@ -8,7 +8,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The CPU time that a process had spent when it was read.
 pub(crate) struct CpuTime {

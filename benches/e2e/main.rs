@@ -8,10 +8,12 @@
 #![expect(clippy::print_stdout, reason = "a benchmark exists to print its figures")]
 
 mod client;
+mod failure;
 mod fleet;
 mod least_loop;
 mod live;
 mod machine;
+mod options;
 mod over_redis;
 mod passthrough;
 mod process;
@@ -19,66 +21,22 @@ mod redis_server;
 mod report;
 mod scenarios;
 mod script;
+mod suite;
 mod upstream;
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What went wrong, as a sentence for whoever runs the benchmark.
-type Failure = Box<dyn Error + Send + Sync>;
+use crate::failure::Failure;
+use crate::options::Options;
 
 /// However slow the machine, the benchmark is over by then.
 const LONGEST_RUN: Duration = Duration::from_mins(30);
-
-/// Compares Loopgate with a pass-through proxy and the least possible loop server.
-#[derive(Parser)]
-#[command(name = "e2e")]
-struct Options {
-    /// What to measure; everything if nothing is named.
-    #[arg(value_enum)]
-    scenarios: Vec<Scenario>,
-    /// How many rounds; in each, every server gets the same block of requests.
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-    /// How many streams the `streams` scenario opens, if the limit on open files permits.
-    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
-    streams: u32,
-    /// Let the servers use every core instead of one of their own.
-    #[arg(long)]
-    unpinned: bool,
-    /// Given by `cargo bench`; without it nothing is measured.
-    #[arg(long = "bench", hide = true)]
-    _bench: bool,
-}
-
-/// One thing to measure.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Scenario {
-    /// Time until a process answers, and its memory while idle.
-    Ready,
-    /// CPU of a short answer.
-    Plain,
-    /// CPU of two rounds of calculator calls and the answer after them.
-    Tools3,
-    /// CPU of 100 tokens that arrive at once.
-    Burst100,
-    /// CPU of 100 tokens that arrive one every 2 ms.
-    Paced100,
-    /// What a server adds to the time until the first token.
-    Ttft,
-    /// What Redis adds to each of these, and what it takes itself.
-    Redis,
-    /// A thousand streams at a reader's pace, over memory and over Redis.
-    Live,
-    /// Memory of streams that wait for an upstream that fell silent.
-    Streams,
-}
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -119,7 +77,7 @@ fn measure(options: &Options) -> Result<(), Failure> {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         // Whichever ends it, the servers' guards are dropped with the future that holds them.
         tokio::select! {
-            () = scenarios::run(options, open_files) => {}
+            () = suite::run(options, open_files) => {}
             _ = interrupt.recv() => println!("interrupted"),
             _ = terminate.recv() => println!("terminated"),
             () = tokio::time::sleep(LONGEST_RUN) => println!("gave up after {} minutes", LONGEST_RUN.as_secs() / 60),

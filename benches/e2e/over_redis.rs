@@ -5,12 +5,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Ask, drive};
+use crate::failure::Failure;
 use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
+use crate::options::Options;
 use crate::process::Process;
 use crate::report::{self, OverRedis, Rounds, Stored};
 use crate::scenarios::{AFTERMATH, BURST100, CpuPlan, PACED100, PLAIN, TOOLS3, bytes, in_turn, micros};
-use crate::{Failure, Options, script};
+use crate::script;
 
 const BOTH: [Subject; 2] = [Subject::LoopgateChat, Subject::OverRedis];
 /// The logs of runs without a session.

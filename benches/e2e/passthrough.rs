@@ -16,7 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 #[derive(Clone)]
 struct Upstream {

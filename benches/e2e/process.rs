@@ -11,8 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::failure::Failure;
 use crate::machine::Cores;
-use crate::{Failure, script};
+use crate::script;
 
 /// The arguments by which this program is one of the servers.
 pub(crate) const UPSTREAM: &str = "__upstream";

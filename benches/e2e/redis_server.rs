@@ -9,7 +9,7 @@ use redis::{Client, cmd};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// One that does not answer by then never will.
 const START_TIMEOUT: Duration = Duration::from_secs(10);

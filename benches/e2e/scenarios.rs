@@ -1,16 +1,17 @@
-//! What is measured, and the order in which it is: every server in turn, round after round.
+//! The scenarios without Redis, and how rounds are measured: every server in turn, round after round.
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use tokio::time::sleep;
 
 use crate::client::{Ask, drive, open_streams};
+use crate::failure::Failure;
 use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
+use crate::options::Options;
 use crate::process::Process;
 use crate::report::{self, Rounds, Target};
-use crate::{Failure, Options, Scenario, live, over_redis, script};
+use crate::script;
 
 /// All servers that loop.
 const LOOPS: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
@@ -76,30 +77,8 @@ pub(crate) const PACED100: CpuPlan = CpuPlan {
     target: Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 },
 };
 
-/// Measures the chosen scenarios and prints each as soon as it is known.
-pub(crate) async fn run(options: &Options, open_files: u64) {
-    report::machine(options.rounds, !options.unpinned);
-    let chosen = if options.scenarios.is_empty() { Scenario::value_variants() } else { &options.scenarios };
-    for &scenario in chosen {
-        let measured = match scenario {
-            Scenario::Ready => ready().await,
-            Scenario::Plain => cpu(&PLAIN, options).await,
-            Scenario::Tools3 => cpu(&TOOLS3, options).await,
-            Scenario::Burst100 => cpu(&BURST100, options).await,
-            Scenario::Paced100 => cpu(&PACED100, options).await,
-            Scenario::Ttft => first_token(options).await,
-            Scenario::Redis => over_redis::run(options).await,
-            Scenario::Live => live::run().await,
-            Scenario::Streams => streams(options.streams, open_files).await,
-        };
-        if let Err(error) = measured {
-            println!("\nthe scenario failed: {error}");
-        }
-    }
-}
-
 /// CPU time per request, server by server, round by round.
-async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure> {
+pub(crate) async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure> {
     let fleet = Fleet::start(plan.subjects, !options.unpinned).await?;
     let mut rounds = Rounds::default();
     let block = async |subject: Subject, process: &Process| {
@@ -118,7 +97,7 @@ async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure> {
 }
 
 /// Time to the first token of one request at a time.
-async fn first_token(options: &Options) -> Result<(), Failure> {
+pub(crate) async fn first_token(options: &Options) -> Result<(), Failure> {
     const REQUESTS: u32 = 300;
     let fleet = Fleet::start(&PATHS, !options.unpinned).await?;
     let (mut medians, mut slow) = (Rounds::default(), Rounds::default());
@@ -162,7 +141,7 @@ pub(crate) async fn in_turn<T>(
 }
 
 /// Time until a fresh process answers, and its memory when it has done nothing else.
-async fn ready() -> Result<(), Failure> {
+pub(crate) async fn ready() -> Result<(), Failure> {
     let (mut ready, mut idle) = (Rounds::default(), Rounds::default());
     for subject in [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat] {
         for start in 1..=STARTS {
@@ -180,7 +159,7 @@ async fn ready() -> Result<(), Failure> {
 }
 
 /// Memory per stream that got its first token and then nothing.
-async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure> {
+pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure> {
     // A server has two sockets for each stream; some files are everyone's.
     let possible = u32::try_from(open_files.saturating_sub(200) / 2).unwrap_or(u32::MAX);
     let count = wanted.min(possible);

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::script::{MODELS, Script};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;

@@ -1,0 +1,29 @@
+//! Runs the chosen scenarios one after the other.
+
+use clap::ValueEnum;
+
+use crate::options::{Options, Scenario};
+use crate::scenarios::{BURST100, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
+use crate::{live, over_redis, report};
+
+/// Measures the chosen scenarios and prints each as soon as it is known.
+pub(crate) async fn run(options: &Options, open_files: u64) {
+    report::machine(options.rounds, !options.unpinned);
+    let chosen = if options.scenarios.is_empty() { Scenario::value_variants() } else { &options.scenarios };
+    for &scenario in chosen {
+        let measured = match scenario {
+            Scenario::Ready => ready().await,
+            Scenario::Plain => cpu(&PLAIN, options).await,
+            Scenario::Tools3 => cpu(&TOOLS3, options).await,
+            Scenario::Burst100 => cpu(&BURST100, options).await,
+            Scenario::Paced100 => cpu(&PACED100, options).await,
+            Scenario::Ttft => first_token(options).await,
+            Scenario::Redis => over_redis::run(options).await,
+            Scenario::Live => live::run().await,
+            Scenario::Streams => streams(options.streams, open_files).await,
+        };
+        if let Err(error) = measured {
+            println!("\nthe scenario failed: {error}");
+        }
+    }
+}
