@@ -17,7 +17,7 @@ use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, key};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
-use crate::store::{Key, Partition, Rate, Store, Taken, Unavailable};
+use crate::store::{Key, Partition, Rate, RateDecision, Store, Unavailable};
 use crate::types::Tenant;
 
 /// Where the committed description is.
@@ -111,7 +111,7 @@ impl StoreLayer for Unbucketed {
         &self.0
     }
 
-    async fn on_take(&self, _place: &Partition, _bucket: &Key, _rate: Rate) -> Result<Taken, Unavailable> {
+    async fn on_take(&self, _place: &Partition, _bucket: &Key, _rate: Rate) -> Result<RateDecision, Unavailable> {
         std::future::pending().await
     }
 }

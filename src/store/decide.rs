@@ -4,31 +4,31 @@
 
 use super::{Check, CommitError, Fence, Key, Unavailable, Write};
 
-/// What a partition holds now. What expired is not there.
-pub(super) trait Standing {
+/// What a partition holds now, without what has expired.
+pub(super) trait CurrentState {
     /// The version of a document; 0 if there is none.
     fn version(&self, key: &Key) -> Result<u64, Unavailable>;
     /// The number of a log's last entry; 0 if there is none.
     fn head(&self, log: &Key) -> Result<u64, Unavailable>;
     /// A counter's value; 0 for an unknown one.
     fn counter(&self, counter: &Key) -> Result<i64, Unavailable>;
-    /// Whether the lease is still this holder's, run out or not.
+    /// Whether the lease is still this holder's; it may have expired.
     fn holds(&self, lease: &Key, fence: Fence) -> bool;
 }
 
-/// Finds the first thing that does not hold: the checks in their order, then what the writes expect
-/// of the state that the writes before them leave behind.
-pub(super) fn decide(checks: &[Check], writes: &[Write], standing: &impl Standing) -> Result<(), CommitError> {
+/// Returns the first check that does not hold as an error. The checks come first, in their order; then what each
+/// write expects of the state that the writes before it leave behind.
+pub(super) fn decide(checks: &[Check], writes: &[Write], state: &impl CurrentState) -> Result<(), CommitError> {
     for check in checks {
         match check {
             Check::Version { key, version } => {
-                let actual = standing.version(key)?;
+                let actual = state.version(key)?;
                 if actual != *version {
                     return Err(CommitError::VersionConflict { key: key.clone(), actual });
                 }
             }
             Check::Fence { lease, fence } => {
-                if !standing.holds(lease, *fence) {
+                if !state.holds(lease, *fence) {
                     return Err(CommitError::Fenced { lease: lease.clone() });
                 }
             }
@@ -37,13 +37,13 @@ pub(super) fn decide(checks: &[Check], writes: &[Write], standing: &impl Standin
     for (index, write) in writes.iter().enumerate() {
         match write {
             Write::Append { log, after, .. } => {
-                let actual = head_after(&writes[..index], log, standing.head(log)?);
+                let actual = head_after(&writes[..index], log, state.head(log)?);
                 if actual != *after {
                     return Err(CommitError::SequenceConflict { log: log.clone(), actual });
                 }
             }
             Write::Add { counter, delta, ceiling: Some(ceiling) } if *delta > 0 => {
-                let value = value_after(&writes[..index], counter, standing.counter(counter)?);
+                let value = value_after(&writes[..index], counter, state.counter(counter)?);
                 if value.saturating_add(*delta) > *ceiling {
                     return Err(CommitError::CeilingReached { counter: counter.clone(), value });
                 }
@@ -60,7 +60,7 @@ pub(super) fn decide(checks: &[Check], writes: &[Write], standing: &impl Standin
     Ok(())
 }
 
-/// Where a log ends after these writes, having ended at `head` before them.
+/// The number of a log's last entry after these writes; before them it was `head`.
 fn head_after(writes: &[Write], log: &Key, head: u64) -> u64 {
     writes.iter().fold(head, |head, write| match write {
         Write::Append { log: other, entries, .. } if other == log => head + entries.len() as u64,
@@ -77,7 +77,7 @@ fn head_after(writes: &[Write], log: &Key, head: u64) -> u64 {
     })
 }
 
-/// What a counter holds after these writes, having held `value` before them.
+/// A counter's value after these writes; before them it was `value`.
 fn value_after(writes: &[Write], counter: &Key, value: i64) -> i64 {
     writes.iter().fold(value, |value, write| match write {
         Write::Add { counter: other, delta, .. } if other == counter => value.saturating_add(*delta),

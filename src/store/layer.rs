@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{
-    CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
-    Write,
+    CommitError, Document, Fence, Key, LogPage, Partition, Rate, RateDecision, Scan, Store, Topic, Tx, Unavailable,
+    Watch, Write,
 };
 
 /// A layer around a store. It is a store itself; a layer implements only the methods in which it differs
@@ -33,7 +33,7 @@ pub(crate) trait StoreLayer: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Takes a token that [`pass`](Self::pass) let through.
-    async fn on_take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
+    async fn on_take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable> {
         self.inner().take(partition, bucket, rate).await
     }
 
@@ -133,7 +133,7 @@ impl<L: StoreLayer> Store for L {
         self.inner().release(partition, lease, fence).await
     }
 
-    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable> {
         reach(self, Some(partition)).await?;
         self.answered(0);
         self.on_take(partition, bucket, rate).await

@@ -8,21 +8,21 @@ use tokio::time::Instant;
 use super::{Fence, Key, Partition};
 use crate::types::clock::now_ms;
 
-/// Who holds what until when. Holders are told apart by their fences.
+/// The leases that were granted, with their ends. A holder is known by its fence.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    held: HashMap<Partition, BTreeMap<Key, Held>>,
-    /// The greatest fence given out. One row of fences serves all leases, so that a lease that was
-    /// given back can be forgotten.
+    held: HashMap<Partition, BTreeMap<Key, Grant>>,
+    /// The greatest fence given out. All leases share one sequence of fences, so that a released lease can be
+    /// forgotten.
     last: u64,
 }
 
 /// The two clocks of an acquisition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
-    /// What leases run out by.
+    /// Decides when leases expire.
     pub(super) instant: Instant,
-    /// What fences are taken from: microseconds since the Unix epoch.
+    /// Microseconds since the Unix epoch, from which fences are taken.
     pub(super) micros: u64,
 }
 
@@ -34,9 +34,9 @@ impl Now {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Grant {
     fence: Fence,
-    /// `None` is later than any clock can tell.
+    /// `None` if the end lies beyond the range of the clock.
     until: Option<Instant>,
 }
 
@@ -46,13 +46,13 @@ impl Leases {
         Self { held: HashMap::new(), last }
     }
 
-    /// The fence that an acquisition would get now: the time, so that fences go on growing where the
-    /// last one was forgotten, unless the clock stands behind the last one.
+    /// The fence that an acquisition would get now. It is the time, so that fences grow even if the last one was
+    /// forgotten; if the clock stands behind the last fence, it is the number after that.
     pub(super) fn next_fence(&self, now: Now) -> u64 {
         now.micros.max(self.last.saturating_add(1))
     }
 
-    /// Takes a lease that nobody holds or whose holder let it run out.
+    /// Grants a lease that is free or has expired.
     pub(super) fn acquire(&mut self, partition: &Partition, lease: &Key, ttl: Duration, now: Now) -> Option<Fence> {
         if let Some(held) = self.find(partition, lease)
             && held.until.is_none_or(|until| now.instant < until)
@@ -61,13 +61,12 @@ impl Leases {
         }
         let fence = Fence { token: self.next_fence(now), nonce: 0 };
         self.last = fence.token;
-        let held = Held { fence, until: now.instant.checked_add(ttl) };
+        let held = Grant { fence, until: now.instant.checked_add(ttl) };
         self.held.entry(partition.clone()).or_default().insert(lease.clone(), held);
         Some(fence)
     }
 
-    /// Prolongs a lease to `ttl` from now, even if it ran out; `false` if it is another holder's or
-    /// nobody's.
+    /// Makes a lease end `ttl` from now, even if it has expired; `false` if another holder has it, or no one.
     pub(super) fn renew(&mut self, partition: &Partition, lease: &Key, fence: Fence, ttl: Duration, now: Now) -> bool {
         let held = self.held.get_mut(partition).and_then(|leases| leases.get_mut(lease));
         match held {
@@ -91,12 +90,12 @@ impl Leases {
         }
     }
 
-    /// Whether a lease is this holder's, run out or not.
+    /// Whether a lease is this holder's; it may have expired.
     pub(super) fn holds(&self, partition: &Partition, lease: &Key, fence: Fence) -> bool {
         self.find(partition, lease).is_some_and(|held| held.fence == fence)
     }
 
-    fn find(&self, partition: &Partition, lease: &Key) -> Option<&Held> {
+    fn find(&self, partition: &Partition, lease: &Key) -> Option<&Grant> {
         self.held.get(partition)?.get(lease)
     }
 }
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_runs_out_at_its_time_and_not_before() {
+    fn lease_expires_at_its_time_and_not_before() {
         let (mut leases, now) = (Leases::default(), Now::read());
         let (place, lease) = (Partition::new("p"), Key::from("driver"));
         let fence = leases.acquire(&place, &lease, TTL, now).unwrap();
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_leases_given_back() {
+    fn nothing_is_left_of_released_leases() {
         let (mut leases, now) = (Leases::default(), Now::read());
         let (place, lease) = (Partition::new("p"), Key::from("driver"));
         let fence = leases.acquire(&place, &lease, Duration::MAX, now).unwrap();

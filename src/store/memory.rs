@@ -1,11 +1,11 @@
-//! A store in memory: for tests, and for a server whose past may be lost.
+//! A store in memory: for tests, and for a server whose runs may be lost when it ends.
 //!
-//! One mutex guards everything. It is held for a few map operations at a time and never across an
-//! await, so a commit costs a fraction of a microsecond and commits of different partitions gain
-//! nothing from locks of their own. Values are moved in and shared out, never copied.
+//! One mutex guards everything. It is held for a few map operations at a time and never across an await, so a commit
+//! costs a fraction of a microsecond, and a lock for each partition would gain nothing. Values are shared, never
+//! copied.
 //!
-//! What expired is invisible at once and removed a little with each commit, so that memory follows
-//! what is alive. Time is tokio's, which tests can pause.
+//! Expired things are invisible at once. Each commit removes a few of them, so memory is in proportion to what has
+//! not expired. Time is tokio's, which tests can pause.
 
 mod contents;
 
@@ -23,10 +23,11 @@ use super::lease::{self, Leases};
 use super::rate::Buckets;
 use super::watch::Topics;
 use super::{
-    CommitError, Document, Fence, Key, LogPage, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable, Watch,
+    CommitError, Document, Fence, Key, LogPage, Partition, Rate, RateDecision, Scan, Store, Topic, Tx, Unavailable,
+    Watch,
 };
 
-/// How many expired things a commit removes beside as many as it writes.
+/// How many expired things a commit removes in addition to one for each of its writes.
 const PURGED_PER_COMMIT: usize = 8;
 
 /// The backend in memory. `MemoryStore::default()` is an empty one.
@@ -49,7 +50,7 @@ struct State {
 impl Store for MemoryStore {
     async fn commit(&self, mut tx: Tx) -> Result<(), CommitError> {
         let notify = tx.notify.take();
-        // Long logs take long to free: not under the lock.
+        // Freeing a long log takes long, so it is done without the lock.
         let mut garbage = Garbage::default();
         let now = Instant::now();
         let mut state = self.lock();
@@ -113,7 +114,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable> {
         Ok(self.buckets.take(partition, bucket, rate))
     }
 
@@ -145,7 +146,7 @@ impl State {
         let mut now = Moment { at: now, partition: &partition, leases, expiries, garbage };
         match partitions.entry(partition.clone()) {
             Entry::Occupied(mut entry) => {
-                decide(&checks, &writes, &now.standing(entry.get()))?;
+                decide(&checks, &writes, &now.state(entry.get()))?;
                 now.apply(entry.get_mut(), writes);
                 if entry.get().is_empty() {
                     entry.remove();
@@ -153,7 +154,7 @@ impl State {
             }
             Entry::Vacant(entry) => {
                 let mut contents = Contents::default();
-                decide(&checks, &writes, &now.standing(&contents))?;
+                decide(&checks, &writes, &now.state(&contents))?;
                 now.apply(&mut contents, writes);
                 if !contents.is_empty() {
                     entry.insert(contents);

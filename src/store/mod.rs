@@ -1,12 +1,12 @@
-//! Where runs and sessions are kept: four plain things and one way to change them together.
+//! The store of runs and sessions: five kinds of things, and one way to change them together.
 //!
 //! | thing | for | operations |
 //! | --- | --- | --- |
 //! | log | a run's events, a session's messages | append at an expected length, read, expire |
 //! | document | session, run, index entry | get, put at an expected version, delete, scan by prefix, expire |
 //! | counter | tokens and money of a session | add within a ceiling, read, expire |
-//! | lease | who drives a run | acquire, renew, release; taken over once it ran out |
-//! | bucket | how often a caller may knock | take one |
+//! | lease | who drives a run | acquire, renew, release; another may acquire it once it expired |
+//! | bucket | how often a caller may send requests | take a token |
 //!
 //! Everything lives in a [`Partition`]; what changes together lies in one partition and is changed by
 //! one [`Tx`], all or nothing. A backend maps a partition to whatever it can change atomically: a hash
@@ -38,7 +38,7 @@ mod scan;
 mod watch;
 
 pub use open::{OpenError, open};
-pub use rate::{Rate, Taken};
+pub use rate::{Rate, RateDecision};
 pub use watch::{Topic, Watch};
 
 /// The unit of atomic change, named by its owner: `acme/session/sess_42`.
@@ -73,24 +73,24 @@ pub type Key = Arc<str>;
 
 /// A change of one partition: all checks hold and all writes happen, or nothing does.
 ///
-/// The first thing that does not hold is the error: the checks in their order, against what stood
-/// before; then the writes in theirs, each against what those before it leave behind.
+/// The first expectation that does not hold is the error. The checks come first, in their order, against the state
+/// before the change; then the writes, in their order, each against the state that the writes before it leave behind.
 #[derive(Debug, Clone)]
 pub struct Tx {
-    /// Where everything named below lies.
+    /// The partition of everything named below.
     pub partition: Partition,
-    /// What must hold, beside what the writes themselves expect.
+    /// What must hold besides what the writes themselves expect.
     pub checks: Vec<Check>,
     /// What happens, in order.
     pub writes: Vec<Write>,
     /// What must be true when `commit` returns.
     pub durability: Durability,
-    /// Whom to nudge afterwards.
+    /// The topic to nudge afterwards.
     pub notify: Option<Topic>,
 }
 
 impl Tx {
-    /// A change of nothing yet, synced.
+    /// A change without checks and writes, to be synced.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
         Self { partition, checks: Vec::new(), writes: Vec::new(), durability: Durability::Synced, notify: None }
@@ -110,8 +110,7 @@ impl Tx {
         self
     }
 
-    /// Puts a document that must stand at `version`, 0 for one that must not exist; it then stands at
-    /// `version + 1`.
+    /// Puts a document whose version must be `version`, or 0 if it must not exist. Its version is then `version + 1`.
     #[must_use]
     pub fn put_at(self, key: Key, version: u64, value: Bytes, ttl: Option<Duration>) -> Self {
         self.check(Check::Version { key: key.clone(), version }).write(Write::Put { key, value, ttl })
@@ -131,10 +130,9 @@ pub enum Durability {
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are named for what they are")]
 pub enum Check {
-    /// The document stands at this version; 0 means that there is none.
+    /// The document has this version; 0 means that it must not exist.
     Version { key: Key, version: u64 },
-    /// The lease is still this holder's: nobody took it over, nor was it given back. It may have run
-    /// out.
+    /// The lease is still this holder's: no other holder acquired it, and it was not released. It may have expired.
     Fence { lease: Key, fence: Fence },
 }
 
@@ -142,25 +140,25 @@ pub enum Check {
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are named for what they are")]
 pub enum Write {
-    /// Puts a document whatever stands there; its version grows by one. It expires after `ttl`, or
-    /// never, whatever was said before. What expired is gone: a new one starts at version 1.
+    /// Puts a document, whether or not it exists; its version grows by one. It expires after `ttl`, or never,
+    /// whatever an earlier put said. A document that expired is gone: the next one starts at version 1.
     Put { key: Key, value: Bytes, ttl: Option<Duration> },
-    /// Removes a document, if it is there.
+    /// Removes a document, if it exists.
     Delete { key: Key },
     /// Appends to a log whose last entry must be number `after` (0: it is empty). Entries are
     /// numbered from 1.
     Append { log: Key, after: u64, entries: Vec<Bytes> },
-    /// Removes a log, if it is there.
+    /// Removes a log, if it exists.
     DeleteLog { log: Key },
-    /// Lets a log expire after `ttl`, if it is there; appending later does not change that.
+    /// Makes a log expire after `ttl`, if it exists; later appends do not change that.
     ExpireLog { log: Key, ttl: Duration },
     /// Adds to a counter that starts at 0. With a ceiling, the sum must not pass it when `delta` is
     /// positive.
     Add { counter: Key, delta: i64, ceiling: Option<i64> },
-    /// Removes a counter, if it is there.
+    /// Removes a counter, if it exists.
     DeleteCounter { counter: Key },
-    /// Lets a counter expire after `ttl`, if it is there; adding later does not change that. One that
-    /// stands at 0 is not there.
+    /// Makes a counter expire after `ttl`, if it exists; later additions do not change that. A counter at 0 does not
+    /// exist.
     ExpireCounter { counter: Key, ttl: Duration },
 }
 
@@ -168,7 +166,7 @@ pub enum Write {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named for what they are")]
 pub enum CommitError {
-    /// A document stands at another version.
+    /// A document has another version.
     #[error("document {key} stands at version {actual}")]
     VersionConflict { key: Key, actual: u64 },
     /// A log is of another length.
@@ -177,7 +175,7 @@ pub enum CommitError {
     /// A counter would pass its ceiling.
     #[error("counter {counter} stands at {value}")]
     CeilingReached { counter: Key, value: i64 },
-    /// The lease was taken over.
+    /// Another holder acquired the lease, or it was released.
     #[error("lease {lease} was taken over")]
     Fenced { lease: Key },
     /// The backend did not answer or failed.
@@ -185,7 +183,7 @@ pub enum CommitError {
     Unavailable(#[from] Unavailable),
 }
 
-/// The backend did not answer or failed; nobody can say whether a write happened.
+/// The backend did not answer or failed. A write may have happened or not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("store unavailable: {0}")]
 pub struct Unavailable(pub String);
@@ -235,20 +233,20 @@ pub enum Order {
 /// Proof of holding a lease: greater than every fence the same lease gave out before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fence {
-    /// Grows with every acquisition, also where the last one was forgotten.
+    /// Grows with every acquisition, even if the backend forgot the last one.
     pub token: u64,
-    /// Random where a backend can lose what it granted: tells a holder apart from one that was granted
-    /// the same token by a backend that had forgotten the first. 0 where it cannot.
+    /// Random if the backend can forget what it granted. It then distinguishes two holders that were granted the
+    /// same token. 0 if the backend cannot forget.
     pub nonce: u64,
 }
 
-/// The pace of a store in the same process: faster than anyone reads.
+/// The pace of a store in the same process: faster than people read.
 const LOCAL_PACE: Duration = Duration::from_millis(25);
 
 /// A backend. Cheap to share; every method may be called from any task at any time.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// Makes a change, all or nothing, with the durability it asks for.
+    /// Makes a change, all or nothing, with the durability that it asks for.
     async fn commit(&self, tx: Tx) -> Result<(), CommitError>;
 
     /// Up to `limit` entries with numbers above `after`.
@@ -260,20 +258,20 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         limit: usize,
     ) -> Result<LogPage, Unavailable>;
 
-    /// A document, unless it expired.
+    /// A document; `None` if it does not exist or has expired.
     async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable>;
 
-    /// Documents by key prefix, expired ones left out.
+    /// Documents by key prefix, without expired ones.
     async fn scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable>;
 
     /// A counter's value; 0 for an unknown one.
     async fn counter(&self, partition: &Partition, key: &Key) -> Result<i64, Unavailable>;
 
-    /// Takes a lease that nobody holds or whose holder let it run out; `None` while somebody holds it.
+    /// Acquires a lease that is free or has expired; `None` while another holder has it.
     async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable>;
 
-    /// Prolongs a lease to `ttl` from now and tells how long `log` is, which saves its holder from
-    /// asking for what others leave there; `None` if the lease was taken over or released.
+    /// Makes a lease end `ttl` from now, even if it has expired. Returns the length of `log`, so that the holder
+    /// need not ask whether others appended to it; `None` if the lease was acquired by another or released.
     async fn renew(
         &self,
         partition: &Partition,
@@ -283,27 +281,27 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         log: &Key,
     ) -> Result<Option<u64>, Unavailable>;
 
-    /// Gives a lease back; nothing happens if it is no longer this holder's.
+    /// Releases a lease; nothing happens if it is no longer this holder's.
     async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable>;
 
-    /// Takes one from a bucket, if there is one.
-    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable>;
+    /// Takes a token from a bucket, if there is one.
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable>;
 
-    /// Whether other processes work with the same store at the same time.
+    /// Whether other processes may use the same store at the same time.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// How often it pays to send small appends, such as pieces of a text that is being written.
+    /// The interval at which small appends, such as pieces of streamed text, are worth a commit.
     fn pace(&self) -> Duration;
 
-    /// A hint that something under `topic` changed. Losing one costs latency, never correctness: who
-    /// waits also looks from time to time.
+    /// A hint that something under `topic` changed. A lost hint costs time, never correctness: a task that waits
+    /// for one also looks at intervals.
     fn watch(&self, topic: &Topic) -> Watch;
 
-    /// Whether commits can succeed now.
+    /// Fails if commits cannot succeed now.
     async fn health(&self) -> Result<(), Unavailable>;
 
-    /// Brings everything acknowledged to rest before the process ends.
+    /// Makes everything acknowledged durable before the process ends.
     async fn close(&self);
 }

@@ -28,8 +28,8 @@ pub enum OpenError {
     Redis(#[from] Refusal),
 }
 
-/// Opens the store that a URL names. A directory is created if need be; a Redis that does not answer yet
-/// is looked for in the background.
+/// Opens the store that a URL names. A missing directory is created; a Redis that does not answer yet is looked for
+/// in the background.
 pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(MemoryStore::default()),

@@ -1,8 +1,8 @@
-//! How often something may happen: the generic cell rate algorithm, which keeps one moment for each
-//! bucket and needs nobody to fill it.
+//! Rate limits by the generic cell rate algorithm, which stores one moment for each bucket and needs no task that
+//! refills it.
 //!
-//! That moment is when the bucket will be whole again; a token is there while it lies less than a
-//! burst ahead. See Brandur Leach, "Rate Limiting, Cells, and GCRA".
+//! The moment is when the bucket will be full again. A token can be taken while that moment is less than a burst
+//! away. See Brandur Leach, "Rate Limiting, Cells, and GCRA".
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,74 +15,74 @@ use super::{Key, Partition};
 /// How fast a bucket fills and how much it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// How many may be taken at once from a whole bucket; at least 1.
+    /// How many tokens a full bucket holds; at least 1.
     pub burst: u32,
-    /// How long one takes to come back.
+    /// How long one token takes to come back.
     pub every: Duration,
 }
 
-/// What asking a bucket came to.
+/// Whether a token was taken, and what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// Whether one was taken.
+pub struct RateDecision {
+    /// Whether a token was taken.
     pub allowed: bool,
-    /// How many more could be taken now.
+    /// How many more tokens could be taken now.
     pub remaining: u32,
-    /// Until the bucket is whole again; for a refusal, until one can be taken.
+    /// How long until the bucket is full again; after a refusal, how long until a token can be taken.
     pub reset: Duration,
 }
 
 impl Rate {
-    /// Takes one from a bucket that is whole in `debt` from now, if there is one, which makes the debt
-    /// what is returned.
-    pub(super) fn take(self, debt: Duration) -> (Duration, Taken) {
+    /// Takes a token, if there is one, from a bucket that will be full in `debt` from now. Also returns the new debt.
+    pub(super) fn take(self, debt: Duration) -> (Duration, RateDecision) {
         let after = debt.saturating_add(self.every);
         if after <= self.most() { (after, self.taken(after)) } else { (debt, self.refused(debt)) }
     }
 
-    /// What a whole bucket is worth.
+    /// How long an empty bucket takes to fill.
     pub(super) fn most(self) -> Duration {
         self.every.saturating_mul(self.burst.max(1))
     }
 
-    /// One was taken, after which the bucket will be whole in `after` from now.
-    pub(super) fn taken(self, after: Duration) -> Taken {
+    /// The decision that a token was taken, after which the bucket will be full in `after` from now.
+    pub(super) fn taken(self, after: Duration) -> RateDecision {
         let room = self.most().saturating_sub(after);
         let tokens = room.as_nanos().checked_div(self.every.as_nanos()).unwrap_or(u128::MAX);
         let remaining = u32::try_from(tokens).unwrap_or(u32::MAX).min(self.burst);
-        Taken { allowed: true, remaining, reset: after }
+        RateDecision { allowed: true, remaining, reset: after }
     }
 
-    /// None could be taken from a bucket that will be whole in `debt` from now.
-    pub(super) fn refused(self, debt: Duration) -> Taken {
+    /// The decision that no token can be taken from a bucket that will be full in `debt` from now.
+    pub(super) fn refused(self, debt: Duration) -> RateDecision {
         let reset = debt.saturating_add(self.every).saturating_sub(self.most());
-        Taken { allowed: false, remaining: 0, reset }
+        RateDecision { allowed: false, remaining: 0, reset }
     }
 }
 
 /// The buckets of a store that lives in one process.
 #[derive(Debug, Default)]
-pub(super) struct Buckets(Mutex<Whole>);
+pub(super) struct Buckets(Mutex<Levels>);
 
 #[derive(Debug, Default)]
-struct Whole {
-    at: HashMap<(Partition, Key), Instant>,
-    /// How many buckets there may be before whole ones are forgotten.
+struct Levels {
+    /// When each bucket will be full again.
+    full_at: HashMap<(Partition, Key), Instant>,
+    /// From this many buckets on, full ones are removed.
     sweep_at: usize,
 }
 
 impl Buckets {
-    /// Takes one from a bucket, if there is one.
-    pub(super) fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Taken {
+    /// Takes a token from a bucket, if there is one.
+    pub(super) fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> RateDecision {
         let now = Instant::now();
-        let mut whole = self.0.lock();
-        if whole.at.len() >= whole.sweep_at {
-            whole.at.retain(|_, at| *at > now);
-            whole.sweep_at = 2 * whole.at.len().max(512);
+        let mut levels = self.0.lock();
+        if levels.full_at.len() >= levels.sweep_at {
+            levels.full_at.retain(|_, at| *at > now);
+            levels.sweep_at = 2 * levels.full_at.len().max(512);
         }
-        let at = whole.at.entry((partition.clone(), bucket.clone())).or_insert(now);
+        let at = levels.full_at.entry((partition.clone(), bucket.clone())).or_insert(now);
         let (debt, taken) = rate.take(at.saturating_duration_since(now));
-        // A bucket that would be whole later than any clock can tell stays as it was.
+        // A bucket that would be full only beyond the range of the clock stays as it was.
         *at = now.checked_add(debt).unwrap_or(*at);
         taken
     }
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whole_buckets_are_forgotten() {
+    async fn full_buckets_are_removed() {
         let (buckets, place) = (Buckets::default(), Partition::new("p"));
         for number in 0..2_000 {
             assert!(buckets.take(&place, &Key::from(number.to_string()), RATE).allowed);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
-        assert!(buckets.0.lock().at.len() <= 1024);
+        assert!(buckets.0.lock().full_at.len() <= 1024);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use super::{Order, Scan};
 
 impl Scan {
-    /// The range of keys to walk, the upper end always excluded; `None` if it holds no key.
+    /// The range of keys to walk; its upper end is excluded. `None` if no key can be in it.
     pub(super) fn range(&self) -> Option<(Bound<String>, Bound<String>)> {
         let mut lower = Bound::Included(self.prefix.clone());
         let mut upper = successor(&self.prefix);

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::Partition;
 
-/// What a nudge is about: a partition's log, a run's mailbox.
+/// What a nudge is about, such as a run's log or its inbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Topic {
     /// Where it changed.
@@ -30,10 +30,10 @@ impl Topic {
 pub struct Watch(watch::Receiver<()>);
 
 impl Watch {
-    /// Returns once something changed since the last call, or since the watch was made.
+    /// Waits for a nudge that came after the last call, or after the watch was made.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
-            // The sender lives in the store, which outlives its watches; without it nothing will ever change.
+            // The sender lives in the store, which outlives its watches. Without the store no nudge will come.
             std::future::pending::<()>().await;
         }
     }
@@ -46,8 +46,8 @@ pub(super) struct Topics(Mutex<Watched>);
 #[derive(Debug, Default)]
 struct Watched {
     senders: HashMap<Topic, watch::Sender<()>>,
-    /// How many topics there may be before those that nobody watches any more are looked for: twice as
-    /// many as were left the last time, so that a watch costs the same however many there are.
+    /// From this many topics on, those without watchers are removed. It is twice as many as were left the last
+    /// time, so that making a watch costs the same however many there are.
     sweep_at: usize,
 }
 
@@ -57,7 +57,7 @@ impl Topics {
         self.watch_newly(topic).0
     }
 
-    /// Watches a topic; whether it was unknown before.
+    /// Watches a topic, and returns whether no task watched it before.
     pub(super) fn watch_newly(&self, topic: &Topic) -> (Watch, bool) {
         let mut watched = self.lock();
         if watched.senders.len() >= watched.sweep_at {
@@ -69,14 +69,14 @@ impl Topics {
         (watch, watched.senders.len() > known)
     }
 
-    /// What somebody watches. Forgets the rest.
+    /// The topics that some task watches. Removes the others.
     pub(super) fn watched(&self) -> Vec<Topic> {
         let mut watched = self.lock();
         watched.sweep();
         watched.senders.keys().cloned().collect()
     }
 
-    /// Nudges whoever watches the topic.
+    /// Nudges the tasks that watch the topic.
     pub(super) fn notify(&self, topic: &Topic) {
         if let Some(sender) = self.lock().senders.get(topic) {
             sender.send_replace(());
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics_that_nobody_watches_are_forgotten() {
+    fn topics_without_watchers_are_removed() {
         let topics = Topics::default();
         let topic = |name: String| Topic::new(Partition::new("p"), name);
         let kept = topics.watch(&topic("kept".to_owned()));

@@ -1,7 +1,7 @@
 //! Real Redis servers: those that the store's own tests use, and what happens to them in the course of a
 //! longer test.
 
-#[path = "../../src/store/redis/servers.rs"]
+#[path = "redis_servers.rs"]
 #[expect(dead_code, reason = "the store's own tests use the rest")]
 mod servers;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::agent::ledger::keys;
-use crate::store::{Rate, Store, Taken};
+use crate::store::{Rate, RateDecision, Store};
 use crate::types::Tenant;
 
 /// How long the store may take to answer. Whoever asks waits for it, before anything else is done.
@@ -53,7 +53,7 @@ impl Agent {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.
-    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<Taken> {
+    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
         let partition = match asker {
             Asker::Key { tenant, name } => keys::key_rate_partition(tenant, name),
             Asker::Address(address) => keys::address_rate_partition(address),

@@ -46,8 +46,8 @@ use self::job::{Answer, Job, Request};
 use super::rate::Buckets;
 use super::watch::Topics;
 use super::{
-    CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Rate, Scan, Store, Taken, Topic, Tx, Unavailable,
-    Watch,
+    CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Rate, RateDecision, Scan, Store, Topic, Tx,
+    Unavailable, Watch,
 };
 use crate::types::clock::now_ms;
 
@@ -91,20 +91,21 @@ impl EmbeddedStore {
         let failed = |reason: String| OpenError::Failed { dir: dir.clone(), reason };
         let (requests, queue) = channel();
         let (opened, result) = oneshot::channel();
-        let place = dir.clone();
+        let directory = dir.clone();
         // The thread opens the files as well: a repair takes its time, and redb may panic over a
         // damaged file.
-        let thread = Builder::new().name("store".into()).spawn(move || match start::open(&place, settings, backend) {
-            Ok(writer) => {
-                let shared = writer.shared.clone();
-                if opened.send(Ok(shared)).is_ok() {
-                    writer.run(&queue);
+        let thread =
+            Builder::new().name("store".into()).spawn(move || match start::open(&directory, settings, backend) {
+                Ok(writer) => {
+                    let shared = writer.shared.clone();
+                    if opened.send(Ok(shared)).is_ok() {
+                        writer.run(&queue);
+                    }
                 }
-            }
-            Err(error) => {
-                let _ = opened.send(Err(error));
-            }
-        });
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            });
         let writer = Some(thread.map_err(|error| failed(format!("cannot start its thread: {error}")))?);
         let shared = result.await.map_err(|_| failed("its files are damaged".into()))??;
         Ok(Self { shared, requests, writer })
@@ -192,7 +193,7 @@ impl Store for EmbeddedStore {
     }
 
     /// Buckets are in memory: a restart fills them.
-    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable> {
         Ok(self.shared.buckets.take(partition, bucket, rate))
     }
 

@@ -10,20 +10,27 @@ use crate::store::{Document, LogPage, Order, Scan};
 
 type Read<T> = Result<T, redb::Error>;
 
-pub(super) fn document(txn: &ReadTransaction, place: &str, key: &str, now: u64) -> Read<Option<Document>> {
-    let found = txn.open_table(DOCUMENTS)?.get((place, key))?;
+pub(super) fn document(txn: &ReadTransaction, partition: &str, key: &str, now: u64) -> Read<Option<Document>> {
+    let found = txn.open_table(DOCUMENTS)?.get((partition, key))?;
     Ok(found.and_then(|row| unexpired(row.value(), now)))
 }
 
-pub(super) fn counter(txn: &ReadTransaction, place: &str, counter: &str, now: u64) -> Read<i64> {
-    let expired = txn.open_table(COUNTER_EXPIRIES)?.get((place, counter))?.is_some_and(|row| row.value() <= now);
-    Ok(if expired { 0 } else { txn.open_table(COUNTERS)?.get((place, counter))?.map_or(0, |row| row.value()) })
+pub(super) fn counter(txn: &ReadTransaction, partition: &str, counter: &str, now: u64) -> Read<i64> {
+    let expired = txn.open_table(COUNTER_EXPIRIES)?.get((partition, counter))?.is_some_and(|row| row.value() <= now);
+    Ok(if expired { 0 } else { txn.open_table(COUNTERS)?.get((partition, counter))?.map_or(0, |row| row.value()) })
 }
 
-pub(super) fn page(txn: &ReadTransaction, place: &str, log: &str, after: u64, limit: usize, now: u64) -> Read<LogPage> {
+pub(super) fn page(
+    txn: &ReadTransaction,
+    partition: &str,
+    log: &str,
+    after: u64,
+    limit: usize,
+    now: u64,
+) -> Read<LogPage> {
     let first = after.saturating_add(1);
     let mut page = LogPage { first, ..LogPage::default() };
-    let found = txn.open_table(LOGS)?.get((place, log))?.map(|row| row.value());
+    let found = txn.open_table(LOGS)?.get((partition, log))?.map(|row| row.value());
     if let Some((id, head, expiry)) = found
         && now < expiry
     {
@@ -37,16 +44,16 @@ pub(super) fn page(txn: &ReadTransaction, place: &str, log: &str, after: u64, li
     Ok(page)
 }
 
-pub(super) fn scan(txn: &ReadTransaction, place: &str, scan: &Scan, now: u64) -> Read<Vec<(String, Document)>> {
+pub(super) fn scan(txn: &ReadTransaction, partition: &str, scan: &Scan, now: u64) -> Read<Vec<(String, Document)>> {
     let Some((lower, upper)) = scan.range() else { return Ok(Vec::new()) };
     // The lowest partition above this one ends a range that is open within it.
-    let above = format!("{place}\0");
+    let above = format!("{partition}\0");
     let end = match &upper {
-        Bound::Included(key) => Bound::Included((place, key.as_str())),
-        Bound::Excluded(key) => Bound::Excluded((place, key.as_str())),
+        Bound::Included(key) => Bound::Included((partition, key.as_str())),
+        Bound::Excluded(key) => Bound::Excluded((partition, key.as_str())),
         Bound::Unbounded => Bound::Excluded((above.as_str(), "")),
     };
-    let start = lower.as_ref().map(|key| (place, key.as_str()));
+    let start = lower.as_ref().map(|key| (partition, key.as_str()));
     let mut rows = txn.open_table(DOCUMENTS)?.range::<(&str, &str)>((start, end))?;
     let mut found = Vec::new();
     while found.len() < scan.limit {

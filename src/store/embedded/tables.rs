@@ -97,18 +97,18 @@ impl<'txn> Tables<'txn> {
 
     /// Makes writes that were decided upon, at the time `now`.
     pub(super) fn apply(&mut self, partition: &Partition, writes: &[Write], now: u64) -> Result<(), redb::Error> {
-        let place = partition.as_str();
+        let partition = partition.as_str();
         for write in writes {
             match write {
-                Write::Put { key, value, ttl } => self.put(place, key, value, expiry(now, *ttl), now)?,
-                Write::Delete { key } => self.delete(place, key)?,
-                Write::Append { log, entries, .. } => self.append(place, log, entries, now)?,
-                Write::DeleteLog { log } => self.delete_log(place, log)?,
-                Write::ExpireLog { log, ttl } => self.expire_log(place, log, expiry(now, Some(*ttl)), now)?,
-                Write::Add { counter, delta, .. } => self.add(place, counter, *delta, now)?,
-                Write::DeleteCounter { counter } => self.delete_counter(place, counter)?,
+                Write::Put { key, value, ttl } => self.put(partition, key, value, expiry(now, *ttl), now)?,
+                Write::Delete { key } => self.delete(partition, key)?,
+                Write::Append { log, entries, .. } => self.append(partition, log, entries, now)?,
+                Write::DeleteLog { log } => self.delete_log(partition, log)?,
+                Write::ExpireLog { log, ttl } => self.expire_log(partition, log, expiry(now, Some(*ttl)), now)?,
+                Write::Add { counter, delta, .. } => self.add(partition, counter, *delta, now)?,
+                Write::DeleteCounter { counter } => self.delete_counter(partition, counter)?,
                 Write::ExpireCounter { counter, ttl } => {
-                    self.expire_counter(place, counter, expiry(now, Some(*ttl)), now)?;
+                    self.expire_counter(partition, counter, expiry(now, Some(*ttl)), now)?;
                 }
             }
         }
@@ -116,8 +116,8 @@ impl<'txn> Tables<'txn> {
     }
 
     /// The version of a document that did not expire, or 0.
-    pub(super) fn version(&self, place: &str, key: &str, now: u64) -> Result<u64, redb::Error> {
-        let found = self.documents.get((place, key))?;
+    pub(super) fn version(&self, partition: &str, key: &str, now: u64) -> Result<u64, redb::Error> {
+        let found = self.documents.get((partition, key))?;
         Ok(found.map_or(0, |row| {
             let (version, expiry, _) = row.value();
             if expiry <= now { 0 } else { version }
@@ -125,8 +125,8 @@ impl<'txn> Tables<'txn> {
     }
 
     /// The number of the last entry of a log that did not expire, or 0.
-    pub(super) fn head(&self, place: &str, log: &str, now: u64) -> Result<u64, redb::Error> {
-        let found = self.logs.get((place, log))?;
+    pub(super) fn head(&self, partition: &str, log: &str, now: u64) -> Result<u64, redb::Error> {
+        let found = self.logs.get((partition, log))?;
         Ok(found.map_or(0, |row| {
             let (_, head, expiry) = row.value();
             if expiry <= now { 0 } else { head }
@@ -134,9 +134,9 @@ impl<'txn> Tables<'txn> {
     }
 
     /// The value of a counter that did not expire, or 0.
-    pub(super) fn counter(&self, place: &str, counter: &str, now: u64) -> Result<i64, redb::Error> {
-        let found = self.counters.get((place, counter))?.map_or(0, |row| row.value());
-        Ok(if found != 0 && self.counter_expiry(place, counter)? <= now { 0 } else { found })
+    pub(super) fn counter(&self, partition: &str, counter: &str, now: u64) -> Result<i64, redb::Error> {
+        let found = self.counters.get((partition, counter))?.map_or(0, |row| row.value());
+        Ok(if found != 0 && self.counter_expiry(partition, counter)? <= now { 0 } else { found })
     }
 
     /// A number that was set, or 0.
@@ -154,15 +154,15 @@ impl<'txn> Tables<'txn> {
     pub(super) fn purge(&mut self, now: u64, limit: usize) -> Result<usize, redb::Error> {
         let mut purged = 0;
         while purged < limit
-            && let Some((expiry, kind, place, name)) = self.first_expiry(now)?
+            && let Some((expiry, kind, partition, name)) = self.first_expiry(now)?
         {
             match kind {
-                LOG => self.delete_log(&place, &name)?,
-                COUNTER => self.delete_counter(&place, &name)?,
-                _ => self.delete(&place, &name)?,
+                LOG => self.delete_log(&partition, &name)?,
+                COUNTER => self.delete_counter(&partition, &name)?,
+                _ => self.delete(&partition, &name)?,
             }
             // Gone already, unless the row belongs to nothing.
-            self.expiries.remove((expiry, kind, &*place, &*name))?;
+            self.expiries.remove((expiry, kind, &*partition, &*name))?;
             purged += 1;
         }
         while purged < limit
@@ -173,28 +173,34 @@ impl<'txn> Tables<'txn> {
         Ok(purged)
     }
 
-    fn put(&mut self, place: &str, key: &str, value: &[u8], at: u64, now: u64) -> Result<(), redb::Error> {
-        let version = self.version(place, key, now)? + 1;
-        let replaced = self.documents.insert((place, key), (version, at, value))?;
+    fn put(&mut self, partition: &str, key: &str, value: &[u8], at: u64, now: u64) -> Result<(), redb::Error> {
+        let version = self.version(partition, key, now)? + 1;
+        let replaced = self.documents.insert((partition, key), (version, at, value))?;
         let before = replaced.map_or(NEVER, |row| row.value().1);
-        self.move_expiry(before, at, DOCUMENT, place, key)
+        self.move_expiry(before, at, DOCUMENT, partition, key)
     }
 
-    fn delete(&mut self, place: &str, key: &str) -> Result<(), redb::Error> {
-        let removed = self.documents.remove((place, key))?;
+    fn delete(&mut self, partition: &str, key: &str) -> Result<(), redb::Error> {
+        let removed = self.documents.remove((partition, key))?;
         let before = removed.map_or(NEVER, |row| row.value().1);
-        self.move_expiry(before, NEVER, DOCUMENT, place, key)
+        self.move_expiry(before, NEVER, DOCUMENT, partition, key)
     }
 
-    fn append(&mut self, place: &str, log: &str, entries: &[impl AsRef<[u8]>], now: u64) -> Result<(), redb::Error> {
+    fn append(
+        &mut self,
+        partition: &str,
+        log: &str,
+        entries: &[impl AsRef<[u8]>],
+        now: u64,
+    ) -> Result<(), redb::Error> {
         if entries.is_empty() {
             return Ok(());
         }
-        let found = self.logs.get((place, log))?.map(|row| row.value());
+        let found = self.logs.get((partition, log))?.map(|row| row.value());
         let (id, mut head, at) = match found {
             Some((id, head, at)) if now < at => (id, head, at),
             Some(_) | None => {
-                self.delete_log(place, log)?;
+                self.delete_log(partition, log)?;
                 let id = self.meta(Meta::LastLog)? + 1;
                 self.set_meta(Meta::LastLog, id)?;
                 (id, 0, NEVER)
@@ -204,73 +210,73 @@ impl<'txn> Tables<'txn> {
             head += 1;
             self.entries.insert((id, head), entry.as_ref())?;
         }
-        self.logs.insert((place, log), (id, head, at))?;
+        self.logs.insert((partition, log), (id, head, at))?;
         Ok(())
     }
 
-    fn delete_log(&mut self, place: &str, log: &str) -> Result<(), redb::Error> {
-        let removed = self.logs.remove((place, log))?.map(|row| row.value());
+    fn delete_log(&mut self, partition: &str, log: &str) -> Result<(), redb::Error> {
+        let removed = self.logs.remove((partition, log))?.map(|row| row.value());
         if let Some((id, _, at)) = removed {
             self.removed.insert(id, ())?;
-            self.move_expiry(at, NEVER, LOG, place, log)?;
+            self.move_expiry(at, NEVER, LOG, partition, log)?;
         }
         Ok(())
     }
 
-    fn expire_log(&mut self, place: &str, log: &str, at: u64, now: u64) -> Result<(), redb::Error> {
-        let found = self.logs.get((place, log))?.map(|row| row.value());
+    fn expire_log(&mut self, partition: &str, log: &str, at: u64, now: u64) -> Result<(), redb::Error> {
+        let found = self.logs.get((partition, log))?.map(|row| row.value());
         if let Some((id, head, before)) = found
             && now < before
         {
-            self.logs.insert((place, log), (id, head, at))?;
-            self.move_expiry(before, at, LOG, place, log)?;
+            self.logs.insert((partition, log), (id, head, at))?;
+            self.move_expiry(before, at, LOG, partition, log)?;
         }
         Ok(())
     }
 
-    fn add(&mut self, place: &str, counter: &str, delta: i64, now: u64) -> Result<(), redb::Error> {
+    fn add(&mut self, partition: &str, counter: &str, delta: i64, now: u64) -> Result<(), redb::Error> {
         // Counters end where numbers do rather than fail the transaction half way.
-        let before = self.counter(place, counter, now)?;
+        let before = self.counter(partition, counter, now)?;
         let value = before.saturating_add(delta);
         if before == 0 || value == 0 {
-            self.delete_counter(place, counter)?;
+            self.delete_counter(partition, counter)?;
         }
         if value != 0 {
-            self.counters.insert((place, counter), value)?;
+            self.counters.insert((partition, counter), value)?;
         }
         Ok(())
     }
 
-    fn delete_counter(&mut self, place: &str, counter: &str) -> Result<(), redb::Error> {
-        self.counters.remove((place, counter))?;
-        let removed = self.counter_expiries.remove((place, counter))?;
+    fn delete_counter(&mut self, partition: &str, counter: &str) -> Result<(), redb::Error> {
+        self.counters.remove((partition, counter))?;
+        let removed = self.counter_expiries.remove((partition, counter))?;
         let before = removed.map_or(NEVER, |row| row.value());
-        self.move_expiry(before, NEVER, COUNTER, place, counter)
+        self.move_expiry(before, NEVER, COUNTER, partition, counter)
     }
 
-    fn expire_counter(&mut self, place: &str, counter: &str, at: u64, now: u64) -> Result<(), redb::Error> {
-        if self.counter(place, counter, now)? == 0 {
+    fn expire_counter(&mut self, partition: &str, counter: &str, at: u64, now: u64) -> Result<(), redb::Error> {
+        if self.counter(partition, counter, now)? == 0 {
             return Ok(());
         }
-        let before = self.counter_expiry(place, counter)?;
+        let before = self.counter_expiry(partition, counter)?;
         if at == NEVER {
-            self.counter_expiries.remove((place, counter))?;
+            self.counter_expiries.remove((partition, counter))?;
         } else {
-            self.counter_expiries.insert((place, counter), at)?;
+            self.counter_expiries.insert((partition, counter), at)?;
         }
-        self.move_expiry(before, at, COUNTER, place, counter)
+        self.move_expiry(before, at, COUNTER, partition, counter)
     }
 
-    fn counter_expiry(&self, place: &str, counter: &str) -> Result<u64, redb::Error> {
-        Ok(self.counter_expiries.get((place, counter))?.map_or(NEVER, |row| row.value()))
+    fn counter_expiry(&self, partition: &str, counter: &str) -> Result<u64, redb::Error> {
+        Ok(self.counter_expiries.get((partition, counter))?.map_or(NEVER, |row| row.value()))
     }
 
-    fn move_expiry(&mut self, from: u64, to: u64, kind: u8, place: &str, name: &str) -> Result<(), redb::Error> {
+    fn move_expiry(&mut self, from: u64, to: u64, kind: u8, partition: &str, name: &str) -> Result<(), redb::Error> {
         if from != NEVER && from != to {
-            self.expiries.remove((from, kind, place, name))?;
+            self.expiries.remove((from, kind, partition, name))?;
         }
         if to != NEVER && from != to {
-            self.expiries.insert((to, kind, place, name), ())?;
+            self.expiries.insert((to, kind, partition, name), ())?;
         }
         Ok(())
     }
@@ -278,8 +284,8 @@ impl<'txn> Tables<'txn> {
     fn first_expiry(&self, now: u64) -> Result<Option<(u64, u8, Key, Key)>, redb::Error> {
         let first = self.expiries.first()?;
         Ok(first.and_then(|(row, _)| {
-            let (expiry, kind, place, name) = row.value();
-            (expiry <= now).then(|| (expiry, kind, place.into(), name.into()))
+            let (expiry, kind, partition, name) = row.value();
+            (expiry <= now).then(|| (expiry, kind, partition.into(), name.into()))
         }))
     }
 

@@ -23,7 +23,7 @@ use super::journal::Journal;
 use super::record::Encoder;
 use super::tables::{Meta, Tables};
 use super::{Settings, Shared};
-use crate::store::decide::{Standing, decide};
+use crate::store::decide::{CurrentState, decide};
 use crate::store::lease::{Leases, Now};
 use crate::store::{CommitError, Fence, Key, Partition, Tx, Unavailable};
 
@@ -160,8 +160,8 @@ impl Writer {
 
     /// Decides and applies one transaction.
     fn change(&self, tables: &mut Tables<'_>, tx: &Tx, now: u64) -> Result<Result<(), CommitError>, Stop> {
-        let view = View { tables, leases: &self.leases, partition: &tx.partition, now };
-        match decide(&tx.checks, &tx.writes, &view) {
+        let state = TableState { tables, leases: &self.leases, partition: &tx.partition, now };
+        match decide(&tx.checks, &tx.writes, &state) {
             Ok(()) => Ok(Ok(tables.apply(&tx.partition, &tx.writes, now)?)),
             Err(CommitError::Unavailable(Unavailable(reason))) => Err(Stop::Broken(reason)),
             Err(refusal) => Ok(Err(refusal)),
@@ -281,14 +281,14 @@ fn encode(done: &[Done], sequence: u64, now: u64) -> Vec<u8> {
 }
 
 /// What a transaction is decided against.
-struct View<'a, 'txn> {
+struct TableState<'a, 'txn> {
     tables: &'a Tables<'txn>,
     leases: &'a Leases,
     partition: &'a Partition,
     now: u64,
 }
 
-impl Standing for View<'_, '_> {
+impl CurrentState for TableState<'_, '_> {
     fn version(&self, key: &Key) -> Result<u64, Unavailable> {
         readable(self.tables.version(self.partition.as_str(), key, self.now))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::store::decide::Standing;
+use crate::store::decide::CurrentState;
 use crate::store::lease::Leases;
 use crate::store::{Document, Fence, Key, LogPage, Order, Partition, Scan, Unavailable, Write};
 
@@ -91,8 +91,8 @@ pub(super) struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    pub(super) fn standing<'s>(&'s self, contents: &'s Contents) -> impl Standing {
-        View { now: self, contents }
+    pub(super) fn state<'s>(&'s self, contents: &'s Contents) -> impl CurrentState {
+        MemoryState { now: self, contents }
     }
 
     /// Makes writes that were decided upon.
@@ -185,12 +185,12 @@ impl Moment<'_> {
 }
 
 /// What a transaction is decided against.
-struct View<'a> {
+struct MemoryState<'a> {
     now: &'a Moment<'a>,
     contents: &'a Contents,
 }
 
-impl Standing for View<'_> {
+impl CurrentState for MemoryState<'_> {
     fn version(&self, key: &Key) -> Result<u64, Unavailable> {
         Ok(self.contents.document(key, self.now.at).map_or(0, |document| document.version))
     }

@@ -1,7 +1,8 @@
-//! Carrying out one operation: finding its server, asking, and asking again while the time lasts.
+//! Carries out one operation: finds its server, sends the request, and sends it again until its deadline.
 //!
-//! What was sent and not answered may have happened. It is asked for again with the same identity, and
-//! the scripts tell whether it was done before; so nothing happens twice, and the answer is the truth.
+//! A request that was sent and not answered may have been carried out. It is sent again under the same name, and
+//! the scripts know by the name whether they carried it out before. So an operation never happens twice, and its
+//! answer says what became of it.
 
 use std::time::Duration;
 
@@ -10,136 +11,136 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::fault::{Fault, Trouble, is_unknown_script};
-use super::lane::Wait;
+use super::connection::Wait;
+use super::error::{AttemptError, ConnectionError, is_unknown_script};
 use super::node::Purpose;
 use super::scripts::Lua;
 use super::topology::Topology;
 use crate::store::Unavailable;
 use crate::types::pauses::Pauses;
 
-/// How much later than asked a server may stop waiting for replicas: it looks ten times a second.
+/// How much longer than asked a server may wait for replicas: Redis checks the time ten times a second.
 const SLACK: Duration = Duration::from_millis(150);
 
-/// The least time in which it is worth asking once more.
-const ATTEMPT: Duration = Duration::from_millis(200);
+/// A request is not sent again with less than this left until its deadline.
+const MIN_ATTEMPT: Duration = Duration::from_millis(200);
 
-/// Pauses before asking again a server that could not do it just now.
+/// Pauses before a request is sent again to a server that could not carry it out.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(200));
 
 /// One operation in one slot.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Where what it is about lies.
+    /// The slot of its partition.
     pub(super) slot: u16,
-    /// Whom it does not wait behind.
+    /// The kind of request, which chooses the connection and the deadline.
     pub(super) purpose: Purpose,
-    /// Whether a replica must have it before it counts, if there are replicas.
+    /// Whether a replica must confirm it, if the primary has replicas.
     pub(super) confirmed: bool,
-    /// What is to be done.
+    /// What to do.
     pub(super) work: Work,
 }
 
-/// What is to be done.
+/// What a [`Call`] does.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// A script, its keys, and its arguments after the first one, which has an R if it may have been run
-    /// before, and a C if a replica must have what it answers.
+    /// Runs a script with these keys and arguments. Before the arguments stands one more: it contains an R if the
+    /// script may have been run before, and a C if a replica must confirm what the script answers.
     Run(&'static Lua, Vec<String>, Vec<Bytes>),
-    /// Plain reads; asking twice does no harm.
+    /// Plain reads, which may be repeated.
     Read(Pipeline),
 }
 
-/// Carries it out. Answers what the server said to each command, none of it an error.
+/// Carries a call out. Returns the server's answer to each command; none of them is an error.
 pub(super) async fn call(topology: &Topology, call: &Call) -> Result<Vec<Value>, Unavailable> {
     let mut attempts = Attempts { topology, call, deadline: Instant::now() + call.purpose.time().0, sent: false };
     let mut pauses = PAUSES;
     loop {
         let (what, pause) = match attempts.next().await {
             Ok(answers) => return Ok(answers),
-            Err(Fault::Refused(what)) => return Err(Unavailable(what)),
-            Err(Fault::Lost(what)) => (what, Duration::ZERO),
-            Err(Fault::Unconfirmed(what) | Fault::Moved(what) | Fault::Demoted(what)) => {
+            Err(AttemptError::Refused(what)) => return Err(Unavailable(what)),
+            Err(AttemptError::Lost(what)) => (what, Duration::ZERO),
+            Err(AttemptError::Unconfirmed(what) | AttemptError::Moved(what) | AttemptError::Demoted(what)) => {
                 topology.refresh();
                 (what, pauses.draw())
             }
-            Err(Fault::Busy(what)) => (what, pauses.draw()),
+            Err(AttemptError::Busy(what)) => (what, pauses.draw()),
         };
-        if Instant::now() + pause + ATTEMPT > attempts.deadline {
+        if Instant::now() + pause + MIN_ATTEMPT > attempts.deadline {
             return Err(Unavailable(what));
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-/// How an operation has gone so far.
+/// The attempts at one operation.
 struct Attempts<'a> {
     topology: &'a Topology,
     call: &'a Call,
     deadline: Instant,
-    /// It was sent, and may have happened.
+    /// The request was sent before, and may have been carried out.
     sent: bool,
 }
 
 impl Attempts<'_> {
-    /// Asks once.
-    async fn next(&mut self) -> Result<Vec<Value>, Fault> {
-        let wait = if self.sent { Wait::On } else { Wait::Briefly };
+    /// Makes one attempt.
+    async fn next(&mut self) -> Result<Vec<Value>, AttemptError> {
+        let wait = if self.sent { Wait::UntilDeadline } else { Wait::Briefly };
         let node = self.in_time(self.topology.node(self.call.slot, wait)).await?;
-        let mut lane = node.lane(self.call.purpose);
-        let mut link = self.in_time(lane.link(wait)).await?;
-        // Only a server that was connected to has told whether it has replicas.
+        let mut connection = node.connection(self.call.purpose);
+        let mut open = self.in_time(connection.open(wait)).await?;
+        // A server says whether it has replicas when a connection to it is opened: so not before this line.
         let confirming = if self.call.confirmed { node.confirming() } else { None };
         if let Some(confirming) = &confirming {
-            lane = confirming.lane;
-            link = self.in_time(lane.link(wait)).await?;
+            connection = confirming.connection;
+            open = self.in_time(connection.open(wait)).await?;
         }
 
         let now = Instant::now();
         let end = self.deadline.min(now + self.call.purpose.time().1);
-        // Asking again makes another write to be confirmed, so one attempt waits as long as it may.
+        // Each attempt waits for its own write to be confirmed, so the attempt waits as long as it may.
         let confirm = confirming.as_ref().map(|_| end.saturating_duration_since(now).saturating_sub(SLACK));
-        let exchange = self.call.exchange(&mut link.connection, self.sent, confirm);
+        let exchange = self.call.exchange(&mut open.multiplexed, self.sent, confirm);
         let Ok(result) = timeout_at(end, exchange).await else {
             self.sent = true;
-            if !link.was_heard_since(now) {
-                lane.give_up(link.number);
+            if !open.answered_since(now) {
+                connection.replace(open.number);
             }
-            return Err(Fault::Lost(format!("{} did not answer in time", node.host)));
+            return Err(AttemptError::Lost(format!("{} did not answer in time", node.host)));
         };
         match &result {
-            Err(Fault::Lost(_)) => {
+            Err(AttemptError::Lost(_)) => {
                 self.sent = true;
-                lane.give_up(link.number);
+                connection.replace(open.number);
             }
-            Err(Fault::Unconfirmed(_)) => {
+            Err(AttemptError::Unconfirmed(_)) => {
                 self.sent = true;
-                link.heard();
+                open.note_answer();
             }
-            Err(Fault::Demoted(_)) => node.renew(),
-            Ok(_) => link.heard(),
-            Err(Fault::Moved(_) | Fault::Busy(_) | Fault::Refused(_)) => {}
+            Err(AttemptError::Demoted(_)) => node.reconnect(),
+            Ok(_) => open.note_answer(),
+            Err(AttemptError::Moved(_) | AttemptError::Busy(_) | AttemptError::Refused(_)) => {}
         }
         result
     }
 
-    /// Waits no longer than the operation may take.
-    async fn in_time<T>(&self, found: impl Future<Output = Result<T, Trouble>>) -> Result<T, Fault> {
+    /// Waits for `found`, at most until the deadline.
+    async fn in_time<T>(&self, found: impl Future<Output = Result<T, ConnectionError>>) -> Result<T, AttemptError> {
         match timeout_at(self.deadline, found).await {
-            Ok(found) => found.map_err(|trouble| Fault::Refused(trouble.to_string())),
-            Err(_) => Err(Fault::Refused("no connection in time".to_owned())),
+            Ok(found) => found.map_err(|error| AttemptError::Refused(error.to_string())),
+            Err(_) => Err(AttemptError::Refused("no connection in time".to_owned())),
         }
     }
 }
 
 impl Call {
-    /// Sends it and reads the answers.
+    /// Sends the request and reads the answers.
     async fn exchange(
         &self,
         connection: &mut MultiplexedConnection,
         repeated: bool,
         confirm: Option<Duration>,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<Value>, AttemptError> {
         let mut answers = self.send(connection, repeated, confirm, false).await?;
         if matches!(answers.first(), Some(Value::ServerError(error)) if is_unknown_script(error)) {
             answers = self.send(connection, repeated, confirm, true).await?;
@@ -147,24 +148,24 @@ impl Call {
         let confirmation = confirm.and_then(|_| answers.pop());
         for answer in &answers {
             if let Value::ServerError(error) = answer {
-                return Err(Fault::refusal(error));
+                return Err(AttemptError::refusal(error));
             }
         }
         match confirmation {
             None => Ok(answers),
             Some(Value::Int(replicas)) if replicas > 0 => Ok(answers),
-            Some(_) => Err(Fault::Unconfirmed("no replica confirmed it in time".to_owned())),
+            Some(_) => Err(AttemptError::Unconfirmed("no replica confirmed it in time".to_owned())),
         }
     }
 
-    /// Sends it, with the whole script if the server does not know that.
+    /// Sends the request. `whole` sends the script's source, for a server that does not know its hash.
     async fn send(
         &self,
         connection: &mut MultiplexedConnection,
         repeated: bool,
         confirm: Option<Duration>,
         whole: bool,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<Vec<Value>, AttemptError> {
         let run;
         let pipeline = match &self.work {
             Work::Read(pipeline) => pipeline,
@@ -185,7 +186,7 @@ impl Call {
                 let mut pipeline = Pipeline::with_capacity(2);
                 pipeline.add_command(command);
                 if let Some(confirm) = confirm {
-                    // No time at all would mean without end.
+                    // To WAIT, zero milliseconds mean without end.
                     let most = u64::try_from(confirm.as_millis()).unwrap_or(u64::MAX).max(1);
                     pipeline.cmd("WAIT").arg(1).arg(most);
                 }
@@ -194,6 +195,6 @@ impl Call {
             }
         };
         let answers = connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
-        answers.map_err(|error| Fault::of(&error))
+        answers.map_err(|error| AttemptError::of(&error))
     }
 }

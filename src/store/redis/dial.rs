@@ -1,4 +1,4 @@
-//! Making a connection to a server, and making sure that the server is fit to be used.
+//! Opens a connection to a server, and checks that the server can be used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +11,32 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::fault::{Fault, Trouble, without_arguments};
+use super::error::{AttemptError, ConnectionError, without_arguments};
 use crate::config::{RedisHost, RedisLogin, RedisTls};
 
-/// How long making a connection may take, until its server is known to be fit: several exchanges with
-/// one that is slow.
-const CONNECT: Duration = Duration::from_secs(3);
+/// How long opening a connection may take, with the checks of its server: several exchanges with a slow server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a question over a connection of its own may take: the others that are asked need not wait long for one
-/// that is gone.
-const ASK: Duration = Duration::from_millis(500);
+/// How long a question over a connection of its own may take. Several servers are asked at once, and the answers of
+/// the others wait for a server that is gone.
+const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// When silence makes the system ask whether the other side is still there.
+/// After so long a silence the system sends TCP keep-alives.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// How long the other side may leave sent bytes unacknowledged.
+/// How long sent bytes may stay unacknowledged before the system closes the connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
 /// How many requests may wait to be written to one connection.
-const WAITING: usize = 1024;
+const WRITE_QUEUE: usize = 1024;
 
-/// The policy of servers that lose nothing when their memory is full.
+/// The `maxmemory-policy` with which a server removes nothing when its memory is full.
 const NO_EVICTION: &str = "noeviction";
 
-/// What a connection tells beside answers.
+/// Receives the push messages of a connection.
 pub(super) type Pushes = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// Makes connections of one kind.
+/// Opens connections with one login and encryption.
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
     settings: RedisConnectionInfo,
@@ -45,27 +44,27 @@ pub(super) struct Dialer {
     mode: Mode,
 }
 
-/// Whether connections are encrypted, and whom they trust.
+/// Whether connections are encrypted, and which certificates they trust.
 #[derive(Debug, Clone)]
 enum Trust {
-    /// They are not.
-    Anyone,
-    /// Whom the system trusts.
+    /// They are not encrypted.
+    Plain,
+    /// The certificates that the system trusts.
     System,
-    /// Whom these certificates name, in PEM.
+    /// These certificates, in PEM.
     Certificates(Vec<u8>),
 }
 
-/// What a server must be.
+/// The mode that a server must run in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Alone, or with replicas.
+    /// Without a cluster; it may have replicas.
     Standalone,
     /// A node of a cluster.
     Cluster,
 }
 
-/// What a primary tells of itself.
+/// What a primary answers to `ROLE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Role {
     /// How many replicas are connected.
@@ -73,7 +72,7 @@ pub(super) struct Role {
 }
 
 impl Dialer {
-    /// Connects with this login and encryption. Reads the certificates to trust.
+    /// A dialer with this login and encryption. Reads the file of certificates.
     pub(super) fn new(
         login: &RedisLogin,
         database: u16,
@@ -93,18 +92,18 @@ impl Dialer {
         let trust = match tls {
             Some(RedisTls { ca: Some(path) }) => Trust::Certificates(std::fs::read(path)?),
             Some(RedisTls { ca: None }) => Trust::System,
-            None => Trust::Anyone,
+            None => Trust::Plain,
         };
         Ok(Self { settings, trust, mode })
     }
 
-    /// A connection to a primary that is fit to be used.
+    /// Opens a connection and checks that its server is a primary that can be used.
     pub(super) async fn connect(
         &self,
         host: &RedisHost,
         pushes: Pushes,
-    ) -> Result<(MultiplexedConnection, Role), Trouble> {
-        self.within(host, CONNECT, async {
+    ) -> Result<(MultiplexedConnection, Role), ConnectionError> {
+        self.within(host, CONNECT_TIMEOUT, async {
             let mut connection = self.open(host, pushes).await?;
             let role = inspect(&mut connection, host, self.mode).await?;
             Ok((connection, role))
@@ -112,60 +111,66 @@ impl Dialer {
         .await
     }
 
-    /// The answers of any server to a few questions, over a connection of their own.
-    pub(super) async fn ask(&self, host: &RedisHost, questions: &Pipeline) -> Result<Vec<Value>, Trouble> {
-        self.within(host, ASK, async {
+    /// Asks a server, primary or not, over a connection that is closed afterwards.
+    pub(super) async fn ask(&self, host: &RedisHost, questions: &Pipeline) -> Result<Vec<Value>, ConnectionError> {
+        self.within(host, ASK_TIMEOUT, async {
             let mut connection = self.open(host, Arc::new(|_| {})).await?;
-            connection.send_packed_commands(questions, 0, questions.len()).await.map_err(|error| trouble(host, &error))
+            connection
+                .send_packed_commands(questions, 0, questions.len())
+                .await
+                .map_err(|error| connection_error(host, &error))
         })
         .await
     }
 
-    /// Limits how long something takes, and keeps the password out of what goes wrong.
+    /// Limits how long `work` takes, and removes the password from its error.
     async fn within<T>(
         &self,
         host: &RedisHost,
         most: Duration,
-        work: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
+        work: impl Future<Output = Result<T, ConnectionError>>,
+    ) -> Result<T, ConnectionError> {
         match timeout(most, work).await {
-            Ok(result) => result.map_err(|trouble| match self.settings.password() {
-                Some(password) if !password.is_empty() => trouble.told(|what| what.replace(password, "…")),
-                Some(_) | None => trouble,
+            Ok(result) => result.map_err(|error| match self.settings.password() {
+                Some(password) if !password.is_empty() => error.map_text(|what| what.replace(password, "…")),
+                Some(_) | None => error,
             }),
-            Err(_) => Err(Trouble::away(format!("{host} does not answer"))),
+            Err(_) => Err(ConnectionError::unreachable(format!("{host} does not answer"))),
         }
     }
 
-    async fn open(&self, host: &RedisHost, pushes: Pushes) -> Result<MultiplexedConnection, Trouble> {
-        let client = self.client(host).map_err(|error| trouble(host, &error))?;
+    async fn open(&self, host: &RedisHost, pushes: Pushes) -> Result<MultiplexedConnection, ConnectionError> {
+        let client = self.client(host).map_err(|error| connection_error(host, &error))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(WAITING)
+            .set_pipeline_buffer_size(WRITE_QUEUE)
             .set_push_sender(move |push| {
                 pushes(push);
                 Ok::<(), ()>(())
             });
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| trouble(host, &error))
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| connection_error(host, &error))
     }
 
     fn client(&self, host: &RedisHost) -> Result<Client, RedisError> {
         let RedisHost { name, port } = host.clone();
         let address = match self.trust {
-            Trust::Anyone => ConnectionAddr::Tcp(name, port),
+            Trust::Plain => ConnectionAddr::Tcp(name, port),
             Trust::System | Trust::Certificates(_) => {
                 ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None }
             }
         };
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
-        // What was not sent yet when a connection is given up must not arrive later.
+        // With a linger time of zero, bytes that are unsent when a connection is closed never reach the server.
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive).set_linger_time(Duration::ZERO);
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED);
         let info = address.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(self.settings.clone());
         match &self.trust {
-            Trust::Anyone | Trust::System => Client::open(info),
+            Trust::Plain | Trust::System => Client::open(info),
             Trust::Certificates(ca) => {
                 Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: Some(ca.clone()) })
             }
@@ -173,54 +178,64 @@ impl Dialer {
     }
 }
 
-/// What a failed connection means.
-fn trouble(host: &RedisHost, error: &RedisError) -> Trouble {
+/// The error of a connection that could not be opened.
+fn connection_error(host: &RedisHost, error: &RedisError) -> ConnectionError {
     let what = format!("{host}: {}", without_arguments(&error.to_string()));
-    let ours = matches!(
+    let is_refused = matches!(
         error.kind(),
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported
     );
-    // Certificates are judged where bytes are read.
+    // An untrusted certificate is reported as an error of reading.
     let untrusted = error.is_io_error() && what.contains("certificate");
-    if ours || untrusted || Fault::of(error).is_final() { Trouble::unfit(what) } else { Trouble::away(what) }
+    if is_refused || untrusted || AttemptError::of(error).is_final() {
+        ConnectionError::unfit(what)
+    } else {
+        ConnectionError::unreachable(what)
+    }
 }
 
-/// Asks a server whether it is a primary, of a version that has what we need, and forgets nothing.
-async fn inspect(connection: &mut MultiplexedConnection, host: &RedisHost, mode: Mode) -> Result<Role, Trouble> {
+/// Checks that a server is a primary, that its version is new enough, and that it evicts nothing.
+async fn inspect(
+    connection: &mut MultiplexedConnection,
+    host: &RedisHost,
+    mode: Mode,
+) -> Result<Role, ConnectionError> {
     let mut questions = redis::pipe();
     questions.add_command(cmd("HELLO")).add_command(cmd("ROLE"));
     questions.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
     let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
-    let answers = answers.map_err(|error| trouble(host, &error))?;
-    let [hello, role, policy] = &answers[..] else { return Err(nonsense(host)) };
+    let answers = answers.map_err(|error| connection_error(host, &error))?;
+    let [hello, role, policy] = &answers[..] else { return Err(malformed(host)) };
     check_hello(hello, host, mode)?;
     check_policy(policy, host)?;
     read_role(role, host)
 }
 
-fn check_hello(hello: &Value, host: &RedisHost, mode: Mode) -> Result<(), Trouble> {
+fn check_hello(hello: &Value, host: &RedisHost, mode: Mode) -> Result<(), ConnectionError> {
     let (version, found) = (field(hello, "version"), field(hello, "mode"));
     let (Some(version), Some(found)) = (version, found) else { return Err(refused(hello, host)) };
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
     if major < 7 {
-        return Err(Trouble::unfit(format!("{host} runs version {version}, and 7.0 is the first that will do")));
+        return Err(ConnectionError::unfit(format!("{host} runs version {version}; the oldest that works is 7.0")));
     }
     match (mode, found.as_str()) {
         (Mode::Cluster, "cluster") | (Mode::Standalone, "standalone") => Ok(()),
-        (Mode::Standalone, "cluster") => {
-            Err(Trouble::unfit(format!("{host} is a node of a cluster: the URL must begin with redis-cluster://")))
-        }
+        (Mode::Standalone, "cluster") => Err(ConnectionError::unfit(format!(
+            "{host} is a node of a cluster: the URL must begin with redis-cluster://"
+        ))),
         (Mode::Standalone, "sentinel") => {
-            Err(Trouble::unfit(format!("{host} is a Sentinel: the URL must begin with redis-sentinel://")))
+            Err(ConnectionError::unfit(format!("{host} is a Sentinel: the URL must begin with redis-sentinel://")))
         }
-        (Mode::Cluster | Mode::Standalone, _) => Err(Trouble::unfit(format!("{host} is not a node of a cluster"))),
+        (Mode::Cluster | Mode::Standalone, _) => {
+            Err(ConnectionError::unfit(format!("{host} is not a node of a cluster")))
+        }
     }
 }
 
-/// A server that evicts keys loses runs. One that does not let us look is trusted.
-fn check_policy(answer: &Value, host: &RedisHost) -> Result<(), Trouble> {
+/// Refuses a server that evicts keys, since that loses runs. A server that does not tell its policy is accepted.
+fn check_policy(answer: &Value, host: &RedisHost) -> Result<(), ConnectionError> {
     match field(answer, "maxmemory-policy") {
-        Some(policy) if policy != NO_EVICTION => Err(Trouble::unfit(format!(
+        Some(policy) if policy != NO_EVICTION => Err(ConnectionError::unfit(format!(
             "{host} evicts keys when its memory is full (maxmemory-policy {policy}), which would lose runs: set it to \
              {NO_EVICTION}"
         ))),
@@ -228,14 +243,14 @@ fn check_policy(answer: &Value, host: &RedisHost) -> Result<(), Trouble> {
     }
 }
 
-/// Tells the log what could be better about a server that can be used.
-pub(super) async fn advise(dialer: &Dialer, host: &RedisHost) -> Result<(), Trouble> {
+/// Logs which settings of a usable server should be changed.
+pub(super) async fn advise(dialer: &Dialer, host: &RedisHost) -> Result<(), ConnectionError> {
     let mut questions = redis::pipe();
     for setting in ["maxmemory-policy", "appendonly"] {
         questions.cmd("CONFIG").arg("GET").arg(setting);
     }
     let answers = dialer.ask(host, &questions).await?;
-    let [policy, appendonly] = &answers[..] else { return Err(nonsense(host)) };
+    let [policy, appendonly] = &answers[..] else { return Err(malformed(host)) };
     if field(policy, "maxmemory-policy").is_none() {
         tracing::warn!(%host, "Redis does not tell its maxmemory-policy, which must be {NO_EVICTION}");
     }
@@ -246,27 +261,27 @@ pub(super) async fn advise(dialer: &Dialer, host: &RedisHost) -> Result<(), Trou
 }
 
 /// Reads the answer to ROLE.
-pub(super) fn read_role(answer: &Value, host: &RedisHost) -> Result<Role, Trouble> {
+pub(super) fn read_role(answer: &Value, host: &RedisHost) -> Result<Role, ConnectionError> {
     let Value::Array(parts) = answer else { return Err(refused(answer, host)) };
     let role = parts.first().and_then(|role| String::from_redis_value_ref(role).ok());
     match (role.as_deref(), parts.get(2)) {
         (Some("master"), Some(Value::Array(replicas))) => Ok(Role { replicas: replicas.len() }),
-        (Some("slave"), _) => Err(Trouble::Replica(format!("{host} is a replica, not the primary").into())),
-        _ => Err(nonsense(host)),
+        (Some("slave"), _) => Err(ConnectionError::Replica(format!("{host} is a replica, not the primary").into())),
+        _ => Err(malformed(host)),
     }
 }
 
-/// What a map says about a name.
+/// The value of a map at this name.
 fn field(map: &Value, name: &str) -> Option<String> {
     let map = map.as_map_iter()?;
     let mut found = map.filter(|(key, _)| String::from_redis_value_ref(key).is_ok_and(|key| key == name));
     found.next().and_then(|(_, value)| String::from_redis_value_ref(value).ok())
 }
 
-fn refused(answer: &Value, host: &RedisHost) -> Trouble {
-    if let Value::ServerError(error) = answer { Trouble::refused(host, error) } else { nonsense(host) }
+fn refused(answer: &Value, host: &RedisHost) -> ConnectionError {
+    if let Value::ServerError(error) = answer { ConnectionError::refused(host, error) } else { malformed(host) }
 }
 
-fn nonsense(host: &RedisHost) -> Trouble {
-    Trouble::unfit(format!("what answers at {host} is not Redis or Valkey"))
+fn malformed(host: &RedisHost) -> ConnectionError {
+    ConnectionError::unfit(format!("what answers at {host} is not Redis or Valkey"))
 }

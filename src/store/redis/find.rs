@@ -1,4 +1,4 @@
-//! Who is the primary: asking Sentinels, or nodes of a cluster.
+//! Finds the primaries: asks Sentinels, or nodes of a cluster.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use redis::{FromRedisValue, Value};
 
 use super::dial::Dialer;
-use super::fault::Trouble;
+use super::error::ConnectionError;
 use crate::config::RedisHost;
 
 /// How many servers are asked at once.
@@ -22,17 +22,17 @@ pub(super) const ALL_SLOTS: RangeInclusive<u16> = 0..=16_383;
 /// How primaries are found.
 #[derive(Debug)]
 pub(super) enum Finder {
-    /// There is one, here.
+    /// The URL names the only server.
     Fixed(RedisHost),
-    /// Sentinels know it by this name.
+    /// The Sentinels at `hosts` know the primary by the name `master`.
     Sentinels { hosts: Vec<RedisHost>, master: String, dialer: Dialer },
-    /// Any node knows all; these are asked beside those that are known.
+    /// Any node knows all primaries. These nodes are asked, and those that were primaries lately.
     Cluster { hosts: Vec<RedisHost>, dialer: Dialer },
 }
 
 impl Finder {
-    /// Asks for the primaries. `known` are those of the last time.
-    pub(super) async fn find(&self, known: &[RedisHost]) -> Result<Ranges, Trouble> {
+    /// Asks for the primaries. `known` are the primaries that the last search found.
+    pub(super) async fn find(&self, known: &[RedisHost]) -> Result<Ranges, ConnectionError> {
         match self {
             Self::Fixed(host) => Ok(vec![(ALL_SLOTS, host.clone())]),
             Self::Sentinels { hosts, master, dialer } => {
@@ -47,64 +47,66 @@ impl Finder {
         }
     }
 
-    /// Whether there is nothing to find.
+    /// Whether the primary never changes.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))
     }
 }
 
-/// The primary in the latest configuration that a Sentinel knows. Each failover takes a vote of most
-/// Sentinels and begins another epoch, so the few that were cut off then know only an earlier one.
-async fn ask_sentinels(hosts: &[RedisHost], master: &str, dialer: &Dialer) -> Result<RedisHost, Trouble> {
+/// The primary, from the Sentinel that knows the latest epoch. Every failover is voted for by most Sentinels and
+/// begins a new epoch. So Sentinels that were cut off meanwhile know only an earlier epoch.
+async fn ask_sentinels(hosts: &[RedisHost], master: &str, dialer: &Dialer) -> Result<RedisHost, ConnectionError> {
     let mut questions = redis::pipe();
-    // Towards the end of a failover only the second answer names the new primary, and the first its epoch.
+    // Towards the end of a failover only the second answer names the new primary; the first has its epoch.
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
     let asked = hosts.iter().map(async |host| read_master(&dialer.ask(host, &questions).await?, host, master));
-    latest(join_all(asked).await).unwrap_or_else(|| Err(Trouble::away("there are no Sentinels")))
+    latest(join_all(asked).await).unwrap_or_else(|| Err(ConnectionError::unreachable("there are no Sentinels")))
 }
 
-/// Reads what a Sentinel says of a master: the epoch of the configuration, and who it is.
-fn read_master(answers: &[Value], host: &RedisHost, master: &str) -> Result<(u64, RedisHost), Trouble> {
-    let [state, address] = answers else { return Err(Trouble::away(format!("{host} did not answer"))) };
+/// Reads a Sentinel's answers: the epoch, and the primary's address.
+fn read_master(answers: &[Value], host: &RedisHost, master: &str) -> Result<(u64, RedisHost), ConnectionError> {
+    let [state, address] = answers else { return Err(ConnectionError::unreachable(format!("{host} did not answer"))) };
     if matches!(address, Value::Nil) {
-        return Err(Trouble::unfit(format!("the Sentinel at {host} knows no master {master:?}")));
+        return Err(ConnectionError::unfit(format!("the Sentinel at {host} knows no master {master:?}")));
     }
-    let Ok((name, port)) = <(String, u16)>::from_redis_value_ref(address) else { return Err(told(host, address)) };
-    let state = HashMap::<String, Value>::from_redis_value_ref(state).map_err(|_| told(host, state))?;
+    let Ok((name, port)) = <(String, u16)>::from_redis_value_ref(address) else {
+        return Err(unexpected_answer(host, address));
+    };
+    let state = HashMap::<String, Value>::from_redis_value_ref(state).map_err(|_| unexpected_answer(host, state))?;
     let epoch = state.get("config-epoch").and_then(|epoch| u64::from_redis_value_ref(epoch).ok());
-    let epoch = epoch.ok_or_else(|| Trouble::unfit(format!("the Sentinel at {host} names no epoch")))?;
+    let epoch = epoch.ok_or_else(|| ConnectionError::unfit(format!("the Sentinel at {host} names no epoch")))?;
     Ok((epoch, RedisHost { name, port }))
 }
 
-/// The map of the cluster, from the node that saw the latest configuration.
-async fn ask_nodes(mut hosts: Vec<RedisHost>, dialer: &Dialer) -> Result<Ranges, Trouble> {
+/// The map of the cluster, from the node that knows the latest epoch.
+async fn ask_nodes(mut hosts: Vec<RedisHost>, dialer: &Dialer) -> Result<Ranges, ConnectionError> {
     shuffle(&mut hosts);
     hosts.truncate(ASKED);
     let mut questions = redis::pipe();
     questions.cmd("CLUSTER").arg("INFO");
     questions.cmd("CLUSTER").arg("SLOTS");
     let asked = hosts.iter().map(async |host| read_map(&dialer.ask(host, &questions).await?, host));
-    latest(join_all(asked).await).unwrap_or_else(|| Err(Trouble::away("there are no nodes")))
+    latest(join_all(asked).await).unwrap_or_else(|| Err(ConnectionError::unreachable("there are no nodes")))
 }
 
-/// What was said in the highest epoch; the trouble if nobody could say anything.
-fn latest<T>(said: Vec<Result<(u64, T), Trouble>>) -> Option<Result<T, Trouble>> {
-    let epoch = |said: &Result<(u64, T), Trouble>| said.as_ref().ok().map(|(epoch, _)| *epoch);
+/// The answer with the highest epoch, or an error if every answer is one.
+fn latest<T>(said: Vec<Result<(u64, T), ConnectionError>>) -> Option<Result<T, ConnectionError>> {
+    let epoch = |said: &Result<(u64, T), ConnectionError>| said.as_ref().ok().map(|(epoch, _)| *epoch);
     Some(said.into_iter().max_by_key(epoch)?.map(|(_, found)| found))
 }
 
-/// Reads what a node says of its cluster: the epoch of the configuration, and who serves what.
-fn read_map(answers: &[Value], host: &RedisHost) -> Result<(u64, Ranges), Trouble> {
-    let [info, slots] = answers else { return Err(Trouble::away(format!("{host} did not answer"))) };
-    let Ok(text) = String::from_redis_value_ref(info) else { return Err(told(host, info)) };
+/// Reads a node's answers: the epoch, and the primary of each range of slots.
+fn read_map(answers: &[Value], host: &RedisHost) -> Result<(u64, Ranges), ConnectionError> {
+    let [info, slots] = answers else { return Err(ConnectionError::unreachable(format!("{host} did not answer"))) };
+    let Ok(text) = String::from_redis_value_ref(info) else { return Err(unexpected_answer(host, info)) };
     let epoch = text.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:")?.trim().parse().ok());
-    let Some(rows) = slots.as_sequence() else { return Err(told(host, slots)) };
+    let Some(rows) = slots.as_sequence() else { return Err(unexpected_answer(host, slots)) };
     let ranges: Option<Ranges> = rows.iter().map(|row| read_row(row, host)).collect();
     match (epoch, ranges) {
         (Some(epoch), Some(ranges)) if !ranges.is_empty() => Ok((epoch, ranges)),
-        (_, Some(_)) => Err(Trouble::away(format!("{host} knows nobody who serves a slot"))),
-        (_, None) => Err(told(host, slots)),
+        (_, Some(_)) => Err(ConnectionError::unreachable(format!("{host} knows nobody who serves a slot"))),
+        (_, None) => Err(unexpected_answer(host, slots)),
     }
 }
 
@@ -112,18 +114,18 @@ fn read_row(row: &Value, host: &RedisHost) -> Option<(RangeInclusive<u16>, Redis
     let [first, last, primary, ..] = row.as_sequence()? else { return None };
     let (first, last) = (u16::from_redis_value_ref(first).ok()?, u16::from_redis_value_ref(last).ok()?);
     let [name, port, ..] = primary.as_sequence()? else { return None };
-    // A node that does not know its own address means the one that was asked.
+    // A node that does not know its own address leaves it out: it is the address that was asked.
     let name = String::from_redis_value_ref(name).ok().filter(|name| !name.is_empty() && name != "?");
     let name = name.unwrap_or_else(|| host.name.clone());
     Some((first..=last, RedisHost { name, port: u16::from_redis_value_ref(port).ok()? }))
 }
 
-/// An answer that is none.
-fn told(host: &RedisHost, answer: &Value) -> Trouble {
+/// The error of an answer that names no primary.
+fn unexpected_answer(host: &RedisHost, answer: &Value) -> ConnectionError {
     if let Value::ServerError(error) = answer {
-        return Trouble::refused(host, error);
+        return ConnectionError::refused(host, error);
     }
-    Trouble::unfit(format!("what answers at {host} does not know who is the primary"))
+    ConnectionError::unfit(format!("what answers at {host} does not know who is the primary"))
 }
 
 fn shuffle<T>(items: &mut [T]) {
@@ -148,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn those_who_know_the_latest_are_believed() {
-        let away = || Trouble::away("it is away");
+    fn answer_with_the_latest_epoch_counts() {
+        let away = || ConnectionError::unreachable("it is away");
         let said = vec![Err(away()), Ok((3, "old")), Ok((4, "new")), Ok((3, "old")), Err(away())];
         assert_eq!(latest(said), Some(Ok("new")));
         assert_eq!(latest::<&str>(vec![Err(away())]), Some(Err(away())));

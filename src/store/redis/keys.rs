@@ -1,26 +1,26 @@
-//! How things are named in Redis: `lg:{PARTITION}:KIND:KEY`.
+//! The names of Redis keys: `lg:{PARTITION}:KIND:KEY`.
 //!
-//! What stands in braces decides the slot, so a partition lies in one, where a script can change all of
-//! it at once.
+//! Redis Cluster chooses a key's slot by the text in braces. So all keys of a partition lie in one slot, where one
+//! script can change them together.
 
 use std::borrow::Cow;
 
 use crate::store::{Key, Partition, Topic};
 
-/// How many slots a cluster deals out.
+/// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
 
-/// Where a partition lies.
+/// The keys of one partition.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    /// What all its keys begin with.
+pub(super) struct KeySpace {
+    /// What all keys begin with.
     prefix: String,
-    /// Its slot.
+    /// The slot of all keys.
     pub(super) slot: u16,
 }
 
-impl Place {
-    /// Where this partition lies.
+impl KeySpace {
+    /// The keys of this partition.
     pub(super) fn of(partition: &Partition) -> Self {
         let tag = escaped(partition.as_str());
         Self { slot: crc16(tag.as_bytes()) % SLOTS, prefix: ["lg:{", &tag, "}:"].concat() }
@@ -31,7 +31,7 @@ impl Place {
         self.named("d:", key)
     }
 
-    /// The names of all documents, in order.
+    /// The sorted set of the keys of all documents.
     pub(super) fn index(&self) -> String {
         self.named("i", "")
     }
@@ -56,17 +56,17 @@ impl Place {
         self.named("r:", key)
     }
 
-    /// What somebody did here lately.
+    /// The operations that a process did in this partition lately.
     pub(super) fn operations(&self, whose: &str) -> String {
         self.named("o:", whose)
     }
 
-    /// What of that was asked for again.
+    /// The operations that a process repeated in this partition lately.
     pub(super) fn repeats(&self, whose: &str) -> String {
         self.named("q:", whose)
     }
 
-    /// What is written to see whether it can be.
+    /// The key that a health check writes.
     pub(super) fn probe(&self) -> String {
         format!("{}p", self.prefix)
     }
@@ -76,7 +76,7 @@ impl Place {
         self.named("n:", name)
     }
 
-    /// A key, in a string of just its length: many are made.
+    /// A key, in a single allocation.
     fn named(&self, kind: &str, name: &str) -> String {
         [self.prefix.as_str(), kind, name].concat()
     }
@@ -84,17 +84,17 @@ impl Place {
 
 /// The channel of a topic and its slot.
 pub(super) fn channel(topic: &Topic) -> (String, u16) {
-    let place = Place::of(&topic.partition);
-    (place.channel(&topic.name), place.slot)
+    let space = KeySpace::of(&topic.partition);
+    (space.channel(&topic.name), space.slot)
 }
 
-/// The topic of a channel; `None` for a channel that is none of ours.
+/// The topic of a channel; `None` if the channel is not one of this store.
 pub(super) fn topic(channel: &str) -> Option<Topic> {
     let (tag, name) = channel.strip_prefix("lg:{")?.split_once("}:n:")?;
     Some(Topic::new(Partition::new(unescaped(tag)), name))
 }
 
-/// A partition's name without what would end the hash tag early, and never empty.
+/// A partition's name, not empty and without braces, which would end the hash tag early.
 fn escaped(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         "%".into()
@@ -141,13 +141,13 @@ mod tests {
     fn slots_are_those_of_the_cluster_specification() {
         assert_eq!(crc16(b"123456789"), 0x31C3);
         // As CLUSTER KEYSLOT answers.
-        assert_eq!(Place::of(&Partition::new("acme/session/s1")).slot, crc16(b"acme/session/s1") % 16_384);
+        assert_eq!(KeySpace::of(&Partition::new("acme/session/s1")).slot, crc16(b"acme/session/s1") % 16_384);
         assert_eq!(crc16(b"foo") % SLOTS, 12_182);
     }
 
     #[test]
     fn partitions_do_not_share_keys_whatever_their_names() {
-        let key = |name: &str, key: &str| Place::of(&Partition::new(name)).document(key);
+        let key = |name: &str, key: &str| KeySpace::of(&Partition::new(name)).document(key);
         assert_eq!(key("a/b", "run/1"), "lg:{a/b}:d:run/1");
         assert_ne!(key("a", "x}:d:b"), key("a}:d:x", "b"));
         assert_ne!(key("a}", "b"), key("a%7D", "b"));

@@ -9,34 +9,36 @@
 //! | bucket | `r:KEY`, a string: when it is whole again |
 //! | topic | `n:NAME`, a sharded channel |
 //!
-//! A partition lies in one slot, and a script makes each change as a whole: everything is decided before
-//! the first write. Every operation is one exchange with the server; only a log's page that is large takes
-//! several, so that others have their turns in between. What was sent and not answered is asked for again
-//! under the same name until the time is up; `o:` and `q:` remember for a few seconds what was done and what
-//! was repeated, so nothing is done twice.
+//! A partition lies in one slot, and one script makes each commit: it decides everything before its first write.
+//! Every operation is one exchange with the server; only a large page of a log takes several, so that other
+//! requests are served in between. A request that was sent and not answered is sent again under the same name
+//! until its deadline. Redis remembers for a few seconds which operations it carried out (`o:`) and which were
+//! repeated (`q:`), so no operation happens twice.
 //!
-//! **What is promised.** `Written` has reached the primary. `Synced`, and a lease that is granted, has
-//! reached a replica as well if the primary has replicas or had any within the last minute: otherwise it
-//! is refused as unavailable although it may have happened. What was confirmed survives the loss of the
-//! primary if the replica that has it takes over, which Sentinel and Cluster prefer and do not
-//! guarantee; what was merely written may be lost with it. Fences never go back, since they are taken
-//! from the clock. A server without replicas keeps what its own persistence keeps.
+//! **What is promised.** A `Written` commit has reached the primary. A `Synced` commit and a granted lease have
+//! also reached a replica, if the primary has replicas or had one within the last minute; if no replica confirms,
+//! the operation fails as unavailable although it may have happened. A confirmed commit survives the loss of the
+//! primary if the replica that confirmed it takes over, which Sentinel and Cluster prefer and do not guarantee.
+//! A commit that was only written may be lost with the primary. Fences never go back, since they are taken from
+//! the clock. A server without replicas keeps what its own persistence keeps.
 
 mod call;
+mod connection;
+mod connection_context;
 mod dial;
-mod fault;
+mod error;
+mod event;
 mod find;
 mod keys;
-mod lane;
 mod node;
 mod nudges;
 mod open;
+mod open_connection;
 mod operations;
 mod plan;
 mod read;
+mod replicas;
 mod scripts;
-#[cfg(test)]
-mod servers;
 mod topology;
 
 use std::fmt;
@@ -51,25 +53,25 @@ use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 use self::call::{Call, Work, call};
-use self::keys::Place;
+use self::event::Event;
+use self::keys::KeySpace;
 use self::node::Purpose;
-use self::nudges::Event;
 pub use self::open::Refusal;
 use self::operations::Operations;
 use self::plan::{Plan, fence_text, millis};
-use self::read::{nonsense, number, text};
+use self::read::{malformed, number, text};
 use self::scripts::{ACQUIRE, COMMIT, Lua, PAGE, RELEASE, RENEW, SCAN, TAKE};
 use self::topology::Topology;
 use super::watch::Topics;
 use super::{
-    CommitError, Document, Durability, Fence, Key, LogPage, Order, Partition, Rate, Scan, Store, Taken, Topic, Tx,
-    Unavailable, Watch,
+    CommitError, Document, Durability, Fence, Key, LogPage, Order, Partition, Rate, RateDecision, Scan, Store, Topic,
+    Tx, Unavailable, Watch,
 };
 
-/// How long a lease that ran out is remembered, so that its holder can still renew it.
-const LEASE_KEPT: Duration = Duration::from_hours(24);
+/// How long an expired lease is kept, so that its holder can still renew it.
+const EXPIRED_LEASE_KEPT: Duration = Duration::from_hours(24);
 
-/// How long the token of a lease that was given back is remembered.
+/// How long the token of a released lease is kept.
 const TOKEN_KEPT: Duration = Duration::from_hours(1);
 
 /// The pace of a store that is a network away.
@@ -77,13 +79,13 @@ const PACE: Duration = Duration::from_millis(50);
 
 /// The backend in Redis.
 pub struct RedisStore {
-    /// Where it is, for people.
+    /// Its URL without the password, for the log.
     name: String,
     topology: Arc<Topology>,
     operations: Operations,
     topics: Arc<Topics>,
     events: mpsc::UnboundedSender<Event>,
-    /// What goes on after it was answered.
+    /// Releases of leases whose acquisition was not answered.
     background: TaskTracker,
     _tasks: JoinSet<()>,
 }
@@ -97,24 +99,24 @@ impl fmt::Debug for RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
-        let place = Place::of(&tx.partition);
-        let mut plan = Plan::of(&tx, &place);
+        let space = KeySpace::of(&tx.partition);
+        let mut plan = Plan::of(&tx, &space);
         let nudged = tx.notify.as_ref().filter(|_| plan.may_happen());
         if plan.is_empty() && nudged.is_none() {
             return plan.outcome();
         }
-        let operation = self.operations.next(&place);
-        let mut keys = vec![operation.done, operation.repeated, place.index()];
-        let mut arguments = vec![operation.name, Operations::remembered(), place.document("").into()];
-        plan.tell(&mut keys, &mut arguments);
+        let operation = self.operations.next(&space);
+        let mut keys = vec![operation.done, operation.repeated, space.index()];
+        let mut arguments = vec![operation.name, Operations::remembered(), space.document("").into()];
+        plan.encode(&mut keys, &mut arguments);
         arguments.push(nudged.map_or_else(Bytes::new, |topic| keys::channel(topic).0.into()));
         arguments.push(self.operations.whose());
         let confirmed = tx.durability == Durability::Synced && plan.writes();
-        let answer = self.run(&place, Purpose::Work, confirmed, &COMMIT, keys, arguments).await?;
+        let answer = self.run(&space, Purpose::Work, confirmed, &COMMIT, keys, arguments).await?;
         if let Value::Array(refusal) = &answer {
-            let [condition, actual] = &refusal[..] else { return Err(nonsense(&answer).into()) };
+            let [condition, actual] = &refusal[..] else { return Err(malformed(&answer).into()) };
             let refusal = plan.refusal(number(condition)?, &text(actual)?);
-            return Err(refusal.unwrap_or_else(|| nonsense(&answer).into()));
+            return Err(refusal.unwrap_or_else(|| malformed(&answer).into()));
         }
         if let Some(topic) = nudged {
             self.topics.notify(topic);
@@ -129,12 +131,12 @@ impl Store for RedisStore {
         after: u64,
         limit: usize,
     ) -> Result<LogPage, Unavailable> {
-        let place = Place::of(partition);
-        let name = place.log(log);
+        let space = KeySpace::of(partition);
+        let name = space.log(log);
         let mut page = LogPage { first: after.saturating_add(1), ..LogPage::default() };
         loop {
             let rest = read::rest(&page, after, limit);
-            let answer = self.run(&place, Purpose::Work, false, &PAGE, vec![name.clone()], rest).await?;
+            let answer = self.run(&space, Purpose::Work, false, &PAGE, vec![name.clone()], rest).await?;
             if read::add(answer, &mut page, after, limit)? {
                 return Ok(page);
             }
@@ -142,48 +144,48 @@ impl Store for RedisStore {
     }
 
     async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {
-        let place = Place::of(partition);
-        match self.read(&place, read::value(&place.document(key))).await?.pop() {
+        let space = KeySpace::of(partition);
+        match self.read(&space, read::value(&space.document(key))).await?.pop() {
             Some(Value::Nil) => Ok(None),
             Some(Value::BulkString(found)) => read::document(found).map(Some),
-            other => Err(nonsense(&other)),
+            other => Err(malformed(&other)),
         }
     }
 
     async fn scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
         let Some(range) = scan.range().filter(|_| scan.limit > 0) else { return Ok(Vec::new()) };
-        let place = Place::of(partition);
+        let space = KeySpace::of(partition);
         let (lower, upper) = read::bounds(range);
         let (first, last, reverse) = match scan.order {
             Order::Ascending => (lower, upper, ""),
             Order::Descending => (upper, lower, "REV"),
         };
-        // As many as Redis can count.
+        // The greatest count that Redis takes.
         let limit = scan.limit.min(1 << 31).to_string();
-        let arguments = [place.document(""), first, last, reverse.to_owned(), limit].map(Bytes::from).to_vec();
-        let answer = self.run(&place, Purpose::Work, false, &SCAN, vec![place.index()], arguments).await?;
+        let arguments = [space.document(""), first, last, reverse.to_owned(), limit].map(Bytes::from).to_vec();
+        let answer = self.run(&space, Purpose::Work, false, &SCAN, vec![space.index()], arguments).await?;
         read::documents(answer)
     }
 
     async fn counter(&self, partition: &Partition, key: &Key) -> Result<i64, Unavailable> {
-        let place = Place::of(partition);
-        match self.read(&place, read::value(&place.counter(key))).await?.pop() {
+        let space = KeySpace::of(partition);
+        match self.read(&space, read::value(&space.counter(key))).await?.pop() {
             Some(Value::Nil) => Ok(0),
             Some(found) => number(&found),
-            None => Err(nonsense(&None::<Value>)),
+            None => Err(malformed(&None::<Value>)),
         }
     }
 
     async fn acquire(&self, partition: &Partition, lease: &Key, ttl: Duration) -> Result<Option<Fence>, Unavailable> {
-        let place = Place::of(partition);
+        let space = KeySpace::of(partition);
         let nonce = getrandom::u64().map_err(|error| Unavailable(error.to_string()))?;
-        let lease = place.lease(lease);
-        let arguments = [nonce.to_string(), lasting(ttl), lasting(LEASE_KEPT)].map(Bytes::from).to_vec();
-        match self.run(&place, Purpose::Leases, true, &ACQUIRE, vec![lease.clone()], arguments).await {
+        let lease = space.lease(lease);
+        let arguments = [nonce.to_string(), ttl_arg(ttl), ttl_arg(EXPIRED_LEASE_KEPT)].map(Bytes::from).to_vec();
+        match self.run(&space, Purpose::Leases, true, &ACQUIRE, vec![lease.clone()], arguments).await {
             Ok(Value::Nil) => Ok(None),
             Ok(token) => Ok(Some(Fence { token: number(&token)?, nonce })),
             Err(unavailable) => {
-                self.give_back_later(place, lease, nonce);
+                self.release_later(space, lease, nonce);
                 Err(unavailable)
             }
         }
@@ -197,28 +199,28 @@ impl Store for RedisStore {
         ttl: Duration,
         log: &Key,
     ) -> Result<Option<u64>, Unavailable> {
-        let place = Place::of(partition);
-        let keys = vec![place.lease(lease), place.log(log)];
-        let arguments = [fence_text(fence), lasting(ttl), lasting(LEASE_KEPT)].map(Bytes::from).to_vec();
-        let length = self.run(&place, Purpose::Renewals, false, &RENEW, keys, arguments).await?;
+        let space = KeySpace::of(partition);
+        let keys = vec![space.lease(lease), space.log(log)];
+        let arguments = [fence_text(fence), ttl_arg(ttl), ttl_arg(EXPIRED_LEASE_KEPT)].map(Bytes::from).to_vec();
+        let length = self.run(&space, Purpose::Renewals, false, &RENEW, keys, arguments).await?;
         if length == Value::Nil { Ok(None) } else { number(&length).map(Some) }
     }
 
     async fn release(&self, partition: &Partition, lease: &Key, fence: Fence) -> Result<(), Unavailable> {
-        let place = Place::of(partition);
-        let call = giving_back(&place, place.lease(lease), fence.nonce);
+        let space = KeySpace::of(partition);
+        let call = release_call(&space, space.lease(lease), fence.nonce);
         call::call(&self.topology, &call).await.map(drop)
     }
 
-    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<Taken, Unavailable> {
-        let place = Place::of(partition);
-        let operation = self.operations.next(&place);
-        let keys = vec![place.bucket(bucket), operation.done, operation.repeated];
+    async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable> {
+        let space = KeySpace::of(partition);
+        let operation = self.operations.next(&space);
+        let keys = vec![space.bucket(bucket), operation.done, operation.repeated];
         let [every, most] = [rate.every, rate.most()].map(|time| Bytes::from(read::micros(time)));
         let arguments = vec![operation.name, Operations::remembered(), every, most];
-        let answer = self.run(&place, Purpose::Work, false, &TAKE, keys, arguments).await?;
-        let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
-        let [taken, debt] = &parts[..] else { return Err(nonsense(&answer)) };
+        let answer = self.run(&space, Purpose::Work, false, &TAKE, keys, arguments).await?;
+        let Value::Array(parts) = &answer else { return Err(malformed(&answer)) };
+        let [taken, debt] = &parts[..] else { return Err(malformed(&answer)) };
         let debt = Duration::from_micros(number(debt)?);
         Ok(if number::<u8>(taken)? == 1 { rate.taken(debt) } else { rate.refused(debt) })
     }
@@ -234,24 +236,24 @@ impl Store for RedisStore {
     fn watch(&self, topic: &Topic) -> Watch {
         let (watch, new) = self.topics.watch_newly(topic);
         if new {
-            // The follower ends with the store.
+            // The receiver is gone once the store is closed.
             let _ = self.events.send(Event::Watched(topic.clone()));
         }
         watch
     }
 
     async fn health(&self) -> Result<(), Unavailable> {
-        self.topology.answers().await.map_err(|trouble| Unavailable(trouble.to_string()))
+        self.topology.answers().await.map_err(|error| Unavailable(error.to_string()))
     }
 
-    /// There is nothing to do: what was acknowledged is with the server.
+    /// Nothing to do: what was acknowledged is with the server.
     async fn close(&self) {}
 }
 
 impl RedisStore {
     async fn run(
         &self,
-        place: &Place,
+        space: &KeySpace,
         purpose: Purpose,
         confirmed: bool,
         script: &'static Lua,
@@ -259,34 +261,33 @@ impl RedisStore {
         arguments: Vec<Bytes>,
     ) -> Result<Value, Unavailable> {
         let work = Work::Run(script, keys, arguments);
-        let answers = call(&self.topology, &Call { slot: place.slot, purpose, confirmed, work }).await?;
-        answers.into_iter().next().ok_or_else(|| nonsense(&None::<Value>))
+        let answers = call(&self.topology, &Call { slot: space.slot, purpose, confirmed, work }).await?;
+        answers.into_iter().next().ok_or_else(|| malformed(&None::<Value>))
     }
 
-    async fn read(&self, place: &Place, reads: redis::Pipeline) -> Result<Vec<Value>, Unavailable> {
+    async fn read(&self, space: &KeySpace, reads: redis::Pipeline) -> Result<Vec<Value>, Unavailable> {
         let work = Work::Read(reads);
-        call(&self.topology, &Call { slot: place.slot, purpose: Purpose::Work, confirmed: false, work }).await
+        call(&self.topology, &Call { slot: space.slot, purpose: Purpose::Work, confirmed: false, work }).await
     }
 
-    /// Gives back a lease that may have been granted by an answer that never came. It would run out by
-    /// itself, so nobody waits for this.
-    fn give_back_later(&self, place: Place, lease: String, nonce: u64) {
+    /// Releases, in the background, a lease that may have been granted although no answer came.
+    fn release_later(&self, space: KeySpace, lease: String, nonce: u64) {
         let topology = self.topology.clone();
         self.background.spawn(async move {
-            // It runs out anyway.
-            let _ = call(&topology, &giving_back(&place, lease, nonce)).await;
+            // If this fails too, the lease expires by itself.
+            let _ = call(&topology, &release_call(&space, lease, nonce)).await;
         });
     }
 }
 
-fn giving_back(place: &Place, lease: String, nonce: u64) -> Call {
-    let arguments = [nonce.to_string(), lasting(TOKEN_KEPT)].map(Bytes::from).to_vec();
+fn release_call(space: &KeySpace, lease: String, nonce: u64) -> Call {
+    let arguments = [nonce.to_string(), ttl_arg(TOKEN_KEPT)].map(Bytes::from).to_vec();
     let work = Work::Run(&RELEASE, vec![lease], arguments);
-    Call { slot: place.slot, purpose: Purpose::Leases, confirmed: false, work }
+    Call { slot: space.slot, purpose: Purpose::Leases, confirmed: false, work }
 }
 
-/// Whole milliseconds. What lasts longer than anything lasts a century.
-fn lasting(time: Duration) -> String {
+/// A time to live as a script's argument: whole milliseconds, at most a century.
+fn ttl_arg(time: Duration) -> String {
     if time.is_zero() { "0".to_owned() } else { millis(time).unwrap_or(100 * 365 * 86_400_000).to_string() }
 }
 

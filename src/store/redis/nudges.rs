@@ -1,7 +1,7 @@
-//! Nudges between processes: whatever is watched here is a channel that is subscribed to.
+//! Nudges between processes: each topic that this process watches is a sharded channel that it subscribes to.
 //!
-//! One connection to each primary carries them. When it broke, whatever it carried is subscribed to
-//! again, and everybody who watches looks once, since nudges were lost.
+//! One connection to each primary carries the subscriptions. When that connection breaks, its channels are
+//! subscribed to again, and the watchers of their topics are nudged once, since nudges may have been lost.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,54 +11,40 @@ use redis::{FromRedisValue, Pipeline, PushInfo, PushKind, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::fault::{Fault, Trouble};
+use super::error::{AttemptError, ConnectionError};
+use super::event::Event;
 use super::keys;
-use super::lane::Link;
 use super::node::{ANSWER, Node};
+use super::open_connection::OpenConnection;
 use super::topology::Topology;
 use crate::config::RedisHost;
 use crate::store::Topic;
 use crate::store::watch::Topics;
 
-/// How often it is looked for what nobody watches any more.
+/// How often channels that no task watches any more are unsubscribed from.
 const TIDY_EVERY: Duration = Duration::from_secs(2);
 
-/// How many channels are subscribed to at once.
+/// How many channels one exchange subscribes to.
 const BATCH: usize = 256;
 
-/// Something that matters to who follows channels.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// Somebody watches a topic that nobody watched before.
-    Watched(Topic),
-    /// A connection was made.
-    Up(RedisHost, Link),
-    /// The connection of this number broke.
-    Down(u64),
-    /// A connection brought something unasked.
-    Push(u64, PushInfo),
-    /// Slots may be served by others than before.
-    Map,
-}
-
-/// Follows the channels of what is watched.
+/// The task that keeps this process subscribed to the channels of the topics that its tasks watch.
 #[derive(Debug)]
 pub(super) struct Follower {
     topics: Arc<Topics>,
-    /// The name of this process, which needs no nudges of its own.
+    /// The name of this process. Its own nudges were delivered without Redis.
     own: Arc<str>,
     topology: Arc<Topology>,
-    /// Whether the log knows that a server lets nobody subscribe.
+    /// Whether it was logged that a server refuses subscriptions.
     warned: bool,
-    links: HashMap<RedisHost, Link>,
-    /// The connection that each topic's channel is subscribed to on.
-    followed: HashMap<Topic, u64>,
+    connections: HashMap<RedisHost, OpenConnection>,
+    /// The number of the connection that carries the subscription of each topic.
+    subscribed: HashMap<Topic, u64>,
 }
 
 impl Follower {
-    /// Follows the channels of `topics`.
+    /// Follows the channels of the topics that are watched in `topics`.
     pub(super) fn new(topics: Arc<Topics>, own: Arc<str>, topology: Arc<Topology>) -> Self {
-        Self { topics, own, topology, warned: false, links: HashMap::new(), followed: HashMap::new() }
+        Self { topics, own, topology, warned: false, connections: HashMap::new(), subscribed: HashMap::new() }
     }
 
     /// Follows until the store is closed.
@@ -68,10 +54,10 @@ impl Follower {
         loop {
             match timeout_at(tidy_at, events.recv_many(&mut batch, BATCH)).await {
                 Ok(0) => return,
-                Ok(_) => self.heed(batch.drain(..)).await,
+                Ok(_) => self.handle(batch.drain(..)).await,
                 Err(_) => {}
             }
-            // However much is going on.
+            // Events that never cease must not keep this from happening.
             if Instant::now() >= tidy_at {
                 self.tidy().await;
                 tidy_at = Instant::now() + TIDY_EVERY;
@@ -79,67 +65,67 @@ impl Follower {
         }
     }
 
-    async fn heed(&mut self, events: impl Iterator<Item = Event>) {
-        let (mut fresh, mut all) = (Vec::new(), false);
+    async fn handle(&mut self, events: impl Iterator<Item = Event>) {
+        let (mut new, mut resubscribe) = (Vec::new(), false);
         for event in events {
             match event {
-                Event::Watched(topic) => fresh.push(topic),
-                Event::Up(host, link) => {
-                    self.links.insert(host, link);
-                    all = true;
+                Event::Watched(topic) => new.push(topic),
+                Event::Opened(host, open) => {
+                    self.connections.insert(host, open);
+                    resubscribe = true;
                 }
-                Event::Down(number) => self.links.retain(|_, link| link.number != number),
-                Event::Push(number, push) => all |= self.hear(number, &push),
-                Event::Map => {
+                Event::Closed(number) => self.connections.retain(|_, open| open.number != number),
+                Event::Push(number, push) => resubscribe |= self.handle_push(number, &push),
+                Event::TopologyChanged => {
                     let nodes = self.topology.map().borrow().nodes();
-                    self.links.retain(|host, _| nodes.iter().any(|node| node.host == *host));
-                    all = true;
+                    self.connections.retain(|host, _| nodes.iter().any(|node| node.host == *host));
+                    resubscribe = true;
                 }
             }
         }
-        if all {
+        if resubscribe {
             self.subscribe(self.topics.watched()).await;
-        } else if !fresh.is_empty() {
-            self.subscribe(fresh).await;
+        } else if !new.is_empty() {
+            self.subscribe(new).await;
         }
     }
 
-    /// Takes in what a connection brought; whether channels must be subscribed to again.
-    fn hear(&mut self, number: u64, push: &PushInfo) -> bool {
+    /// Delivers a message, or notes the end of a subscription. Returns whether channels must be subscribed to again.
+    fn handle_push(&mut self, number: u64, push: &PushInfo) -> bool {
         let text = |index: usize| push.data.get(index).and_then(|value| String::from_redis_value_ref(value).ok());
         let Some(topic) = text(0).and_then(|channel| keys::topic(&channel)) else { return false };
         if push.kind == PushKind::SMessage && text(1).as_deref() != Some(&*self.own) {
             self.topics.notify(&topic);
         }
-        // Unless the end of a subscription was asked for, the slot went elsewhere.
-        let lost = push.kind == PushKind::SUnsubscribe && self.followed.get(&topic) == Some(&number);
+        // A subscription that ends unasked was to a slot that moved to another server.
+        let lost = push.kind == PushKind::SUnsubscribe && self.subscribed.get(&topic) == Some(&number);
         if lost {
-            self.followed.remove(&topic);
+            self.subscribed.remove(&topic);
         }
         lost
     }
 
-    /// Subscribes to the channels of these topics wherever they are served now, and has everybody who
-    /// watches them look once.
+    /// Subscribes to the channels of these topics at the servers that serve their slots now, and then nudges their
+    /// watchers once.
     async fn subscribe(&mut self, topics: Vec<Topic>) {
         let map = self.topology.map().borrow().clone();
         let mut wanted: HashMap<RedisHost, Vec<Topic>> = HashMap::new();
         for topic in topics {
             let (_, slot) = keys::channel(&topic);
             let Some(node) = map.node(slot) else { continue };
-            node.nudges.want();
-            let Some(link) = self.links.get(&node.host) else { continue };
-            if self.followed.get(&topic) != Some(&link.number) {
+            node.nudges.request();
+            let Some(open) = self.connections.get(&node.host) else { continue };
+            if self.subscribed.get(&topic) != Some(&open.number) {
                 wanted.entry(node.host.clone()).or_default().push(topic);
             }
         }
         for node in map.nodes() {
             for topics in wanted.remove(&node.host).unwrap_or_default().chunks(BATCH) {
-                let Some(link) = self.links.get(&node.host).cloned() else { break };
+                let Some(open) = self.connections.get(&node.host).cloned() else { break };
                 for topic in topics {
-                    self.followed.insert(topic.clone(), link.number);
+                    self.subscribed.insert(topic.clone(), open.number);
                 }
-                let Some(refused) = self.tell(&node, link, "SSUBSCRIBE", topics).await else { break };
+                let Some(refused) = self.send(&node, open, "SSUBSCRIBE", topics).await else { break };
                 for (topic, _) in topics.iter().zip(refused).filter(|(_, refused)| !refused) {
                     self.topics.notify(topic);
                 }
@@ -147,12 +133,12 @@ impl Follower {
         }
     }
 
-    /// Ends subscriptions that nobody needs, and makes those that are missing.
+    /// Unsubscribes from channels that no task watches, and subscribes to those that are missing.
     async fn tidy(&mut self) {
         let watched = self.topics.watched();
         let mut idle: HashMap<u64, Vec<Topic>> = HashMap::new();
         let needed: HashSet<&Topic> = watched.iter().collect();
-        self.followed.retain(|topic, number| {
+        self.subscribed.retain(|topic, number| {
             let keep = needed.contains(topic);
             if !keep {
                 idle.entry(*number).or_default().push(topic.clone());
@@ -161,9 +147,9 @@ impl Follower {
         });
         let nodes = self.topology.map().borrow().nodes();
         for node in nodes {
-            let Some(link) = self.links.get(&node.host).cloned() else { continue };
-            for topics in idle.remove(&link.number).unwrap_or_default().chunks(BATCH) {
-                if self.tell(&node, link.clone(), "SUNSUBSCRIBE", topics).await.is_none() {
+            let Some(open) = self.connections.get(&node.host).cloned() else { continue };
+            for topics in idle.remove(&open.number).unwrap_or_default().chunks(BATCH) {
+                if self.send(&node, open.clone(), "SUNSUBSCRIBE", topics).await.is_none() {
                     break;
                 }
             }
@@ -171,31 +157,37 @@ impl Follower {
         self.subscribe(watched).await;
     }
 
-    /// Sends a command for each channel; tells which of them the server refused, which are then followed no
-    /// more until it is tidied up. Nothing if the connection failed, which is then made again.
-    async fn tell(&mut self, node: &Node, mut link: Link, command: &str, topics: &[Topic]) -> Option<Vec<bool>> {
+    /// Sends a command for each channel and returns which of them the server refused; [`tidy`](Self::tidy) tries these
+    /// again. Returns `None` if the connection failed, which is then opened again.
+    async fn send(
+        &mut self,
+        node: &Node,
+        mut open: OpenConnection,
+        command: &str,
+        topics: &[Topic],
+    ) -> Option<Vec<bool>> {
         let mut pipeline = Pipeline::with_capacity(topics.len());
         for topic in topics {
             pipeline.cmd(command).arg(keys::channel(topic).0);
         }
-        let answers = timeout(ANSWER, link.connection.send_packed_commands(&pipeline, 0, topics.len())).await;
+        let answers = timeout(ANSWER, open.multiplexed.send_packed_commands(&pipeline, 0, topics.len())).await;
         let Ok(Ok(answers)) = answers else {
-            self.links.remove(&node.host);
-            node.nudges.give_up(link.number);
+            self.connections.remove(&node.host);
+            node.nudges.replace(open.number);
             return None;
         };
         let mut refused = vec![false; topics.len()];
         for ((answer, topic), refused) in answers.iter().zip(topics).zip(&mut refused) {
             let Value::ServerError(error) = answer else { continue };
             *refused = true;
-            self.followed.remove(topic);
-            let fault = Fault::refusal(error);
-            if matches!(fault, Fault::Moved(_)) {
+            self.subscribed.remove(topic);
+            let fault = AttemptError::refusal(error);
+            if matches!(fault, AttemptError::Moved(_)) {
                 self.topology.refresh();
             } else if !self.warned {
                 self.warned = true;
-                let trouble = Trouble::refused(&node.host, error);
-                tracing::warn!(%trouble, "Redis refuses subscriptions, so others' news comes late");
+                let error = ConnectionError::refused(&node.host, error);
+                tracing::warn!(%error, "Redis refuses subscriptions, so news from other replicas comes late");
             }
         }
         Some(refused)

@@ -1,4 +1,4 @@
-//! Opening the store: what must be right before this server starts, and what may come later.
+//! Opens the store: what must be right before the replica starts, and what may become right later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::RedisStore;
 use super::dial::{Dialer, Mode};
-use super::fault::Trouble;
+use super::error::ConnectionError;
 use super::find::Finder;
 use super::nudges::Follower;
 use super::operations::Operations;
@@ -18,10 +18,10 @@ use super::topology::Topology;
 use crate::config::{RedisLayout, RedisUrl};
 use crate::store::watch::Topics;
 
-/// How long a server that is not there holds the start up.
-const START: Duration = Duration::from_secs(3);
+/// How long the start waits for a Redis that does not answer.
+const START_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a deployment is refused. Names hosts, never passwords.
+/// Why a deployment of Redis is refused. The text names hosts, never passwords.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(String);
@@ -29,9 +29,9 @@ pub struct Refusal(String);
 impl RedisStore {
     /// Opens the store in the deployment that a URL names.
     ///
-    /// Servers that are set up wrongly, too old, replicas, or do not let us in are refused. Servers that are not
-    /// there are waited for a moment, and then sought in the background; until they are found, everything
-    /// is unavailable.
+    /// Fails if a server has wrong settings, is too old, is a replica or refuses the login. Servers that do not
+    /// answer are waited for shortly and then looked for in the background; until they are found, every operation
+    /// fails as unavailable.
     pub async fn open(url: &RedisUrl) -> Result<Self, Refusal> {
         let mode = if matches!(url.layout, RedisLayout::Cluster) { Mode::Cluster } else { Mode::Standalone };
         let dialer = |login, database| {
@@ -46,11 +46,11 @@ impl RedisStore {
             RedisLayout::Cluster => Finder::Cluster { hosts: url.hosts.clone(), dialer: dialer(&url.login, 0)? },
         };
         let own: Arc<str> = uuid::Uuid::now_v7().simple().to_string().into();
-        let (events, heard) = mpsc::unbounded_channel();
+        let (events, received) = mpsc::unbounded_channel();
         let topology = Arc::new(Topology::new(finder, dialer(&url.login, url.database)?, events.clone()));
         let topics = Arc::new(Topics::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(Follower::new(topics.clone(), own.clone(), topology.clone()).follow(heard));
+        tasks.spawn(Follower::new(topics.clone(), own.clone(), topology.clone()).follow(received));
         let store = Self {
             name: url.to_string(),
             topology,
@@ -65,14 +65,14 @@ impl RedisStore {
     }
 
     async fn wait_until_usable(&self) -> Result<(), Refusal> {
-        let deadline = Instant::now() + START;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match timeout_at(deadline, self.topology.usable()).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(Trouble::Unfit(what))) => return Err(Refusal(what.to_string())),
-                Ok(Err(_)) if Instant::now() < deadline => sleep(START / 20).await,
-                Ok(Err(Trouble::Replica(what))) => return Err(Refusal(what.to_string())),
-                Ok(Err(Trouble::Away(_))) | Err(_) => {
+                Ok(Err(ConnectionError::Unfit(what))) => return Err(Refusal(what.to_string())),
+                Ok(Err(_)) if Instant::now() < deadline => sleep(START_TIMEOUT / 20).await,
+                Ok(Err(ConnectionError::Replica(what))) => return Err(Refusal(what.to_string())),
+                Ok(Err(ConnectionError::Unreachable(_))) | Err(_) => {
                     tracing::warn!(store = %self.name, "starting without Redis, which does not answer yet");
                     return Ok(());
                 }

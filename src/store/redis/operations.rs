@@ -1,7 +1,7 @@
-//! Names of operations, by which a server tells that it did one before.
+//! Names of operations, by which the scripts recognise an operation that they carried out before.
 //!
-//! They are kept for each partition under the name of this process and of a stretch of its time, so that
-//! keeping one costs a single append, and what is kept goes as a whole once no attempt can come any more.
+//! Redis keeps the names in lists, one for each partition, process and stretch of time. So keeping a name costs a
+//! single append, and a list expires as a whole once no attempt at its operations can arrive any more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::keys::Place;
+use super::keys::KeySpace;
 
-/// How long names go to the same list.
+/// For how long a process adds names to the same list.
 const STRETCH: Duration = Duration::from_secs(8);
 
-/// How long a list is kept: its stretch, and much longer than an operation is tried.
+/// How long a list is kept: its stretch, and then much longer than an operation is retried.
 const KEPT: Duration = Duration::from_secs(20);
 
-/// Names operations of this process.
+/// Names the operations of this process.
 #[derive(Debug)]
 pub(super) struct Operations {
     whose: Arc<str>,
@@ -31,14 +31,14 @@ pub(super) struct Operations {
 pub(super) struct Operation {
     /// The name.
     pub(super) name: Bytes,
-    /// The list that has it once it was done.
+    /// The list that contains the name once the operation was carried out.
     pub(super) done: String,
-    /// The list that has it once it was asked for again.
+    /// The list that contains the name once the operation was repeated.
     pub(super) repeated: String,
 }
 
 impl Operations {
-    /// Names under a name of their own.
+    /// Names for the process of this name.
     pub(super) fn new(whose: Arc<str>) -> Self {
         Self { whose, began: Instant::now(), last: AtomicU64::new(0) }
     }
@@ -49,13 +49,13 @@ impl Operations {
     }
 
     /// A name for the next operation.
-    pub(super) fn next(&self, place: &Place) -> Operation {
+    pub(super) fn next(&self, space: &KeySpace) -> Operation {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let stretch = self.began.elapsed().as_secs() / STRETCH.as_secs();
         let whose = format!("{}:{stretch}", self.whose);
         Operation {
-            done: place.operations(&whose),
-            repeated: place.repeats(&whose),
+            done: space.operations(&whose),
+            repeated: space.repeats(&whose),
             name: Bytes::from(format!(",{number};")),
         }
     }

@@ -1,88 +1,88 @@
-//! From a transaction to what the commit script is told: pure.
+//! Translates a transaction into the arguments of the commit script: pure.
 //!
-//! The script only compares what stands now. What a write expects of the writes before it is worked out
-//! here: after an append a log's length is known, after a deletion everything is.
+//! The script compares conditions with what Redis holds now. What a write expects of earlier writes of the same
+//! transaction is worked out here: after an append the log's length is known, after a deletion everything is.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::keys::Place;
+use super::keys::KeySpace;
 use crate::store::{Check, CommitError, Fence, Key, Tx, Write};
 
-/// A transaction in the terms of the script.
+/// A transaction as conditions and writes of the commit script.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// What is named, each once.
+    /// The Redis keys of conditions and writes, each once.
     keys: Vec<String>,
-    /// Number and text of the conditions.
+    /// The conditions' arguments.
     conditions: Vec<Bytes>,
-    /// What each condition is about.
+    /// What each condition is about, to turn a refusal into an error.
     expected: Vec<Expected>,
-    /// Number and text of the writes.
+    /// The writes' arguments.
     writes: Vec<Bytes>,
     written: usize,
-    /// The refusal that is certain once the conditions hold. Then nothing is written.
-    doom: Option<CommitError>,
+    /// The error that the transaction ends with if all conditions hold; nothing is written then.
+    certain_refusal: Option<CommitError>,
 }
 
-/// What a condition is about, to say what was found instead.
+/// What a condition is about.
 #[derive(Debug)]
 enum Expected {
     Version(Key),
     Fence(Key),
     Head(Key),
-    /// With what earlier writes of the transaction add.
+    /// The counter, and what earlier writes of the transaction add to it.
     Ceiling(Key, i128),
 }
 
-/// The first key after those that every commit names.
+/// The number of the first key after those that every commit names.
 const FIRST_KEY: usize = 4;
 
 impl Plan {
-    /// Works out what to ask and what to write.
-    pub(super) fn of(tx: &Tx, place: &Place) -> Self {
+    /// The plan of a transaction.
+    pub(super) fn of(tx: &Tx, space: &KeySpace) -> Self {
         let mut plan = Self::default();
         for check in &tx.checks {
             match check {
                 Check::Version { key, version } => {
-                    plan.condition("V", place.document(key), version.to_string(), Expected::Version(key.clone()));
+                    plan.condition("V", space.document(key), version.to_string(), Expected::Version(key.clone()));
                 }
                 Check::Fence { lease, fence } => {
-                    plan.condition("F", place.lease(lease), fence_text(*fence), Expected::Fence(lease.clone()));
+                    plan.condition("F", space.lease(lease), fence_text(*fence), Expected::Fence(lease.clone()));
                 }
             }
         }
         let mut known = Known::default();
         for write in &tx.writes {
-            if let Err(doom) = plan.expect(write, &mut known, place) {
-                plan.doom = Some(doom);
+            if let Err(certain_refusal) = plan.expect(write, &mut known, space) {
+                plan.certain_refusal = Some(certain_refusal);
                 plan.writes.clear();
                 plan.written = 0;
                 return plan;
             }
-            plan.write(write, place);
+            plan.write(write, space);
         }
         plan
     }
 
-    /// Whether there is nothing to ask the server.
+    /// Whether the outcome is certain without the server.
     pub(super) fn is_empty(&self) -> bool {
         self.expected.is_empty() && self.written == 0
     }
 
-    /// Whether it writes anything.
+    /// Whether the transaction writes anything.
     pub(super) fn writes(&self) -> bool {
         self.written > 0
     }
 
-    /// Whether it happens if the conditions hold.
+    /// Whether the transaction happens if all conditions hold.
     pub(super) fn may_happen(&self) -> bool {
-        self.doom.is_none()
+        self.certain_refusal.is_none()
     }
 
-    /// Takes out what is named, to follow `keys`, and what is to be done, to follow `arguments`.
-    pub(super) fn tell(&mut self, keys: &mut Vec<String>, arguments: &mut Vec<Bytes>) {
+    /// Moves the plan's keys to the end of `keys`, and its conditions and writes to the end of `arguments`.
+    pub(super) fn encode(&mut self, keys: &mut Vec<String>, arguments: &mut Vec<Bytes>) {
         keys.append(&mut self.keys);
         arguments.push(text(self.expected.len()));
         arguments.append(&mut self.conditions);
@@ -90,13 +90,13 @@ impl Plan {
         arguments.append(&mut self.writes);
     }
 
-    /// What comes of conditions that all hold.
+    /// The outcome if all conditions hold.
     pub(super) fn outcome(self) -> Result<(), CommitError> {
-        self.doom.map_or(Ok(()), Err)
+        self.certain_refusal.map_or(Ok(()), Err)
     }
 
-    /// Why it did not happen, given the number of the first condition that does not hold, from 1, and
-    /// what stands there instead. `None` if the server's answer makes no sense.
+    /// The error that the server's refusal means. `condition` is the number, from 1, of the first condition that does
+    /// not hold; `actual` is what the server found instead. `None` if these make no sense.
     pub(super) fn refusal(&self, condition: usize, actual: &str) -> Option<CommitError> {
         Some(match self.expected.get(condition.checked_sub(1)?)? {
             Expected::Version(key) => CommitError::VersionConflict { key: key.clone(), actual: actual.parse().ok()? },
@@ -115,8 +115,8 @@ impl Plan {
         self.expected.push(about);
     }
 
-    /// Adds what a write expects; the refusal if that is certain not to hold.
-    fn expect(&mut self, write: &Write, known: &mut Known, place: &Place) -> Result<(), CommitError> {
+    /// Adds the condition that a write needs. Fails if earlier writes make certain that it does not hold.
+    fn expect(&mut self, write: &Write, known: &mut Known, space: &KeySpace) -> Result<(), CommitError> {
         match write {
             Write::Append { log, after, entries } => {
                 match known.head(log) {
@@ -124,7 +124,7 @@ impl Plan {
                         return Err(CommitError::SequenceConflict { log: log.clone(), actual });
                     }
                     Some(_) => {}
-                    None => self.condition("L", place.log(log), after.to_string(), Expected::Head(log.clone())),
+                    None => self.condition("L", space.log(log), after.to_string(), Expected::Head(log.clone())),
                 }
                 known.set_head(log, after.saturating_add(entries.len() as u64));
             }
@@ -132,12 +132,12 @@ impl Plan {
             Write::ExpireLog { log, ttl } if ttl.is_zero() => known.set_head(log, 0),
             Write::Add { counter, delta, ceiling } => {
                 let (from_zero, added) = known.sum(counter);
-                // Sums end where numbers do, so the greatest ceiling holds nothing back.
+                // Counters saturate at `i64::MAX`, so a ceiling there refuses nothing.
                 if let Some(ceiling) = ceiling.filter(|ceiling| *delta > 0 && *ceiling < i64::MAX) {
                     let most = i128::from(ceiling) - i128::from(*delta) - added;
                     if !from_zero {
                         let about = Expected::Ceiling(counter.clone(), added);
-                        self.condition("C", place.counter(counter), most.to_string(), about);
+                        self.condition("C", space.counter(counter), most.to_string(), about);
                     } else if most < 0 {
                         return Err(CommitError::CeilingReached { counter: counter.clone(), value: saturated(added) });
                     }
@@ -151,30 +151,30 @@ impl Plan {
         Ok(())
     }
 
-    fn write(&mut self, write: &Write, place: &Place) {
+    fn write(&mut self, write: &Write, space: &KeySpace) {
         match write {
             Write::Put { key, value, ttl } if *ttl != Some(Duration::ZERO) => {
                 let ttl = ttl.and_then(millis).map_or_else(String::new, |ttl| ttl.to_string());
                 let name = Bytes::copy_from_slice(key.as_bytes());
-                self.push("P", place.document(key), [name, ttl.into(), value.clone()]);
+                self.push("P", space.document(key), [name, ttl.into(), value.clone()]);
             }
             Write::Put { key, .. } | Write::Delete { key } => {
-                self.push("D", place.document(key), [Bytes::copy_from_slice(key.as_bytes())]);
+                self.push("D", space.document(key), [Bytes::copy_from_slice(key.as_bytes())]);
             }
             Write::Append { entries, .. } if entries.is_empty() => {}
             Write::Append { log, entries, .. } => {
                 let entries = std::iter::once(text(entries.len())).chain(entries.iter().cloned());
-                self.push("A", place.log(log), entries);
+                self.push("A", space.log(log), entries);
             }
-            Write::ExpireLog { log, ttl } if !ttl.is_zero() => self.expire(place.log(log), *ttl),
-            Write::ExpireCounter { counter, ttl } if !ttl.is_zero() => self.expire(place.counter(counter), *ttl),
-            Write::DeleteLog { log } | Write::ExpireLog { log, .. } => self.push("X", place.log(log), []),
+            Write::ExpireLog { log, ttl } if !ttl.is_zero() => self.expire(space.log(log), *ttl),
+            Write::ExpireCounter { counter, ttl } if !ttl.is_zero() => self.expire(space.counter(counter), *ttl),
+            Write::DeleteLog { log } | Write::ExpireLog { log, .. } => self.push("X", space.log(log), []),
             Write::Add { counter, delta, .. } if *delta != 0 => {
-                self.push("I", place.counter(counter), [Bytes::from(delta.to_string())]);
+                self.push("I", space.counter(counter), [Bytes::from(delta.to_string())]);
             }
             Write::Add { .. } => {}
             Write::DeleteCounter { counter } | Write::ExpireCounter { counter, .. } => {
-                self.push("X", place.counter(counter), []);
+                self.push("X", space.counter(counter), []);
             }
         }
     }
@@ -191,7 +191,7 @@ impl Plan {
         self.written += 1;
     }
 
-    /// The number of a key, as the script counts.
+    /// The number of a key in the script's `KEYS`.
     fn key(&mut self, key: String) -> Bytes {
         let found = self.keys.iter().position(|known| *known == key);
         let index = found.unwrap_or_else(|| {
@@ -202,11 +202,11 @@ impl Plan {
     }
 }
 
-/// What the writes so far make certain.
+/// What is known of the state after the writes so far.
 #[derive(Debug, Default)]
 struct Known {
     heads: Vec<(Key, u64)>,
-    /// What was added, and whether the counter was removed before.
+    /// Each counter, whether it started at zero for certain, and what was added to it.
     sums: Vec<(Key, bool, i128)>,
 }
 
@@ -229,19 +229,19 @@ impl Known {
     }
 }
 
-/// What a lease begins with while this fence holds.
+/// What a lease's value begins with while this fence is valid.
 pub(super) fn fence_text(fence: Fence) -> String {
     format!("{}:{}:", fence.token, fence.nonce)
 }
 
-/// Whole milliseconds, at least 1; `None` for longer than anything is kept.
+/// Whole milliseconds, at least 1; `None` for a century and longer, which is kept for ever.
 pub(super) fn millis(ttl: Duration) -> Option<u64> {
     const CENTURY: u128 = 100 * 365 * 86_400_000;
     let millis = ttl.as_nanos().div_ceil(1_000_000).max(1);
     if millis < CENTURY { u64::try_from(millis).ok() } else { None }
 }
 
-/// A number as text; most are small.
+/// A number as text, without an allocation for the small ones.
 fn text(number: usize) -> Bytes {
     const SMALL: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
     let small = SMALL.get(number).map(|text| Bytes::from_static(text.as_bytes()));

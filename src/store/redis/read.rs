@@ -1,4 +1,4 @@
-//! What is asked, and what the answers say.
+//! Arguments of reads, and how answers are read.
 
 use std::ops::Bound;
 use std::str::FromStr;
@@ -16,22 +16,22 @@ pub(super) fn value(key: &str) -> Pipeline {
     reads
 }
 
-/// After how many bytes an exchange that reads a log ends: whoever asks the same server waits for them.
-const EXCHANGE: usize = 4 << 20;
+/// An exchange that reads a log ends after so many bytes, since other requests to the server wait for it.
+const EXCHANGE_BYTES: usize = 4 << 20;
 
-/// More entries than any log has, and few enough for Lua to count.
-const ENDLESS: u64 = 1 << 52;
+/// More entries than any log has, and exact in Lua's numbers.
+const UNLIMITED: u64 = 1 << 52;
 
-/// What to ask for the rest of a page of up to `limit` entries after `after`.
+/// The arguments that ask for the rest of a page of up to `limit` entries after `after`.
 pub(super) fn rest(page: &LogPage, after: u64, limit: usize) -> Vec<Bytes> {
-    let first = after.saturating_add(page.entries.len() as u64).min(ENDLESS);
-    let limit = (limit.saturating_sub(page.entries.len()) as u64).min(ENDLESS);
-    vec![first.to_string().into(), limit.to_string().into(), EXCHANGE.to_string().into()]
+    let first = after.saturating_add(page.entries.len() as u64).min(UNLIMITED);
+    let limit = (limit.saturating_sub(page.entries.len()) as u64).min(UNLIMITED);
+    vec![first.to_string().into(), limit.to_string().into(), EXCHANGE_BYTES.to_string().into()]
 }
 
-/// Adds the answer to [`rest`] to the page; whether the page is whole now.
+/// Adds the answer to [`rest`] to the page, and returns whether the page is complete.
 pub(super) fn add(answer: Value, page: &mut LogPage, after: u64, limit: usize) -> Result<bool, Unavailable> {
-    let Value::Array(parts) = answer else { return Err(nonsense(&answer)) };
+    let Value::Array(parts) = answer else { return Err(malformed(&answer)) };
     let mut parts = parts.into_iter();
     page.head = number(&parts.next().unwrap_or(Value::Nil))?;
     let before = page.entries.len();
@@ -47,27 +47,27 @@ pub(super) fn add(answer: Value, page: &mut LogPage, after: u64, limit: usize) -
     Ok(page.entries.len() >= limit || page.head <= last || page.entries.len() == before)
 }
 
-/// Reads a document: its version, a space, its value.
+/// Reads a document: its version, a space and its value.
 pub(super) fn document(found: Vec<u8>) -> Result<Document, Unavailable> {
     let found = Bytes::from(found);
     let version = memchr::memchr(b' ', &found).and_then(|space| Some((space, whole(&found[..space])?)));
-    let Some((space, version)) = version else { return Err(nonsense(&"a document without a version")) };
+    let Some((space, version)) = version else { return Err(malformed(&"a document without a version")) };
     Ok(Document { version, value: found.slice(space + 1..) })
 }
 
-/// Reads names and documents that take turns.
+/// Reads a list in which each key is followed by its document.
 pub(super) fn documents(answer: Value) -> Result<Vec<(String, Document)>, Unavailable> {
-    let Value::Array(parts) = answer else { return Err(nonsense(&answer)) };
+    let Value::Array(parts) = answer else { return Err(malformed(&answer)) };
     let mut parts = parts.into_iter();
     let mut found = Vec::with_capacity(parts.len() / 2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
-        let Value::BulkString(value) = value else { return Err(nonsense(&value)) };
+        let Value::BulkString(value) = value else { return Err(malformed(&value)) };
         found.push((text(&name)?, document(value)?));
     }
     Ok(found)
 }
 
-/// The bounds of a range of names, the lower one first.
+/// The bounds of a range of keys as `ZRANGE` writes them, the lower one first.
 pub(super) fn bounds((lower, upper): (Bound<String>, Bound<String>)) -> (String, String) {
     let bound = |bound, unbounded: &str| match bound {
         Bound::Included(name) => format!("[{name}"),
@@ -77,13 +77,13 @@ pub(super) fn bounds((lower, upper): (Bound<String>, Bound<String>)) -> (String,
     (bound(lower, "-"), bound(upper, "+"))
 }
 
-/// Whole microseconds, at least 1 for more than nothing, as many as Lua's numbers tell apart.
+/// Whole microseconds: at least 1 unless `time` is zero, and at most what Lua's numbers hold exactly.
 pub(super) fn micros(time: Duration) -> String {
     let micros = time.as_micros().max(u128::from(!time.is_zero()));
     micros.min(1 << 52).to_string()
 }
 
-/// A whole number, however it is written.
+/// A whole number, from an integer or from text.
 pub(super) fn number<T: FromStr + TryFrom<i64>>(value: &Value) -> Result<T, Unavailable> {
     let number = if let Value::BulkString(text) = value {
         whole(text)
@@ -92,26 +92,26 @@ pub(super) fn number<T: FromStr + TryFrom<i64>>(value: &Value) -> Result<T, Unav
     } else {
         None
     };
-    number.ok_or_else(|| nonsense(value))
+    number.ok_or_else(|| malformed(value))
 }
 
 /// Text.
 pub(super) fn text(value: &Value) -> Result<String, Unavailable> {
-    String::from_redis_value_ref(value).map_err(|_| nonsense(value))
+    String::from_redis_value_ref(value).map_err(|_| malformed(value))
 }
 
 fn bytes(value: Value) -> Result<Bytes, Unavailable> {
-    if let Value::BulkString(found) = value { Ok(found.into()) } else { Err(nonsense(&value)) }
+    if let Value::BulkString(found) = value { Ok(found.into()) } else { Err(malformed(&value)) }
 }
 
 fn whole<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// An answer that cannot be: somebody else writes below our keys.
-pub(super) fn nonsense(answer: &impl std::fmt::Debug) -> Unavailable {
-    tracing::debug!(?answer, "Redis answers what cannot be");
-    Unavailable("Redis holds something that is not a store's".to_owned())
+/// The error of an answer that no store of this kind gives: another program writes to its keys.
+pub(super) fn malformed(answer: &impl std::fmt::Debug) -> Unavailable {
+    tracing::debug!(?answer, "Redis gives an answer that this store never wrote");
+    Unavailable("Redis holds data below `lg:` that this store did not write".to_owned())
 }
 
 #[cfg(test)]
@@ -136,7 +136,10 @@ mod tests {
         assert_eq!(add(answer(9, &["b", "c"]), &mut page, 4, 3), Ok(true));
         assert_eq!(page, LogPage { first: 5, entries: vec!["a".into(), "b".into(), "c".into()], head: 9 });
         assert_eq!(add(answer(9, &["d", "e"]), &mut page, 4, usize::MAX), Ok(true), "the log ends");
-        assert_eq!(numbers(&LogPage::default(), u64::MAX, usize::MAX)[..2], [ENDLESS.to_string(), ENDLESS.to_string()]);
+        assert_eq!(
+            numbers(&LogPage::default(), u64::MAX, usize::MAX)[..2],
+            [UNLIMITED.to_string(), UNLIMITED.to_string()]
+        );
     }
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_an_error() {
+    fn malformed_document_is_an_error() {
         assert_eq!(document(b"12 a b".to_vec()).unwrap(), Document { version: 12, value: Bytes::from("a b") });
         for bad in [&b""[..], b"12", b" x", b"x y", b"-1 x"] {
             assert!(document(bad.to_vec()).is_err());

@@ -2,12 +2,15 @@
 
 mod failovers;
 mod faults;
+mod limits;
 mod moves;
 mod nudges;
 mod proxy;
+#[path = "../../../tests/support/redis_servers.rs"]
+mod servers;
 mod starts;
 
-use super::servers::{Cluster, RedisServer, Watched};
+use self::servers::{Cluster, RedisServer, Watched};
 use super::*;
 use crate::store::{Check, Write, conformance};
 

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::super::dial::{Dialer, Mode};
 use super::super::find::Finder;
-use super::super::servers::eventually;
+use super::servers::eventually;
 use super::*;
 use crate::config::RedisUrl;
 
@@ -87,8 +87,8 @@ async fn first_change_through_a_new_connection_is_confirmed() {
     let dialer = Dialer::new(&url.login, 0, None, Mode::Standalone).unwrap();
     let (events, _heard) = mpsc::unbounded_channel();
     let topology = Topology::new(Finder::Fixed(url.hosts[0].clone()), dialer, events);
-    let place = Place::of(&partition("p"));
-    let change = Call { confirmed: true, ..giving_back(&place, place.lease(&key("lease")), 1) };
+    let place = KeySpace::of(&partition("p"));
+    let change = Call { confirmed: true, ..release_call(&place, place.lease(&key("lease")), 1) };
     call(&topology, &change).await.unwrap();
     assert!(calls(&server, "wait").await > 0);
 }
@@ -206,7 +206,7 @@ async fn cluster_goes_on_after_failovers() {
     // A partition on each of the first two primaries.
     let on = |first: u16| {
         let mut names = (0..).map(|number| partition(&format!("p/{number}")));
-        names.find(|place| (first..first + 5461).contains(&Place::of(place).slot)).unwrap()
+        names.find(|place| (first..first + 5461).contains(&KeySpace::of(place).slot)).unwrap()
     };
     let places = [on(0), on(5461)];
     let head = async |place: &Partition| store.read_log(place, &key("log"), 0, 0).await.map_or(0, |page| page.head);

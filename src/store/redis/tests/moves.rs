@@ -1,7 +1,7 @@
 //! Slots of a cluster that move from one node to another.
 
-use super::super::servers::eventually;
 use super::failovers::append_through;
+use super::servers::eventually;
 use super::*;
 
 /// A slot on its way from the first primary to the second.
@@ -13,7 +13,7 @@ struct Move<'a> {
 impl<'a> Move<'a> {
     /// Lets the slot of a partition begin to move.
     async fn begin(cluster: &'a Cluster, place: &Partition) -> Self {
-        let slot = Place::of(place).slot.to_string();
+        let slot = KeySpace::of(place).slot.to_string();
         let moving = Self { cluster, slot };
         let [from, to] = [&cluster.primaries[0], &cluster.primaries[1]];
         moving.set(to, "IMPORTING", &from.cli(&["CLUSTER", "MYID"]).await).await;
@@ -49,7 +49,7 @@ impl<'a> Move<'a> {
 
 /// Partitions in the first primary's slots, each in another.
 fn places() -> impl Iterator<Item = Partition> {
-    (0..).map(|number| partition(&format!("p/{number}"))).filter(|place| Place::of(place).slot <= 5460)
+    (0..).map(|number| partition(&format!("p/{number}"))).filter(|place| KeySpace::of(place).slot <= 5460)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,7 +95,7 @@ async fn change_is_made_as_a_whole_where_a_slot_begins_to_move() {
         };
         store.commit(change(vec![put("document"), append(0), add(1)])).await.unwrap();
         // Only what finds all its keys is done there at all.
-        let repeated = store.operations.next(&Place::of(&place)).repeated;
+        let repeated = store.operations.next(&KeySpace::of(&place)).repeated;
         assert_eq!(cluster.primaries[0].cli(&["SET", &repeated, ",;"]).await, "OK");
         let moving = Move::begin(&cluster, &place).await;
         assert_eq!(store.commit(change(writes.clone())).await, Ok(()), "{writes:?}");

@@ -1,6 +1,6 @@
 //! Nudges from other processes.
 
-use super::super::servers::eventually;
+use super::servers::eventually;
 use super::*;
 
 /// Whether a nudge comes in time.

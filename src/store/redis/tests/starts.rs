@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::super::servers::eventually;
+use super::servers::eventually;
 use super::*;
 
 async fn refusal(url: &str) -> String {

@@ -1,6 +1,7 @@
 //! Redis servers for tests: started on free ports in directories of their own, and gone with the test.
 //!
-//! Needs nothing of this crate, since the integration tests include this file too.
+//! The integration tests and the unit tests of `store::redis` both include this file, so it imports nothing of this
+//! crate.
 
 use std::fmt::Write as _;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What went wrong, and what that says about the operation: pure.
+//! Errors of connections and of attempts, and what a server's error means for the operation: pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,70 +7,70 @@ use redis::{RedisError, ServerError, ServerErrorKind};
 
 use crate::config::RedisHost;
 
-/// Why there is no connection.
+/// Why there is no connection that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// Nobody answers there, or not yet.
-    Away(Arc<str>),
-    /// A replica answers where the primary should. It may be promoted, or the primary found elsewhere.
+pub(super) enum ConnectionError {
+    /// No server answers at the address, or not yet.
+    Unreachable(Arc<str>),
+    /// A replica answers where the primary should. It may be promoted, or the primary may be found elsewhere.
     Replica(Arc<str>),
-    /// A server answers, and must not be used: it is set up wrongly, or does not let us in.
+    /// A server answers that cannot be used: its settings are wrong, or it refuses the login.
     Unfit(Arc<str>),
 }
 
-impl Trouble {
-    /// Nobody answers.
-    pub(super) fn away(what: impl Into<Arc<str>>) -> Self {
-        Self::Away(what.into())
+impl ConnectionError {
+    /// No server answers.
+    pub(super) fn unreachable(what: impl Into<Arc<str>>) -> Self {
+        Self::Unreachable(what.into())
     }
 
-    /// It must not be used.
+    /// The server cannot be used.
     pub(super) fn unfit(what: impl Into<Arc<str>>) -> Self {
         Self::Unfit(what.into())
     }
 
-    /// The same in other words.
-    pub(super) fn told(self, how: impl Fn(&str) -> String) -> Self {
+    /// The same error with its text changed.
+    pub(super) fn map_text(self, change: impl Fn(&str) -> String) -> Self {
         match self {
-            Self::Away(what) => Self::Away(how(&what).into()),
-            Self::Replica(what) => Self::Replica(how(&what).into()),
-            Self::Unfit(what) => Self::Unfit(how(&what).into()),
+            Self::Unreachable(what) => Self::Unreachable(change(&what).into()),
+            Self::Replica(what) => Self::Replica(change(&what).into()),
+            Self::Unfit(what) => Self::Unfit(change(&what).into()),
         }
     }
 
-    /// What it means that a server refuses to answer.
+    /// What a server's error means for the connection.
     pub(super) fn refused(host: &RedisHost, error: &ServerError) -> Self {
         let details = without_arguments(error.details().unwrap_or_default());
         let what = format!("{host} answers {} {details}", error.code());
-        if Fault::refusal(error).is_final() { Self::unfit(what) } else { Self::away(what) }
+        if AttemptError::refusal(error).is_final() { Self::unfit(what) } else { Self::unreachable(what) }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Away(what) | Self::Replica(what) | Self::Unfit(what)) = self;
+        let (Self::Unreachable(what) | Self::Replica(what) | Self::Unfit(what)) = self;
         f.write_str(what)
     }
 }
 
 /// Why an attempt at an operation did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The connection broke or the time was up: it may have happened.
+pub(super) enum AttemptError {
+    /// The connection broke or no answer came in time. The operation may have happened.
     Lost(String),
-    /// It happened, but no replica said that it has it.
+    /// The operation happened, but no replica confirmed it.
     Unconfirmed(String),
-    /// It did not happen here: another node of the cluster serves the slot.
+    /// The operation did not happen: another node of the cluster serves the slot.
     Moved(String),
-    /// It did not happen here: the server is a replica now.
+    /// The operation did not happen: the server is a replica now.
     Demoted(String),
-    /// It did not happen, and may if tried again in a moment.
+    /// The operation did not happen, and may succeed in a moment.
     Busy(String),
-    /// It did not happen, and will not until somebody steps in.
+    /// The operation did not happen, and will fail again until an operator changes something.
     Refused(String),
 }
 
-impl Fault {
+impl AttemptError {
     /// What a failed exchange means.
     pub(super) fn of(error: &RedisError) -> Self {
         match error.code() {
@@ -84,7 +84,7 @@ impl Fault {
         Self::of_server(error.code(), error.details().unwrap_or_default())
     }
 
-    /// Whether trying again would not help.
+    /// Whether another attempt would fail too.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
@@ -100,12 +100,12 @@ impl Fault {
     }
 }
 
-/// What a server says without the arguments that it repeats: they may hold a password, or what users say.
+/// A server's error text without the arguments of the command, which may hold a password or text of users.
 pub(super) fn without_arguments(what: &str) -> &str {
     what.split_once(", with args beginning with").map_or(what, |(before, _)| before)
 }
 
-/// Whether a script must be sent along because the server does not know it.
+/// Whether the error says that the server does not know the script by its hash.
 pub(super) fn is_unknown_script(error: &ServerError) -> bool {
     error.kind() == Some(ServerErrorKind::NoScript)
 }
