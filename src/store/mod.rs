@@ -32,8 +32,10 @@ pub(crate) mod layer;
 mod lease;
 pub mod memory;
 mod open;
+pub mod pages;
 mod rate;
 pub mod redis;
+pub mod retry;
 mod scan;
 mod watch;
 
