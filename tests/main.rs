@@ -5,6 +5,7 @@ mod durability;
 mod faults;
 mod idempotency;
 mod programs;
+mod reload;
 mod round_trips;
 mod sdk;
 mod sessions;

@@ -14,7 +14,8 @@ use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig};
 use crate::llm::pricing::{self, ModelFacts};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 
-/// How often upstreams are asked for their models.
+/// How often upstreams are asked for their models. Not a setting: a reload asks at once, and `models` declares
+/// them where asking is unwanted.
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
 
 /// Agents, upstreams and what is known of models.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -17,6 +17,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 
 use crate::agent::limits::rate::Asker;
@@ -83,7 +84,7 @@ struct Allowance {
 impl RequestRates {
     /// Forgets those who have not called for so long that it makes no difference.
     pub fn tidy(&self) {
-        let mut limiters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.0.write();
         limiters.retain(|_, limiter| {
             limiter.retain_recent();
             !limiter.is_empty()
@@ -91,9 +92,9 @@ impl RequestRates {
     }
 
     fn count(&self, who: &RateKey, limit: NonZeroU32) -> Allowance {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&limit).cloned();
+        let known = self.0.read().get(&limit).cloned();
         let limiter = known.unwrap_or_else(|| {
-            let mut limiters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut limiters = self.0.write();
             limiters.entry(limit).or_insert_with(|| Arc::new(limiter(limit))).clone()
         });
         check(limit, &limiter, who)

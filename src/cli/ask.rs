@@ -10,12 +10,14 @@ use serde_json::value::RawValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::{Failure, complain, env, runtime, serve};
+use super::local_server::with_ollama;
+use super::process::{Failure, complain, env, runtime};
 use crate::config::{Options, Settings, StoreUrl};
 use crate::llm::sse::Parser;
 use crate::server::{Server, Stopping};
 
-/// How long a server on this machine may take to accept a connection.
+/// How long a server on this machine may take to accept a connection. Not a setting: without one, the command
+/// starts its own.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Ask a question and watch the run.
@@ -64,14 +66,14 @@ pub(super) fn run(ask: &Ask) -> Result<(), Failure> {
 /// Serves on a free port of this machine for as long as the answer takes. Nothing is kept, unless a
 /// store or a session is named.
 async fn ask_own_server(ask: &Ask, settings: Settings) -> Result<(), Failure> {
-    let mut settings = serve::with_ollama(&ask.options, settings).await;
+    let mut settings = with_ollama(&ask.options, settings).await;
     settings.keys.clear();
     if ask.options.store.is_none() && ask.session.is_none() {
         settings.store.url = StoreUrl::Memory;
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(Failure::new)?;
     let url = format!("http://{}", listener.local_addr().map_err(Failure::new)?);
-    let server = Server::build(settings).await.map_err(Failure::new)?;
+    let (server, _) = Server::build(settings).await.map_err(Failure::new)?;
     let (stopping, told) = watch::channel(Stopping::No);
     let asking = async {
         let answered = ask_server(ask, &url).await;

@@ -1,10 +1,26 @@
 //! `loopgate check-config`.
 
-use super::{Failure, env, say};
-use crate::config::{Options, Settings};
+use std::fmt::Write;
+use std::path::PathBuf;
 
-pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let settings = Settings::load(options, &env).map_err(Failure::config)?;
+use clap::Args;
+
+use super::process::{Failure, env, say};
+use crate::config::{Change, Counts, Options, Settings};
+
+/// Read the configuration and name every mistake with its line.
+#[derive(Debug, Args)]
+pub(super) struct CheckConfig {
+    #[command(flatten)]
+    options: Options,
+
+    /// The file that a server runs by: says what the server changes when it reads the configuration again
+    #[arg(long, value_name = "OLD_FILE")]
+    against: Option<PathBuf>,
+}
+
+pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
+    let settings = Settings::load(&check.options, &env).map_err(Failure::config)?;
     say(format_args!(
         "The configuration is valid: {} upstreams ({}), {} agents, {} HTTP tools, {} keys.",
         settings.upstreams.len(),
@@ -13,5 +29,30 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         settings.tools.len(),
         settings.keys.len(),
     ));
+    if let Some(old) = &check.against {
+        let options = Options { config: Some(old.clone()), ..check.options.clone() };
+        let running = Settings::load(&options, &env).map_err(Failure::config)?;
+        say(describe(&running.changes_to(&settings)));
+    }
     Ok(())
+}
+
+/// What a reload changes, one change a line.
+fn describe(changes: &[Change]) -> String {
+    let mut text = String::new();
+    for (counts, title) in
+        [(Counts::AtReload, "A reload (SIGHUP) changes:"), (Counts::AtRestart, "Only a restart changes:")]
+    {
+        let changes: Vec<_> = changes.iter().filter(|change| change.counts == counts).collect();
+        if !changes.is_empty() {
+            text.push_str(title);
+        }
+        for change in &changes {
+            write!(text, "\n  {change}").expect("writing to a string cannot fail");
+        }
+        if !changes.is_empty() {
+            text.push('\n');
+        }
+    }
+    if text.is_empty() { "A reload changes nothing.".to_owned() } else { text.trim_end().to_owned() }
 }

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Failure, say};
+use super::process::{Failure, say};
 use crate::config::key;
 
 /// Make API keys.

@@ -3,14 +3,17 @@
 mod ask;
 mod check_config;
 mod key;
+mod local_server;
 mod openapi;
+mod process;
+mod reload;
 mod serve;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::process::{Failure, complain};
 use crate::config::Options;
 
 /// An OpenAI-compatible agent API: one POST runs the whole tool loop on the server.
@@ -35,7 +38,7 @@ enum Command {
     /// Serve the API until SIGTERM or Ctrl-C
     Serve(Options),
     /// Read the configuration and name every mistake with its line
-    CheckConfig(Options),
+    CheckConfig(check_config::CheckConfig),
     /// Ask a question and watch the run: text and tool events as they come
     Ask(ask::Ask),
     /// Make API keys
@@ -57,7 +60,7 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Serve(options) => serve::run(&options),
-        Command::CheckConfig(options) => check_config::run(&options),
+        Command::CheckConfig(check) => check_config::run(&check),
         Command::Ask(ask) => ask::run(&ask),
         Command::Key(key) => key::run(&key),
         Command::Openapi => openapi::run(),
@@ -69,44 +72,4 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
-}
-
-/// Why a command failed.
-#[derive(Debug)]
-struct Failure {
-    message: String,
-    code: u8,
-}
-
-/// The exit code of a command whose configuration is wrong: `EX_CONFIG` of sysexits.h.
-const EX_CONFIG: u8 = 78;
-
-impl Failure {
-    fn new(message: impl std::fmt::Display) -> Self {
-        Self { message: message.to_string(), code: 1 }
-    }
-
-    fn config(message: impl std::fmt::Display) -> Self {
-        Self { message: message.to_string(), code: EX_CONFIG }
-    }
-}
-
-/// An environment variable; the one place that reads them besides the flags' own.
-fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-/// Writes what a command answers to standard output. Who closed the pipe wants no more of it.
-fn say(text: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
-}
-
-#[expect(clippy::print_stderr, reason = "what a person should see beside the answer goes to standard error")]
-fn complain(text: impl std::fmt::Display) {
-    eprintln!("{text}");
-}
-
-/// A runtime for one command.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)
 }

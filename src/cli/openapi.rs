@@ -1,6 +1,6 @@
 //! `loopgate openapi`.
 
-use super::{Failure, say};
+use super::process::{Failure, say};
 
 pub(super) fn run() -> Result<(), Failure> {
     say(crate::api::openapi().to_pretty_json().map_err(Failure::new)?);

@@ -2,22 +2,19 @@
 
 use std::convert::Infallible;
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::{Failure, complain, env, runtime};
-use crate::config::{Options, Settings, UpstreamKind, UpstreamOrigin};
+use super::local_server::with_ollama;
+use super::process::{Failure, complain, env, runtime};
+use super::reload;
+use crate::config::{Options, Settings, UpstreamKind};
 use crate::failpoint;
 use crate::server::{Server, Stopping};
 use crate::telemetry;
-
-/// Where a local Ollama listens.
-const OLLAMA: &str = "127.0.0.1:11434";
-/// How long it may take to answer.
-const OLLAMA_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     failpoint::check().map_err(Failure::config)?;
@@ -27,30 +24,35 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     telemetry::begin(&options.log, format, terminal && env("NO_COLOR").is_none_or(|value| value.is_empty()))
         .map_err(Failure::config)?;
     runtime()?.block_on(async {
+        // Before anything else: until then the signal ends the process.
+        let hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
         let settings = with_ollama(options, settings).await;
-        serve(settings).await
+        serve(options, settings, hangup).await
     })
 }
 
-async fn serve(settings: Settings) -> Result<(), Failure> {
+async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<(), Failure> {
     let listen = settings.server.listen;
-    let server = Server::build(settings.clone()).await.map_err(Failure::new)?;
+    let (server, reloader) = Server::build(settings).await.map_err(Failure::new)?;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         let hint = "; choose another address with --listen";
         Failure::new(format_args!("cannot listen on {listen}: {error}{hint}"))
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
-    complain(banner(address, &settings));
+    complain(banner(address, reloader.settings()));
     let (stopping, told) = watch::channel(Stopping::No);
-    let signals = on_signals(stopping)?;
+    let stopped = on_signals(stopping)?;
+    // In a task of its own: reading files may take time, in which nobody would accept connections.
+    let mut reloading = JoinSet::new();
+    reloading.spawn(reload::at_each(hangup, options.clone(), reloader));
     tokio::select! {
         () = server.serve(listener, told) => {}
-        never = signals => match never {},
+        never = stopped => match never {},
     }
     Ok(())
 }
 
-/// SIGTERM leaves balancers time to look elsewhere, Ctrl-C does not; a second signal of either kind
+/// SIGTERM leaves load balancers time to look elsewhere, Ctrl-C does not; a second signal of either kind
 /// does not wait for runs.
 fn on_signals(stopping: watch::Sender<Stopping>) -> Result<impl Future<Output = Infallible>, Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
@@ -68,29 +70,6 @@ fn on_signals(stopping: watch::Sender<Stopping>) -> Result<impl Future<Output = 
         stopping.send_replace(Stopping::Now);
         std::future::pending().await
     })
-}
-
-/// The settings with a local Ollama, where nothing else was named and one answers.
-pub(super) async fn with_ollama(options: &Options, settings: Settings) -> Settings {
-    if !settings.found_no_upstream() {
-        return settings;
-    }
-    let answered = tokio::time::timeout(OLLAMA_TIMEOUT, tokio::net::TcpStream::connect(OLLAMA)).await;
-    if !matches!(answered, Ok(Ok(_))) {
-        return settings;
-    }
-    let url = format!("http://{OLLAMA}/v1");
-    let found = |name: &str| if name == "OPENAI_BASE_URL" { Some(url.clone()) } else { env(name) };
-    match Settings::load(options, &found) {
-        Ok(mut found) => {
-            for upstream in &mut found.upstreams {
-                "ollama".clone_into(&mut upstream.name);
-            }
-            found.upstream_origin = UpstreamOrigin::Found(format!("Ollama at {OLLAMA}"));
-            found
-        }
-        Err(_) => settings,
-    }
 }
 
 fn banner(address: std::net::SocketAddr, settings: &Settings) -> String {

@@ -56,28 +56,32 @@ impl AgentConfig {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
         }
-        let model: Option<String> =
-            section.optional("model", "`UPSTREAM/MODEL`, or a bare model name; without it, the request's.");
+        let model: Option<String> = section.optional(
+            "model",
+            "`UPSTREAM/MODEL`, or a bare model name. Only `default` works without: it runs the model that the request \
+             names.",
+        );
         if let Some(model) = &model
             && let Err(what) = find_upstream(model, upstreams)
         {
             section.refuse("model", what);
         }
-        let system = section.optional("system", "Its instructions.");
+        let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = section.key(
             "tools",
-            "The server's tools that it is offered; `*` stands for any letters.",
+            "Server-side tools that the model is offered; `*` matches any characters.",
             parent.map_or_else(|| ["calculator", "current_time"].map(ToolPattern::new).into(), Self::tool_patterns),
         );
         let on_limit = section.key(
             "on_limit",
-            "When a limit ends a run: keep what there is, have the model write a closing answer, or fail.",
+            "What a limit does to a run: `stop` ends it with the answer so far, `synthesize` asks the model for a \
+             closing answer, `error` fails it.",
             parent.map_or(OnLimit::Stop, |parent| parent.on_limit),
         );
         Self {
             name: name.to_owned(),
-            model: model.or_else(|| parent?.model.clone()),
-            system: system.or_else(|| parent?.system.clone()),
+            model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
+            system: section.or_inherited("system", system, parent.and_then(|parent| parent.system.clone())),
             tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
             on_limit,
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
@@ -93,28 +97,35 @@ impl LimitsConfig {
     fn read(section: &mut Section<'_>, parent: Option<&Self>) -> Self {
         let Iterations(max_iterations) = section.key(
             "max_iterations",
-            "Most model calls of a run.",
+            "Most model calls in a run.",
             Iterations(parent.map_or(20, |parent| parent.max_iterations)),
         );
         let timeout = section.key(
             "timeout",
-            "From start to end of a run, without its waits for its client. Of the time in which nobody drives it, \
-             after a crash, 15 s count at most.",
+            "Most time for a run, not counting the time that it waits for its client. After a crash, at most 15 s of \
+             downtime count.",
             parent.map_or(seconds(300), |parent| parent.timeout),
         );
         let tool_timeout = section.key(
             "tool_timeout",
-            "For each tool call.",
+            "Most time for one tool call.",
             parent.map_or(seconds(120), |parent| parent.tool_timeout),
         );
-        let token_budget = section.optional("token_budget", "Most input and output tokens of a run.");
-        let cost_budget = section.optional("cost_budget_usd", "Most money of a run.");
+        let token_budget =
+            section.optional("token_budget", "Most input and output tokens of a run, over all of its model calls.");
+        let cost_budget = section.optional("cost_budget_usd", "Most that a run may cost.");
+        let inherited = parent.and_then(|parent| parent.cost_budget).map(Budget);
+        let cost_budget = section.or_inherited("cost_budget_usd", cost_budget, inherited);
         Self {
             max_iterations,
             timeout,
             tool_timeout,
-            token_budget: token_budget.or_else(|| parent?.token_budget),
-            cost_budget: cost_budget.map(|Budget(money)| money).or_else(|| parent?.cost_budget),
+            token_budget: section.or_inherited(
+                "token_budget",
+                token_budget,
+                parent.and_then(|parent| parent.token_budget),
+            ),
+            cost_budget: cost_budget.map(|Budget(money)| money),
         }
     }
 }

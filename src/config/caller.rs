@@ -6,8 +6,9 @@ use super::agent::AgentConfig;
 use super::key;
 use super::quota::QuotaConfig;
 use super::reader::{Section, suggestion};
-use super::secret;
+use super::secret_source;
 use super::value::{PLAIN_NAME, is_plain_name};
+use super::values::Recorded;
 use crate::types::Tenant;
 
 /// A key that callers authenticate with.
@@ -38,8 +39,10 @@ impl KeyConfig {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
         }
-        let tenant: Option<String> =
-            section.optional("tenant", "Whose runs and sessions its callers see; without it, the key's name.");
+        let tenant: Option<String> = section.optional(
+            "tenant",
+            "Owner of the runs and sessions that the key gives access to; if absent, the key's name.",
+        );
         let tenant = Tenant::parse(tenant.as_deref().unwrap_or(name));
         if tenant.is_none() && section.is_written("tenant") {
             section.refuse("tenant", "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : - and not only dots");
@@ -49,12 +52,13 @@ impl KeyConfig {
             section.refuse_here(format!("is the same key as keys.{}", other.name));
         }
         let allowed: Option<Vec<String>> =
-            section.optional("agents", "Agents that its callers may use; without it, all of them.");
+            section.optional("agents", "Agents that requests with this key may use; if absent, all of them.");
         let known: Vec<&str> = agents.keys().map(String::as_str).collect();
         for agent in allowed.iter().flatten().filter(|agent| !known.contains(&agent.as_str())) {
             section.refuse("agents", format!("there is no agent `{agent}`; {}", suggestion(agent, &known)));
         }
-        let requests_per_minute = section.optional("requests_per_minute", "Most requests a minute, over all replicas.");
+        let requests_per_minute = section
+            .optional("requests_per_minute", "Most requests a minute with this key, over all replicas together.");
         let quota = QuotaConfig::read(section);
         Some(Self { name: name.to_owned(), tenant: tenant?, hash: hash?, agents: allowed, requests_per_minute, quota })
     }
@@ -63,9 +67,11 @@ impl KeyConfig {
 fn read_hash(section: &mut Section<'_>) -> Option<[u8; 32]> {
     let written: Option<String> =
         section.optional("key_sha256", "SHA-256 of the key in hex, as `loopgate key new` prints it.");
-    let variable: Option<String> = section.optional("key_env", "The environment variable that holds the key.");
+    let variable: Option<String> = section.optional("key_env", "Environment variable that holds the key itself.");
     match (written, variable) {
         (Some(hex), None) => {
+            // It is no secret, and tells a reader nothing.
+            section.record("key_sha256", Recorded::hidden(&hex));
             let hash = key::parse_hash(&hex);
             if hash.is_none() {
                 section.refuse("key_sha256", "must be 64 hex digits: the SHA-256 of a key, not the key");
@@ -73,7 +79,8 @@ fn read_hash(section: &mut Section<'_>) -> Option<[u8; 32]> {
             hash
         }
         (None, Some(variable)) => {
-            let secret = secret::reported(section, "key_env", secret::from_env(section, &variable))?;
+            let secret = secret_source::reported(section, "key_env", secret_source::from_env(section, &variable))?;
+            section.record_secret("key_env", secret.expose());
             Some(key::hash(secret.expose()))
         }
         (Some(_), Some(_)) => {

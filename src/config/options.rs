@@ -9,32 +9,32 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-use super::StoreUrl;
+use super::store_url::StoreUrl;
 
 /// What is set at start, ahead of the file. A flag wins over its variable.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// The configuration file; without it, loopgate.toml of the working directory, if there is one
+    /// Configuration file; without this, loopgate.toml in the working directory, if it exists
     #[arg(long, env = "LOOPGATE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Address and port to listen on, ahead of the file's server.listen
+    /// Address and port to listen on; overrides server.listen of the file
     #[arg(long, env = "LOOPGATE_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
 
-    /// Where runs and sessions are kept, embedded:DIR, memory: or redis://HOST, ahead of the file's store.url
+    /// Store of runs and sessions: embedded:DIR, memory: or redis://HOST; overrides store.url of the file
     #[arg(long, env = "LOOPGATE_STORE", value_name = "URL", hide_env_values = true, value_parser = UnshownUrl)]
     pub store: Option<StoreUrl>,
 
-    /// What is logged: a level, or levels by module such as warn,loopgate=debug
+    /// Log level, or levels by module such as warn,loopgate=debug
     #[arg(long, env = "LOOPGATE_LOG", value_name = "FILTER", default_value = DEFAULT_LOG, value_parser = log_filter)]
     pub log: String,
 
-    /// How log lines are written; without it, text on a terminal and json otherwise
+    /// Format of log lines; without this, text on a terminal and json otherwise
     #[arg(long, env = "LOOPGATE_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// Listen on an address that other machines reach although no keys are declared
+    /// Allow an address that other machines can reach although no keys are configured
     #[arg(long)]
     pub insecure_no_auth: bool,
 }

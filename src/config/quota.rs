@@ -42,14 +42,15 @@ impl QuotaConfig {
     pub(super) fn read(key: &mut Section<'_>) -> Self {
         Self {
             token_budget: key.optional_section("token_budget", |budget| {
-                allotment(budget, "Most input and output tokens together, of all of the key's runs.")
+                allotment(budget, "Most input and output tokens of all runs with this key together.")
             }),
             cost_budget: key.optional_section("cost_budget_usd", |budget| {
-                allotment(budget, "Most money, of all of the key's runs.")
+                allotment(budget, "Most that all runs with this key may cost together.")
             }),
             max_concurrent_runs: key.optional(
                 "max_concurrent_runs",
-                "Most runs of the key at once, over all replicas; those that wait for their client do not count.",
+                "Most runs with this key at the same time, over all replicas together. A run that waits for its client does \
+                 not count.",
             ),
         }
     }
@@ -57,6 +58,7 @@ impl QuotaConfig {
 
 fn allotment<T: FromToml>(budget: &mut Section<'_>, help: &'static str) -> Option<Allotment<T>> {
     let limit = budget.required("limit", help);
-    let per = budget.optional("per", "When it begins anew, in UTC; without it, never.");
+    let per =
+        budget.optional("per", "How often the count starts again from zero, by the calendar of UTC; if absent, never.");
     limit.map(|limit| Allotment { limit, per })
 }

@@ -10,9 +10,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::declaration::{Absent, Row, Table};
 use super::mistake::{ConfigErrors, Mistake};
-use super::reference::{Absent, Row, Table};
 use super::value::{FromToml, Misread};
+use super::values::{Recorded, Setting, Values};
 
 /// Looks an environment variable up.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -25,19 +26,22 @@ pub(super) struct Section<'a> {
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
     rows: Vec<Row>,
+    at_start: bool,
 }
 
 impl<'a> Section<'a> {
     /// A key with a default.
     pub(super) fn key<T: FromToml>(&mut self, name: &'static str, help: &'static str, default: T) -> T {
         self.declare::<T>(name, help, Absent::Default(default.show()));
-        self.take(name).unwrap_or(default)
+        let value = self.take(name).unwrap_or(default);
+        self.record(name, value.recorded());
+        value
     }
 
     /// A key that may be left out.
     pub(super) fn optional<T: FromToml>(&mut self, name: &'static str, help: &'static str) -> Option<T> {
         self.declare::<T>(name, help, Absent::Nothing);
-        self.take(name)
+        self.taken(name)
     }
 
     /// A key that must be there; `None` once its absence or its mistake has been reported.
@@ -46,7 +50,39 @@ impl<'a> Section<'a> {
         if !self.is_written(name) {
             self.refuse_here(format!("`{name}` is missing: {}", lower_first(help)));
         }
-        self.take(name)
+        self.taken(name)
+    }
+
+    /// What holds for a key of [`Section::optional`] that may be inherited: its own value or else this one.
+    pub(super) fn or_inherited<T: FromToml>(&self, name: &str, own: Option<T>, inherited: Option<T>) -> Option<T> {
+        let value = own.or(inherited);
+        if let Some(value) = &value {
+            self.record(name, value.recorded());
+        }
+        value
+    }
+
+    /// The settings of this table, but not of those within it, are read at the start only.
+    pub(super) fn read_at_start(&mut self) {
+        self.at_start = true;
+    }
+
+    /// Notes the value of a key for comparing, in the place of what was noted for it.
+    pub(super) fn record(&self, name: &str, value: Recorded) {
+        self.report.record(child(&self.path, name), value, self.at_start);
+    }
+
+    /// Notes the value of something that is no table with keys only.
+    pub(super) fn record_here(&self, value: Recorded) {
+        self.report.record(self.path.clone(), value, self.at_start);
+    }
+
+    /// Notes the secret that a key names, such as by a variable.
+    pub(super) fn record_secret(&self, name: &str, secret: &str) {
+        let path = child(&self.path, name);
+        if let Some(setting) = self.report.values.borrow_mut().settings.get_mut(&path) {
+            setting.value = setting.value.clone().with_secret(secret);
+        }
     }
 
     /// A table of known name.
@@ -85,6 +121,7 @@ impl<'a> Section<'a> {
         for Child { at, key, path, value } in self.children(name, always) {
             let table = value.and_then(|value| self.report.as_table(&path, value));
             if value.is_none() || table.is_some() {
+                self.report.record_table(&path);
                 found.extend(self.report.read(path, Some(at), table, |section| read(key, section)));
             }
         }
@@ -102,6 +139,7 @@ impl<'a> Section<'a> {
             let text = value.and_then(|value| value.get_ref().as_str());
             let table = value.filter(|_| text.is_none()).and_then(|value| self.report.as_table(&path, value));
             if value.is_none() || text.is_some() || table.is_some() {
+                self.report.record_table(&path);
                 found.extend(self.report.read(path, Some(at), table, |section| read(key, text, section)));
             }
         }
@@ -128,9 +166,10 @@ impl<'a> Section<'a> {
         children
     }
 
-    /// A table that is nowhere written, for its defaults.
-    pub(super) fn unwritten<T>(&self, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
-        self.report.read(String::new(), None, None, read)
+    /// A table of the operator's that is nowhere written, for its defaults.
+    pub(super) fn unwritten<T>(&self, path: &str, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
+        self.report.record_table(path);
+        self.report.read(path.to_owned(), None, None, read)
     }
 
     /// Whether the file says anything of this key.
@@ -176,6 +215,14 @@ impl<'a> Section<'a> {
         }
     }
 
+    fn taken<T: FromToml>(&self, name: &str) -> Option<T> {
+        let value: Option<T> = self.take(name);
+        if let Some(value) = &value {
+            self.record(name, value.recorded());
+        }
+        value
+    }
+
     fn take<T: FromToml>(&self, name: &str) -> Option<T> {
         let (_, value) = self.entry(name)?;
         match T::read(value) {
@@ -217,18 +264,19 @@ pub(super) struct Report<'a> {
     text: &'a str,
     env: Env<'a>,
     found: RefCell<Vec<(Option<usize>, Mistake)>>,
+    values: RefCell<Values>,
     tables: Option<RefCell<Vec<Table>>>,
 }
 
 impl<'a> Report<'a> {
     /// For a file of this name and text.
     pub(super) fn new(file: &'a str, text: &'a str, env: Env<'a>) -> Self {
-        Self { file, text, env, found: RefCell::default(), tables: None }
+        Self { file, text, env, found: RefCell::default(), values: RefCell::default(), tables: None }
     }
 
     /// Reads nothing; what is asked for becomes [`Report::into_tables`], and nothing is a mistake.
     pub(super) fn describing() -> Self {
-        Self { file: "", text: "", env: &|_| None, found: RefCell::default(), tables: Some(RefCell::default()) }
+        Self { tables: Some(RefCell::default()), ..Self::new("", "", &|_| None) }
     }
 
     /// Reads a whole document.
@@ -248,6 +296,13 @@ impl<'a> Report<'a> {
         ConfigErrors(found.into_iter().map(|(_, mistake)| mistake).collect())
     }
 
+    /// The values that were read, if nothing was wrong.
+    pub(super) fn into_values(self) -> Result<Values, ConfigErrors> {
+        let values = self.values.take();
+        let errors = self.into_errors();
+        if errors.0.is_empty() { Ok(values) } else { Err(errors) }
+    }
+
     /// What was asked for, in order.
     pub(super) fn into_tables(self) -> Vec<Table> {
         self.tables.map(RefCell::into_inner).unwrap_or_default()
@@ -265,13 +320,22 @@ impl<'a> Report<'a> {
             tables.push(Table { path: path.clone(), rows: Vec::new() });
             (tables.len() - 1, &self.tables)
         });
-        let mut section = Section { report: self, path, at, table, known: Vec::new(), rows: Vec::new() };
+        let mut section =
+            Section { report: self, path, at, table, known: Vec::new(), rows: Vec::new(), at_start: false };
         let settings = read(&mut section);
         section.refuse_unknown();
         if let Some((index, Some(tables))) = place {
             tables.borrow_mut()[index].rows = section.rows;
         }
         settings
+    }
+
+    fn record(&self, path: String, value: Recorded, at_start: bool) {
+        self.values.borrow_mut().settings.insert(path, Setting { value, at_start });
+    }
+
+    fn record_table(&self, path: &str) {
+        self.values.borrow_mut().tables.insert(path.to_owned());
     }
 
     fn as_table(&self, path: &str, value: &'a Spanned<DeValue<'a>>) -> Option<&'a DeTable<'a>> {
@@ -317,8 +381,15 @@ fn child(path: &str, name: &str) -> String {
     }
 }
 
-/// A sentence as the end of another.
+/// A sentence as the end of another. An acronym at its beginning stays as it is.
 fn lower_first(sentence: &str) -> String {
-    let mut letters = sentence.trim_end_matches('.').chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+    let sentence = sentence.trim_end_matches('.');
+    let mut letters = sentence.chars();
+    let (first, second) = (letters.next(), letters.next());
+    match first {
+        Some(first) if !second.is_some_and(char::is_uppercase) => {
+            first.to_lowercase().chain(sentence.chars().skip(1)).collect()
+        }
+        _ => sentence.to_owned(),
+    }
 }

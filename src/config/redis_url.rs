@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
-use super::Secret;
+use super::secret::Secret;
 
 /// Where a Redis deployment is and how to get in.
 #[derive(Debug, Clone)]
@@ -21,6 +21,17 @@ pub struct RedisUrl {
     pub database: u16,
     /// Whether connections are encrypted, and whom they trust.
     pub tls: Option<RedisTls>,
+}
+
+impl RedisUrl {
+    /// Its passwords.
+    pub(super) fn passwords(&self) -> impl Iterator<Item = &Secret> {
+        let sentinel = match &self.layout {
+            RedisLayout::Sentinel { login, .. } => login.password.as_ref(),
+            RedisLayout::Single | RedisLayout::Cluster => None,
+        };
+        self.login.password.iter().chain(sentinel)
+    }
 }
 
 /// How the servers of a deployment relate.

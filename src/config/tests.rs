@@ -1,5 +1,6 @@
 //! The configuration as a whole: what is found where.
 
+mod differences;
 mod docs;
 mod mistakes;
 
@@ -41,6 +42,8 @@ fn nothing_written_is_all_defaults() {
         listen: 127.0.0.1:8080,
         max_body: 10485760,
         max_connections: 10000,
+        header_timeout: 5s,
+        keep_alive: 75s,
         drain_delay: 5s,
         drain_timeout: 30s,
         cors_origins: [],

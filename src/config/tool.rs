@@ -1,5 +1,6 @@
 //! `[tools.NAME]`: HTTP endpoints that models may call.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
@@ -11,12 +12,14 @@ use url::Url;
 
 use super::quantity::Size;
 use super::reader::Section;
-use super::secret::{self, Secret};
+use super::secret::Secret;
+use super::secret_source;
 use super::value::{FromToml, Misread, Word, text};
+use super::values::Recorded;
 use crate::types::Effect;
 
 /// An HTTP endpoint that models may call.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct HttpToolConfig {
     /// 1–64 of `A-Z a-z 0-9 _ -`.
     pub name: String,
@@ -45,25 +48,31 @@ impl HttpToolConfig {
             section.refuse_here("a tool's name is 1 to 64 of A-Z a-z 0-9 _ -");
         }
         section.key("kind", "An HTTP endpoint.", Kind::Http);
-        let description = section.required("description", "What it does, for the model.");
-        let method = section.key("method", "How it is asked.", Method::GET);
-        let url: Option<UrlTemplate> =
-            section.required("url", "Where it is; `{name}` after the host stands for the argument `name`.");
+        let description =
+            section.required("description", "What the tool does; the model decides by it when to call the tool.");
+        let method = section.key("method", "HTTP method of a call.", Method::GET);
+        let url: Option<UrlTemplate> = section
+            .required("url", "URL of the endpoint; `{name}` in its path or query is replaced by the argument `name`.");
         let effect = section.key(
             "effect",
-            "What repeating a call would do: nothing, nothing with the same `Idempotency-Key`, or anything.",
+            "What a repeated call does: `read` changes nothing, `idempotent` changes nothing if the `Idempotency-Key` is \
+             the same, `write` may do it all again, so it is never repeated.",
             Effect::Write,
         );
         let headers = read_headers(section);
         let parameters: Option<Schema> =
-            section.optional("parameters", "JSON schema of its arguments; without it, there are none.");
+            section.optional("parameters", "JSON schema of the arguments; if absent, there are none.");
         let is_misread = parameters.is_none() && section.is_written("parameters");
         let Schema(parameters) = parameters.unwrap_or_else(Schema::without_arguments);
         if let Some(UrlTemplate { arguments, .. }) = url.as_ref().filter(|_| !is_misread) {
             refuse_unknown_arguments(section, arguments, &parameters);
         }
-        let timeout = section.optional("timeout", "For each call; without it, the agent's `tool_timeout`.");
-        let Size(max_response) = section.key("max_response", "Most bytes of an answer.", Size(1 << 20));
+        let timeout = section.optional("timeout", "Most time for one call; if absent, the agent's `tool_timeout`.");
+        let Size(max_response) = section.key(
+            "max_response",
+            "Most bytes of a response that are read; the model is told if there are more.",
+            Size(1 << 20),
+        );
         Some(Self {
             name: name.to_owned(),
             method,
@@ -75,6 +84,19 @@ impl HttpToolConfig {
             description: description?,
             url: url?.template,
         })
+    }
+}
+
+impl fmt::Debug for HttpToolConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URL, which may hold a key in its query.
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        let Self { name, method, .. } = self;
+        f.debug_struct("HttpToolConfig")
+            .field("name", name)
+            .field("method", method)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,6 +173,11 @@ impl FromToml for UrlTemplate {
     fn show(&self) -> String {
         self.template.show()
     }
+
+    /// Its query may hold a key.
+    fn recorded(&self) -> Recorded {
+        Recorded::hidden(&self.template)
+    }
 }
 
 /// The arguments of a URL template, and the URL with `x` for each of them.
@@ -173,17 +200,20 @@ fn fill_in(template: &str) -> Option<(Vec<String>, String)> {
 
 fn read_headers(section: &mut Section<'_>) -> Vec<(HeaderName, Secret)> {
     section.named_or_text("headers", |name, text, section| {
-        let prefix = section.key("prefix", "Put before the secret.", String::new());
-        let env: Option<String> = section.optional("env", "The environment variable that holds the secret.");
-        let file: Option<String> = section.optional("file", "The file that holds the secret.");
+        let prefix = section.key("prefix", "Text before the secret, such as `\"Bearer \"`.", String::new());
+        let env: Option<String> = section.optional("env", "Environment variable that holds the secret.");
+        let file: Option<String> = section.optional("file", "File that holds the secret.");
         let value = match (text, env, file) {
             (Some(text), _, _) => Ok(Secret::new(text)),
-            (None, Some(variable), None) => secret::from_env(section, &variable),
-            (None, None, Some(path)) => secret::from_file(&path),
+            (None, Some(variable), None) => secret_source::from_env(section, &variable),
+            (None, None, Some(path)) => secret_source::from_file(&path),
             _ => Err("give a string, or a table with either env or file".to_owned()),
         };
-        let value = value.and_then(|value| secret::sendable(Secret::new(format!("{prefix}{}", value.expose()))));
+        let value = value.and_then(|value| secret_source::sendable(Secret::new(format!("{prefix}{}", value.expose()))));
         let value = value.map_err(|what| section.refuse_here(what)).ok();
+        if let Some(value) = &value {
+            section.record_here(Recorded::hidden(value.expose()));
+        }
         let name = HeaderName::from_bytes(name.as_bytes());
         let name = name.map_err(|_| section.refuse_here("this is not the name of an HTTP header")).ok();
         name.zip(value)
@@ -218,6 +248,11 @@ impl FromToml for Schema {
 
     fn show(&self) -> String {
         self.0.to_string()
+    }
+
+    /// It is too long to be shown.
+    fn recorded(&self) -> Recorded {
+        Recorded::hidden(&self.show())
     }
 }
 

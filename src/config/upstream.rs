@@ -9,12 +9,14 @@ use url::Url;
 
 use super::quantity::seconds;
 use super::reader::Section;
-use super::secret::{self, Secret};
+use super::secret::Secret;
+use super::secret_source;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text};
+use super::values::Recorded;
 use crate::types::{Micros, Price};
 
 /// A server of models.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Upstream {
     /// The operator's name for it; `NAME/model` names one of its models.
     pub name: String,
@@ -23,7 +25,7 @@ pub struct Upstream {
 }
 
 /// What an upstream is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum UpstreamKind {
     /// A server that speaks OpenAI's chat dialect.
     OpenAi(OpenAiUpstream),
@@ -32,7 +34,7 @@ pub enum UpstreamKind {
 }
 
 /// How a server that speaks OpenAI's chat dialect is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OpenAiUpstream {
     /// What `/chat/completions` is appended to; http or https, without credentials and query.
     pub base_url: Url,
@@ -89,41 +91,37 @@ impl OpenAiUpstream {
     fn read(section: &mut Section<'_>) -> Self {
         let BaseUrl(base_url) = section.key(
             "base_url",
-            "What `/chat/completions` is appended to.",
+            "Base URL of the API; `/chat/completions` is appended to it.",
             BaseUrl(Url::parse(OPENAI).expect("the constant is a URL")),
         );
         let key_in_env: Option<String> =
-            section.optional("api_key_env", "The environment variable that holds the key.");
-        let key_in_file: Option<String> = section.optional("api_key_file", "The file that holds the key.");
-        let api_key = match (key_in_env, key_in_file) {
-            (Some(_), Some(_)) => {
-                section.refuse("api_key_file", "give api_key_env or api_key_file, not both");
-                None
-            }
-            (Some(variable), None) => {
-                let secret = secret::from_env(section, &variable).and_then(secret::sendable);
-                secret::reported(section, "api_key_env", secret)
-            }
-            (None, Some(path)) => {
-                secret::reported(section, "api_key_file", secret::from_file(&path).and_then(secret::sendable))
-            }
-            (None, None) => None,
+            section.optional("api_key_env", "Environment variable that holds the API key.");
+        let key_in_file: Option<String> = section.optional("api_key_file", "File that holds the API key.");
+        let (key, secret) = match (key_in_env, key_in_file) {
+            (Some(_), Some(_)) => ("api_key_file", Some(Err("give api_key_env or api_key_file, not both".to_owned()))),
+            (Some(variable), None) => ("api_key_env", Some(secret_source::from_env(section, &variable))),
+            (None, path) => ("api_key_file", path.map(|path| secret_source::from_file(&path))),
         };
+        let api_key =
+            secret.and_then(|secret| secret_source::reported(section, key, secret.and_then(secret_source::sendable)));
+        if let Some(secret) = &api_key {
+            section.record_secret(key, secret.expose());
+        }
         Self {
             api_key,
-            models: section.optional("models", "Names of its models; without it, the server is asked."),
-            connect_timeout: section.key("connect_timeout", "Until a connection stands.", seconds(5)),
+            models: section.optional("models", "Names of its models; if absent, the upstream is asked for them."),
+            connect_timeout: section.key("connect_timeout", "Most time for opening a connection.", seconds(5)),
             first_byte_timeout: section.key(
                 "first_byte_timeout",
-                "From the request until the response begins.",
+                "Most time from sending a request to the first byte of its response.",
                 seconds(30),
             ),
-            idle_timeout: section.key("idle_timeout", "Longest silence within a response.", seconds(60)),
+            idle_timeout: section.key("idle_timeout", "Longest pause within a response.", seconds(60)),
             recover_text_tool_calls: section
                 .optional(
                     "recover_text_tool_calls",
-                    "Whether a tool call that a model writes as text is taken for a call; true, except for \
-                     `api.openai.com`.",
+                    "Whether a tool call that the model writes into its text is run as a tool call; if absent, only \
+                     `api.openai.com` is excepted.",
                 )
                 .unwrap_or_else(|| may_write_calls_as_text(&base_url)),
             base_url,
@@ -131,6 +129,9 @@ impl OpenAiUpstream {
     }
 }
 
+/// The variables that name an upstream where the file declares none.
+const KEY: &str = "OPENAI_API_KEY";
+const URL: &str = "OPENAI_BASE_URL";
 const OPENAI: &str = "https://api.openai.com/v1";
 
 /// Small models write calls as text, OpenAI's own do not.
@@ -159,32 +160,40 @@ impl fmt::Display for UpstreamOrigin {
 }
 
 /// The upstream of a file that declares none: OpenAI's or a compatible server if the environment names
-/// a key or an address, else the demo model. `section` is read for its defaults.
-pub(super) fn without_declaration(section: &mut Section<'_>) -> (Upstream, UpstreamOrigin) {
-    const KEY: &str = "OPENAI_API_KEY";
-    const URL: &str = "OPENAI_BASE_URL";
-    let (key, url) = (section.env(KEY), section.env(URL));
+/// a key or an address, else the demo model.
+pub(super) fn without_declaration(root: &Section<'_>) -> (Upstream, UpstreamOrigin) {
+    let (key, url) = (root.env(KEY), root.env(URL));
     let Some(origin) = url.as_ref().map(|_| URL).or(key.as_ref().map(|_| KEY)) else {
         let demo = Upstream { name: "demo".to_owned(), kind: UpstreamKind::Demo };
-        return (demo, UpstreamOrigin::Nowhere);
+        return (root.unwritten("upstreams.demo", |_| demo), UpstreamOrigin::Nowhere);
     };
+    let openai = root.unwritten("upstreams.openai", |section| of_environment(section, key, url));
+    let upstream = Upstream { name: "openai".to_owned(), kind: UpstreamKind::OpenAi(openai) };
+    (upstream, UpstreamOrigin::Found(origin.to_owned()))
+}
+
+/// OpenAI's upstream with the key and the address of the environment.
+fn of_environment(section: &mut Section<'_>, key: Option<String>, url: Option<String>) -> OpenAiUpstream {
     let mut openai = OpenAiUpstream::read(section);
     if let Some(url) = url {
         match parse_base_url(&url) {
             Ok(url) => {
                 openai.recover_text_tool_calls = may_write_calls_as_text(&url);
+                section.record("base_url", Recorded::shown(format!("\"{url}\"")));
                 openai.base_url = url;
             }
             Err(what) => section.refuse_outside(URL, what),
         }
     }
-    match key.map(|key| secret::sendable(Secret::new(key))) {
-        Some(Ok(key)) => openai.api_key = Some(key),
+    match key.map(|key| secret_source::sendable(Secret::new(key))) {
+        Some(Ok(key)) => {
+            section.record("api_key_env", Recorded::shown(format!("\"{KEY}\"")).with_secret(key.expose()));
+            openai.api_key = Some(key);
+        }
         Some(Err(what)) => section.refuse_outside(KEY, what),
         None => {}
     }
-    let upstream = Upstream { name: "openai".to_owned(), kind: UpstreamKind::OpenAi(openai) };
-    (upstream, UpstreamOrigin::Found(origin.to_owned()))
+    openai
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -243,13 +252,13 @@ pub struct ModelConfig {
 impl ModelConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let context_window = section.optional("context_window", "Most tokens of input and output together.");
-        let max_output_tokens = section.optional("max_output_tokens", "Most tokens of one answer.");
+        let max_output_tokens = section.optional("max_output_tokens", "Most output tokens of one model call.");
         let price = section.optional_section("price", |price| {
-            let input: Option<Micros> = price.required("input", "For a million tokens of input.");
-            let output: Option<Micros> = price.required("output", "For a million tokens of output.");
+            let input: Option<Micros> = price.required("input", "Price of a million input tokens.");
+            let output: Option<Micros> = price.required("output", "Price of a million output tokens.");
             let cached: Option<Micros> = price.optional(
                 "cached_input",
-                "For a million tokens of input that the upstream had cached; without it, as `input`.",
+                "Price of a million input tokens that the upstream read from its cache; if absent, that of `input`.",
             );
             input.zip(output).map(|(input, output)| Price {
                 input: input.0,

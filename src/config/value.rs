@@ -7,6 +7,8 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::values::Recorded;
+
 /// Something that a key can hold.
 pub(super) trait FromToml: Sized {
     /// What it is, in a few words.
@@ -17,6 +19,11 @@ pub(super) trait FromToml: Sized {
 
     /// Writes it as TOML.
     fn show(&self) -> String;
+
+    /// What is noted of it for comparing. Types that may hold a secret override this.
+    fn recorded(&self) -> Recorded {
+        Recorded::shown(self.show())
+    }
 }
 
 /// Why a value could not be read. Never repeats the value, which may be a secret put in a wrong place.

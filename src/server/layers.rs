@@ -22,7 +22,8 @@ use crate::config::ServerConfig;
 const MAX_URI: usize = 8 * 1024;
 /// Longest request id that is taken over from a caller.
 const MAX_REQUEST_ID: usize = 128;
-/// How long a browser may remember what is allowed.
+/// How long a browser may remember what is allowed. Not a setting: browsers have lower bounds of their own, and
+/// origins change only with a restart.
 const CORS_MAX_AGE: Duration = Duration::from_secs(600);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

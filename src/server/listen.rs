@@ -21,25 +21,34 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// How long a new connection may take to send its first request's head.
-const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may be idle between requests, head included: longer than the minute for which
-/// proxies keep theirs.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// Bytes of a request's head, and of a connection's buffers.
 const MAX_BUFFER: usize = 32 * 1024;
-/// How long open responses may take to end once the server stops.
+/// How long open responses may take to end once the server stops. Not a setting: their runs have ended or were
+/// left before, within `drain_timeout`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A pause after an error that another connection would meet too, such as too many open files.
+/// A pause after an error that another connection would meet too, such as too many open files. Not a setting: it
+/// only keeps the loop from spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What bounds connections.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Most connections open at the same time.
+    pub(super) connections: u32,
+    /// How long a new connection may take to send the headers of its first request.
+    pub(super) header_timeout: Duration,
+    /// How long a connection is kept open between requests, the next one's headers included.
+    pub(super) keep_alive: Duration,
+}
+
 /// Serves connections until `stop` fires, then lets open responses end, for a moment.
-pub(super) async fn listen(listener: TcpListener, router: Router, max_connections: u32, stop: CancellationToken) {
-    let slots = Arc::new(Semaphore::new(max_connections as usize));
+pub(super) async fn listen(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
+    let Bounds { connections, header_timeout, keep_alive } = bounds;
+    let slots = Arc::new(Semaphore::new(connections as usize));
     let graceful = GracefulShutdown::new();
     let tasks = TaskTracker::new();
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_BUFFER).half_close(false);
+    builder.timer(TokioTimer::new()).header_read_timeout(keep_alive).max_buf_size(MAX_BUFFER).half_close(false);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -66,7 +75,7 @@ pub(super) async fn listen(listener: TcpListener, router: Router, max_connection
         let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
         tasks.spawn(async move {
             let silent = async {
-                if tokio::time::timeout(FIRST_HEAD_TIMEOUT, begun.cancelled()).await.is_ok() {
+                if tokio::time::timeout(header_timeout, begun.cancelled()).await.is_ok() {
                     std::future::pending::<()>().await;
                 }
             };

@@ -21,6 +21,7 @@ use super::{PATIENCE, SseReader, within};
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Builder {
     config: String,
+    files: Vec<(String, String)>,
     env: Vec<(String, String)>,
     place: Place,
 }
@@ -41,6 +42,12 @@ impl Builder {
         self
     }
 
+    /// Puts a file into the server's directory.
+    pub(crate) fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
     /// Keeps to one port, so that others find it again after a restart.
     pub(crate) fn keep_port(mut self) -> Self {
         self.place.port = Some(free_port());
@@ -56,7 +63,10 @@ impl Builder {
     /// Starts it and waits until it is ready.
     pub(crate) async fn start(self) -> Server {
         let directory = tempfile::tempdir().expect("a directory can be made");
-        std::fs::write(directory.path().join("test.toml"), &self.config).expect("it can be written to");
+        for (name, text) in self.files.iter().map(|(name, text)| (name.as_str(), text)).chain([(CONFIG, &self.config)])
+        {
+            std::fs::write(directory.path().join(name), text).expect("it can be written to");
+        }
         let process = Process::start(&directory, &self.place, &self.env).await;
         let process = process.unwrap_or_else(|failure| panic!("{failure}"));
         let client = Client::builder().no_proxy().build().expect("the defaults are valid");
@@ -129,9 +139,30 @@ impl Server {
 
     /// The same, with more to be set.
     pub(crate) fn with(config: &str) -> Builder {
-        // Whoever stops it in a test has no load balancer to wait for.
-        let config = if config.contains("[server]") { config.to_owned() } else { format!("{config}{NO_DELAY}") };
-        Builder { config, env: Vec::new(), place: Place::default() }
+        Builder { config: without_delay(config), ..Builder::default() }
+    }
+
+    /// Writes a file of the server's directory.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.directory.path().join(name), text).expect("it can be written to");
+    }
+
+    /// Takes the configuration's file away.
+    pub(crate) fn remove_config(&self) {
+        std::fs::remove_file(self.directory.path().join(CONFIG)).expect("it was there");
+    }
+
+    /// Writes another configuration and lets the server read it. Returns what it logs of that.
+    pub(crate) async fn reload(&self, config: &str) -> String {
+        self.write(CONFIG, &without_delay(config));
+        self.hang_up().await
+    }
+
+    /// Lets the server read its configuration again. Returns what it logs of that.
+    pub(crate) async fn hang_up(&self) -> String {
+        let before = self.output().len();
+        self.signal(Signal::HUP);
+        within("the configuration to be read", self.process.output.read_config(before)).await
     }
 
     /// Sends this key with every request from now on.
@@ -247,7 +278,14 @@ impl Server {
     }
 }
 
+/// The configuration's file, in the server's directory.
+const CONFIG: &str = "test.toml";
 const NO_DELAY: &str = "\n[server]\ndrain_delay = \"0s\"\n";
+
+/// The configuration of a server that has no load balancer to wait for when it is stopped.
+fn without_delay(config: &str) -> String {
+    if config.contains("[server]") { config.to_owned() } else { format!("{config}{NO_DELAY}") }
+}
 
 /// One life of the server.
 #[derive(Debug)]
@@ -263,7 +301,7 @@ impl Process {
     async fn start(directory: &TempDir, place: &Place, env: &[(String, String)]) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
         let listen = format!("127.0.0.1:{}", place.port.unwrap_or(0));
-        command.args(["serve", "--config", "test.toml", "--listen", &listen]).current_dir(directory.path());
+        command.args(["serve", "--config", CONFIG, "--listen", &listen]).current_dir(directory.path());
         if let Some(store) = &place.store {
             command.args(["--store", store]);
         }
@@ -335,6 +373,18 @@ impl Output {
             writeln!(text, "{line}").expect("a string takes it");
             drop(text);
             self.changed.send_replace(());
+        }
+    }
+
+    /// What is written from byte `from` on until the configuration was read, or refused.
+    async fn read_config(&self, from: usize) -> String {
+        let mut changed = self.changed.subscribe();
+        loop {
+            let text = self.text()[from..].to_owned();
+            if text.contains("the configuration was read again") || text.contains("goes on by the old one") {
+                return text;
+            }
+            changed.changed().await.expect("we hold a sender");
         }
     }
 

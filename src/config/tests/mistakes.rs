@@ -77,13 +77,13 @@ url = "http://localhost"
 headers = { a = { evn = "X" } }
 "#), @r#"
     loopgate.toml:3: server.max_bdy: unknown key; did you mean `max_body`?
-    loopgate.toml:4: server.port: unknown key; known here: listen, max_body, max_connections, drain_delay, drain_timeout, cors_origins, rate_limit
+    loopgate.toml:4: server.port: unknown key; known here: listen, max_body, max_connections, header_timeout, keep_alive, drain_delay, drain_timeout, cors_origins, rate_limit
     loopgate.toml:5: sevrer: unknown key; did you mean `server`?
     loopgate.toml:6: mcp: unknown key; known here: server, store, upstreams, models, agents, tools, keys
     loopgate.toml:8: agents.default.max_iterations: unknown key; known here: model, system, tools, on_limit, limits
     loopgate.toml:9: agents.default.fallbacks: unknown key; known here: model, system, tools, on_limit, limits
     loopgate.toml:11: agents.default.limits.timout: unknown key; did you mean `timeout`?
-    loopgate.toml:13: models."gpt-5.1".price: `output` is missing: for a million tokens of output
+    loopgate.toml:13: models."gpt-5.1".price: `output` is missing: price of a million output tokens
     loopgate.toml:13: models."gpt-5.1".price.ouput: unknown key; did you mean `output`?
     loopgate.toml:14: keys.a: needs key_sha256 or key_env
     loopgate.toml:15: keys.a.scopes: unknown key; known here: tenant, key_sha256, key_env, agents, requests_per_minute, token_budget, cost_budget_usd, max_concurrent_runs
@@ -161,7 +161,7 @@ n = 3
     loopgate.toml:15: upstreams.d.recover_text_tool_calls: expected true or false, found a string
     loopgate.toml:17: upstreams.e.base_url: must end before /chat/completions, which is appended
     loopgate.toml:19: models.m.context_window: expected an integer from 1 to 9223372036854775807, found a float
-    loopgate.toml:20: models.m.price: `output` is missing: for a million tokens of output
+    loopgate.toml:20: models.m.price: `output` is missing: price of a million output tokens
     loopgate.toml:20: models.m.price.input: must be a number of US dollars, 0 or more
     loopgate.toml:22: models.n: expected a table, [models.n], found an integer
     "#);
@@ -239,8 +239,8 @@ description = "d"
 url = "https://example.com/{city}"
 "#), @r#"
     loopgate.toml:2: tools."a.b": a tool's name is 1 to 64 of A-Z a-z 0-9 _ -
-    loopgate.toml:2: tools."a.b": `description` is missing: what it does, for the model
-    loopgate.toml:2: tools."a.b": `url` is missing: where it is; `{name}` after the host stands for the argument `name`
+    loopgate.toml:2: tools."a.b": `description` is missing: what the tool does; the model decides by it when to call the tool
+    loopgate.toml:2: tools."a.b": `url` is missing: URL of the endpoint; `{name}` in its path or query is replaced by the argument `name`
     loopgate.toml:3: tools."a.b".kind: must be "http"
     loopgate.toml:4: tools."a.b".method: must be "GET" or "POST" or "PUT" or "PATCH" or "DELETE"
     loopgate.toml:5: tools."a.b".effect: must be "read" or "idempotent" or "write"
@@ -317,10 +317,10 @@ each = "day"
     assert_snapshot!(mistakes(&text), @r#"
     loopgate.toml:4: keys.a.token_budget.limit: must be an integer from 1 to 9223372036854775807
     loopgate.toml:4: keys.a.token_budget.per: must be "day" or "month"
-    loopgate.toml:5: keys.a.cost_budget_usd: `limit` is missing: most money, of all of the key's runs
+    loopgate.toml:5: keys.a.cost_budget_usd: `limit` is missing: most that all runs with this key may cost together
     loopgate.toml:6: keys.a.max_concurrent_runs: must be an integer from 1 to 4294967295
     loopgate.toml:7: keys.b: is the same key as keys.a
-    loopgate.toml:9: keys.b.token_budget: `limit` is missing: most input and output tokens together, of all of the key's runs
+    loopgate.toml:9: keys.b.token_budget: `limit` is missing: most input and output tokens of all runs with this key together
     loopgate.toml:9: keys.b.token_budget: expected a table, [keys.b.token_budget], found an integer
     loopgate.toml:11: keys.b.cost_budget_usd.limit: must be a number of US dollars, 0 or more
     loopgate.toml:12: keys.b.cost_budget_usd.each: unknown key; known here: limit, per

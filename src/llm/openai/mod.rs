@@ -36,8 +36,8 @@ use url::Url;
 use self::answer::Answer;
 use self::decode::Fault;
 use self::request::OutputBound;
-use super::http::ApiKey;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::config::{OpenAiUpstream, Secret};
 
 /// Longest message of an error, in characters.
 const MAX_MESSAGE: usize = 500;
@@ -48,26 +48,9 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest list of models, in bytes.
 const MAX_LIST: usize = 1 << 20;
 
-/// What the configuration says of one upstream.
-#[derive(Debug, Clone)]
-pub struct OpenAiSettings {
-    /// The upstream's name in the configuration, for messages.
-    pub name: String,
-    /// Where the API begins: `https://api.openai.com/v1`. A query is sent with every request.
-    pub base_url: Url,
-    /// Sent as a bearer token.
-    pub api_key: Option<ApiKey>,
-    /// From sending the request to the first byte of the answer's body, connecting included.
-    pub first_byte_timeout: Duration,
-    /// From one thing said to the next. Comments and empty chunks say nothing.
-    pub idle_timeout: Duration,
-    /// Whether tool calls that the model writes as text are taken for calls.
-    pub recover_text_tool_calls: bool,
-}
-
 /// Why an upstream cannot be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OpenAiSettingsError {
+pub enum OpenAiError {
     /// Another scheme than HTTP.
     #[error("the base_url must begin with http:// or https://")]
     BaseUrl,
@@ -86,32 +69,31 @@ pub struct OpenAiModel {
 impl OpenAiModel {
     /// Sets an upstream up. Nothing is sent yet. `client` comes from
     /// [`http_client`](super::http::http_client), which decides on connecting.
-    pub fn new(settings: OpenAiSettings, client: Client) -> Result<Self, OpenAiSettingsError> {
-        let OpenAiSettings { name, base_url, api_key, first_byte_timeout, idle_timeout, recover_text_tool_calls } =
-            settings;
+    pub fn new(name: &str, config: &OpenAiUpstream, client: Client) -> Result<Self, OpenAiError> {
+        let OpenAiUpstream { base_url, first_byte_timeout, idle_timeout, .. } = config.clone();
         if !matches!(base_url.scheme(), "http" | "https") {
-            return Err(OpenAiSettingsError::BaseUrl);
+            return Err(OpenAiError::BaseUrl);
         }
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-        if let Some(key) = &api_key {
+        if let Some(key) = &config.api_key {
             let bearer = format!("Bearer {}", key.expose());
-            let mut bearer = HeaderValue::try_from(bearer).map_err(|_| OpenAiSettingsError::ApiKey)?;
+            let mut bearer = HeaderValue::try_from(bearer).map_err(|_| OpenAiError::ApiKey)?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
         let upstream = Upstream {
-            name,
+            name: name.to_owned(),
             completions: endpoint(&base_url, &["chat", "completions"]),
             models: endpoint(&base_url, &["models"]),
             headers,
-            api_key,
+            api_key: config.api_key.clone(),
             bound: output_bound(&base_url),
             first_byte_timeout,
             idle_timeout,
             client,
         };
-        Ok(Self { upstream: Arc::new(upstream), recovers_text_tool_calls: recover_text_tool_calls })
+        Ok(Self { upstream: Arc::new(upstream), recovers_text_tool_calls: config.recover_text_tool_calls })
     }
 
     /// The names of the models that the upstream offers; takes at most 5 seconds.
@@ -161,7 +143,7 @@ struct Upstream {
     completions: Url,
     models: Url,
     headers: HeaderMap,
-    api_key: Option<ApiKey>,
+    api_key: Option<Secret>,
     bound: OutputBound,
     first_byte_timeout: Duration,
     idle_timeout: Duration,
@@ -207,7 +189,7 @@ impl Upstream {
     /// An error of this upstream; `what` follows its name.
     fn error(&self, kind: ModelErrorKind, what: impl fmt::Display) -> ModelError {
         let mut message = format!("upstream {} {what}", self.name);
-        if let Some(key) = self.api_key.as_ref().map(ApiKey::expose).filter(|key| !key.is_empty()) {
+        if let Some(key) = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty()) {
             message = message.replace(key, "[key]");
         }
         if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {

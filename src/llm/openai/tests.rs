@@ -57,15 +57,16 @@ async fn serve(acts: Vec<Act>) -> (String, JoinHandle<Vec<String>>) {
 }
 
 fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: Duration) -> OpenAiModel {
-    let settings = OpenAiSettings {
-        name: "test".to_owned(),
+    let config = OpenAiUpstream {
         base_url: base_url.parse().unwrap(),
-        api_key: Some(ApiKey::new(KEY)),
+        api_key: Some(Secret::new(KEY)),
+        models: None,
+        connect_timeout: LONG,
         first_byte_timeout,
         idle_timeout,
         recover_text_tool_calls: true,
     };
-    OpenAiModel::new(settings, http_client(LONG).unwrap()).unwrap()
+    OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
 }
 
 async fn read_request(socket: &mut TcpStream) -> String {
@@ -403,24 +404,25 @@ async fn models_are_listed() {
 
 #[test]
 fn bad_settings_are_refused_and_the_key_is_not_shown() {
-    let settings = OpenAiSettings {
-        name: "test".to_owned(),
+    let config = OpenAiUpstream {
         base_url: "https://api.openai.com/v1".parse().unwrap(),
-        api_key: Some(ApiKey::new(KEY)),
+        api_key: Some(Secret::new(KEY)),
+        models: None,
+        connect_timeout: SHORT,
         first_byte_timeout: SHORT,
         idle_timeout: SHORT,
         recover_text_tool_calls: false,
     };
     let client = http_client(SHORT).unwrap();
-    assert!(!format!("{settings:?}").contains(KEY));
-    let model = OpenAiModel::new(settings.clone(), client.clone()).unwrap();
+    assert!(!format!("{config:?}").contains(KEY));
+    let model = OpenAiModel::new("test", &config, client.clone()).unwrap();
     assert!(!format!("{model:?}").contains(KEY));
     assert_eq!(model.upstream.bound, OutputBound::MaxCompletionTokens);
 
-    let scheme = OpenAiSettings { base_url: "ftp://x".parse().unwrap(), ..settings.clone() };
-    assert_eq!(OpenAiModel::new(scheme, client.clone()).unwrap_err(), OpenAiSettingsError::BaseUrl);
-    let key = OpenAiSettings { api_key: Some(ApiKey::new("a\nb")), ..settings };
-    assert_eq!(OpenAiModel::new(key, client).unwrap_err(), OpenAiSettingsError::ApiKey);
+    let scheme = OpenAiUpstream { base_url: "ftp://x".parse().unwrap(), ..config.clone() };
+    assert_eq!(OpenAiModel::new("test", &scheme, client.clone()).unwrap_err(), OpenAiError::BaseUrl);
+    let key = OpenAiUpstream { api_key: Some(Secret::new("a\nb")), ..config };
+    assert_eq!(OpenAiModel::new("test", &key, client).unwrap_err(), OpenAiError::ApiKey);
 }
 
 #[test]

@@ -9,49 +9,23 @@ mod template;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
-use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use ::http::{Method, StatusCode};
 use async_trait::async_trait;
 use reqwest::{Client, Request};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::config::HttpToolConfig;
 use crate::failpoint;
 use crate::tools::http::template::Template;
 use crate::tools::{CallContext, Source, Tool, ToolError, ToolSpec};
-use crate::types::Effect;
 
-/// How much of an answer is read where the operator does not say otherwise, in bytes.
-pub const DEFAULT_MAX_RESPONSE_BYTES: usize = 1024 * 1024;
-
-/// A tool as its operator describes it.
-pub struct HttpToolDefinition {
-    /// 1–64 of `A-Z a-z 0-9 _ -`.
-    pub name: String,
-    /// What it does and when to use it.
-    pub description: String,
-    /// GET, HEAD and DELETE take arguments in the query, POST, PUT and PATCH in a JSON body.
-    pub method: Method,
-    /// `http` or `https`; `{name}` in its path or query stands for an argument.
-    pub url: String,
-    /// What repeating a call would do.
-    pub effect: Effect,
-    /// Sent with every request. Secret values are marked as sensitive, which hides them.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// JSON schema of the arguments, an object.
-    pub parameters: Box<RawValue>,
-    /// How long a call may take, where that is less than the run allows.
-    pub timeout: Option<Duration>,
-    /// How much of an answer is read.
-    pub max_response_bytes: usize,
-}
-
-/// Why a definition is refused, in one sentence without secrets.
+/// Why a tool cannot be set up, in one sentence without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct DefinitionError(pub String);
+pub struct HttpToolError(pub String);
 
 /// The client that all HTTP tools share. It follows no redirects, repeats nothing and goes through no
 /// proxy.
@@ -76,29 +50,27 @@ pub struct HttpTool {
 
 impl HttpTool {
     /// A tool that sends its requests with `client`, which should be one that [`client`] made.
-    pub fn new(definition: HttpToolDefinition, client: Client) -> Result<Self, DefinitionError> {
-        let HttpToolDefinition {
-            name,
-            description,
-            method,
-            url,
-            effect,
-            headers,
-            parameters,
-            timeout,
-            max_response_bytes,
-        } = definition;
+    pub fn new(config: &HttpToolConfig, client: Client) -> Result<Self, HttpToolError> {
+        let HttpToolConfig { name, description, method, url, effect, headers, parameters, timeout, max_response } =
+            config.clone();
         if arguments_go(&method).is_none() {
-            return Err(DefinitionError(format!(
+            return Err(HttpToolError(format!(
                 "the method {method} is not one of GET, HEAD, DELETE, POST, PUT, PATCH"
             )));
         }
-        let template = Template::parse(&url).map_err(DefinitionError)?;
+        let template = Template::parse(&url).map_err(HttpToolError)?;
         if let Some(unknown) = undeclared(&template, &parameters) {
-            return Err(DefinitionError(format!("the URL names `{{{unknown}}}`, which the parameters do not declare")));
+            return Err(HttpToolError(format!("the URL names `{{{unknown}}}`, which the parameters do not declare")));
         }
+        let headers = headers.into_iter().map(|(name, value)| {
+            let sent = HeaderValue::from_str(value.expose());
+            let mut sent = sent.map_err(|_| HttpToolError(format!("the header {name} cannot be sent")))?;
+            sent.set_sensitive(true);
+            Ok((name, sent))
+        });
+        let headers = headers.collect::<Result<_, _>>()?;
+        let max_response_bytes = usize::try_from(max_response).unwrap_or(usize::MAX);
         let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
-        let headers = headers.into_iter().collect();
         Ok(Self { spec, method, template, headers, max_response_bytes, client })
     }
 
@@ -192,18 +164,6 @@ fn undeclared<'a>(template: &'a Template, schema: &RawValue) -> Option<&'a str> 
     }
     let Schema { properties } = serde_json::from_str(schema.get()).ok()?;
     template.parameters().find(|name| !properties.contains_key(*name))
-}
-
-impl fmt::Debug for HttpToolDefinition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Neither the URL, which may hold a key in its query, nor the values of headers.
-        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("HttpToolDefinition")
-            .field("name", &self.name)
-            .field("method", &self.method)
-            .field("headers", &headers)
-            .finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for HttpTool {

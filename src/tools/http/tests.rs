@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::HeaderName;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request as Received, State};
@@ -14,9 +15,11 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::config::Secret;
 use crate::tools::invoke;
 use crate::tools::registry::Registry;
 use crate::tools::testing::context;
+use crate::types::Effect;
 
 /// What the endpoint was asked: method, path with query, headers, body.
 type Seen = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
@@ -43,25 +46,23 @@ impl Endpoint {
         self.try_tool(method, path).unwrap()
     }
 
-    fn try_tool(&self, method: Method, path: &str) -> Result<HttpTool, DefinitionError> {
-        let mut key = HeaderValue::from_static("Bearer s3cr3t-key");
-        key.set_sensitive(true);
-        let definition = HttpToolDefinition {
+    fn try_tool(&self, method: Method, path: &str) -> Result<HttpTool, HttpToolError> {
+        let config = HttpToolConfig {
             name: "service".into(),
             description: "A service.".into(),
             method,
             url: format!("http://{}{path}", self.address),
             effect: Effect::Write,
-            headers: vec![(HeaderName::from_static("authorization"), key)],
+            headers: vec![(HeaderName::from_static("authorization"), Secret::new("Bearer s3cr3t-key"))],
             parameters: RawValue::from_string(
                 r#"{"type":"object","properties":{"city":{"type":"string"},"n":{}}}"#.into(),
             )
             .unwrap(),
             timeout: None,
-            max_response_bytes: 1_000,
+            max_response: 1_000,
         };
-        assert!(!format!("{definition:?}").contains("s3cr3t"), "{definition:?}");
-        HttpTool::new(definition, client().unwrap())
+        assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
+        HttpTool::new(&config, client().unwrap())
     }
 
     fn last(&self) -> (Method, String, HeaderMap, String) {

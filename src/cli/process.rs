@@ -1,0 +1,44 @@
+//! What every command needs of its process: its environment, its output, its runtime and its exit code.
+
+use std::io::Write;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) message: String,
+    pub(super) code: u8,
+}
+
+/// The exit code of a command whose configuration is wrong: `EX_CONFIG` of sysexits.h.
+const EX_CONFIG: u8 = 78;
+
+impl Failure {
+    pub(super) fn new(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+
+    pub(super) fn config(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: EX_CONFIG }
+    }
+}
+
+/// An environment variable; the one place that reads them besides the flags' own.
+pub(super) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Writes what a command answers to standard output. A reader that closed the pipe wants no more of it.
+pub(super) fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes what a person should see beside the answer to standard error.
+#[expect(clippy::print_stderr, reason = "what a person should see beside the answer goes to standard error")]
+pub(super) fn complain(text: impl std::fmt::Display) {
+    eprintln!("{text}");
+}
+
+/// A runtime for one command.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)
+}

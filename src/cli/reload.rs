@@ -1,0 +1,55 @@
+//! Reads the configuration again when the process is told to (SIGHUP), and logs what that changes.
+
+use std::convert::Infallible;
+
+use tokio::signal::unix::Signal;
+
+use super::local_server::with_ollama;
+use super::process::env;
+use crate::config::{Change, ConfigErrors, Counts, Options};
+use crate::server::Reloader;
+
+/// Reloads at each signal, for ever. Signals that come while it reads count as one more.
+pub(super) async fn at_each(mut hangup: Signal, options: Options, mut reloader: Reloader) -> Infallible {
+    loop {
+        if hangup.recv().await.is_none() {
+            // The runtime delivers no signals any more: it is about to end.
+            std::future::pending::<()>().await;
+        }
+        reload(&options, &mut reloader).await;
+    }
+}
+
+async fn reload(options: &Options, reloader: &mut Reloader) {
+    let next = match reloader.settings().load_again(options, &env) {
+        Ok(next) => with_ollama(options, next).await,
+        Err(errors) => {
+            log_mistakes(&errors);
+            return;
+        }
+    };
+    match reloader.replace(next) {
+        Ok(changes) => log_changes(&changes),
+        Err(error) => {
+            tracing::error!(%error, "the configuration is not replaced; the server goes on by the old one");
+        }
+    }
+}
+
+fn log_mistakes(ConfigErrors(mistakes): &ConfigErrors) {
+    for mistake in mistakes {
+        tracing::error!(%mistake, "a mistake in the configuration");
+    }
+    let count = mistakes.len();
+    tracing::error!(mistakes = count, "the configuration is not replaced; the server goes on by the old one");
+}
+
+fn log_changes(changes: &[Change]) {
+    for change in changes {
+        match change.counts {
+            Counts::AtReload => tracing::info!(%change, "the configuration changed"),
+            Counts::AtRestart => tracing::warn!(%change, "this change needs a restart"),
+        }
+    }
+    tracing::info!(changes = changes.len(), "the configuration was read again");
+}

@@ -1,0 +1,158 @@
+//! The configuration as a whole: read, read again, and compared with another.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::agent::{AgentConfig, DEFAULT_AGENT};
+use super::caller::KeyConfig;
+use super::difference::{Change, difference};
+use super::mistake::ConfigErrors;
+use super::options::Options;
+use super::reader::{Env, Report, Section};
+use super::server::{ServerConfig, open_door};
+use super::store::StoreConfig;
+use super::tool::HttpToolConfig;
+use super::upstream::{self, ModelConfig, Upstream, UpstreamOrigin};
+use super::values::Values;
+
+/// The file that is read when none is named.
+const DEFAULT_FILE: &str = "loopgate.toml";
+
+/// The whole configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How the HTTP server behaves.
+    pub server: ServerConfig,
+    /// Where runs and sessions are kept.
+    pub store: StoreConfig,
+    /// Who answers, in the order of the file; never empty.
+    pub upstreams: Vec<Upstream>,
+    /// Where the upstreams were found.
+    pub upstream_origin: UpstreamOrigin,
+    /// What is known of models, by name.
+    pub models: BTreeMap<String, ModelConfig>,
+    /// Agents by name; [`DEFAULT_AGENT`] is always there.
+    pub agents: BTreeMap<String, AgentConfig>,
+    /// HTTP tools, in the order of the file.
+    pub tools: Vec<HttpToolConfig>,
+    /// Who may call; empty for everyone.
+    pub keys: Vec<KeyConfig>,
+    /// The file that was read, if there was one.
+    file: Option<PathBuf>,
+    /// The same settings by path.
+    values: Values,
+}
+
+impl Settings {
+    /// Reads the configuration that `options` name. `env` looks environment variables up.
+    ///
+    /// Fails with all mistakes at once.
+    pub fn load(options: &Options, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigErrors> {
+        Self::load_from(Path::new(""), options, env)
+    }
+
+    /// Whether nothing named an upstream, so that only the demo model answers.
+    #[must_use]
+    pub fn found_no_upstream(&self) -> bool {
+        self.upstream_origin == UpstreamOrigin::Nowhere
+    }
+
+    /// Reads the configuration again for a server that runs by this one.
+    ///
+    /// Fails with all mistakes at once. It is a mistake as well if the file is gone that was read before, or if
+    /// everyone could then call a server that other machines reach.
+    pub fn load_again(&self, options: &Options, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigErrors> {
+        let config = options.config.clone().or_else(|| self.file.clone());
+        let options = Options { config, ..options.clone() };
+        let next = Self::load(&options, env)?;
+        match open_door(self.server.listen, &options, !next.keys.is_empty()) {
+            Some(what) => Err(ConfigErrors::unplaced("keys", what)),
+            None => Ok(next),
+        }
+    }
+
+    /// What changes if `next` replaces these settings.
+    #[must_use]
+    pub fn changes_to(&self, next: &Self) -> Vec<Change> {
+        difference(&self.values, &next.values)
+    }
+
+    /// These settings as far as a server can take them over that runs by `running`: the rest is `running`'s.
+    #[must_use]
+    pub fn while_running(self, running: &Self) -> Self {
+        let requests_per_minute = self.server.requests_per_minute;
+        Self {
+            server: ServerConfig { requests_per_minute, ..running.server.clone() },
+            store: running.store.clone(),
+            values: self.values.while_running(&running.values),
+            ..self
+        }
+    }
+
+    /// Renames the upstream that was found outside the file, and says where that was.
+    pub fn name_found_upstream(&mut self, name: &str, origin: String) {
+        for upstream in &mut self.upstreams {
+            let was = std::mem::replace(&mut upstream.name, name.to_owned());
+            self.values.rename_table(&format!("upstreams.{was}"), &format!("upstreams.{name}"));
+        }
+        self.upstream_origin = UpstreamOrigin::Found(origin);
+    }
+
+    pub(super) fn load_from(directory: &Path, options: &Options, env: Env<'_>) -> Result<Self, ConfigErrors> {
+        let path = options.config.clone().unwrap_or_else(|| directory.join(DEFAULT_FILE));
+        let name = path.display().to_string();
+        let (text, file) = match std::fs::read_to_string(&path) {
+            Ok(text) => (text, Some(path)),
+            Err(error) if error.kind() == ErrorKind::NotFound && options.config.is_none() => (String::new(), None),
+            Err(error) => return Err(ConfigErrors::unplaced(name, format!("cannot be read: {error}"))),
+        };
+        Ok(Self { file, ..Self::parse(&name, &text, options, env)? })
+    }
+
+    pub(super) fn parse(file: &str, text: &str, options: &Options, env: Env<'_>) -> Result<Self, ConfigErrors> {
+        let (document, syntax_errors) = DeTable::parse_recoverable(text);
+        let report = Report::new(file, text, env);
+        for error in &syntax_errors {
+            // The error's own display would quote the line, which may hold a secret.
+            report.refuse_syntax(error.span(), error.message());
+        }
+        if !syntax_errors.is_empty() {
+            return Err(report.into_errors());
+        }
+        let settings = report.read_root(Some(document.get_ref()), |root| Self::read(root, options));
+        Ok(Self { values: report.into_values()?, ..settings })
+    }
+
+    /// Reads all tables; each mistake is reported to `root`.
+    pub(super) fn read(root: &mut Section<'_>, options: &Options) -> Self {
+        let has_keys = root.has_entries("keys");
+        let server = root.section("server", |section| ServerConfig::read(section, options, has_keys));
+        let store = root.section("store", |section| StoreConfig::read(section, options));
+        let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
+        let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
+        if upstreams.is_empty() {
+            let (upstream, origin) = upstream::without_declaration(root);
+            upstreams.push(upstream);
+            upstream_origin = origin;
+        }
+        let models = root.named("models", None, |name, section| Some((name.to_owned(), ModelConfig::read(section))));
+        let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
+        root.named("agents", Some(DEFAULT_AGENT), |name, section| {
+            let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams);
+            agents.insert(name.to_owned(), agent);
+            Some(())
+        });
+        let tools = root.named("tools", None, HttpToolConfig::read);
+        let mut keys: Vec<KeyConfig> = Vec::new();
+        root.named("keys", None, |name, section| {
+            let key = KeyConfig::read(name, section, &agents, &keys)?;
+            keys.push(key);
+            Some(())
+        });
+        let (models, file, values) = (models.into_iter().collect(), None, Values::default());
+        Self { server, store, upstreams, upstream_origin, models, agents, tools, keys, file, values }
+    }
+}

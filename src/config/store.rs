@@ -1,0 +1,52 @@
+//! `[store]`: where runs and sessions are kept, and how long.
+
+use std::time::Duration;
+
+use super::options::Options;
+use super::quantity::{Size, seconds};
+use super::reader::Section;
+use super::store_url::StoreUrl;
+use super::value::FromToml;
+
+/// Where runs and sessions are kept, and how long.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// Where.
+    pub url: StoreUrl,
+    /// How long a session is kept after its last change.
+    pub session_ttl: Duration,
+    /// How long a run can be read after its end.
+    pub run_ttl: Duration,
+    /// Most bytes of sessions' messages that are kept in memory.
+    pub history_cache: u64,
+}
+
+impl StoreConfig {
+    pub(super) fn read(section: &mut Section<'_>, options: &Options) -> Self {
+        section.read_at_start();
+        let url = section.key(
+            "url",
+            "`embedded:DIR` stores everything in a directory; `memory:` loses it when the process ends; several \
+             replicas share a Redis or Valkey: `redis://HOST`, `redis-sentinel://HOSTS/MASTER`, \
+             `redis-cluster://HOSTS`.",
+            StoreUrl::Embedded("./data".into()),
+        );
+        let url = options.store.clone().unwrap_or(url);
+        section.record("url", url.recorded());
+        let Size(history_cache) = section.key(
+            "history_cache",
+            "Memory for messages of sessions, so that a run reads only new ones from the store.",
+            Size(64 << 20),
+        );
+        Self {
+            url,
+            session_ttl: section.key(
+                "session_ttl",
+                "How long a session is kept after it was last changed.",
+                seconds(30 * 86_400),
+            ),
+            run_ttl: section.key("run_ttl", "How long a finished run can still be read.", seconds(86_400)),
+            history_cache,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Builds what the configuration describes: upstreams, tools and keys, as one generation.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Client;
+
+use crate::agent::catalog::{Catalog, Upstream};
+use crate::agent::{Generation, Quotas};
+use crate::config::{self, OpenAiUpstream, Settings, UpstreamKind};
+use crate::llm::demo::DemoModel;
+use crate::llm::http::http_client;
+use crate::llm::openai::OpenAiModel;
+use crate::llm::retry::{RetryPolicy, Retrying};
+use crate::tools::http::HttpTool;
+use crate::tools::{Registry, builtin};
+
+/// Why a server, or a generation of its configuration, could not be built.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BuildError(String);
+
+impl BuildError {
+    pub(super) fn new(error: impl Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The HTTP clients, which outlive a configuration as their open connections do.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    /// By connect timeout, the one setting that is a client's.
+    upstreams: HashMap<Duration, Client>,
+    tools: Option<Client>,
+}
+
+impl Clients {
+    fn for_upstream(&mut self, config: &OpenAiUpstream) -> Result<Client, BuildError> {
+        let timeout = config.connect_timeout;
+        if let Some(client) = self.upstreams.get(&timeout) {
+            return Ok(client.clone());
+        }
+        let client = http_client(timeout).map_err(BuildError::new)?;
+        self.upstreams.insert(timeout, client.clone());
+        Ok(client)
+    }
+
+    /// How many clients upstreams have.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.upstreams.len()
+    }
+
+    fn for_tools(&mut self) -> Result<Client, BuildError> {
+        if let Some(client) = &self.tools {
+            return Ok(client.clone());
+        }
+        let client = crate::tools::http::client().map_err(BuildError::new)?;
+        Ok(self.tools.insert(client).clone())
+    }
+}
+
+/// What is there already: the settings of a running server and what was built of them.
+pub(super) struct Running<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) generation: &'a Generation,
+}
+
+/// Builds a generation. An upstream that is the same as in `running` is taken over, and what it was heard to
+/// have with it.
+pub(super) fn generation(
+    settings: &Settings,
+    clients: &mut Clients,
+    running: Option<&Running<'_>>,
+) -> Result<Generation, BuildError> {
+    let upstreams = settings.upstreams.iter().map(|upstream| {
+        let same = running.filter(|running| running.settings.upstreams.contains(upstream));
+        let same = same.and_then(|running| running.generation.catalog.upstream(&upstream.name));
+        same.map_or_else(|| build_upstream(upstream, clients).map(Arc::new), |same| Ok(same.clone()))
+    });
+    let upstreams = upstreams.collect::<Result<_, _>>()?;
+    Ok(Generation {
+        catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
+        tools: build_tools(settings, clients)?,
+        quotas: Quotas::new(&settings.keys),
+        keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
+        requests_per_minute: settings.server.requests_per_minute,
+    })
+}
+
+fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<Upstream, BuildError> {
+    let name = upstream.name.clone();
+    Ok(match &upstream.kind {
+        UpstreamKind::Demo => Upstream::new(name, Arc::new(DemoModel::default()), Some(vec!["demo".to_owned()])),
+        UpstreamKind::OpenAi(openai) => {
+            let client = clients.for_upstream(openai)?;
+            let model = OpenAiModel::new(&name, openai, client).map_err(BuildError::new)?;
+            let model = Retrying::new(Arc::new(model), RetryPolicy::default());
+            Upstream::new(name, Arc::new(model), openai.models.clone())
+        }
+    })
+}
+
+fn build_tools(settings: &Settings, clients: &mut Clients) -> Result<Registry, BuildError> {
+    let mut tools = builtin::all();
+    for tool in &settings.tools {
+        tools.push(Arc::new(HttpTool::new(tool, clients.for_tools()?).map_err(BuildError::new)?));
+    }
+    Registry::new(tools).map_err(BuildError::new)
+}
