@@ -67,13 +67,13 @@ impl Server {
         Ok((server, Reloader::new(agent, clients, settings)))
     }
 
-    /// The agent behind the doors.
+    /// The agent that serves its requests.
     #[must_use]
     pub fn agent(&self) -> &Agent {
         &self.agent
     }
 
-    /// The doors, for callers in the same process.
+    /// The router, for callers in the same process.
     pub fn router(&self) -> Router {
         self.router.clone()
     }

@@ -1,9 +1,17 @@
 //! What SIGHUP changes in a running server, and what it leaves alone.
 
+use std::fs::File;
+use std::io::Read;
+use std::process::Stdio;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::OpenptFlags;
 use serde_json::{Value, json};
 
+use crate::support::redis::{Signal, send_signal};
+use crate::support::server::loopgate;
 use crate::support::sse::{outline, text_of};
-use crate::support::{Gate, Reply, Server, ToolServer, Upstream};
+use crate::support::{Gate, Reply, Server, ToolServer, Upstream, within};
 
 const DOOR: &str = "/v1/agent/completions";
 
@@ -154,8 +162,8 @@ async fn check_config_says_what_a_reload_changes() {
     write("old.toml", "[agents.a]\n");
     write("new.toml", "[agents.b]\n[store]\nrun_ttl = \"1h\"\n");
     let check = async |old: &str, new: &str| {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_loopgate"));
-        command.args(["check-config", "--config", new, "--against", old]).current_dir(directory.path());
+        let mut command = loopgate(directory.path());
+        command.args(["check-config", "--config", new, "--against", old]);
         let output = command.output().await.expect("the binary was built with the tests");
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("it writes text")
@@ -170,4 +178,46 @@ async fn check_config_says_what_a_reload_changes() {
       store.run_ttl: "1h", was "24h"
     "#);
     assert!(check("old.toml", "old.toml").await.ends_with("A reload changes nothing.\n"));
+}
+
+/// A terminal: the side of its window, and the side of its programs.
+fn terminal() -> (File, Stdio) {
+    let window = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+    rustix::pty::grantpt(&window).expect("it is ours");
+    rustix::pty::unlockpt(&window).expect("it is ours");
+    let name = rustix::pty::ptsname(&window, Vec::new()).expect("it has a name");
+    let programs = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("it was unlocked");
+    rustix::io::fcntl_setfd(&window, rustix::io::FdFlags::CLOEXEC).expect("it is open");
+    (window.into(), programs.into())
+}
+
+/// Reads what a terminal shows until it shows `text`.
+async fn shows(mut window: File, text: &'static str) -> File {
+    let reading = tokio::task::spawn_blocking(move || {
+        let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+        while !shown.contains(text) {
+            let read = window.read(&mut buffer).expect("its program runs");
+            shown += &String::from_utf8_lossy(&buffer[..read]);
+        }
+        window
+    });
+    within(text, reading).await.expect("it does not panic")
+}
+
+#[tokio::test]
+async fn closing_its_terminal_ends_a_server_as_ctrl_c_does() {
+    let (window, programs) = terminal();
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let mut command = loopgate(directory.path());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(programs).kill_on_drop(true);
+    let mut server = command.spawn().expect("the binary was built with the tests");
+    drop(command);
+    let window = shows(window, "Try:").await;
+    send_signal(&server, Signal::HUP);
+    let window = shows(window, "the configuration was read again").await;
+    drop(window);
+    send_signal(&server, Signal::HUP);
+    let ended = within("the server to end", server.wait()).await.expect("it was not waited for yet");
+    assert!(ended.success(), "{ended}");
 }

@@ -14,8 +14,8 @@ pub(super) struct CheckConfig {
     #[command(flatten)]
     options: Options,
 
-    /// The file that a server runs by: says what the server changes when it reads the configuration again
-    #[arg(long, value_name = "OLD_FILE")]
+    /// Also say what a reload would change in a server that runs by this file
+    #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
 }
 

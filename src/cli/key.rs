@@ -8,7 +8,7 @@ use crate::config::key;
 /// Make API keys.
 #[derive(Debug, Subcommand)]
 pub(super) enum Key {
-    /// Print a new key, and the lines that let it in
+    /// Print a new key, and the lines that declare it in the configuration
     New {
         /// The key's name in the configuration
         #[arg(default_value = "my-app")]

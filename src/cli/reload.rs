@@ -1,6 +1,6 @@
 //! Reads the configuration again when the process is told to (SIGHUP), and logs what that changes.
 
-use std::convert::Infallible;
+use std::io::{IsTerminal, stderr};
 
 use tokio::signal::unix::Signal;
 
@@ -9,12 +9,13 @@ use super::process::env;
 use crate::config::{Change, ConfigErrors, Counts, Options};
 use crate::server::Reloader;
 
-/// Reloads at each signal, for ever. Signals that come while it reads count as one more.
-pub(super) async fn at_each(mut hangup: Signal, options: Options, mut reloader: Reloader) -> Infallible {
-    loop {
-        if hangup.recv().await.is_none() {
-            // The runtime delivers no signals any more: it is about to end.
-            std::future::pending::<()>().await;
+/// Reloads at each signal. Returns when the server was started from a terminal and that is closed: it sends the same
+/// signal, and means that the server is to end. Signals that come during a reload count as one.
+pub(super) async fn until_terminal_closes(mut hangup: Signal, options: Options, mut reloader: Reloader) {
+    let had_terminal = stderr().is_terminal();
+    while hangup.recv().await.is_some() {
+        if had_terminal && !stderr().is_terminal() {
+            return;
         }
         reload(&options, &mut reloader).await;
     }

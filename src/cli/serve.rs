@@ -41,13 +41,20 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<
     let address = listener.local_addr().map_err(Failure::new)?;
     complain(banner(address, reloader.settings()));
     let (stopping, told) = watch::channel(Stopping::No);
-    let stopped = on_signals(stopping)?;
+    let stopped = on_signals(stopping.clone())?;
     // In a task of its own: reading files may take time, in which nobody would accept connections.
     let mut reloading = JoinSet::new();
-    reloading.spawn(reload::at_each(hangup, options.clone(), reloader));
+    reloading.spawn(reload::until_terminal_closes(hangup, options.clone(), reloader));
+    let terminal_closed = async {
+        if let Some(Ok(())) = reloading.join_next().await {
+            stopping.send_replace(Stopping::Soon);
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = server.serve(listener, told) => {}
         never = stopped => match never {},
+        () = terminal_closed => {}
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `[agents.NAME]`: who a request's `model` may name.
+//! `[agents.NAME]`: agents, which a request's `model` may name.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, who
 use crate::types::Micros;
 use crate::types::run::OnLimit;
 
-/// The agent that a bare model name runs as, and that other agents start from.
+/// The agent that a request runs as if it names a model, and that other agents inherit from.
 pub const DEFAULT_AGENT: &str = "default";
 
 /// The most model calls that any run may be given.
@@ -27,7 +27,7 @@ pub struct AgentConfig {
     pub model: Option<String>,
     /// Its instructions.
     pub system: Option<String>,
-    /// Names of the server's tools that it is offered; `*` stands for any letters.
+    /// Names of the server-side tools that its model is offered; `*` matches any characters.
     pub tools: Vec<String>,
     /// What happens when a limit ends a run.
     pub on_limit: OnLimit,
@@ -51,7 +51,7 @@ pub struct LimitsConfig {
 }
 
 impl AgentConfig {
-    /// Reads an agent that starts from `parent`, or the default agent if there is none.
+    /// Reads an agent that inherits from `parent`, or the default agent if there is none.
     pub(super) fn read(name: &str, section: &mut Section<'_>, parent: Option<&Self>, upstreams: &[Upstream]) -> Self {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
@@ -178,7 +178,7 @@ impl FromToml for Budget {
 
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
         match Micros::read(value)? {
-            Micros(0) => Err(Misread::new(value, "must be above 0; leave it out for no such limit")),
+            Micros(0) => Err(Misread::new(value, "must be above 0; leave it out for no limit")),
             money => Ok(Self(money)),
         }
     }
@@ -188,7 +188,7 @@ impl FromToml for Budget {
     }
 }
 
-/// A tool's name, in which `*` stands for any letters.
+/// A tool's name, in which `*` matches any characters.
 struct ToolPattern(String);
 
 impl ToolPattern {
@@ -208,7 +208,7 @@ impl FromToml for ToolPattern {
         if !pattern.is_empty() && pattern.bytes().all(allowed) {
             Ok(Self::new(pattern))
         } else {
-            Err(Misread::new(value, "a tool's name is of A-Z a-z 0-9 _ -, and * for any letters"))
+            Err(Misread::new(value, "a tool's name is of A-Z a-z 0-9 _ -, and * for any characters"))
         }
     }
 

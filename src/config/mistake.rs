@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in sentences for whoever wrote it.
+//! What is wrong with a configuration, in sentences for its author.
 
 use std::error::Error;
 use std::fmt;

@@ -20,7 +20,7 @@ impl FromToml for Duration {
     /// Above zero.
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
         let Delay(duration) = Delay::read(value)?;
-        if duration.is_zero() { Err(Misread::new(value, "must be longer than nothing")) } else { Ok(duration) }
+        if duration.is_zero() { Err(Misread::new(value, "must be longer than 0s")) } else { Ok(duration) }
     }
 
     fn show(&self) -> String {
@@ -164,7 +164,7 @@ mod tests {
             let wrong = read::<Duration>(&format!("{bad:?}")).unwrap_err();
             assert!(wrong.starts_with("this is not a duration such as \"500ms\""), "{bad}: {wrong}");
         }
-        assert_eq!(read::<Duration>(r#""0s""#).unwrap_err(), "must be longer than nothing");
+        assert_eq!(read::<Duration>(r#""0s""#).unwrap_err(), "must be longer than 0s");
         for long in ["36501d", "99999999999999999999999d"] {
             assert_eq!(read::<Duration>(&format!("{long:?}")).unwrap_err(), r#"must be at most "36500d""#);
         }

@@ -45,7 +45,7 @@ impl ServerConfig {
         );
         let listen = options.listen.unwrap_or(listen);
         section.record("listen", listen.recorded());
-        refuse_open_door(section, listen, options, has_keys);
+        refuse_exposure(section, listen, options, has_keys);
         let Size(max_body) = section.key("max_body", "Largest request body.", Size(10 << 20));
         let max_connections =
             section.key("max_connections", "Most connections open at the same time; further ones wait.", 10_000);
@@ -97,8 +97,8 @@ impl ServerConfig {
 }
 
 /// Refuses an address that is open to other machines without keys.
-fn refuse_open_door(section: &Section<'_>, listen: SocketAddr, options: &Options, has_keys: bool) {
-    if let Some(what) = open_door(listen, options, has_keys) {
+fn refuse_exposure(section: &Section<'_>, listen: SocketAddr, options: &Options, has_keys: bool) {
+    if let Some(what) = exposure(listen, options, has_keys) {
         if options.listen.is_some() {
             section.refuse_outside("--listen", what);
         } else {
@@ -108,7 +108,7 @@ fn refuse_open_door(section: &Section<'_>, listen: SocketAddr, options: &Options
 }
 
 /// What is wrong with listening there, if other machines then call without keys.
-pub(super) fn open_door(listen: SocketAddr, options: &Options, has_keys: bool) -> Option<String> {
+pub(super) fn exposure(listen: SocketAddr, options: &Options, has_keys: bool) -> Option<String> {
     let is_open = !listen.ip().to_canonical().is_loopback() && !has_keys && !options.insecure_no_auth;
     is_open.then(|| {
         format!(

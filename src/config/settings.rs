@@ -12,7 +12,7 @@ use super::difference::{Change, difference};
 use super::mistake::ConfigErrors;
 use super::options::Options;
 use super::reader::{Env, Report, Section};
-use super::server::{ServerConfig, open_door};
+use super::server::{ServerConfig, exposure};
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
 use super::upstream::{self, ModelConfig, Upstream, UpstreamOrigin};
@@ -68,7 +68,7 @@ impl Settings {
         let config = options.config.clone().or_else(|| self.file.clone());
         let options = Options { config, ..options.clone() };
         let next = Self::load(&options, env)?;
-        match open_door(self.server.listen, &options, !next.keys.is_empty()) {
+        match exposure(self.server.listen, &options, !next.keys.is_empty()) {
             Some(what) => Err(ConfigErrors::unplaced("keys", what)),
             None => Ok(next),
         }

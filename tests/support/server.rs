@@ -1,6 +1,7 @@
 //! The real binary, started with a configuration in a directory of its own.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -287,6 +288,19 @@ fn without_delay(config: &str) -> String {
     if config.contains("[server]") { config.to_owned() } else { format!("{config}{NO_DELAY}") }
 }
 
+/// The binary, to be started in a directory, with nothing of the environment that would configure it.
+pub(crate) fn loopgate(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
+    for (name, _) in std::env::vars_os() {
+        let upper = name.to_string_lossy().to_uppercase();
+        if upper.starts_with("OPENAI_") || upper.starts_with("LOOPGATE_") || upper.ends_with("_PROXY") {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(directory);
+    command
+}
+
 /// One life of the server.
 #[derive(Debug)]
 struct Process {
@@ -299,17 +313,11 @@ struct Process {
 impl Process {
     /// Starts one and waits until it is ready; or says how it died before.
     async fn start(directory: &TempDir, place: &Place, env: &[(String, String)]) -> Result<Self, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
         let listen = format!("127.0.0.1:{}", place.port.unwrap_or(0));
-        command.args(["serve", "--config", CONFIG, "--listen", &listen]).current_dir(directory.path());
+        let mut command = loopgate(directory.path());
+        command.args(["serve", "--config", CONFIG, "--listen", &listen]);
         if let Some(store) = &place.store {
             command.args(["--store", store]);
-        }
-        for (name, _) in std::env::vars_os() {
-            let upper = name.to_string_lossy().to_uppercase();
-            if upper.starts_with("OPENAI_") || upper.starts_with("LOOPGATE_") || upper.ends_with("_PROXY") {
-                command.env_remove(name);
-            }
         }
         command.envs(env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);

@@ -118,7 +118,7 @@ run_ttl = "40000d"
     loopgate.toml:8: server.cors_origins: this is not an origin such as "https://chat.example.com", without a path, or "*"
     loopgate.toml:10: server.rate_limit: expected a table, [server.rate_limit], found an integer
     loopgate.toml:12: store.url: must be "embedded:DIR", "memory:" or a Redis URL
-    loopgate.toml:13: store.session_ttl: must be longer than nothing
+    loopgate.toml:13: store.session_ttl: must be longer than 0s
     loopgate.toml:14: store.run_ttl: must be at most "36500d"
     "#);
 }
@@ -157,7 +157,7 @@ n = 3
     loopgate.toml:10: upstreams.c.models: expected a list of strings in brackets, found a string
     loopgate.toml:12: upstreams.d.base_url: must end with the path, without ? and #
     loopgate.toml:13: upstreams.d.api_key_file: /does/not/exist cannot be read: No such file or directory (os error 2)
-    loopgate.toml:14: upstreams.d.connect_timeout: must be longer than nothing
+    loopgate.toml:14: upstreams.d.connect_timeout: must be longer than 0s
     loopgate.toml:15: upstreams.d.recover_text_tool_calls: expected true or false, found a string
     loopgate.toml:17: upstreams.e.base_url: must end before /chat/completions, which is appended
     loopgate.toml:19: models.m.context_window: expected an integer from 1 to 9223372036854775807, found a float
@@ -196,13 +196,13 @@ model = "vendor/model"
     loopgate.toml:4: agents."two words": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
     loopgate.toml:5: agents."two words".model: there is no upstream `opneai`; did you mean `openai`?
     loopgate.toml:7: agents.a.model: no upstream lists the model `gpt-6`; add it to an upstream's models
-    loopgate.toml:8: agents.a.tools: a tool's name is of A-Z a-z 0-9 _ -, and * for any letters
+    loopgate.toml:8: agents.a.tools: a tool's name is of A-Z a-z 0-9 _ -, and * for any characters
     loopgate.toml:9: agents.a.on_limit: must be "stop" or "synthesize" or "error"
     loopgate.toml:11: agents.a.limits.max_iterations: must be an integer from 1 to 200
-    loopgate.toml:12: agents.a.limits.timeout: must be longer than nothing
+    loopgate.toml:12: agents.a.limits.timeout: must be longer than 0s
     loopgate.toml:13: agents.a.limits.tool_timeout: expected a duration such as "500ms", "30s", "5m", "24h" or "30d", found an integer
     loopgate.toml:14: agents.a.limits.token_budget: must be an integer from 1 to 9223372036854775807
-    loopgate.toml:15: agents.a.limits.cost_budget_usd: must be above 0; leave it out for no such limit
+    loopgate.toml:15: agents.a.limits.cost_budget_usd: must be above 0; leave it out for no limit
     loopgate.toml:17: agents.b.model: expected UPSTREAM/MODEL, found no model after the slash
     loopgate.toml:19: agents.c.model: expected UPSTREAM/MODEL, found nothing
     "#);

@@ -7,7 +7,6 @@
 mod answer;
 mod template;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -19,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::config::HttpToolConfig;
 use crate::failpoint;
-use crate::tools::http::template::Template;
+use crate::tools::http::template::{Arguments, Template};
 use crate::tools::{CallContext, Source, Tool, ToolError, ToolSpec};
 
 /// Why a tool cannot be set up, in one sentence without secrets.
@@ -125,9 +124,6 @@ impl Tool for HttpTool {
         judge(status, answer)
     }
 }
-
-/// Arguments by name, their values as they were written.
-type Arguments = BTreeMap<String, Box<RawValue>>;
 
 /// Where the arguments that the URL does not name are sent.
 enum Place {

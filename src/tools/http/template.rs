@@ -1,10 +1,13 @@
 //! A URL with places for arguments. What fills a place stays in it.
 
+use std::collections::BTreeMap;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 use url::Url;
 
-use crate::tools::http::Arguments;
+/// Arguments by name, their values as they were written.
+pub(super) type Arguments = BTreeMap<String, Box<RawValue>>;
 
 /// What is written as it is; everything else is percent-encoded, in the path and in the query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
