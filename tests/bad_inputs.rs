@@ -1,7 +1,5 @@
 //! Inputs that no honest client sends, and some that honest ones do. Each gets its status and code, in the
 //! one shape of errors; none of them takes the server down or in.
-//!
-//! The numbers are those of the table of bad inputs in the design.
 
 mod bodies;
 mod callers;

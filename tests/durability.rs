@@ -155,7 +155,7 @@ async fn a_run_that_ended_reads_the_same_after_a_kill() {
 
 /// However close to the end a reader comes back, it is told that there is nothing more.
 #[tokio::test]
-async fn whoever_has_seen_everything_is_told_so_at_once() {
+async fn a_reader_that_has_seen_the_end_is_told_so_at_once() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
     let server = Server::start(&upstream.config()).await;
@@ -171,7 +171,7 @@ async fn whoever_has_seen_everything_is_told_so_at_once() {
 
 /// However soon a client answers the call that it was handed, the run goes on.
 #[tokio::test]
-async fn an_answer_may_come_at_once() {
+async fn a_waiting_run_may_be_answered_at_once() {
     let upstream = Upstream::start([]).await;
     let server = Server::start(&upstream.config()).await;
     let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
@@ -208,7 +208,7 @@ async fn a_waiting_run_may_be_cancelled_at_once() {
 }
 
 #[tokio::test]
-async fn being_asked_to_end_lets_a_run_finish() {
+async fn sigterm_lets_a_run_finish() {
     let gate = Gate::new();
     let held = Reply::stream().text("Almost ").gate(&gate).text("there").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held]).await;

@@ -23,7 +23,7 @@ fn keyed(server: &Server, path: &str, key: &str, body: &Value) -> RequestBuilder
 }
 
 #[tokio::test]
-async fn a_key_is_one_of_visible_ascii_row_60() {
+async fn an_idempotency_key_is_visible_ascii() {
     let upstream = Upstream::start([]).await;
     let server = Server::start(&upstream.config()).await;
     let long = "x".repeat(256);
@@ -50,7 +50,7 @@ async fn a_key_is_one_of_visible_ascii_row_60() {
 
 /// Fifty at once, half of them streams, and ten that mean another session: they are refused.
 #[tokio::test]
-async fn twins_in_parallel_are_one_run_f36() {
+async fn parallel_duplicates_are_one_run() {
     let gate = Gate::new();
     let upstream = Upstream::start([
         Reply::calls("note", &json!({"note": "x"})),
@@ -123,7 +123,7 @@ async fn twins_in_parallel_are_one_run_f36() {
 }
 
 #[tokio::test]
-async fn the_same_answer_comes_again() {
+async fn a_duplicate_gets_the_same_answer() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
     let server = Server::start(&upstream.config()).await;
     for door in DOORS {
@@ -155,7 +155,7 @@ async fn the_same_answer_comes_again() {
 
 /// A failure is an answer too: under a key it stays what it is, and clients are told so.
 #[tokio::test]
-async fn a_failure_comes_again_and_is_not_asked_for_again() {
+async fn a_failure_is_repeated_without_asking_the_model_again() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::error(400, "bad", "no"));
     let server = Server::start(&upstream.config()).await;
@@ -241,7 +241,7 @@ async fn a_session_is_copied_once() {
 }
 
 #[tokio::test]
-async fn a_live_run_is_told_once() {
+async fn a_command_to_a_live_run_is_applied_once() {
     let gate = Gate::new();
     let held = Reply::stream().text("One").gate(&gate).finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held, Reply::says("Two")]).await;
@@ -271,7 +271,7 @@ async fn a_live_run_is_told_once() {
 /// Wherever the server was killed between a request's arrival and its run's start, the same request starts
 /// or finds one run.
 #[tokio::test]
-async fn a_kill_at_the_start_makes_no_second_run_f1() {
+async fn a_kill_at_the_start_makes_no_second_run() {
     for point in ["claim.recorded", "run.before_create", "run.indexed", "run.created"] {
         let upstream = Upstream::start([Reply::says("First"), Reply::says("Hello")]).await;
         let config = upstream.config();
@@ -292,7 +292,7 @@ async fn a_kill_at_the_start_makes_no_second_run_f1() {
 
 /// What OpenAI's libraries do when they hear nothing: send it again, and say so.
 #[tokio::test]
-async fn an_attempt_that_is_repeated_joins_its_run_f37() {
+async fn a_retried_attempt_joins_its_run() {
     let gate = Gate::new();
     let held = Reply::stream().text("O").gate(&gate).text("ne").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held, Reply::says("Two")]).await;

@@ -139,7 +139,7 @@ fn plans() -> [(&'static str, Plan); 3] {
 }
 
 #[tokio::test]
-async fn a_run_asks_as_often_as_it_may() {
+async fn a_run_stays_within_its_round_trips() {
     let mut site = Site::start("").await;
     for (what, plan) in plans() {
         let cost = site.run(&plan, None, None).await;
@@ -153,7 +153,7 @@ async fn a_run_asks_as_often_as_it_may() {
 }
 
 #[tokio::test]
-async fn calls_beside_each_other_are_recorded_together() {
+async fn parallel_tool_calls_share_their_commits() {
     let mut site = Site::start("").await;
     let plan = Plan { calls: 8, ..Plan::new("plan").with_text(1, 0).with_tools(1, &[Tool::Look]) };
     let cost = site.run(&plan, None, None).await;
@@ -161,7 +161,7 @@ async fn calls_beside_each_other_are_recorded_together() {
 }
 
 #[tokio::test]
-async fn an_idle_replica_asks_little() {
+async fn an_idle_replica_sends_few_commands() {
     const WATCHED: Duration = Duration::from_secs(6);
     let mut site = Site::start("").await;
     site.monitor.now(&site.redis).await;
@@ -174,7 +174,7 @@ async fn an_idle_replica_asks_little() {
 }
 
 #[tokio::test]
-async fn a_keys_limits_cost_little_more() {
+async fn a_keys_limits_cost_few_round_trips_more() {
     let limits = "requests_per_minute = 1000\nmax_concurrent_runs = 9\n\
                   token_budget = { limit = 1000000 }\ncost_budget_usd = { limit = 9.0 }\n";
     let mut site = Site::start(limits).await;

@@ -81,7 +81,7 @@ async fn a_cut_stream_of_chunks_goes_on_while_the_run_is_live() {
 }
 
 #[tokio::test]
-async fn modes_of_events_that_there_are_not() {
+async fn unknown_stream_modes_are_refused() {
     let upstream = Upstream::start(replies()).await;
     let server = Server::start(&upstream.config()).await;
     let run = server.post(CHAT, &ask("What?", &json!({}))).await.ok()["agent"]["run_id"].as_str().map(str::to_owned);

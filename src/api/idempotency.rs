@@ -217,7 +217,7 @@ mod tests {
     use crate::types::Tenant;
 
     #[test]
-    fn bodies_that_ask_for_the_same_are_one() {
+    fn equal_requests_have_one_canonical_form() {
         let one = r#"{"model":"m","messages":[{"role":"user","content":"Hi é"}],"agent":{"a":1,"b":[1.50,-0.0,null]}}"#;
         let other = "{ \"agent\" : {\"b\":[1.5,-0.0,null], \"a\":1}, \"stream\":true,\n\"messages\":[{\"content\":\
                      \"\\u0048i \\u00e9\",\"role\":\"user\"}],\"stream_options\":{\"include_usage\":true},\"model\":\"m\"}";
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_ask_for_something_else_differ() {
+    fn different_requests_have_different_canonical_forms() {
         let bodies = [
             r#"{"a":1}"#,
             r#"{"a":"1"}"#,
@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_not_confused_with_one_another() {
+    fn hashed_parts_are_not_confused_with_one_another() {
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
         assert_eq!(hash(&[]).len(), 64);
     }
 
     #[test]
-    fn keys_are_visible_ascii_row_60() {
+    fn idempotency_keys_are_visible_ascii() {
         let read = |name: &'static str, values: &[&[u8]]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -71,7 +71,7 @@ async fn two_keys_that_differ_are_refused() {
 }
 
 #[tokio::test]
-async fn allowances_are_counted_shown_and_kept() {
+async fn rate_limits_are_counted_shown_and_enforced() {
     let router = guarded();
     let request = || Request::builder().uri("/v1/models").header("x-api-key", "right").body(Body::empty()).unwrap();
     for remaining in ["1", "0"] {
@@ -87,7 +87,7 @@ async fn allowances_are_counted_shown_and_kept() {
 }
 
 #[tokio::test]
-async fn replicas_together_let_through_what_one_would() {
+async fn replicas_share_one_rate_limit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let replicas = [guarded_over(store.clone()), guarded_over(store)];
     let mut seen = Vec::new();
@@ -117,7 +117,7 @@ impl StoreLayer for Unbucketed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_replica_counts_by_itself_while_the_store_does_not() {
+async fn each_replica_limits_by_itself_while_the_store_does_not_answer() {
     let router = guarded_over(Arc::new(Unbucketed::default()));
     let begun = tokio::time::Instant::now();
     let mut seen = Vec::new();
@@ -132,7 +132,7 @@ async fn each_replica_counts_by_itself_while_the_store_does_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused_in_shape() {
+async fn unknown_routes_are_refused_with_openais_error_shape() {
     let router = guarded();
     let get = Request::builder().uri("/v2/x%0d%0a").body(Body::empty()).unwrap();
     let (status, body) = send(&router, get).await;

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_read() {
         let good = [("1ms", 1), ("500ms", 500), ("300s", 300_000), ("5m", 300_000), ("1h", 3_600_000)];
         for (text, millis) in good {
             assert_eq!(read(&format!("{text:?}")), Ok(Duration::from_millis(millis)), "{text}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_read() {
         for (text, bytes) in [("1", 1), (r#""7B""#, 7), (r#""512KiB""#, 524_288), (r#""1GiB""#, 1 << 30), ("0x10", 16)]
         {
             assert_eq!(read(text), Ok(Size(bytes)), "{text}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn money_and_counts() {
+    fn money_and_counts_are_read() {
         assert_eq!(read("0.5"), Ok(Micros(500_000)));
         assert_eq!(read("3"), Ok(Micros(3_000_000)));
         for bad in ["-1", "nan", "inf", "1e300", "-0.1"] {

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lets_go_of_a_session_leaves_it_to_the_first_in_the_queue() {
+    fn ending_a_run_wakes_the_next_queued_run() {
         let [holder, first, second, other] = [(); 4].map(|()| RunId::mint());
         let mut session = Session {
             active_run: Some(holder.clone()),

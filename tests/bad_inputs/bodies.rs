@@ -1,4 +1,4 @@
-//! Bodies of completion requests: rows 29 to 36, 40 to 52, 57 and 58.
+//! Bodies of completion requests.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -24,25 +24,22 @@ async fn refused(house: &House, bodies: impl IntoIterator<Item = (String, Allowe
 }
 
 #[tokio::test]
-async fn that_are_no_json() {
+async fn that_are_not_json_are_refused() {
     let good = valid().to_string();
     let nested = format!(r#"{{"model":"test","messages":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     let deep: Allowed = &[(400, "invalid_json"), (400, "invalid_value")];
     let rows: [(String, Allowed); 21] = [
-        // 29
         (String::new(), JSON),
         ("{".into(), JSON),
         (format!("{good}{good}"), JSON),
         (format!("{good} x"), JSON),
         (format!("\u{feff}{good}"), JSON),
-        // 30
         ("null".into(), VALUE),
         ("[]".into(), VALUE),
         ("\"x\"".into(), VALUE),
         ("1".into(), VALUE),
         // 31; bytes that are not UTF-8 are tested below
         (good.replace("Hi", r"\ud800"), JSON),
-        // 32
         (good.replacen('{', r#"{"model":"test","#, 1), JSON),
         (
             with("agent", json!({"session_id": "a"}))
@@ -51,7 +48,6 @@ async fn that_are_no_json() {
             JSON,
         ),
         (good.replacen(r#""role""#, r#""role":"user","role""#, 1), JSON),
-        // 33
         (nested.clone(), deep),
         (
             nested
@@ -60,7 +56,6 @@ async fn that_are_no_json() {
                 .replace(r#":"test","messages":"#, r#":"test","messages":1,"x":"#),
             deep,
         ),
-        // 34
         (good.replacen('{', r#"{"temperature":1e400,"#, 1), &[(400, "invalid_json"), (400, "invalid_value")]),
         (good.replacen('{', r#"{"temperature":NaN,"#, 1), JSON),
         (good.replacen('{', r#"{"max_tokens":18446744073709551616,"#, 1), VALUE),
@@ -72,7 +67,7 @@ async fn that_are_no_json() {
 }
 
 #[tokio::test]
-async fn that_are_no_text() {
+async fn that_are_not_text_are_refused() {
     let house = House::build("").await;
     for door in DOORS {
         let mut body = valid().to_string().into_bytes();
@@ -85,34 +80,28 @@ async fn that_are_no_text() {
 }
 
 #[tokio::test]
-async fn with_parameters_out_of_range() {
+async fn with_parameters_out_of_range_are_refused() {
     let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
     let tools = |names: &[&str]| with("tools", names.iter().map(|name| tool(name)).collect::<Value>());
     let mut no_model = valid();
     no_model["model"] = Value::Null;
     let rows: Vec<(Value, Allowed)> = vec![
-        // 40
         (with("n", 0), VALUE),
         (with("n", 2), VALUE),
         (with("n", 1_000_000_000), VALUE),
-        // 41
         (with("max_tokens", -1), VALUE),
         (with("max_tokens", 0), VALUE),
         (with("max_completion_tokens", 1_000_000_000_000_u64), VALUE),
-        // 42
         (with("temperature", "hot"), VALUE),
         (with("temperature", -1), VALUE),
         (with("top_p", 99), VALUE),
-        // 43
         (with("stream", "yes"), VALUE),
-        // 44
         (with("model", "nonsense"), NO_MODEL),
         (with("model", "../test"), NO_MODEL),
         (with("model", "x".repeat(300)), NO_MODEL),
         (with("model", "🦀"), NO_MODEL),
         (with("model", 7), VALUE),
         (no_model, &[(400, "missing_field"), (400, "invalid_value")]),
-        // 45
         (with("tools", (0..10_000).map(|n| tool(&format!("t{n}"))).collect::<Value>()), VALUE),
         (tools(&["a b"]), VALUE),
         (tools(&[""]), VALUE),
@@ -123,7 +112,6 @@ async fn with_parameters_out_of_range() {
         (with("tools", "all"), VALUE),
         (with("tool_choice", "sometimes"), VALUE),
         (with("tool_choice", json!({"type": "function", "function": {"name": "absent"}})), VALUE),
-        // 48
         (with("response_format", "junk"), VALUE),
         (with("response_format", json!({"type": "xml"})), VALUE),
         (with("response_format", json!({"type": "json_schema"})), &[(400, "invalid_value"), (400, "missing_field")]),
@@ -134,16 +122,14 @@ async fn with_parameters_out_of_range() {
 }
 
 #[tokio::test]
-async fn with_wrong_options_for_the_agent() {
+async fn with_wrong_agent_options_are_refused() {
     let limit = |name: &str, value: Value| with_agent("limits", json!({name: value}));
     let unknown: Allowed = &[(400, "unknown_field")];
     let forbidden: Allowed = &[(403, "tool_not_allowed")];
     let mut rows: Vec<(Value, Allowed)> = vec![
-        // 49
         (with_agent("limts", json!({})), unknown),
         (limit("max_iteration", json!(1)), unknown),
         (with("agent", "default"), VALUE),
-        // 50
         (limit("max_iterations", json!(21)), VALUE),
         (limit("max_iterations", json!(-1)), VALUE),
         (limit("max_iterations", json!(0)), VALUE),
@@ -156,13 +142,11 @@ async fn with_wrong_options_for_the_agent() {
         (with_agent("on_disconnect", "stay"), VALUE),
         (with_agent("on_conflict", "fight"), VALUE),
         (with_agent("events", "all"), VALUE),
-        // 51
         (with_agent("tools", json!(["shell"])), forbidden),
         (with_agent("tools", json!(["calculator", "*_shell"])), forbidden),
         (with_agent("tools", "calculator"), VALUE),
         (with_agent("run_id", "run_nonsense"), &[(404, "run_not_found")]),
     ];
-    // 57
     for id in ["", "a/b", "{x}", "..", "a b", "naïve", "a\nb", &"x".repeat(129)] {
         rows.push((with_agent("session_id", id), VALUE));
     }
@@ -172,7 +156,7 @@ async fn with_wrong_options_for_the_agent() {
 
 /// Row 36: no input is so long that it costs more than its own length.
 #[tokio::test]
-async fn that_are_too_long() {
+async fn that_are_too_long_are_refused() {
     let message = json!({"role": "user", "content": "x"});
     let metadata: serde_json::Map<_, _> = (0..100_000).map(|n| (format!("k{n}"), json!("v"))).collect();
     let too_long: Allowed = &[(400, "invalid_value"), (400, "context_length_exceeded"), (413, "payload_too_large")];
@@ -185,7 +169,7 @@ async fn that_are_too_long() {
 
 /// Row 46: the schema of a client's tool is for the model to read; nothing in it is fetched or followed.
 #[tokio::test]
-async fn with_schemas_that_lead_astray() {
+async fn with_hostile_schemas_cause_no_request_and_no_stall() {
     let canary = crate::support::ToolServer::start([]).await;
     let config = canary.config("canary", "read");
     let url = config.split('"').find(|part| part.starts_with("http")).expect("it names its address").to_owned();
@@ -208,7 +192,7 @@ async fn with_schemas_that_lead_astray() {
 
 /// Rows 51, 52 and 58: what a body asks for beyond its rights has no effect.
 #[tokio::test]
-async fn that_ask_for_more_than_they_get() {
+async fn with_members_for_the_upstream_do_not_reach_it() {
     let house = House::build("").await;
     let mut request = valid();
     for (name, value) in [

@@ -1,4 +1,4 @@
-//! Keys and what they may do: rows 21 to 24, 26, 72 and 73.
+//! Keys and what they may do.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -15,7 +15,7 @@ async fn house(upstream: &Upstream, more_config: &str) -> Server {
 }
 
 #[tokio::test]
-async fn without_a_valid_key() {
+async fn without_a_valid_key_are_refused() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
     let server = house(&upstream, KEYS).await;
@@ -65,7 +65,7 @@ async fn without_a_valid_key() {
 
 /// Row 26: what belongs to others does not exist.
 #[tokio::test]
-async fn with_ids_of_others() {
+async fn see_nothing_of_other_tenants() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
     let mut server = house(&upstream, KEYS).await;
@@ -107,7 +107,7 @@ async fn with_ids_of_others() {
 
 /// Row 72.
 #[tokio::test]
-async fn without_a_budget() {
+async fn without_a_budget_are_refused() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
     let server = house(&upstream, "").await;
     let refused = |answer: crate::support::Answer| {
@@ -125,7 +125,7 @@ async fn without_a_budget() {
 
 /// Row 73.
 #[tokio::test]
-async fn too_often() {
+async fn over_their_rate_limit_are_refused() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
     let mut server = house(&upstream, &KEYS.replacen("KEY_A\"\n", "KEY_A\"\nrequests_per_minute = 2\n", 1)).await;

@@ -1,11 +1,11 @@
-//! Conversations that cannot be: rows 35 and 37 to 39.
+//! Conversations that cannot be.
 
 use serde_json::{Value, json};
 
 use super::{Allowed, DOORS, House, complaint, nothing_in, valid, with};
 
 #[tokio::test]
-async fn that_cannot_be() {
+async fn that_openai_would_refuse_are_refused() {
     let user = json!({"role": "user", "content": "Hi"});
     let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let calls =
@@ -17,12 +17,10 @@ async fn that_cannot_be() {
     let mut absent = valid();
     absent.as_object_mut().expect("it is one").remove("messages");
     let rows: Vec<(Value, Allowed)> = vec![
-        // 35
         (absent, missing),
         (with("messages", json!([])), value),
         (with("messages", "Hi"), value),
         (with("messages", Value::Null), either),
-        // 37
         (with("messages", json!([{"role": "wizard", "content": "Hi"}])), value),
         (with("messages", json!([{"content": "Hi"}])), missing),
         (with("messages", json!([{"role": "user", "content": 7}])), value),
@@ -31,12 +29,10 @@ async fn that_cannot_be() {
         (with("messages", json!([{"role": "user", "content": [{"type": "smell"}]}])), value),
         (with("messages", json!([{"role": "user", "content": [{"type": "text"}]}])), either),
         (with("messages", json!(["Hi"])), value),
-        // 38
         (with("messages", json!([user, result("a")])), value),
         (with("messages", json!([user, calls(&["a"]), result("b")])), value),
         (with("messages", json!([user, calls(&["a"]), result("a"), result("a")])), value),
         (with("messages", json!([user, calls(&["a"]), {"role": "tool", "content": "x"}])), either),
-        // 39
         (with("messages", json!([user, calls(&["a"]), user])), value),
         (with("messages", json!([user, calls(&["a", "b"]), result("a"), user])), value),
         (with("messages", json!([user, calls(&["a", "a"]), result("a")])), value),

@@ -1,4 +1,4 @@
-//! Paths, methods, kinds of bodies and the numbers in a request's head: rows 11 to 17, 59, 63 to 66, 69 to 71.
+//! Paths, methods, kinds of bodies and the numbers in a request's head.
 
 use reqwest::Method;
 use serde_json::json;
@@ -10,15 +10,13 @@ const VALUE: Allowed = &[(400, "invalid_value")];
 const NO_RUN: Allowed = &[(404, "run_not_found")];
 
 #[tokio::test]
-async fn that_lead_nowhere() {
+async fn unknown_paths_and_methods_are_refused() {
     let house = House::build("").await;
-    // 13
     for door in DOORS {
         let answer = house.server.get(door).await;
         check(door, &answer, &[(405, "method_not_allowed")]);
         assert_eq!(answer.header("allow"), "POST");
     }
-    // 14, 15
     let unknown: Allowed = &[(404, "unknown_url"), (404, "run_not_found")];
     for path in
         ["/", "/v1", "/v2/models", "/v1/nonsense", "/v1/runs/..%2f..%2fetc", "/v1/runs/%00", "/v1/sessions/a%2fb/c"]
@@ -32,7 +30,7 @@ async fn that_lead_nowhere() {
 
 /// Rows 11 and 12.
 #[tokio::test]
-async fn with_bodies_of_the_wrong_kind() {
+async fn unsupported_encodings_and_content_types_are_refused() {
     let house = House::build("").await;
     for (name, value) in [
         ("content-encoding", "gzip"),
@@ -58,7 +56,7 @@ async fn with_bodies_of_the_wrong_kind() {
 
 /// Row 59: a request id is taken over only if it can stand in a log line.
 #[tokio::test]
-async fn with_request_ids() {
+async fn only_plain_request_ids_are_kept() {
     let house = House::build("").await;
     for (sent, is_kept) in [("abc-123", true), (&"x".repeat(4096), false), ("a b", false), ("naïve", false)] {
         let answer =
@@ -72,7 +70,7 @@ async fn with_request_ids() {
 
 /// Row 17: a page of another origin learns nothing.
 #[tokio::test]
-async fn from_foreign_pages() {
+async fn other_origins_are_not_allowed() {
     let house = House::build("").await;
     let preflight = house.server.request(Method::OPTIONS, DOORS[0]).header("origin", "https://evil.example");
     let answer = house.server.respond(preflight.header("access-control-request-method", "POST")).await;
@@ -83,7 +81,7 @@ async fn from_foreign_pages() {
 
 /// Rows 64 to 66 and 69: a finished run, asked for with every kind of wrong number.
 #[tokio::test]
-async fn of_runs() {
+async fn wrong_ids_and_positions_of_runs_are_refused() {
     let house = House::build("").await;
     let server = &house.server;
     let run = server.post(DOORS[0], &valid()).await.ok()["agent"]["run_id"].as_str().expect("it has an id").to_owned();
@@ -116,7 +114,7 @@ async fn of_runs() {
 
 /// Row 71: the limits of lists.
 #[tokio::test]
-async fn of_lists() {
+async fn wrong_limits_and_cursors_of_lists_are_refused() {
     let house = House::build("").await;
     house.server.post("/v1/sessions", &json!({"id": "s"})).await.ok();
     for list in ["/v1/runs", "/v1/sessions", "/v1/sessions/s/messages"] {
@@ -134,7 +132,7 @@ async fn of_lists() {
 
 /// Rows 70 and 71: copies of sessions.
 #[tokio::test]
-async fn of_copies() {
+async fn wrong_forks_and_imports_are_refused() {
     let house = House::build("\n[server]\ndrain_delay = \"0s\"\nmax_body = \"16KiB\"\n").await;
     let server = &house.server;
     server.post("/v1/sessions", &json!({"id": "s", "messages": valid()["messages"]})).await.ok();
@@ -163,7 +161,7 @@ async fn of_copies() {
 
 /// Row 57 at the other doors to sessions.
 #[tokio::test]
-async fn of_sessions() {
+async fn wrong_session_ids_are_refused() {
     let house = House::build("").await;
     let server = &house.server;
     for id in ["", "a/b", "..", "a b", &"x".repeat(129)] {
@@ -184,7 +182,7 @@ async fn of_sessions() {
 
 /// Row 63: whoever finds the session busy can join the run that holds it.
 #[tokio::test]
-async fn of_a_busy_session() {
+async fn a_busy_session_refuses_a_second_run() {
     let gate = Gate::new();
     let held = Reply::stream().text("Wait").gate(&gate).finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held]).await;

@@ -12,7 +12,7 @@ use crate::support::redis::{Watched, fail_over};
 const LONGEST: Duration = Duration::from_secs(25);
 
 #[tokio::test]
-async fn a_balanced_site_keeps_its_promises() {
+async fn replicas_behind_a_balancer_keep_their_promises() {
     let mut watched = Watched::start().await;
     let mut site = Site::start("balanced", &vec![watched.url(); 3]).await;
     let balancer = Balancer::start([0, 1, 2].map(|index| site.replicas[index].address())).await;

@@ -74,7 +74,7 @@ async fn matrix(deaths: Vec<Death>) {
 }
 
 #[tokio::test]
-async fn a_server_dies_anywhere_and_goes_on() {
+async fn a_server_that_dies_at_any_failpoint_resumes_its_runs() {
     let mut deaths = Vec::new();
     for (index, point) in FAILPOINTS.iter().enumerate() {
         for (number, tool) in Tool::ALL.into_iter().enumerate() {

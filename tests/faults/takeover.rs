@@ -63,7 +63,7 @@ async fn dies_and_another_goes_on(death: Death, store: String) -> Times {
 }
 
 #[tokio::test]
-async fn a_replica_dies_anywhere_and_another_goes_on() {
+async fn a_replica_that_dies_at_any_failpoint_is_taken_over() {
     let redis = durable().await;
     let mut deaths = Vec::new();
     for round in 0..scaled(1, ROUNDS) {
@@ -154,7 +154,7 @@ async fn replicas_are_replaced_one_by_one() {
 
 /// Takes all of a test's seeds from one number.
 #[test]
-fn databases_are_apart() {
+fn every_takeover_has_a_database_of_its_own() {
     let deaths = FAILPOINTS.len() * Tool::ALL.len() * usize::try_from(ROUNDS).expect("it is small");
     assert!(deaths <= DATABASES, "Redis has {DATABASES} databases");
     assert_ne!(Seed::new(1).part("a").number(), Seed::new(1).part("b").number());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_shared_and_what_was_not_is_made_under_the_same_name() {
+    fn a_duplicate_joins_what_exists_and_makes_what_is_missing_under_the_same_id() {
         let new = claim(0, false);
         for (standing, age_s, expected) in [
             (Standing::Live, 0, Verdict::Join),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_made_and_gone_is_never_made_again() {
+    fn a_target_that_may_have_existed_is_never_made_again() {
         assert_eq!(verdict(Kind::Key, &claim(0, false), Standing::Missing, 3600), Verdict::Gone);
         for age_s in [0, 3, 90_000] {
             assert_eq!(verdict(Kind::Key, &claim(0, true), Standing::Missing, age_s), Verdict::Gone);
@@ -175,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_run_that_did_not_go_on_is_gone_on_with_however_old_it_is() {
+    fn a_waiting_run_that_was_not_resumed_is_resumed_however_old_the_claim() {
         assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Untouched, 0), Verdict::Wait);
         assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Untouched, 4000), Verdict::TakeOver);
     }
 
     #[test]
-    fn whoever_took_a_claim_over_is_given_time_too() {
+    fn a_new_claimant_gets_its_full_time() {
         let once = Once { name: "n".into(), fingerprint: "f".into(), kind: Kind::Key };
         let since = |tried| Since { claimed: Duration::from_secs(60), tried: Duration::from_secs(tried) };
         let verdict = |tried| judge(&once, &claim(0, false), Standing::Missing, since(tried), KEPT);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn another_request_is_refused_whatever_became_of_the_first() {
+    fn a_different_request_is_refused_whatever_became_of_the_first() {
         let other = Claim { fingerprint: "g".into(), ..claim(0, false) };
         for standing in [Standing::Missing, Standing::Live, FINAL] {
             assert_eq!(verdict(Kind::Key, &other, standing, 5), Verdict::Reused);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_attempt_begins_anew_and_a_repeated_one_joins_what_may_still_be_its_own() {
+    fn a_first_attempt_starts_anew_and_a_retry_joins_its_own_run() {
         let earlier = claim(0, false);
         for standing in [Standing::Missing, Standing::Live, FINAL] {
             assert_eq!(verdict(Kind::FirstAttempt, &earlier, standing, 1), Verdict::BeginAnew);

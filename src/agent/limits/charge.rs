@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_tells_what_a_step_is_to_be_charged() {
+    fn the_charge_of_a_step_follows_from_its_log() {
         let price = Price::from_usd(1.0, 1.0, 10.0);
         let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() };
         let started = |step| Event::StepStarted { step, reserved: Reservation::default(), closing: None };

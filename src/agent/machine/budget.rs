@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn money_clamps_too_and_free_models_never_do() {
+    fn a_cost_budget_clamps_output_except_of_free_models() {
         let mut spec = spec();
         spec.price = Price::from_usd(1.0, 1.0, 10.0);
         spec.limits.cost_budget = Some(Micros(10_000));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_hosts_clock_costs_no_more_than_a_takeover() {
+    fn a_wrong_clock_elsewhere_costs_at_most_a_takeover() {
         let hour = 3_600_000;
         for (silence, resumed, gap) in
             [(0, 6_000, 4_000), (0, hour, 15_000), (0, 10, 0), (120_000, hour, 135_000), (120_000, 6_000, 4_000)]
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_and_a_clock_that_steps_back_cost_nothing() {
+    fn waiting_and_a_clock_that_steps_back_cost_no_time() {
         let mut spent = Elapsed::default();
         spent.restart(1_000);
         spent.pass(3_000);

@@ -131,7 +131,7 @@ fn client_tool(name: &str) -> ClientTool {
 }
 
 #[test]
-fn an_answer_without_calls_ends_the_run_k24() {
+fn an_answer_without_calls_ends_the_run() {
     let mut story = Story::begin(spec());
     story.says("hello", vec![], usage(3, 2));
     story.completes_step();
@@ -143,7 +143,7 @@ fn an_answer_without_calls_ends_the_run_k24() {
 }
 
 #[test]
-fn results_enter_the_history_in_call_order_k10() {
+fn results_enter_the_history_in_call_order() {
     let mut story = Story::begin(spec());
     let (first, second) = (call(1, "echo"), call(2, "echo"));
     story.says("", vec![first.clone(), second.clone()], usage(1, 1));
@@ -163,7 +163,7 @@ fn results_enter_the_history_in_call_order_k10() {
 }
 
 #[test]
-fn the_last_allowed_step_still_runs_its_tools_t26() {
+fn the_last_allowed_step_still_runs_its_tools() {
     let mut spec = spec();
     spec.limits.max_iterations = 1;
     let mut story = Story::begin(spec);
@@ -204,7 +204,7 @@ fn a_limit_can_be_an_error_or_a_closing_answer() {
 }
 
 #[test]
-fn budgets_are_reserved_warned_about_and_never_passed_z3() {
+fn budgets_are_reserved_warned_about_and_never_exceeded() {
     let mut spec = spec();
     spec.limits.token_budget = Some(2_000);
     spec.max_output_tokens = 300;
@@ -221,7 +221,7 @@ fn budgets_are_reserved_warned_about_and_never_passed_z3() {
 }
 
 #[test]
-fn money_is_a_budget_too_k14() {
+fn cost_is_a_budget_like_tokens() {
     let mut spec = spec();
     spec.price = Price::from_usd(1.0, 1.0, 1.0);
     spec.limits.cost_budget = Some(Micros(1_000));
@@ -240,7 +240,7 @@ fn money_is_a_budget_too_k14() {
 }
 
 #[test]
-fn client_calls_wait_for_the_client_and_time_stands_still() {
+fn client_calls_wait_for_the_client_and_the_deadline_pauses() {
     let mut spec = spec();
     spec.client_tools = vec![client_tool("ask_user")];
     let mut story = Story::begin(spec);
@@ -279,7 +279,7 @@ fn every_call_gets_a_result_even_when_the_run_is_stopped() {
 }
 
 #[test]
-fn a_model_that_answers_nothing_is_asked_once_more_k24() {
+fn a_model_that_answers_nothing_is_asked_once_more() {
     let mut story = Story::begin(spec());
     for _ in 0..2 {
         story.says("", vec![], usage(1, 0));

@@ -44,7 +44,7 @@ fn heard(bench: &Bench, text: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_again_under_its_key_is_heard_once() {
+async fn a_command_sent_twice_under_a_key_is_applied_once() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (bench, started) = busy(&store).await;
     let other = bench_over(store.clone(), vec![], Effect::Read);
@@ -80,7 +80,7 @@ async fn what_is_said_again_under_its_key_is_heard_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_letter_of_which_nobody_was_told_is_not_left_twice_f15() {
+async fn a_command_whose_answer_was_lost_is_not_sent_twice() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     let (bench, started) = busy(&store).await;
@@ -113,7 +113,7 @@ async fn a_key_is_forgotten_after_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_is_heard_though_earlier_letters_were_lost() {
+async fn a_cancellation_is_applied_though_earlier_commands_were_lost() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
     let started = bench.agent.start(request()).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_cancellation_is_heard_though_earlier_letters_were_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_letter_of_another_version_does_not_stop_a_run() {
+async fn a_command_of_another_version_does_not_stop_a_run() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (bench, started) = busy(&store).await;
     let run = started.head.id.clone();
@@ -146,7 +146,7 @@ async fn a_letter_of_another_version_does_not_stop_a_run() {
 
 /// It learns of both commands when it takes the run up, while it is leaving itself.
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_is_not_forgotten_with_a_letter_after_it_by_who_leaves_the_run() {
+async fn a_replica_that_hands_a_run_over_does_not_forget_a_cancellation() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let tenant = Tenant::default_tenant();
     let first = replica(Link::deaf(&store), vec![Say::Stall(&["x"])]);

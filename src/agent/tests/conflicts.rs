@@ -43,7 +43,7 @@ fn pair(store: &Arc<dyn Store>) -> (Replica, Replica) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_enqueued_run_begins_after_the_one_before_it_and_knows_what_that_said() {
+async fn a_queued_run_begins_after_the_one_before_it_and_sees_its_messages() {
     let store = shared();
     let (a, b) = pair(&store);
     let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
@@ -75,7 +75,7 @@ async fn an_enqueued_run_begins_after_the_one_before_it_and_knows_what_that_said
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_whose_caller_died_is_found() {
+async fn a_queue_is_found_after_the_replica_that_should_wake_it_died() {
     let store = shared();
     let (a, b) = pair(&store);
     let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap().head.id;
@@ -120,7 +120,7 @@ async fn an_interrupting_run_ends_the_other_and_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_runs_each_add_what_they_said_in_one_piece() {
+async fn concurrent_runs_add_their_messages_without_mixing_them() {
     let store = shared();
     let (a, b) = pair(&store);
     let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
@@ -144,7 +144,7 @@ async fn with_beside(store: &Arc<dyn Store>, beside: Vec<RunId>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_that_are_over_leave_room_beside_a_session() {
+async fn ended_runs_free_their_places_beside_a_session() {
     let store = shared();
     let (a, b) = pair(&store);
     with_beside(&store, (0..queued::MOST).map(|_| RunId::mint()).collect()).await;
@@ -156,7 +156,7 @@ async fn runs_that_are_over_leave_room_beside_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_lost_messages_lets_go_of_its_runs() {
+async fn a_session_that_lost_messages_detaches_its_runs() {
     let store = shared();
     let (a, b) = pair(&store);
     watch(b.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap()).await;
@@ -172,7 +172,7 @@ async fn a_session_that_lost_messages_lets_go_of_its_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupting_run_is_next_whoever_waits() {
+async fn an_interrupting_run_precedes_all_queued_runs() {
     let store = shared();
     let (a, b) = pair(&store);
     let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
@@ -189,7 +189,7 @@ async fn an_interrupting_run_is_next_whoever_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_runs_run_beside_each_other_and_one_more_once_one_has_ended() {
+async fn concurrent_runs_are_limited_and_an_ended_one_makes_room() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let start =
@@ -209,7 +209,7 @@ async fn so_many_runs_run_beside_each_other_and_one_more_once_one_has_ended() {
 
 /// A session that expires a second after its last change lives as long as the runs in it.
 #[tokio::test(start_paused = true)]
-async fn a_session_outlives_every_run_beside_its_own() {
+async fn a_session_outlives_all_its_concurrent_runs() {
     let brief = NewSession { id: Some(session()), ttl_s: Some(1), ..NewSession::default() };
     for (meanwhile, messages) in [("nothing", 4), ("a change", 4), ("a run", 6)] {
         let store = shared();

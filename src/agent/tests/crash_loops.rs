@@ -63,7 +63,7 @@ async fn driven_to_its_end(turns: Vec<Say>, event: &'static str, nth: usize, dea
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_kills_whoever_calls_its_tool_ends_after_three_takeovers_f9() {
+async fn a_run_whose_tool_kills_every_replica_ends_after_three_takeovers() {
     let turns = vec![Say::Calls("", vec![("echo", "{}"), ("echo", r#"{"n":1}"#)])];
     let (view, died) = driven_to_its_end(turns, "tool_finished", 1, Fate::DiesBefore).await;
     assert_eq!((view.head.status, view.head.reason), (RunStatus::Failed, Some(StopReason::CrashLoop)));
@@ -71,21 +71,21 @@ async fn a_run_that_kills_whoever_calls_its_tool_ends_after_three_takeovers_f9()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_kills_whoever_hears_its_model_ends_after_three_takeovers_f9() {
+async fn a_run_whose_model_kills_every_replica_ends_after_three_takeovers() {
     let (view, died) = driven_to_its_end(vec![Say::Text(&["x"])], "turn_finished", 1, Fate::DiesBefore).await;
     assert_eq!((view.head.status, view.head.reason), (RunStatus::Failed, Some(StopReason::CrashLoop)));
     assert_eq!(died, 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_kills_whoever_ends_it_is_ended_without_being_driven_f9() {
+async fn a_run_whose_ending_kills_every_replica_is_failed_without_being_driven() {
     let (view, died) = driven_to_its_end(vec![Say::Text(&["x"])], "run_finished", 1, Fate::DiesBefore).await;
     assert_eq!((view.head.status, view.head.reason), (RunStatus::Failed, Some(StopReason::CrashLoop)));
     assert_eq!(died, 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_gets_further_is_taken_over_as_often_as_it_takes() {
+async fn a_run_that_makes_progress_is_taken_over_any_number_of_times() {
     // Such a call is answered without being made.
     let mut turns = vec![Say::Calls("", vec![("nope", "{}")]); 7];
     turns.push(Say::Text(&["done"]));

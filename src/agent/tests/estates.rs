@@ -73,7 +73,7 @@ fn settles(tx: &Tx) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_heir_settles_an_estate_of_many_pages() {
+async fn one_replica_reaps_a_dead_replicas_runs_of_many_pages() {
     // One, a full page, full pages, and some more.
     for runs in [1, 128, 256, 300] {
         let store = shared();
@@ -91,7 +91,7 @@ async fn one_heir_settles_an_estate_of_many_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_estate_whose_heir_dies_over_it_is_settled_by_the_next() {
+async fn a_replica_that_dies_while_reaping_is_followed_by_another() {
     for fate in [Fate::DiesBefore, Fate::DiesAfter] {
         let store = shared();
         let dead = dead_with(&store, 300, &entry(Duration::ZERO)).await;
@@ -116,7 +116,7 @@ async fn an_estate_whose_heir_dies_over_it_is_settled_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_runs_of_a_dead_replica_are_gone_on_with_by_the_others_each_by_one() {
+async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     const RUNS: usize = 300;
     let store = shared();
     let way = Link::to(&store);
@@ -157,7 +157,7 @@ async fn resumptions(store: &Arc<dyn Store>, run: &RunId) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_was_thought_dead_takes_its_runs_back() {
+async fn a_replica_that_was_presumed_dead_registers_its_runs_again() {
     let store = shared();
     let way = Link::to(&store);
     let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
@@ -184,7 +184,7 @@ async fn a_replica_that_was_thought_dead_takes_its_runs_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_comes_back_leaves_what_was_taken_over_alone() {
+async fn a_replica_that_comes_back_leaves_runs_alone_that_were_taken_over() {
     let store = shared();
     let way = Link::to(&store);
     let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
@@ -209,7 +209,7 @@ async fn a_replica_that_comes_back_leaves_what_was_taken_over_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_whose_run_never_came_to_be_is_forgotten_after_a_minute() {
+async fn a_registration_whose_run_was_never_created_is_removed_after_a_minute() {
     let store = shared();
     dead_with(&store, 1, &entry(Duration::from_secs(61))).await;
     dead_with(&store, 1, &entry(Duration::from_secs(30))).await;
@@ -238,7 +238,7 @@ fn made(spec: &RunSpec) -> Tx {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_gives_up_the_runs_under_its_name_that_it_does_not_drive() {
+async fn a_replica_orphans_registered_runs_that_it_does_not_drive() {
     let store = shared();
     let bench = replica(Link::to(&store), vec![]);
     let driven = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
@@ -297,13 +297,13 @@ async fn begun_by_a_dead_process(stops_at: impl Fn(&Tx) -> bool + Send + 'static
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_was_forgotten_does_not_come_to_be_unfound() {
+async fn a_run_whose_registration_was_removed_is_not_created_unregistered() {
     let creates = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { after: 0, .. }));
     assert_eq!(begun_by_a_dead_process(creates).await, (false, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_was_thought_dead_names_nothing_where_nobody_looks_any_more() {
+async fn a_replica_that_was_presumed_dead_registers_nothing_under_its_old_name() {
     let marks = |tx: &Tx| {
         tx.writes.iter().any(|write| {
             matches!(write, Write::Put { key, .. } if key.starts_with("run/")) && tx.partition == keys::live_partition()
@@ -336,7 +336,7 @@ impl StoreLayer for Late {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_made_while_it_is_being_forgotten_is_gone_on_with() {
+async fn a_run_created_while_its_registration_is_removed_is_resumed() {
     let store = shared();
     // It drives a run of its own only, and looks for no others.
     let other = bench_over(Link::to(&store), vec![Say::Stall(&["x"])], Effect::Read);
@@ -354,7 +354,7 @@ async fn a_run_that_is_made_while_it_is_being_forgotten_is_gone_on_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_leaves_gives_up_all_that_is_under_its_name() {
+async fn a_replica_that_shuts_down_orphans_all_its_registered_runs() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let name = a.agent.replica.id().to_owned();

@@ -48,7 +48,7 @@ fn says(text: &'static [&'static str], store: &Arc<dyn Store>) -> Bench {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_message_costs_a_long_session_what_it_costs_a_short_one() {
+async fn appending_a_message_costs_the_same_in_long_and_short_sessions() {
     let mut costs = Vec::new();
     for count in [20, 2_000] {
         let store = Metered::new();
@@ -74,7 +74,7 @@ async fn every_replica_sees_what_others_wrote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_was_created_anew_has_nothing_of_the_old_one() {
+async fn a_recreated_session_has_nothing_of_the_old_one() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (here, there) = (says(&["here"], &store), says(&["there"], &store));
     asked(&here, "secret").await;
@@ -87,7 +87,7 @@ async fn a_session_that_was_created_anew_has_nothing_of_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_lost_its_last_writes_is_believed() {
+async fn a_store_that_lost_its_last_writes_overrides_the_cache() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (here, there) = (says(&["here"], &store), says(&["there"], &store));
     asked(&here, "1").await;
@@ -107,7 +107,7 @@ async fn a_store_that_lost_its_last_writes_is_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_goes_on_elsewhere_has_the_history_that_it_began_with() {
+async fn a_run_resumed_elsewhere_has_the_history_it_began_with() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let turns = || vec![Say::Text(&["one"]), Say::Calls("", vec![("pick", "{}")]), Say::Text(&["picked"])];
     let here = bench_over(store.clone(), turns(), Effect::Read);

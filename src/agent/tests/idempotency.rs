@@ -66,7 +66,7 @@ fn resumes_a_run(tx: &Tx) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fifty_twins_on_two_replicas_are_one_run_f36() {
+async fn fifty_duplicates_on_two_replicas_are_one_run() {
     let store = memory();
     let (one, two) = (replica(&store), replica(&store));
     let mut tasks = tokio::task::JoinSet::new();
@@ -85,7 +85,7 @@ async fn fifty_twins_on_two_replicas_are_one_run_f36() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_twin_joins_a_live_run_from_its_first_event() {
+async fn a_duplicate_joins_a_live_run_from_its_first_event() {
     let store = memory();
     let turns = vec![Say::Calls("look", vec![("hang", "{}")]), Say::Text(&["ok"])];
     let bench = bench_over(store.clone(), turns, Effect::Read);
@@ -102,7 +102,7 @@ async fn a_twin_joins_a_live_run_from_its_first_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_twin_after_the_end_has_the_same_answer_again() {
+async fn a_duplicate_after_the_end_gets_the_same_answer() {
     let store = memory();
     let bench = replica(&store);
     let (run, records, replayed) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
@@ -113,7 +113,7 @@ async fn a_twin_after_the_end_has_the_same_answer_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_request_under_the_same_key_is_refused_row_61() {
+async fn a_different_request_under_the_same_key_is_refused() {
     let store = memory();
     let bench = replica(&store);
     let other = Once { fingerprint: "other".into(), ..by_key() };
@@ -129,7 +129,7 @@ async fn another_request_under_the_same_key_is_refused_row_61() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_gives_its_key_back() {
+async fn a_refused_request_frees_its_key() {
     let store = memory();
     let bench = replica(&store);
     let poor = NewRun { limits: LimitsPatch { token_budget: Some(1), ..LimitsPatch::default() }, ..request() };
@@ -144,7 +144,7 @@ async fn a_refused_request_gives_its_key_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_twin_makes_what_a_dead_claimant_did_not_f1() {
+async fn the_next_duplicate_creates_the_run_that_a_dead_claimant_did_not() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
@@ -158,7 +158,7 @@ async fn the_next_twin_makes_what_a_dead_claimant_did_not_f1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claimant_that_stood_still_joins_whoever_took_its_place_f21() {
+async fn a_stalled_claimant_joins_the_run_of_the_one_that_replaced_it() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
@@ -174,7 +174,7 @@ async fn a_claimant_that_stood_still_joins_whoever_took_its_place_f21() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claimant_that_stood_still_makes_nothing_that_came_and_went() {
+async fn a_stalled_claimant_does_not_recreate_a_run_that_ended_and_expired() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
@@ -192,7 +192,7 @@ async fn a_claimant_that_stood_still_makes_nothing_that_came_and_went() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claimant_that_was_not_told_of_its_success_finds_its_run_f15() {
+async fn a_claimant_whose_commit_succeeded_without_an_answer_finds_its_run() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     let bench = replica(&store);
@@ -204,7 +204,7 @@ async fn a_claimant_that_was_not_told_of_its_success_finds_its_run_f15() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_failed_leaves_the_key_to_the_same_request() {
+async fn after_a_store_failure_the_key_still_belongs_to_the_same_request() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     let bench = replica(&store);
@@ -216,7 +216,7 @@ async fn a_store_that_failed_leaves_the_key_to_the_same_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_no_longer_kept_is_not_run_again() {
+async fn an_expired_run_is_not_run_again() {
     let store = memory();
     let bench = replica(&store);
     watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
@@ -278,7 +278,7 @@ fn answering() -> Once {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_run_is_gone_on_with_once() {
+async fn a_waiting_run_is_resumed_once() {
     for session in [None, SessionId::parse("s")] {
         let store = memory();
         let (one, two) = (handing_over(&store), handing_over(&store));
@@ -305,7 +305,7 @@ async fn a_waiting_run_is_gone_on_with_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_twin_goes_on_where_a_dead_one_did_not() {
+async fn the_next_duplicate_resumes_the_run_that_a_dead_one_did_not() {
     for fate in [Fate::Hangs, Fate::FailsAfterwards] {
         let faulty = Faulty::memory();
         let store: Arc<dyn Store> = faulty.clone();
@@ -326,7 +326,7 @@ async fn the_next_twin_goes_on_where_a_dead_one_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_is_repeated_joins_its_own_run_f37() {
+async fn a_retried_attempt_joins_its_own_run() {
     let store = memory();
     let bench = replica(&store);
     let start = async |kind| watch(bench.agent.start_once(request(), &once(kind)).await.unwrap()).await;
@@ -351,7 +351,7 @@ async fn a_refused_attempt_is_not_answered_by_an_earlier_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_twins_run_that_waits_already_is_not_ended() {
+async fn a_duplicate_does_not_end_a_run_that_waits_already() {
     let store = memory();
     let bench = handing_over(&store);
     let session = SessionId::parse("s").unwrap();
@@ -363,7 +363,7 @@ async fn a_twins_run_that_waits_already_is_not_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_attempt_joins_a_live_run_and_begins_one_where_there_is_none() {
+async fn a_retried_attempt_joins_a_live_run_or_begins_one() {
     let store = memory();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["ok"])];
     let bench = bench_over(store.clone(), turns, Effect::Read);
@@ -423,7 +423,7 @@ async fn a_session_is_made_once() {
 static TENANT: std::sync::LazyLock<Tenant> = std::sync::LazyLock::new(Tenant::default_tenant);
 
 #[tokio::test(start_paused = true)]
-async fn a_session_of_a_chosen_id_that_was_there_before_is_in_the_way() {
+async fn creating_a_session_whose_chosen_id_exists_is_refused() {
     let store = memory();
     let bench = replica(&store);
     let id = SessionId::parse("mine").unwrap();

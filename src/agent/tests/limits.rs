@@ -21,7 +21,7 @@ fn loops() -> Vec<Say> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_never_stops_is_stopped_by_iterations_c2() {
+async fn a_model_that_never_stops_is_stopped_by_the_iteration_limit() {
     let bench = bench(loops());
     let limits = LimitsPatch { max_iterations: Some(3), ..LimitsPatch::default() };
     let records = watch(bench.agent.start(request_with(limits)).await.unwrap()).await;
@@ -30,7 +30,7 @@ async fn a_model_that_never_stops_is_stopped_by_iterations_c2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_keeps_the_text_so_far_z14() {
+async fn the_deadline_keeps_the_text_so_far() {
     let bench = bench(vec![Say::Stall(&["so ", "far"])]);
     let limits = LimitsPatch { timeout_ms: Some(1_000), ..LimitsPatch::default() };
     let records = watch(bench.agent.start(request_with(limits)).await.unwrap()).await;
@@ -50,7 +50,7 @@ async fn the_deadline_leaves_time_for_a_closing_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_budget_is_never_passed_z4() {
+async fn a_token_budget_is_never_exceeded() {
     let bench = bench(loops());
     let limits = LimitsPatch { token_budget: Some(500), ..LimitsPatch::default() };
     let records = watch(bench.agent.start(request_with(limits)).await.unwrap()).await;
@@ -110,7 +110,7 @@ async fn a_sessions_budget_holds_over_its_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_without_readers_is_cancelled_after_its_grace_f35() {
+async fn a_run_without_readers_is_cancelled_after_its_grace() {
     let bench = bench(vec![Say::Stall(&["x"])]);
     let mut request = request();
     request.on_disconnect = OnDisconnect::Cancel;
@@ -144,7 +144,7 @@ async fn cancelling_answers_once_the_run_has_stopped_and_may_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_grace_of_an_abandoned_run_does_not_begin_anew_with_each_step() {
+async fn the_grace_of_an_abandoned_run_does_not_restart_with_each_step() {
     // Each step takes a tool's whole timeout of 5 s.
     let bench = bench(vec![Say::Calls("", vec![("hang", "{}")])]);
     let mut request = request();

@@ -25,7 +25,7 @@ fn in_session(on_conflict: OnConflict) -> NewRun {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_run_leaves_its_session_to_the_next_and_its_readers_get_an_end_f18() {
+async fn a_lost_run_frees_its_session_and_ends_its_readers_streams() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
@@ -58,7 +58,7 @@ async fn a_lost_run_leaves_its_session_to_the_next_and_its_readers_get_an_end_f1
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_run_is_no_longer_one_of_its_sessions_f18() {
+async fn a_lost_run_is_removed_from_its_session() {
     for on_conflict in [OnConflict::Reject, OnConflict::Concurrent] {
         let store = shared();
         let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
@@ -75,7 +75,7 @@ async fn a_lost_run_is_no_longer_one_of_its_sessions_f18() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost_f18() {
+async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
@@ -94,7 +94,7 @@ async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost_f18() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_read_letters_are_lost_still_ends() {
+async fn a_run_whose_applied_commands_are_lost_still_ends() {
     let store = shared();
     let mut commits = 0;
     // A run that asked again and again would never wait for anything; after so many commits it is stopped.
@@ -121,7 +121,7 @@ async fn a_run_whose_read_letters_are_lost_still_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_letter_that_comes_after_read_ones_were_lost_is_heard_once_there_is_one_more() {
+async fn a_command_after_lost_ones_is_applied_once_another_follows() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let run = a.bench.agent.start(request()).await.unwrap().head.id;
@@ -140,7 +140,7 @@ async fn a_letter_that_comes_after_read_ones_were_lost_is_heard_once_there_is_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_a_damaged_event_is_told_instead_of_skipping_it() {
+async fn a_damaged_event_is_reported_to_its_reader_not_skipped() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     let started = a.bench.agent.start(request()).await.unwrap();

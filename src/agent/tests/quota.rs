@@ -112,7 +112,7 @@ async fn parallel(store: &Arc<dyn Store>, quota: QuotaConfig) -> (Vec<Outcome>, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_on_many_replicas_never_pass_their_keys_token_budget() {
+async fn runs_on_many_replicas_never_exceed_their_keys_token_budget() {
     let (store, limit) = (memory(), 3_000);
     let (ended, [peak, _]) = parallel(&store, tokens(limit)).await;
     assert!(peak <= limit && peak > limit / 2, "used and reserved came to {peak}");
@@ -123,7 +123,7 @@ async fn runs_on_many_replicas_never_pass_their_keys_token_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_on_many_replicas_never_pass_their_keys_cost_budget() {
+async fn runs_on_many_replicas_never_exceed_their_keys_cost_budget() {
     let (store, limit) = (memory(), Micros(30_000));
     let quota = QuotaConfig { cost_budget: Some(Allotment { limit, per: None }), ..QuotaConfig::default() };
     let (ended, [_, peak]) = parallel(&store, quota).await;
@@ -162,7 +162,7 @@ async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_session_refuses_is_given_back_to_the_key() {
+async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
     let store = memory();
     let turns = vec![Say::Calls("", vec![("hang", "{}")])];
     let bench = bench_within(store.clone(), turns, Effect::Read, quotas(tokens(100_000)));
@@ -185,7 +185,7 @@ async fn what_a_session_refuses_is_given_back_to_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_of_a_keys_budget_makes_for_a_shorter_answer_and_then_for_none() {
+async fn a_nearly_spent_key_budget_shortens_the_answer_and_a_spent_one_refuses_it() {
     let store = memory();
     let bench = bench_within(store.clone(), vec![Say::Text(&["hi"])], Effect::Read, quotas(tokens(700)));
     let mut asked = Vec::new();
@@ -204,7 +204,7 @@ async fn the_last_of_a_keys_budget_makes_for_a_shorter_answer_and_then_for_none(
 
 /// Wherever a process dies, another one ends its run, and the key is charged what the run says it used.
 #[tokio::test(start_paused = true)]
-async fn a_death_at_any_commit_loses_nothing_and_settles_nothing_twice() {
+async fn a_crash_at_any_commit_loses_nothing_and_settles_nothing_twice() {
     let quota = QuotaConfig {
         token_budget: Some(Allotment { limit: 50_000, per: None }),
         cost_budget: Some(Allotment { limit: Micros(1_000_000), per: None }),
@@ -258,7 +258,7 @@ async fn a_death_at_any_commit_loses_nothing_and_settles_nothing_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_ended_instead_of_taken_up_settles_too() {
+async fn a_run_that_is_failed_instead_of_resumed_settles_its_reservation() {
     // The process dies between the reservation and the step; then someone cancels the run.
     let store = memory();
     let mortal =
@@ -280,7 +280,7 @@ async fn a_run_that_is_ended_instead_of_taken_up_settles_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
+async fn an_abandoned_reservation_stays_charged_in_full() {
     let store = memory();
     let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(1_000)));
     let mut spec = crate::agent::machine::tests::spec();
@@ -303,7 +303,7 @@ async fn a_reservation_that_nobody_comes_back_to_stays_charged_in_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_counted_is_counted_in_its_period() {
+async fn usage_is_counted_in_its_own_period() {
     let store = memory();
     let per = |per| Some(Allotment { limit: 50_000, per: Some(per) });
     let quota = QuotaConfig { token_budget: per(Period::Day), ..QuotaConfig::default() };
@@ -322,7 +322,7 @@ async fn what_is_counted_is_counted_in_its_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_replicas_together_run_no_more_at_once_than_a_key_may() {
+async fn a_keys_concurrency_limit_holds_over_all_replicas() {
     let store = memory();
     let replicas: Vec<Bench> =
         (0..3).map(|_| bench_within(store.clone(), vec![Say::Stall(&["x"])], Effect::Read, quotas(runs(4)))).collect();
@@ -347,7 +347,7 @@ async fn all_replicas_together_run_no_more_at_once_than_a_key_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_runs_end_can_start_the_next() {
+async fn a_client_that_saw_a_run_end_can_start_the_next() {
     let bench = bench_within(memory(), two_steps(), Effect::Read, quotas(runs(1)));
     for _ in 0..10 {
         assert_eq!(outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).reason, StopReason::Done);
@@ -355,7 +355,7 @@ async fn who_waits_for_a_runs_end_can_start_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_waits_for_its_client_has_no_slot_and_needs_one_to_go_on() {
+async fn a_run_that_waits_for_its_client_holds_no_slot_and_needs_one_to_resume() {
     let store = memory();
     let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Stall(&["x"])];
     let bench = bench_within(store.clone(), turns, Effect::Read, quotas(runs(1)));

@@ -55,7 +55,7 @@ pub(super) async fn over(replica: &Replica, run: &RunId) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it_f39() {
+async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![]);
@@ -68,7 +68,7 @@ async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it_f39() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_nudge_costs_a_cancellation_only_time_f39() {
+async fn a_cancellation_whose_nudge_was_lost_only_takes_longer() {
     let store = shared();
     let a = replica(Link::deaf(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::deaf(&store), vec![]);
@@ -79,7 +79,7 @@ async fn a_lost_nudge_costs_a_cancellation_only_time_f39() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_is_cut_off_stops_by_itself_and_another_goes_on_f20() {
+async fn a_replica_that_is_cut_off_stops_by_itself_and_another_resumes_its_run() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Calls("", vec![("echo", "{}")]), Say::Stall(&["lost"])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["never"]), Say::Text(&["found"])]);
@@ -102,7 +102,7 @@ async fn a_replica_that_is_cut_off_stops_by_itself_and_another_goes_on_f20() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_silence_of_the_store_does_not_interrupt_a_run_f13() {
+async fn a_short_silence_of_the_store_does_not_interrupt_a_run() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
     let started = a.bench.agent.start(request()).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_short_silence_of_the_store_does_not_interrupt_a_run_f13() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_replica_hands_its_runs_over_before_their_next_step_f10() {
+async fn a_drained_replica_hands_its_runs_over_before_their_next_step() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["never"]), Say::Text(&["done"])]);
@@ -156,7 +156,7 @@ async fn read_elsewhere() -> (Replica, Replica, RunId, Follower) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
+async fn a_reader_at_another_replica_keeps_a_run_alive_until_it_leaves() {
     let (_a, b, run, mut follower) = read_elsewhere().await;
     let reading =
         tokio::time::timeout(Duration::from_secs(28), async { while let Ok(Some(_)) = follower.next().await {} });
@@ -170,7 +170,7 @@ async fn a_reader_elsewhere_keeps_a_run_alive_and_its_going_ends_it_f35() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_elsewhere_that_takes_nothing_for_a_while_is_still_one_f34() {
+async fn a_slow_reader_at_another_replica_still_counts() {
     let (_a, b, run, mut follower) = read_elsewhere().await;
     let caught_up = async { while let Ok(Some(_)) = follower.next().await {} };
     tokio::time::timeout(Duration::from_secs(1), caught_up).await.expect_err("the run goes on");
@@ -199,7 +199,7 @@ async fn a_reader_is_announced_only_while_its_run_is_driven_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
+async fn a_message_to_a_live_run_joins_before_its_next_model_call() {
     let store = shared();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["first"]), Say::Text(&["second"])];
     let a = replica(Link::to(&store), turns);
@@ -225,7 +225,7 @@ async fn what_is_said_to_a_live_run_joins_before_its_next_model_call() {
 
 /// A process that stood still has the run's tail as it was then, while another has driven it to its end.
 #[tokio::test(start_paused = true)]
-async fn a_reader_is_not_told_by_a_stale_tail_how_far_the_log_goes_f21() {
+async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
     let store = shared();
     let frozen = replica(Link::to(&store), vec![]);
     let other = replica(Link::to(&store), vec![Say::Text(&["one ", "two"])]);
@@ -247,7 +247,7 @@ async fn a_reader_is_not_told_by_a_stale_tail_how_far_the_log_goes_f21() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost_f39() {
+async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost() {
     let store = shared();
     let link = Link::deaf(&store);
     let turns = vec![Say::Calls("", vec![("hang", "{}"), ("echo", r#"{"n":1}"#)])];
@@ -264,7 +264,7 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost_f39() {
+async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge_was_lost() {
     let store = shared();
     let a = replica(Link::deaf(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
     let b = replica(Link::deaf(&store), vec![]);
@@ -277,7 +277,7 @@ async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge
 }
 
 #[tokio::test(start_paused = true)]
-async fn tools_are_given_a_higher_fence_after_each_takeover_f21() {
+async fn tools_are_given_a_higher_fence_after_each_takeover() {
     let store = shared();
     let turns = vec![Say::Calls("", vec![("hang", "{}")])];
     let replicas = [(); 3].map(|()| bench_over(Link::to(&store), turns.clone(), Effect::Read));
@@ -302,7 +302,7 @@ async fn tools_are_given_a_higher_fence_after_each_takeover_f21() {
 /// A machine's death loses what was only written; where others go on, they would write something else under
 /// the numbers that were shown.
 #[tokio::test(start_paused = true)]
-async fn where_others_go_on_text_is_as_sure_as_all_else_before_it_is_shown() {
+async fn on_a_shared_store_text_is_durable_before_it_is_shown() {
     for is_shared in [true, false] {
         let store: Arc<dyn Store> = if is_shared { Link::to(&shared()) } else { shared() };
         let written = Arc::new(AtomicUsize::new(0));

@@ -106,7 +106,7 @@ async fn every_prefix_of_a_log_resumes_to_the_same_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_was_interrupted_is_not_run_again_f6() {
+async fn a_write_that_was_interrupted_is_not_run_again() {
     let (spec, mut whole) = undisturbed().await;
     for record in &mut whole {
         if let Event::ToolStarted { effect, .. } = &mut record.event {
@@ -165,7 +165,7 @@ async fn readers_see_every_event_once_wherever_they_join() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_came_before_the_run_was_taken_up_counts_as_its_reader() {
+async fn a_reader_that_came_before_the_run_was_resumed_counts_as_its_reader() {
     let (mut spec, whole) = undisturbed().await;
     spec.on_disconnect = crate::types::run::OnDisconnect::Cancel;
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
@@ -186,7 +186,7 @@ async fn a_reader_that_came_before_the_run_was_taken_up_counts_as_its_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_has_its_end_is_not_gone_on_with_whatever_the_head_says() {
+async fn a_log_with_an_end_is_not_resumed_whatever_the_head_says() {
     let (spec, whole) = undisturbed().await;
     let (bench, store) = found(&spec, &whole, Effect::Read).await;
     bench.agent.begin();
@@ -217,7 +217,7 @@ async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_log_is_lost_ends_for_who_waits_for_it_f18() {
+async fn a_run_whose_log_is_lost_ends_for_its_waiting_clients() {
     let (spec, whole) = undisturbed().await;
     let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
     let lose = Tx::new(keys::partition_of(&spec)).write(Write::DeleteLog { log: keys::events(&spec.id) });
@@ -228,7 +228,7 @@ async fn a_run_whose_log_is_lost_ends_for_who_waits_for_it_f18() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_of_which_only_the_head_lacks_the_end_has_the_end_that_was_recorded_f18() {
+async fn a_run_whose_head_lacks_the_end_has_the_end_in_its_log() {
     let (spec, whole) = undisturbed().await;
     let (bench, store) = found(&spec, &whole, Effect::Read).await;
     let lose = Tx::new(keys::partition_of(&spec)).write(Write::Delete { key: keys::spec(&spec.id) });
@@ -239,7 +239,7 @@ async fn a_run_of_which_only_the_head_lacks_the_end_has_the_end_that_was_recorde
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time_f24() {
+async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time() {
     const HOUR_MS: u64 = 3_600_000;
     let (spec, whole) = undisturbed().await;
     for ahead in [true, false] {
@@ -256,7 +256,7 @@ async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time_f24() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_another_host_ends_took_no_longer_than_a_takeover_f24() {
+async fn a_run_that_another_host_ends_is_counted_at_most_a_takeover_longer() {
     let (mut spec, whole) = undisturbed().await;
     let earlier = |at_ms: u64| at_ms - 3_600_000;
     spec.created_ms = earlier(spec.created_ms);
@@ -270,7 +270,7 @@ async fn a_run_that_another_host_ends_took_no_longer_than_a_takeover_f24() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_interrupted_call_took_counts() {
+async fn the_time_of_an_interrupted_call_counts() {
     let (mut spec, whole) = undisturbed().await;
     let began = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
     let earlier = |at_ms: u64| at_ms - 100_000;
@@ -285,7 +285,7 @@ async fn what_an_interrupted_call_took_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_a_run_spent_elsewhere_is_counted_once_whatever_the_clock_there_f24() {
+async fn time_on_another_host_is_counted_once_whatever_its_clock() {
     const SPENT_MS: u64 = 10_000;
     let (spec, whole) = undisturbed().await;
     // The clock there is an hour ahead or behind; a takeover during a model call counts for 45 s at most.

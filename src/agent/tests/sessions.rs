@@ -78,7 +78,7 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_does_not_part_calls_from_their_results() {
+async fn a_fork_keeps_calls_and_their_results_together() {
     let bench = bench(vec![]);
     // Two messages, a turn of so many calls with their results, one message.
     for count in [1_usize, 3, 64, 200] {
@@ -134,7 +134,7 @@ async fn a_fork_that_is_interrupted_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_forks_to_one_name_one_comes_to_be() {
+async fn of_concurrent_forks_to_one_name_one_succeeds() {
     let bench = bench_over(Faulty::memory(), vec![], Effect::Read);
     for name in ["a", "b"] {
         let all = (0..1_500).map(|number| Message::text(Role::User, &format!("{name} {number}")));
@@ -161,7 +161,7 @@ async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), Loo
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stalls_while_writing_a_session_does_not_mix_into_anothers() {
+async fn a_stalled_session_writer_does_not_mix_into_another_session() {
     let bench = bench_over(Faulty::memory(), vec![], Effect::Read);
     let stalled = write_slowly(&bench, "stalled", 70);
     // It begins when the other's lease has run out, and is at the same place when the other goes on.
@@ -207,7 +207,7 @@ async fn a_waiting_run_is_cancelled_with_its_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_session_counted_expires_with_it() {
+async fn a_sessions_counters_expire_with_it() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let bench = bench_over(store.clone(), vec![Say::Text(&["answer"])], Effect::Read);
     let place = keys::session_partition(&tenant(), &id("s"));
@@ -229,7 +229,7 @@ async fn what_a_session_counted_expires_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_does_not_make_a_session_expire_under_its_run() {
+async fn updating_a_session_does_not_expire_it_under_its_run() {
     let bench = bench(vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["answer"])]);
     let created = NewSession { ttl_s: Some(1), ..new("s", vec![]) };
     bench.agent.create_session(&tenant(), created).await.unwrap();

@@ -11,7 +11,7 @@ fn results(records: &[Record]) -> Vec<(String, bool)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_run_and_their_results_are_answered_from_t1() {
+async fn tool_calls_run_and_the_model_answers_from_their_results() {
     let turns =
         vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#), ("save", r#"{"n":2}"#)]), Say::Text(&["he", "llo"])];
     let bench = bench(turns);
@@ -26,7 +26,7 @@ async fn calls_run_and_their_results_are_answered_from_t1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_run_is_told_to_the_model_t28_k18() {
+async fn calls_that_cannot_run_are_told_to_the_model() {
     let calls = vec![("nope", "{}"), ("echo", "{\"n\":"), ("echo", r#"{"n":"x"}"#), ("echo", "[]")];
     let bench = bench(vec![Say::Calls("", calls), Say::Text(&["ok"])]);
     let records = watch(bench.agent.start(request()).await.unwrap()).await;
@@ -38,7 +38,7 @@ async fn what_cannot_run_is_told_to_the_model_t28_k18() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_hangs_is_stopped_k11() {
+async fn a_tool_that_hangs_is_stopped() {
     let bench = bench(vec![Say::Calls("", vec![("hang", "{}"), ("echo", "{}")]), Say::Text(&["ok"])]);
     let records = watch(bench.agent.start(request()).await.unwrap()).await;
     let results = results(&records);
@@ -99,7 +99,7 @@ fn client_tool() -> ClientTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_run_goes_on_with_its_clients_answers_however_they_come() {
+async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
     for way in ["session", "run", "transcript"] {
         let turns = vec![Say::Calls("", vec![("ask", "{}"), ("echo", "{}")]), Say::Text(&["thanks"])];
         let bench = bench(turns);

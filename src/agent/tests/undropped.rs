@@ -45,7 +45,7 @@ async fn dropped_at(faulty: &Faulty, bench: &Bench, new: NewRun, nth: usize, fat
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_client_went_while_it_was_made_goes_on_at_once() {
+async fn a_run_whose_client_left_during_its_creation_starts_at_once() {
     for fate in [Fate::Hangs, Fate::HangsAfterwards] {
         let mut commits = 0;
         loop {
@@ -68,7 +68,7 @@ async fn a_run_whose_client_went_while_it_was_made_goes_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_run_whose_client_went_while_it_was_answered_goes_on_at_once() {
+async fn a_waiting_run_whose_client_left_while_answering_resumes_at_once() {
     for fate in [Fate::Hangs, Fate::HangsAfterwards] {
         let mut commits = 0;
         loop {
@@ -92,7 +92,7 @@ async fn a_waiting_run_whose_client_went_while_it_was_answered_goes_on_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_never_had_a_reader_ends_as_one_that_lost_it() {
+async fn a_run_that_never_had_a_reader_ends_like_an_abandoned_one() {
     let faulty = Faulty::memory();
     let bench = bench_over(faulty.clone(), vec![Say::Stall(&["x"])], Effect::Read);
     bench.agent.begin();
@@ -106,7 +106,7 @@ async fn a_run_that_never_had_a_reader_ends_as_one_that_lost_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_was_made_though_its_request_failed_is_found_at_once_f15() {
+async fn a_run_created_by_a_request_that_failed_is_found_at_once() {
     let faulty = Faulty::memory();
     let bench = bench_over(faulty.clone(), vec![Say::Text(&["hello"])], Effect::Read);
     bench.agent.begin();
@@ -120,7 +120,7 @@ async fn a_run_that_was_made_though_its_request_failed_is_found_at_once_f15() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_drain_waits_for_what_is_being_made() {
+async fn the_drain_waits_for_runs_that_are_being_created() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
@@ -157,7 +157,7 @@ async fn an_answer_waits_until_a_dead_process_lease_has_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_answers_one_goes_on_and_the_other_learns_that_it_did() {
+async fn of_two_answers_one_resumes_the_run_and_the_other_learns_it() {
     for session in [None, SessionId::parse("s")] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let (one, two) = (handing_over(&store), handing_over(&store));
@@ -173,7 +173,7 @@ async fn of_two_answers_one_goes_on_and_the_other_learns_that_it_did() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_a_run_that_somebody_keeps_is_to_come_again() {
+async fn an_answer_to_a_run_whose_lease_is_held_is_to_be_retried() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let bench = handing_over(&store);
     let (run, _, answer) = handed_over(&bench, None).await;

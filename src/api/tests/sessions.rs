@@ -125,7 +125,7 @@ async fn an_import_belongs_to_whoever_imports() {
 }
 
 #[tokio::test]
-async fn snapshots_that_are_none_are_refused() {
+async fn malformed_snapshots_are_refused() {
     let router = two_tenants();
     let with = |pointer: &str, value: Value| {
         let mut given = snapshot(&conversation());
@@ -175,7 +175,7 @@ async fn snapshots_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn forks_say_where_they_are_possible() {
+async fn refused_forks_say_where_a_fork_is_possible() {
     let router = two_tenants();
     post(&router, "one", "/v1/sessions", json!({"id": "s", "messages": conversation()})).await;
     let fork = "/v1/sessions/s/fork";

@@ -124,7 +124,7 @@ fn error_in(text: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agents_reader_at_a_replica_that_ends_is_sent_to_another() {
+async fn a_reader_of_agent_events_at_a_replica_that_shuts_down_is_sent_elsewhere() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let ((_, driving), (ending, reading)) = (replica(&store, false), replica(&store, false));
     let run = asked(&driving, "/v1/agent/completions").await.run;
@@ -138,7 +138,7 @@ async fn an_agents_reader_at_a_replica_that_ends_is_sent_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chat_at_a_replica_that_ends_is_told_that_it_is_not_whole() {
+async fn a_chat_at_a_replica_that_shuts_down_is_told_that_it_is_not_whole() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (agent, router) = replica(&store, false);
     let mut reader = asked(&router, "/v1/chat/completions").await;

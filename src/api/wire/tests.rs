@@ -246,7 +246,7 @@ fn a_stream_that_was_cut_goes_on_where_it_was_cut() {
 }
 
 #[test]
-fn frames_of_a_chunk_stream_since_the_last_number_are_those_of_an_event_that_is_not_whole() {
+fn frames_after_the_last_number_belong_to_an_unfinished_event() {
     let chunks = encode(ChatChunks::new(names(), true, true, true), &long_story());
     let frames: Vec<_> = chunks.split_inclusive("\n\n").collect();
     for cut in 0..=frames.len() {

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_places() {
+    fn questions_of_time_and_place_are_understood() {
         let some = |places: &[&str]| places.iter().map(|place| Some((*place).to_owned())).collect::<Vec<_>>();
         for (text, places) in [
             ("What is 1234 * 5678, and what time is it in Oslo?", some(&["Oslo"])),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn counting() {
+    fn requests_to_count_are_understood() {
         assert_eq!(count_to("Please count to 5."), Some(5));
         assert_eq!(count_to("Count to 1,000!"), Some(1_000));
         assert_eq!(count_to("Count to ten"), None);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn names_are_found_in_sentences() {
         assert_eq!(own_name("Hi, my name is Ada Lovelace and I count.").as_deref(), Some("Ada Lovelace"));
         assert_eq!(own_name("My name is ada!").as_deref(), Some("ada"));
         assert_eq!(own_name("What is my name?"), None);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_by_name() {
+    fn tools_are_called_by_their_names() {
         let tools = ["get_weather".to_owned(), "get".to_owned()];
         let calls = |text| -> Vec<(String, String)> {
             named_calls(text, &tools).into_iter().map(|call| (call.name, call.arguments)).collect()

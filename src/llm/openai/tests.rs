@@ -287,7 +287,7 @@ async fn after_the_finish_reason_nothing_can_spoil_the_turn() {
 }
 
 #[tokio::test]
-async fn nonsense_in_the_middle_is_a_failure() {
+async fn malformed_data_within_a_stream_is_a_failure() {
     let said = stream_head() + &text("hi");
     let error = frame(&json!({ "error": { "message": format!("cannot use {KEY}"), "code": "server_error" } }));
     let failed = |message: &str| (ModelErrorKind::Transient, format!("upstream test {message}"), "hi".to_owned());
@@ -301,7 +301,7 @@ async fn nonsense_in_the_middle_is_a_failure() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart() {
+async fn upstream_refusals_are_classified() {
     let limited = r#"{"error":{"message":"slow down","type":"tokens","code":"rate_limit_exceeded"}}"#;
     let error = ask(answer("429 Too Many Requests", "retry-after: 7\r\n", limited), LONG, LONG).await.1.unwrap_err();
     let expected = ModelError {
@@ -334,7 +334,7 @@ async fn refusals_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_may_come_back() {
+async fn an_unreachable_upstream_is_a_transient_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -345,7 +345,7 @@ async fn an_upstream_that_is_not_there_may_come_back() {
 }
 
 #[tokio::test]
-async fn a_failure_before_the_first_word_is_tried_again() {
+async fn a_failure_before_the_first_token_is_retried() {
     let broken = answer("500 Internal Server Error", "retry-after-ms: 1\r\n", "{\"error\":{\"message\":\"oops\"}}");
     let (model, requests) = upstream(vec![broken, full_stream()]).await;
     let (deltas, turn) = ask_with(&Retrying::new(Arc::new(model), RetryPolicy::default()), request()).await;
@@ -426,7 +426,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
 }
 
 #[test]
-fn only_openai_itself_knows_the_newer_bound() {
+fn only_openai_itself_is_sent_max_completion_tokens() {
     let bound = |url: &str| output_bound(&url.parse().unwrap());
     assert_eq!(bound("https://eu.api.openai.com/v1"), OutputBound::MaxCompletionTokens);
     assert_eq!(bound("https://api.openai.com.example/v1"), OutputBound::MaxTokens);

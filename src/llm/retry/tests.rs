@@ -77,7 +77,7 @@ fn delays(seen: &Attempt) -> Vec<Duration> {
 const LONG: Duration = Duration::from_mins(5);
 
 #[tokio::test(start_paused = true)]
-async fn what_may_pass_is_tried_three_times_more() {
+async fn transient_failures_are_retried_three_times() {
     for kind in [ModelErrorKind::Transient, ModelErrorKind::Timeout] {
         let failed = || vec![failure(kind)];
         let (seen, took) = play(vec![failed(), failed(), failed(), vec![Ok(text()), Ok(finished())]], LONG).await;
@@ -94,14 +94,14 @@ async fn what_may_pass_is_tried_three_times_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_pass_is_not_repeated() {
+async fn permanent_failures_are_not_retried() {
     for kind in [ModelErrorKind::Rejected, ModelErrorKind::ContextLength] {
         assert_eq!(play(vec![vec![failure(kind)]], LONG).await, (vec![failure(kind)], Duration::ZERO));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_twice() {
+async fn a_stream_that_has_spoken_is_not_retried() {
     let thinking = Ok(Delta::Thinking("hm".to_owned()));
     let arguments = Ok(Delta::CallArguments { index: 0, delta: "{".to_owned() });
     for said in [Ok(text()), thinking, arguments] {
@@ -119,7 +119,7 @@ async fn a_stream_that_just_ends_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_upstream_is_taken_at_its_word_if_there_is_time() {
+async fn retry_after_is_obeyed_if_the_deadline_allows() {
     let seconds = Duration::from_secs;
     let (seen, took) = play(vec![vec![asking_for(40)], vec![Ok(finished())]], LONG).await;
     assert_eq!(delays(&seen), [seconds(40)]);

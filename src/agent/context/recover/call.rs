@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes() {
+    fn every_known_shape_of_a_call_is_read() {
         let a = || ModelCall { name: "a".into(), arguments: "{\"x\": 1}".into() };
         for value in [
             r#"{"name": "a", "arguments": {"x": 1}}"#,

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn values_end_where_they_end() {
+    fn a_json_value_is_read_up_to_its_end() {
         for text in [
             "{}",
             "[]",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_noticed_at_once() {
+    fn invalid_json_is_noticed_without_waiting_for_more() {
         for (text, at) in [
             ("{x", 2),
             ("[Note", 2),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_noticed_at_once() {
+    fn json_that_is_no_call_is_noticed_without_waiting_for_more() {
         for (text, may_be) in [
             ("{\"na", true),
             ("{\"nam\"", false),

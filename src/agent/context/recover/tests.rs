@@ -21,7 +21,7 @@ fn recover(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn calls_disappear_with_what_is_around_them() {
+fn recovered_calls_are_removed_with_their_wrapping() {
     for (text, shown, calls) in [
         (CALL.to_owned(), "", 1),
         (format!("\n  {CALL}\n\n"), "", 1),
@@ -44,7 +44,7 @@ fn calls_disappear_with_what_is_around_them() {
 }
 
 #[test]
-fn what_is_no_call_is_shown_unchanged() {
+fn text_that_is_no_call_is_shown_unchanged() {
     let unknown = CALL.replace("add", "subtract");
     for text in [
         String::new(),
@@ -76,7 +76,7 @@ fn what_is_no_call_is_shown_unchanged() {
 }
 
 #[test]
-fn calls_are_found_after_what_only_looked_like_one() {
+fn calls_are_found_after_text_that_only_looked_like_one() {
     for before in [
         "{x\n",
         "[Note\n",
@@ -117,7 +117,7 @@ fn text_is_shown_as_soon_as_it_cannot_become_a_call() {
 }
 
 #[test]
-fn what_is_held_is_bounded() {
+fn held_back_text_is_bounded() {
     let begin = "{\"name\": \"add\", \"arguments\": {\"a\": \"";
     let mut scanner = TextToolCalls::new(offered);
     let text = format!("{begin}{}\"}}}}\n{CALL}", "x".repeat(MAX_HELD_BYTES));
@@ -171,7 +171,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn how_the_stream_is_cut_changes_nothing(text in texts(), cuts in prop::collection::vec(any::<Index>(), 0..8)) {
+    fn the_result_does_not_depend_on_how_the_stream_is_cut(text in texts(), cuts in prop::collection::vec(any::<Index>(), 0..8)) {
         let mut whole = TextToolCalls::new(offered);
         let mut shown = whole.push(&text);
         let (rest, calls) = whole.finish();

@@ -333,7 +333,7 @@ fn an_error_in_place_of_a_chunk_is_the_end() {
 }
 
 #[test]
-fn what_is_no_chunk_is_a_fault() {
+fn malformed_chunks_are_faults() {
     for event in [
         "nonsense",
         "7",

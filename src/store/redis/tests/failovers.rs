@@ -11,7 +11,7 @@ use crate::config::RedisUrl;
 const TTL: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn what_no_replica_confirms_is_refused() {
+async fn writes_that_no_replica_confirms_are_refused() {
     let server = RedisServer::start().await;
     let replica = server.replica().await;
     let store = open(&server.url()).await;
@@ -43,7 +43,7 @@ async fn what_no_replica_confirms_is_refused() {
 }
 
 #[tokio::test]
-async fn what_was_confirmed_is_on_the_replica() {
+async fn confirmed_writes_are_on_the_replica() {
     let mut server = RedisServer::start().await;
     let replica = server.replica().await;
     let store = open(&server.url()).await;

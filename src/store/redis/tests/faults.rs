@@ -58,7 +58,7 @@ async fn attempt_that_arrives_late_changes_nothing() {
 }
 
 #[tokio::test]
-async fn taking_that_arrives_late_takes_nothing() {
+async fn a_rate_limit_request_that_arrives_late_takes_nothing() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let store = open(&proxy.url()).await;

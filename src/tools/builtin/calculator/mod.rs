@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn values() {
+    fn expressions_have_their_values() {
         for (expression, value) in [
             ("1234 * 5678", "7006652"),
             ("7/2", "3.5"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn mistakes_are_explained_in_words() {
         for (expression, reason) in [
             ("", "The expression ends where a number was expected."),
             ("1 +", "The expression ends where a number was expected."),
@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_asked_is_answered(expression in "[0-9a-z.,_+*/%^() −×é-]{0,60}") {
+        fn any_expression_is_answered_without_a_panic(expression in "[0-9a-z.,_+*/%^() −×é-]{0,60}") {
             let _ = evaluate(&expression);
         }
 
