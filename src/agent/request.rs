@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::agent::generation::Generation;
-use crate::types::run::{ClientTool, OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome, ToolChoice};
+use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::sampling::Sampling;
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
 
 /// A valid request for a run.
@@ -34,11 +36,11 @@ pub struct NewRun {
     /// The calls that they answer, in their order.
     pub answered: Vec<CallId>,
     /// The client's own tools.
-    pub client_tools: Vec<ClientTool>,
-    /// OpenAI's `tool_choice`.
-    pub tool_choice: Option<ToolChoice>,
-    /// Members for the upstream's request that pass through.
-    pub parameters: String,
+    pub client_tools: Vec<Arc<ToolDefinition>>,
+    /// Which tool must be called first.
+    pub tool_choice: ToolChoice,
+    /// How the model is to answer.
+    pub sampling: Arc<Sampling>,
     /// Most output tokens of one model call.
     pub max_output_tokens: Option<u64>,
     /// Whether several calls of one turn may run at once.

@@ -17,6 +17,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+use crate::types::offer::{ToolChoice, ToolOffer};
+use crate::types::sampling::Sampling;
 use crate::types::{Conversation, Usage};
 
 pub mod demo;
@@ -28,12 +30,12 @@ pub struct ModelRequest {
     pub model: String,
     /// What was said so far.
     pub conversation: Conversation,
-    /// The `tools` array; empty when no tools are offered.
-    pub tools: Arc<str>,
-    /// `tool_choice`, where it is not left to the model.
-    pub tool_choice: Option<String>,
-    /// Further members of the request: `"temperature":0.2,"seed":7`, or empty.
-    pub parameters: Arc<str>,
+    /// The tools that it may call.
+    pub tools: ToolOffer,
+    /// Which of them it must call.
+    pub tool_choice: ToolChoice,
+    /// How it is to answer.
+    pub sampling: Arc<Sampling>,
     /// Most output tokens.
     pub max_tokens: u64,
     /// Whether several tools may be called in one turn.

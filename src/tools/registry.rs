@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::tools::schema::{self, Schema};
 use crate::tools::{Tool, ToolSpec};
+use crate::types::json::RawValueEq;
+use crate::types::offer::ToolDefinition;
 
 /// All tools, in the order of their names.
 #[derive(Debug, Default)]
@@ -96,7 +97,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 pub struct RegisteredTool {
     tool: Arc<dyn Tool>,
     schema: Schema,
-    definition: String,
+    definition: Arc<ToolDefinition>,
 }
 
 impl RegisteredTool {
@@ -123,9 +124,9 @@ impl RegisteredTool {
         &self.tool
     }
 
-    /// The JSON object that offers it to a model, in OpenAI's shape.
+    /// What offers it to a model.
     #[must_use]
-    pub fn definition(&self) -> &str {
+    pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
 
@@ -148,20 +149,13 @@ impl RegisteredTool {
     }
 }
 
-fn definition(spec: &ToolSpec) -> String {
-    #[derive(Serialize)]
-    struct Definition<'a> {
-        r#type: &'static str,
-        function: Function<'a>,
-    }
-    #[derive(Serialize)]
-    struct Function<'a> {
-        name: &'a str,
-        description: &'a str,
-        parameters: &'a RawValue,
-    }
-    let function = Function { name: &spec.name, description: &spec.description, parameters: &spec.parameters };
-    serde_json::to_string(&Definition { r#type: "function", function }).expect("strings and JSON always encode")
+fn definition(spec: &ToolSpec) -> Arc<ToolDefinition> {
+    Arc::new(ToolDefinition {
+        name: spec.name.clone(),
+        description: Some(spec.description.clone()),
+        parameters: Some(RawValueEq(spec.parameters.clone())),
+        ..ToolDefinition::default()
+    })
 }
 
 #[cfg(test)]
@@ -200,15 +194,6 @@ mod tests {
         assert_eq!(select(&["*get*f*e", "absent", "calculato"]), ["github__get_file"]);
         assert!(select(&[]).is_empty());
         assert!(matches("a*a", "aa") && !matches("a*a", "a") && matches("**", "") && matches("*b*b", "abbb"));
-    }
-
-    #[test]
-    fn definitions_are_openais() {
-        let registry = Registry::new([StubTool::named("add").parameters(r#"{"type": "object"}"#).shared()]).unwrap();
-        assert_eq!(
-            registry.get("add").unwrap().definition(),
-            r#"{"type":"function","function":{"name":"add","description":"A stub.","parameters":{"type": "object"}}}"#
-        );
     }
 
     #[test]

@@ -47,6 +47,19 @@ impl Members {
         Some(value)
     }
 
+    /// Reads what is known of a member that is an object. What is left of it stays in its place.
+    pub fn open<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        let mut inner: Self = serde_json::from_str(self.0[at].1.get()).ok()?;
+        let found = read(&mut inner)?;
+        if inner.0.is_empty() {
+            self.0.remove(at);
+        } else {
+            self.0[at].1 = RawValueEq(serde_json::value::to_raw_value(&inner).ok()?);
+        }
+        Some(found)
+    }
+
     /// The JSON of a member's value.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-pub use crate::types::json::RawValueEq;
+use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::sampling::Sampling;
 use crate::types::usage::{Micros, Price};
 use crate::types::{Message, RunId, SessionId, Tenant};
 
@@ -111,13 +114,14 @@ pub struct RunSpec {
     pub context_tokens: u64,
     /// Names of the server's tools that are offered.
     pub tools: Vec<String>,
-    /// The client's own tools, as it sent them.
-    pub client_tools: Vec<ClientTool>,
-    /// Which tool must be called first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_choice: Option<ToolChoice>,
-    /// Members for the upstream's request that pass through: `"temperature":0.2,"seed":7`.
-    pub parameters: String,
+    /// The client's own tools.
+    pub client_tools: Vec<Arc<ToolDefinition>>,
+    /// Which tool must be called first; what follows is the model's choice.
+    #[serde(default)]
+    pub tool_choice: ToolChoice,
+    /// How the model is to answer.
+    #[serde(default)]
+    pub sampling: Arc<Sampling>,
     /// Most output tokens of one model call.
     pub max_output_tokens: u64,
     /// The run's bounds.
@@ -142,23 +146,4 @@ pub struct RunSpec {
     pub stream_tool_arguments: bool,
     /// How many steps may be voided because the model's stream broke after text went out.
     pub max_discards: u32,
-}
-
-/// That the first model call must call a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolChoice {
-    /// Any.
-    Required,
-    /// The one of this name.
-    Function(String),
-}
-
-/// A function tool that the client executes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ClientTool {
-    /// The function's name.
-    pub name: String,
-    /// The whole entry of the request's `tools`.
-    pub definition: RawValueEq,
 }

@@ -16,7 +16,8 @@ use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::tools::Registry;
 use crate::types::clock::now_ms;
-use crate::types::run::{OnConflict, ToolChoice};
+use crate::types::offer::ToolChoice;
+use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{Event, Limits, Message, Micros, Role, RunSpec, StopReason};
 
@@ -57,7 +58,7 @@ impl Agent {
             tools,
             client_tools: new.client_tools.clone(),
             tool_choice: new.tool_choice.clone(),
-            parameters: new.parameters.clone(),
+            sampling: new.sampling.clone(),
             max_output_tokens: new.max_output_tokens.unwrap_or(u64::MAX).min(resolved.facts.max_output_tokens),
             limits: narrow(settings, new.limits)?,
             price: resolved.facts.price,
@@ -71,8 +72,8 @@ impl Agent {
             stream_tool_arguments: new.stream_tool_arguments,
             max_discards: new.max_discards,
         };
-        let definitions = Toolbox::new(&generation.tools, &spec).definitions();
-        spec.context_tokens = context::estimate(&spec, history_weight, definitions.len());
+        let offer = Toolbox::new(&generation.tools, &spec).offer();
+        spec.context_tokens = context::estimate(&spec, history_weight, offer.weight());
         if spec.context_tokens > resolved.facts.context_window {
             let message = format!(
                 "the messages take about {} tokens; the model {} takes {}",
@@ -157,17 +158,17 @@ fn offer(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<Ve
         });
     }
     match &new.tool_choice {
-        Some(ToolChoice::Required) if names.is_empty() && new.client_tools.is_empty() => {
+        ToolChoice::Required if names.is_empty() && new.client_tools.is_empty() => {
             let message = "a tool is required, and there is none".to_owned();
             Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
         }
-        Some(ToolChoice::Function(name))
+        ToolChoice::Function(name)
             if !names.contains(name) && !new.client_tools.iter().any(|tool| tool.name == *name) =>
         {
             let message = format!("there is no tool named {name:?}");
             Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
         }
-        Some(ToolChoice::Required | ToolChoice::Function(_)) | None => Ok(names),
+        ToolChoice::Auto | ToolChoice::None | ToolChoice::Required | ToolChoice::Function(_) => Ok(names),
     }
 }
 

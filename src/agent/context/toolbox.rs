@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::tools::schema::{Schema, compile};
 use crate::tools::{RegisteredTool, Registry};
-use crate::types::run::ClientTool;
+use crate::types::offer::{ToolDefinition, ToolOffer};
 use crate::types::{RunSpec, ToolCall};
 
 /// Longest schema of a client's tool.
@@ -22,36 +21,31 @@ pub struct Toolbox(Arc<Tools>);
 struct Tools {
     ours: Vec<Arc<RegisteredTool>>,
     clients: Vec<(String, Option<Schema>)>,
-    definitions: Arc<str>,
+    offer: ToolOffer,
 }
 
 impl Toolbox {
     /// The tools that `spec` names, as far as the registry still has them.
     pub fn new(registry: &Registry, spec: &RunSpec) -> Self {
         let ours: Vec<_> = spec.tools.iter().filter_map(|name| registry.get(name).cloned()).collect();
-        let definitions: Vec<&str> = ours
-            .iter()
-            .map(|tool| tool.definition())
-            .chain(spec.client_tools.iter().map(|tool| tool.definition.get()))
-            .collect();
-        let definitions =
-            if definitions.is_empty() { Arc::from("") } else { Arc::from(format!("[{}]", definitions.join(","))) };
+        let ours_first = ours.iter().map(|tool| tool.definition());
+        let offer = ours_first.chain(&spec.client_tools).cloned().collect();
         let clients = spec
             .client_tools
             .iter()
-            .map(|tool| (tool.name.clone(), parameters(tool).ok().flatten().and_then(|schema| compile(schema).ok())))
+            .map(|tool| (tool.name.clone(), tool.parameters.as_ref().and_then(|schema| compile(&schema.0).ok())))
             .collect();
-        Self(Arc::new(Tools { ours, clients, definitions }))
+        Self(Arc::new(Tools { ours, clients, offer }))
     }
 
-    /// The `tools` array of a model request; empty if there are none.
-    pub fn definitions(&self) -> Arc<str> {
-        self.0.definitions.clone()
+    /// What the model is offered.
+    pub fn offer(&self) -> ToolOffer {
+        self.0.offer.clone()
     }
 
     /// Whether the model has any tools.
     pub fn offers_any(&self) -> bool {
-        !self.0.definitions.is_empty()
+        !self.0.offer.is_empty()
     }
 
     /// The tool that a call means and its arguments, or what to tell the model that made it.
@@ -79,34 +73,17 @@ impl Toolbox {
 
     /// Why a client's tool cannot be offered. Its schema is its own business, and the upstream's; here
     /// it only helps to recognise calls that are written as text.
-    pub fn refusal(tool: &ClientTool) -> Option<String> {
-        match parameters(tool) {
-            Err(error) => Some(error),
-            Ok(Some(schema)) if !schema.get().starts_with('{') => Some("must be a JSON schema, an object".to_owned()),
-            Ok(Some(schema)) if schema.get().len() > MAX_SCHEMA_BYTES => {
+    pub fn refusal(tool: &ToolDefinition) -> Option<String> {
+        match tool.parameters.as_ref()?.get() {
+            schema if !schema.starts_with('{') => Some("must be a JSON schema, an object".to_owned()),
+            schema if schema.len() > MAX_SCHEMA_BYTES => {
                 Some(format!("must not be longer than {MAX_SCHEMA_BYTES} bytes"))
             }
-            Ok(_) => None,
+            _ => None,
         }
     }
 
     fn find(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.0.ours.iter().find(|tool| tool.spec().name == name)
     }
-}
-
-/// The schema of a client's tool, as it came.
-fn parameters(tool: &ClientTool) -> Result<Option<&RawValue>, String> {
-    #[derive(Deserialize)]
-    struct Definition<'a> {
-        #[serde(borrow)]
-        function: Function<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Function<'a> {
-        #[serde(borrow)]
-        parameters: Option<&'a RawValue>,
-    }
-    let definition: Definition<'_> = serde_json::from_str(tool.definition.get()).map_err(|error| error.to_string())?;
-    Ok(definition.function.parameters.filter(|schema| schema.get() != "null"))
 }

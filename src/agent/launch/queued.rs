@@ -136,8 +136,8 @@ impl Agent {
         let Versioned { mut session, version } = found;
         let history = self.history(&spec.tenant, &session).await?;
         let mut begun = RunSpec { history_len: session.message_count, ..(**spec).clone() };
-        let definitions = Toolbox::new(&generation.tools, &begun).definitions();
-        begun.context_tokens = context::estimate(&begun, history.weight(), definitions.len());
+        let offer = Toolbox::new(&generation.tools, &begun).offer();
+        begun.context_tokens = context::estimate(&begun, history.weight(), offer.weight());
         *spec = Arc::new(begun);
         let account = self.open_account(spec, records, &generation.quotas).await?;
         let mut seq = records.last().map_or(0, |record| record.seq);

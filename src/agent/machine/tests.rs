@@ -2,7 +2,8 @@ use super::*;
 use crate::agent::ledger::log::encode;
 use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
-use crate::types::run::{ClientTool, OnDisconnect, OnLimit, OnUnknownOutcome, RawValueEq};
+use crate::types::offer::ToolDefinition;
+use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{CallId, ErrorKind, Limits, Micros, Price, Role, RunId, Tenant};
 
 /// A run without limits but the ordinary ones.
@@ -24,8 +25,8 @@ pub(in crate::agent) fn spec() -> RunSpec {
         context_tokens: 10,
         tools: vec!["echo".into()],
         client_tools: Vec::new(),
-        tool_choice: None,
-        parameters: String::new(),
+        tool_choice: crate::types::offer::ToolChoice::Auto,
+        sampling: Arc::default(),
         max_output_tokens: 8_192,
         limits: Limits {
             max_iterations: 20,
@@ -125,9 +126,8 @@ fn roles(messages: &[Message]) -> Vec<Role> {
     messages.iter().map(|message| message.role).collect()
 }
 
-fn client_tool(name: &str) -> ClientTool {
-    let definition = RawValueEq(serde_json::value::RawValue::from_string("{}".into()).unwrap());
-    ClientTool { name: name.into(), definition }
+fn client_tool(name: &str) -> Arc<ToolDefinition> {
+    Arc::new(ToolDefinition { name: name.into(), ..ToolDefinition::default() })
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::agent::session::NewSession;
 use crate::llm::openai::messages::joined;
 use crate::store::memory::MemoryStore;
 use crate::store::{Document, Store, Tx, Write};
-use crate::types::run::ClientTool;
 use crate::types::{CallId, Effect, Message, Role, RunSpec, SessionId, Tenant};
 
 fn session() -> SessionId {
@@ -113,9 +112,7 @@ async fn a_run_resumed_elsewhere_has_the_history_it_began_with() {
     let here = bench_over(store.clone(), turns(), Effect::Read);
     let there = bench_over(store.clone(), turns(), Effect::Read);
     asked(&here, "1").await;
-    let definition = r#"{"type":"function","function":{"name":"pick","parameters":{"type":"object"}}}"#;
-    let definition = crate::types::run::RawValueEq(serde_json::from_str(definition).unwrap());
-    let client_tools = vec![ClientTool { name: "pick".into(), definition }];
+    let client_tools = vec![client_tool("pick")];
     let waits = watch(here.agent.start(NewRun { client_tools, ..ask("2") }).await.unwrap()).await;
     let call: CallId = outcome(&waits).required_calls[0].id.clone();
     let spec = keys::spec(&call.run().unwrap());

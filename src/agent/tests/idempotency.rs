@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Bench, Say, bench_over, outcome, request, shown};
+use super::support::{Bench, Say, bench_over, client_tool, outcome, request, shown};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::ledger::keys;
@@ -11,7 +11,7 @@ use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};
-use crate::types::run::{ClientTool, RawValueEq};
+use crate::types::offer::ToolDefinition;
 use crate::types::{CallId, Effect, Event, Message, Record, RunId, RunStatus, SessionId, StopReason, Tenant};
 
 fn once(kind: Kind) -> Once {
@@ -243,10 +243,8 @@ async fn a_deleted_run_is_not_run_again() {
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
 }
 
-fn weather() -> ClientTool {
-    let definition = r#"{"type":"function","function":{"name":"weather"}}"#;
-    let definition = RawValueEq(serde_json::value::RawValue::from_string(definition.into()).unwrap());
-    ClientTool { name: "weather".into(), definition }
+fn weather() -> Arc<ToolDefinition> {
+    client_tool("weather")
 }
 
 /// A run that waits for its client, and the request that answers it with its whole transcript.

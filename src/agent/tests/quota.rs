@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::support::{Bench, Say, bench_within, outcome, request, watch};
+use super::support::{Bench, Say, bench_within, client_tool, outcome, request, watch};
 use crate::agent::error::StartError;
 use crate::agent::ledger::keys;
 use crate::agent::limits::charge::period_name;
@@ -19,7 +19,6 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::run::{ClientTool, RawValueEq};
 use crate::types::{CallId, Effect, Event, Message, Micros, Outcome, SessionId, StopReason, Tenant};
 
 const KEY: &str = "web";
@@ -359,9 +358,7 @@ async fn a_run_that_waits_for_its_client_holds_no_slot_and_needs_one_to_resume()
     let store = memory();
     let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Stall(&["x"])];
     let bench = bench_within(store.clone(), turns, Effect::Read, quotas(runs(1)));
-    let tool = serde_json::value::RawValue::from_string(r#"{"type":"function","function":{"name":"ask"}}"#.to_owned());
-    let client_tools = vec![ClientTool { name: "ask".into(), definition: RawValueEq(tool.unwrap()) }];
-    let new = NewRun { client_tools, ..keyed() };
+    let new = NewRun { client_tools: vec![client_tool("ask")], ..keyed() };
     let (tenant, run) = (new.tenant.clone(), new.id.clone());
     let call = outcome(&watch(bench.agent.start(new.clone()).await.unwrap()).await).required_calls[0].id.clone();
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);

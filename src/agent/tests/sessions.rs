@@ -196,9 +196,7 @@ async fn a_session_is_forked_while_its_run_is_live() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_run_is_cancelled_with_its_session() {
     let bench = bench(vec![Say::Calls("", vec![("pick", "{}")])]);
-    let definition = r#"{"type":"function","function":{"name":"pick","parameters":{"type":"object"}}}"#;
-    let definition = crate::types::run::RawValueEq(serde_json::from_str(definition).unwrap());
-    let client_tools = vec![crate::types::run::ClientTool { name: "pick".into(), definition }];
+    let client_tools = vec![client_tool("pick")];
     let run = NewRun { session: Some(id("s")), client_tools, ..request() };
     watch(bench.agent.start(run).await.unwrap()).await;
     let cancelled = bench.agent.cancel_session(&tenant(), &id("s")).await.unwrap();

@@ -21,6 +21,7 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
 use crate::types::conversation::Part;
+use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{CallId, Conversation, Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
 
@@ -245,6 +246,11 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![Arc::new(upstream)], BTreeMap::new())
 }
 
+/// A tool that the client executes.
+pub(super) fn client_tool(name: &str) -> Arc<ToolDefinition> {
+    Arc::new(ToolDefinition { name: name.into(), ..ToolDefinition::default() })
+}
+
 /// An ordinary request.
 pub(super) fn request() -> NewRun {
     NewRun {
@@ -261,8 +267,8 @@ pub(super) fn request() -> NewRun {
         answers_from: 0,
         answered: Vec::new(),
         client_tools: Vec::new(),
-        tool_choice: None,
-        parameters: String::new(),
+        tool_choice: ToolChoice::Auto,
+        sampling: Arc::default(),
         max_output_tokens: None,
         parallel_tool_calls: true,
         tools: None,

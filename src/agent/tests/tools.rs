@@ -1,5 +1,4 @@
-use super::support::{Say, bench, outcome, request, shown, watch};
-use crate::types::run::{ClientTool, RawValueEq};
+use super::support::{Say, bench, client_tool, outcome, request, shown, watch};
 use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
 
 fn results(records: &[Record]) -> Vec<(String, bool)> {
@@ -90,21 +89,13 @@ async fn a_broken_stream_is_voided_where_that_can_be_shown_and_fails_elsewhere()
     assert_eq!(shown(&records), "half");
 }
 
-fn client_tool() -> ClientTool {
-    let json = r#"{"type":"function","function":{"name":"ask"}}"#;
-    ClientTool {
-        name: "ask".into(),
-        definition: RawValueEq(serde_json::value::RawValue::from_string(json.into()).unwrap()),
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
     for way in ["session", "run", "transcript"] {
         let turns = vec![Say::Calls("", vec![("ask", "{}"), ("echo", "{}")]), Say::Text(&["thanks"])];
         let bench = bench(turns);
         let mut first = request();
-        first.client_tools = vec![client_tool()];
+        first.client_tools = vec![client_tool("ask")];
         first.session = (way == "session").then(|| SessionId::parse("s").unwrap());
         let started = bench.agent.start(first.clone()).await.unwrap();
         let run = started.head.id.clone();
@@ -133,7 +124,7 @@ async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
 async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
     let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["thanks"])]);
     let mut first = request();
-    first.client_tools = vec![client_tool()];
+    first.client_tools = vec![client_tool("ask")];
     let started = bench.agent.start(first).await.unwrap();
     let run = started.head.id.clone();
     watch(started).await;
@@ -152,7 +143,7 @@ async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
 async fn a_session_whose_client_asks_something_else_is_not_blocked() {
     let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
     let mut first = request();
-    first.client_tools = vec![client_tool()];
+    first.client_tools = vec![client_tool("ask")];
     first.session = SessionId::parse("s");
     let started = bench.agent.start(first).await.unwrap();
     let abandoned = started.head.id.clone();
@@ -172,7 +163,7 @@ async fn a_session_whose_client_asks_something_else_is_not_blocked() {
 async fn a_request_that_is_refused_leaves_the_waiting_run_as_it_was() {
     let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
     let mut first = request();
-    first.client_tools = vec![client_tool()];
+    first.client_tools = vec![client_tool("ask")];
     first.session = SessionId::parse("s");
     let started = bench.agent.start(first).await.unwrap();
     let waiting = started.head.id.clone();

@@ -76,7 +76,7 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
         retry_after: None,
     };
     let transcript = Transcript::read(&request.conversation).map_err(unreadable)?;
-    let offer = Offer::decode(request).map_err(unreadable)?;
+    let offer = Offer::of(request);
     let mut allowance = Allowance { left: request.max_tokens, used: 0, cut: false };
     let mut turn = ModelTurn::default();
     turn.finish_reason = match rules::reply(&transcript, &offer) {
@@ -96,7 +96,7 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
     if allowance.cut {
         turn.finish_reason = "length".into();
     }
-    let prompt_bytes = request.conversation.weight() + request.tools.len();
+    let prompt_bytes = request.conversation.weight() + request.tools.weight();
     let prompt_tokens = u64::try_from(prompt_bytes / 4).unwrap_or(u64::MAX).max(1);
     turn.usage = Some(Usage { prompt_tokens, completion_tokens: allowance.used, ..Usage::default() });
     Ok(turn)

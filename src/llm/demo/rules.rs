@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::llm::demo::transcript::{Called, Transcript};
 use crate::llm::demo::{arithmetic, phrases};
 use crate::llm::{ModelCall, ModelRequest};
+use crate::types::offer::ToolChoice;
 
 /// The tools of the server that the rules know.
 const CALCULATOR: &str = "calculator";
@@ -33,45 +34,14 @@ pub(super) enum Reply {
 #[derive(Debug)]
 pub(super) struct Offer {
     tools: Vec<String>,
-    choice: Choice,
+    choice: ToolChoice,
     parallel: bool,
 }
 
-/// `tool_choice`.
-#[derive(Debug)]
-enum Choice {
-    Free,
-    Never,
-    Some,
-    One(String),
-}
-
 impl Offer {
-    pub(super) fn decode(request: &ModelRequest) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Tool {
-            function: Named,
-        }
-        #[derive(Deserialize)]
-        struct Named {
-            name: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Word(String),
-            Tool(Tool),
-        }
-        let tools: Vec<Tool> =
-            if request.tools.trim().is_empty() { Vec::new() } else { serde_json::from_str(&request.tools)? };
-        let choice = match request.tool_choice.as_deref().map(serde_json::from_str).transpose()? {
-            Some(Written::Word(word)) if word == "none" => Choice::Never,
-            Some(Written::Word(word)) if word == "required" => Choice::Some,
-            Some(Written::Word(_)) | None => Choice::Free,
-            Some(Written::Tool(tool)) => Choice::One(tool.function.name),
-        };
-        let tools = tools.into_iter().map(|tool| tool.function.name).collect();
-        Ok(Self { tools, choice, parallel: request.parallel_tool_calls })
+    pub(super) fn of(request: &ModelRequest) -> Self {
+        let tools = request.tools.tools().iter().map(|tool| tool.name.clone()).collect();
+        Self { tools, choice: request.tool_choice.clone(), parallel: request.parallel_tool_calls }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -89,7 +59,7 @@ pub(super) fn reply(transcript: &Transcript, offer: &Offer) -> Reply {
 fn next_calls(transcript: &Transcript, offer: &Offer) -> Vec<ModelCall> {
     let question = transcript.question();
     let made = transcript.calls.len();
-    if offer.tools.is_empty() || matches!(offer.choice, Choice::Never) {
+    if offer.tools.is_empty() || matches!(offer.choice, ToolChoice::None) {
         return Vec::new();
     }
     if let Some(end) = phrases::count_to(question).filter(|_| offer.has(CALCULATOR)) {
@@ -98,16 +68,16 @@ fn next_calls(transcript: &Transcript, offer: &Offer) -> Vec<ModelCall> {
     }
     let mut wanted = wanted_calls(question, offer);
     match &offer.choice {
-        Choice::One(name) => {
+        ToolChoice::Function(name) => {
             wanted.retain(|call| call.name == *name);
             if wanted.is_empty() {
                 wanted.push(ModelCall { name: name.clone(), arguments: "{}".into() });
             }
         }
-        Choice::Some if wanted.is_empty() => {
+        ToolChoice::Required if wanted.is_empty() => {
             wanted.extend(offer.tools.first().map(|name| ModelCall { name: name.clone(), arguments: "{}".into() }));
         }
-        Choice::Some | Choice::Free | Choice::Never => {}
+        ToolChoice::Required | ToolChoice::Auto | ToolChoice::None => {}
     }
     let at_once = if offer.parallel { MAX_CALLS } else { 1 };
     wanted.into_iter().take(MAX_CALLS).skip(made).take(at_once).collect()

@@ -1,21 +1,24 @@
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
 use crate::types::conversation::Dialect;
+use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::{Conversation, Message, Role};
 
 const TOOLS: [&str; 3] = ["calculator", "current_time", "get_weather"];
 
 fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
-    let tools: Vec<_> = tools.iter().map(|name| json!({ "type": "function", "function": { "name": name } })).collect();
+    let tool = |name: &&str| Arc::new(ToolDefinition { name: (*name).to_owned(), ..ToolDefinition::default() });
     ModelRequest {
         model: "demo".into(),
         conversation: conversation(messages),
-        tools: if tools.is_empty() { "".into() } else { Value::from(tools).to_string().into() },
-        tool_choice: None,
-        parameters: "".into(),
+        tools: tools.iter().map(tool).collect(),
+        tool_choice: ToolChoice::Auto,
+        sampling: Arc::default(),
         max_tokens: 1_000,
         parallel_tool_calls: true,
         deadline: Instant::now() + Duration::from_mins(1),
@@ -157,17 +160,17 @@ async fn says_that_it_is_a_demo() {
 
 #[tokio::test]
 async fn a_tool_choice_is_followed() {
-    let ask = |choice: &str| ModelRequest {
-        tool_choice: Some(choice.into()),
+    let ask = |tool_choice: ToolChoice| ModelRequest {
+        tool_choice,
         ..request(&[user("What is 2 + 2 and what time is it?")], &TOOLS)
     };
-    assert!(turn(ask("\"none\"")).await.calls.is_empty());
-    assert_eq!(turn(ask("\"auto\"")).await.calls.len(), 2);
-    let one = ask(r#"{"type":"function","function":{"name":"current_time"}}"#);
+    assert!(turn(ask(ToolChoice::None)).await.calls.is_empty());
+    assert_eq!(turn(ask(ToolChoice::Auto)).await.calls.len(), 2);
+    let one = ask(ToolChoice::Function("current_time".into()));
     assert_eq!(calls(&turn(one).await), [("current_time", "{}")]);
-    let other = ask(r#"{"type":"function","function":{"name":"get_weather"}}"#);
+    let other = ask(ToolChoice::Function("get_weather".into()));
     assert_eq!(calls(&turn(other).await), [("get_weather", "{}")]);
-    let some = ModelRequest { conversation: conversation(&[user("Hello")]), ..ask("\"required\"") };
+    let some = ModelRequest { conversation: conversation(&[user("Hello")]), ..ask(ToolChoice::Required) };
     assert_eq!(calls(&turn(some).await), [("calculator", "{}")]);
 }
 

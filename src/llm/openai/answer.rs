@@ -11,9 +11,10 @@ use reqwest::Response;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::Upstream;
-use super::assemble::MAX_TURN;
-use super::decode::{Decoder, Fault, Progress};
+use super::decode::{Decoder, Progress};
 use super::failure::{Report, refusal, retry_after};
+use super::fault::Fault;
+use super::fault::MAX_TURN;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::types::clock::now_ms;
 

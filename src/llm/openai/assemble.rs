@@ -9,14 +9,9 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use super::chunk::{CallPiece, Chunk, Said};
-use super::decode::Fault;
+use super::fault::{Fault, MAX_CALLS, MAX_TURN};
 use crate::llm::{Delta, ModelCall, ModelTurn};
 use crate::types::Usage;
-
-/// Most text, reasoning, names and arguments of one turn together, in bytes.
-pub(super) const MAX_TURN: usize = 8 << 20;
-/// Most calls of one turn.
-pub(super) const MAX_CALLS: usize = 64;
 
 /// The turn so far.
 #[derive(Debug, Default)]

@@ -5,31 +5,9 @@
 use super::assemble::Assembler;
 use super::chunk::Chunk;
 use super::failure::Report;
-use crate::llm::sse::{Parser, SseError};
+use super::fault::Fault;
+use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
-
-/// What is wrong with an answer, worded to follow the upstream's name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The stream of events itself is unreadable.
-    #[error("sent {0}")]
-    Unreadable(#[from] SseError),
-    /// An event is not a chunk.
-    #[error("sent something that is not a chat completion")]
-    NotAChunk,
-    /// It sent an error in place of a chunk.
-    #[error("{0}")]
-    Reported(Report),
-    /// The turn passed [`MAX_TURN`](super::assemble::MAX_TURN).
-    #[error("said more than 8 MiB in one turn")]
-    TooLong,
-    /// The turn passed [`MAX_CALLS`](super::assemble::MAX_CALLS).
-    #[error("called more than 64 tools in one turn")]
-    TooManyCalls,
-    /// The end came without a finish reason.
-    #[error("ended its answer before it was finished")]
-    Truncated,
-}
 
 /// How far an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

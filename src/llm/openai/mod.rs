@@ -6,8 +6,9 @@
 //! | `answer` | the response while it arrives: timeouts, kinds of answers |
 //! | `decode` | bytes into deltas and a turn, without I/O |
 //! | `chunk`, `assemble` | one chunk's meaning; chunks into a turn |
-//! | `messages` | messages as JSON, both ways |
-//! | `failure` | what an upstream's errors mean |
+//! | `messages`, `tools`, `sampling` | what a request holds, as JSON and back |
+//! | `object` | JSON objects, written member by member |
+//! | `fault`, `failure` | what can be wrong with an answer; what an upstream's errors mean |
 //!
 //! Retries are not here: see [`retry`](super::retry).
 
@@ -16,8 +17,12 @@ mod assemble;
 mod chunk;
 pub mod decode;
 mod failure;
+pub mod fault;
 pub mod messages;
+mod object;
 mod request;
+pub mod sampling;
+pub mod tools;
 
 use std::error::Error;
 use std::fmt;
@@ -34,7 +39,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use self::answer::Answer;
-use self::decode::Fault;
+use self::fault::Fault;
 use self::request::OutputBound;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::config::{OpenAiUpstream, Secret};

@@ -1,6 +1,6 @@
 //! A model request as the body of `POST …/chat/completions`.
 
-use super::messages;
+use super::{messages, sampling, tools};
 use crate::llm::ModelRequest;
 
 /// The member that bounds the output.
@@ -19,23 +19,25 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
         OutputBound::MaxTokens => "max_tokens",
     };
     let max_tokens = request.max_tokens.to_string();
+    let parameters = sampling::members(&request.sampling);
+    let tools = if request.tools.is_empty() { "" } else { tools::json(&request.tools) };
     let mut body = String::with_capacity(
         256 + request.model.len()
             + request.conversation.iter().map(|message| messages::json(message).len() + 1).sum::<usize>()
-            + request.tools.len()
-            + request.parameters.len(),
+            + tools.len()
+            + parameters.len(),
     );
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
     let model = serde_json::Value::from(request.model.as_str()).to_string();
     add(&["{\"model\":", &model, ",\"stream\":true,\"stream_options\":{\"include_usage\":true},\""]);
     add(&[bound, "\":", &max_tokens]);
-    if !request.parameters.is_empty() {
-        add(&[",", &request.parameters]);
+    if !parameters.is_empty() {
+        add(&[",", &parameters]);
     }
-    if !request.tools.is_empty() {
-        add(&[",\"tools\":", &request.tools]);
-        if let Some(choice) = &request.tool_choice {
-            add(&[",\"tool_choice\":", choice]);
+    if !tools.is_empty() {
+        add(&[",\"tools\":", tools]);
+        if let Some(choice) = tools::choice(&request.tool_choice) {
+            add(&[",\"tool_choice\":", &choice]);
         }
         // True is the default, and some reasoning models do not accept the member at all.
         if !request.parallel_tool_calls {
@@ -53,19 +55,23 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
     use tokio::time::Instant;
 
     use super::*;
+    use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
+    use crate::types::sampling::Sampling;
     use crate::types::{Message, Role};
 
     fn request() -> ModelRequest {
         ModelRequest {
             model: "odd \"name\"".to_owned(),
             conversation: ["hi", "ho"].map(|text| Message::text(Role::User, text)).into_iter().collect(),
-            tools: "".into(),
-            tool_choice: Some("\"required\"".to_owned()),
-            parameters: "".into(),
+            tools: ToolOffer::default(),
+            tool_choice: ToolChoice::Required,
+            sampling: Arc::default(),
             max_tokens: 77,
             parallel_tool_calls: false,
             deadline: Instant::now(),
@@ -88,18 +94,18 @@ mod tests {
     #[test]
     fn everything_offered_is_sent() {
         let request = ModelRequest {
-            tools: r#"[{"type":"function"}]"#.into(),
-            parameters: r#""temperature":0.2,"seed":7"#.into(),
+            tools: [Arc::new(ToolDefinition { name: "f".into(), ..ToolDefinition::default() })].into_iter().collect(),
+            sampling: Arc::new(Sampling { temperature: Some(0.2), seed: Some(7), ..Sampling::default() }),
             ..request()
         };
         let body = parsed(&request, OutputBound::MaxCompletionTokens);
-        assert_eq!(body["tools"], json!([{ "type": "function" }]));
+        assert_eq!(body["tools"], json!([{ "type": "function", "function": { "name": "f" } }]));
         assert_eq!(body["tool_choice"], "required");
         assert_eq!(body["parallel_tool_calls"], false);
         assert_eq!((&body["temperature"], &body["seed"]), (&json!(0.2), &json!(7)));
         assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(77), None));
 
-        let free = ModelRequest { parallel_tool_calls: true, tool_choice: None, ..request };
+        let free = ModelRequest { parallel_tool_calls: true, tool_choice: ToolChoice::Auto, ..request };
         let body = parsed(&free, OutputBound::MaxTokens);
         assert_eq!((body.get("parallel_tool_calls"), body.get("tool_choice")), (None, None));
     }

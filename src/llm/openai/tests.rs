@@ -140,9 +140,9 @@ fn request() -> ModelRequest {
     ModelRequest {
         model: "m".to_owned(),
         conversation: [crate::types::Message::text(crate::types::Role::User, "hi")].into_iter().collect(),
-        tools: "".into(),
-        tool_choice: None,
-        parameters: "".into(),
+        tools: crate::types::offer::ToolOffer::default(),
+        tool_choice: crate::types::offer::ToolChoice::Auto,
+        sampling: Arc::default(),
         max_tokens: 10,
         parallel_tool_calls: true,
         deadline: Instant::now() + LONG,

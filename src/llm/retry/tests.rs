@@ -32,9 +32,9 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
     let request = ModelRequest {
         model: "m".to_owned(),
         conversation: crate::types::Conversation::default(),
-        tools: "".into(),
-        tool_choice: None,
-        parameters: "".into(),
+        tools: crate::types::offer::ToolOffer::default(),
+        tool_choice: crate::types::offer::ToolChoice::Auto,
+        sampling: Arc::default(),
         max_tokens: 1,
         parallel_tool_calls: true,
         deadline: began + deadline,

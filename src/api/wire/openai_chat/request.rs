@@ -3,7 +3,6 @@
 //! Values that OpenAI would refuse are refused here, before anything is spent.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -16,8 +15,13 @@ use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, mi
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
-use crate::api::wire::openai_chat::tool::{Choice, read_tool_choice, read_tools};
+use crate::api::wire::openai_chat::tool::{read_tool_choice, read_tools};
+use crate::llm::openai::sampling;
+use crate::types::conversation::{Dialect, Extra};
+use crate::types::json::{Members, RawValueEq};
+use crate::types::offer::ToolChoice;
 use crate::types::run::OnDisconnect;
+use crate::types::sampling::Sampling;
 use crate::types::{Message, Role, RunId, SessionId, Tenant};
 
 const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
@@ -147,7 +151,7 @@ pub struct RequestContext {
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let request: CompletionRequest<'_> = parse(body)?;
     request.check()?;
-    let parameters = request.parameters();
+    let sampling = Arc::new(request.sampling());
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let shape = ResponseShape {
         stream: request.stream.unwrap_or(false),
@@ -163,7 +167,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let (system, messages) = split(messages, session.is_some());
     let client_tools = read_tools(request.tools.as_deref().unwrap_or_default())?;
     let tool_choice = read_tool_choice(request.tool_choice)?;
-    let no_tools = tool_choice == Choice::NoTools;
+    let no_tools = tool_choice == ToolChoice::None;
     let is_json = is_json_format(request.response_format)?;
     let hide = agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide);
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
@@ -182,8 +186,8 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         answers_from: messages.answers_from,
         answered: messages.answered,
         client_tools: if no_tools { Vec::new() } else { client_tools },
-        tool_choice: if let Choice::Forced(choice) = tool_choice { Some(choice) } else { None },
-        parameters,
+        tool_choice,
+        sampling,
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },
@@ -229,35 +233,35 @@ impl CompletionRequest<'_> {
         check_metadata(self.metadata.as_ref())
     }
 
-    /// The members that pass through to the upstream.
-    fn parameters(&self) -> String {
-        let mut parameters = String::new();
-        let mut add = |name: &str, json: Option<String>| {
-            if let Some(json) = json {
-                let comma = if parameters.is_empty() { "" } else { "," };
-                let _ = write!(parameters, "{comma}\"{name}\":{json}");
-            }
-        };
-        let raw = |value: Option<&RawValue>| value.map(|value| value.get().to_owned());
-        let text = |value: &Option<String>| value.as_ref().and_then(|value| serde_json::to_string(value).ok());
-        let number = |value: Option<f64>| value.map(|value| value.to_string());
-        add("temperature", number(self.temperature));
-        add("top_p", number(self.top_p));
-        add("frequency_penalty", number(self.frequency_penalty));
-        add("presence_penalty", number(self.presence_penalty));
-        add("seed", self.seed.map(|seed| seed.to_string()));
-        add("stop", raw(self.stop));
-        add("response_format", raw(self.response_format));
-        add("logit_bias", raw(self.logit_bias));
-        add("reasoning_effort", text(&self.reasoning_effort));
-        add("verbosity", text(&self.verbosity));
-        add("user", text(&self.user));
-        add("service_tier", text(&self.service_tier));
-        add("prompt_cache_key", text(&self.prompt_cache_key));
-        add("safety_identifier", text(&self.safety_identifier));
-        add("prediction", raw(self.prediction));
-        parameters
+    /// How the upstream is to answer. What is OpenAI's alone passes as it came.
+    fn sampling(&self) -> Sampling {
+        let format = self.response_format.and_then(|raw| sampling::response_format(raw.get()));
+        let foreign = self.response_format.filter(|_| format.is_none());
+        let passed = [("response_format", foreign), ("logit_bias", self.logit_bias), ("prediction", self.prediction)];
+        let passed = passed.into_iter().filter_map(|(name, raw)| Some((name.to_owned(), RawValueEq(raw?.to_owned()))));
+        Sampling {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            seed: self.seed,
+            stop: self.stop.map(stops).unwrap_or_default(),
+            response_format: format,
+            reasoning_effort: self.reasoning_effort.clone(),
+            verbosity: self.verbosity.clone(),
+            user: self.user.clone(),
+            safety_identifier: self.safety_identifier.clone(),
+            service_tier: self.service_tier.clone(),
+            prompt_cache_key: self.prompt_cache_key.clone(),
+            extra: Extra::new(Dialect::OpenaiChat, Members(passed.collect())),
+        }
     }
+}
+
+/// The texts of `stop`: one, or several.
+fn stops(raw: &RawValue) -> Vec<String> {
+    let one = serde_json::from_str::<String>(raw.get()).map(|text| vec![text]);
+    one.or_else(|_| serde_json::from_str(raw.get())).unwrap_or_default()
 }
 
 /// In a session, instructions shape this run only and stand ahead of the history; without one, they

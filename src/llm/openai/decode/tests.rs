@@ -2,7 +2,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::llm::openai::assemble::{MAX_CALLS, MAX_TURN};
+use crate::llm::openai::fault::{MAX_CALLS, MAX_TURN};
+use crate::llm::sse::SseError;
 use crate::llm::{ModelCall, ModelErrorKind};
 use crate::types::Usage;
 

@@ -18,7 +18,7 @@ pub(super) fn decode(json: &str) -> Result<Parts, serde_json::Error> {
     if let Some(refusal) = members.read::<String>("refusal") {
         list.push(PartKind::Refusal(refusal).into());
     }
-    if let Some(audio) = read_object(&mut members, "audio", |audio| Some(Source::Id(audio.read("id")?))) {
+    if let Some(audio) = members.open("audio", |audio| Some(Source::Id(audio.read("id")?))) {
         list.push(PartKind::Audio { source: audio }.into());
     }
     for call in members.read::<Vec<Members>>("tool_calls").into_iter().flatten() {
@@ -52,15 +52,15 @@ fn known_part(json: &RawValue) -> Option<Part> {
     let kind = match members.read::<String>("type")?.as_str() {
         "text" => PartKind::Text(members.read("text")?),
         "refusal" => PartKind::Refusal(members.read("refusal")?),
-        "image_url" => read_object(&mut members, "image_url", |image| {
+        "image_url" => members.open("image_url", |image| {
             Some(PartKind::Image { source: by_url(image.read("url")?), detail: image.read("detail") })
         })?,
-        "input_audio" => read_object(&mut members, "input_audio", |audio| {
+        "input_audio" => members.open("input_audio", |audio| {
             let format: String = audio.read("format")?;
             let source = Source::Base64 { media_type: format!("audio/{format}"), data: audio.read("data")? };
             Some(PartKind::Audio { source })
         })?,
-        "file" => read_object(&mut members, "file", |file| {
+        "file" => members.open("file", |file| {
             let data = file.read("file_data").map(by_url);
             let source = data.or_else(|| file.read("file_id").map(Source::Id))?;
             Some(PartKind::File { source, name: file.read("filename") })
@@ -76,7 +76,7 @@ fn tool_call(mut members: Members) -> Part {
         let kind: String = members.read("type")?;
         let id: String = members.read("id")?;
         let (name, arguments) =
-            read_object(members, "function", |function| Some((function.read("name")?, function.read("arguments")?)))?;
+            members.open("function", |function| Some((function.read("name")?, function.read("arguments")?)))?;
         (kind == "function").then(|| ToolCall { id: CallId::foreign(&id), name, arguments })
     };
     match read(&mut members) {
@@ -87,18 +87,6 @@ fn tool_call(mut members: Members) -> Part {
 
 fn unknown(member: &str, json: Box<RawValue>) -> Part {
     PartKind::Unknown { dialect: Dialect::OpenaiChat, member: member.to_owned(), json: RawValueEq(json) }.into()
-}
-
-/// Reads what is known of a member that is an object. What is left of it stays in its place.
-fn read_object<T>(members: &mut Members, name: &str, read: impl FnOnce(&mut Members) -> Option<T>) -> Option<T> {
-    let mut inner: Members = serde_json::from_str(members.get(name)?).ok()?;
-    let found = read(&mut inner)?;
-    if inner.0.is_empty() {
-        members.take(name);
-    } else if let Some((_, value)) = members.0.iter_mut().find(|(known, _)| known == name) {
-        *value = RawValueEq(serde_json::value::to_raw_value(&inner).ok()?);
-    }
-    Some(found)
 }
 
 /// A data URL holds its bytes; any other names them.

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::llm::openai::object::{Object, write_text};
 use crate::types::Role;
-use crate::types::conversation::{Dialect, Extra, Part, PartKind, Parts, Source, ToolCall, ToolResult};
-use crate::types::json::Members;
+use crate::types::conversation::{Dialect, Part, PartKind, Parts, Source, ToolCall, ToolResult};
 
 /// The message object.
 pub(super) fn encode(role: Role, parts: &Parts) -> String {
@@ -216,56 +216,4 @@ fn url(source: &Source) -> Cow<'_, str> {
         Source::Url(url) | Source::Id(url) => Cow::Borrowed(url),
         Source::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
     }
-}
-
-/// A JSON object that is being written, and what of it was not known when it was read.
-struct Object<'o> {
-    out: &'o mut Vec<u8>,
-    rest: Members,
-    is_empty: bool,
-}
-
-impl<'o> Object<'o> {
-    fn open(out: &'o mut Vec<u8>, extra: &Extra) -> Self {
-        Self::with(out, Members(extra.members(Dialect::OpenaiChat).to_vec()))
-    }
-
-    fn with(out: &'o mut Vec<u8>, rest: Members) -> Self {
-        out.push(b'{');
-        Self { out, rest, is_empty: true }
-    }
-
-    fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
-        if !std::mem::take(&mut self.is_empty) {
-            self.out.push(b',');
-        }
-        write_text(name, self.out);
-        self.out.push(b':');
-        write(self.out);
-    }
-
-    fn text(&mut self, name: &str, text: &str) {
-        self.raw(name, |out| write_text(text, out));
-    }
-
-    /// An object within this one. What was left of it when it was read goes back into it.
-    fn nested(&mut self, name: &str, write: impl FnOnce(&mut Object<'_>)) {
-        let left = self.rest.read::<Members>(name).unwrap_or_default();
-        self.raw(name, |out| {
-            let mut object = Object::with(out, left);
-            write(&mut object);
-            object.close();
-        });
-    }
-
-    fn close(mut self) {
-        for (name, json) in std::mem::take(&mut self.rest).0 {
-            self.raw(&name, |out| out.extend_from_slice(json.get().as_bytes()));
-        }
-        self.out.push(b'}');
-    }
-}
-
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, text).expect("a string always encodes, and a vector takes it");
 }

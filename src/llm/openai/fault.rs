@@ -1,0 +1,32 @@
+//! What can be wrong with an upstream's answer, and how much of one is taken in.
+
+use super::failure::Report;
+use crate::llm::sse::SseError;
+
+/// Most text, reasoning, names and arguments of one turn together, in bytes.
+pub(super) const MAX_TURN: usize = 8 << 20;
+/// Most calls of one turn.
+pub(super) const MAX_CALLS: usize = 64;
+
+/// What is wrong with an answer, worded to follow the upstream's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The stream of events itself is unreadable.
+    #[error("sent {0}")]
+    Unreadable(#[from] SseError),
+    /// An event is not a chunk.
+    #[error("sent something that is not a chat completion")]
+    NotAChunk,
+    /// It sent an error in place of a chunk.
+    #[error("{0}")]
+    Reported(Report),
+    /// The turn passed [`MAX_TURN`].
+    #[error("said more than 8 MiB in one turn")]
+    TooLong,
+    /// The turn passed [`MAX_CALLS`].
+    #[error("called more than 64 tools in one turn")]
+    TooManyCalls,
+    /// The end came without a finish reason.
+    #[error("ended its answer before it was finished")]
+    Truncated,
+}

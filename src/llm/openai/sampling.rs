@@ -1,0 +1,119 @@
+//! Sampling parameters in OpenAI's chat dialect.
+
+use super::object::Object;
+use crate::types::json::Members;
+use crate::types::sampling::{ResponseFormat, Sampling};
+
+/// The members of a request, without braces; empty if nothing is set.
+pub(super) fn members(sampling: &Sampling) -> String {
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out, &sampling.extra);
+    for (name, number) in [
+        ("temperature", sampling.temperature),
+        ("top_p", sampling.top_p),
+        ("frequency_penalty", sampling.frequency_penalty),
+        ("presence_penalty", sampling.presence_penalty),
+    ] {
+        if let Some(number) = number {
+            // As it is displayed: a whole number stays one.
+            object.json(name, &number.to_string());
+        }
+    }
+    if let Some(seed) = sampling.seed {
+        object.json("seed", &seed.to_string());
+    }
+    match sampling.stop.as_slice() {
+        [] => {}
+        [stop] => object.text("stop", stop),
+        stops => object.value("stop", stops),
+    }
+    if let Some(format) = &sampling.response_format {
+        object.nested("response_format", |object| write_format(format, object));
+    }
+    for (name, text) in [
+        ("reasoning_effort", &sampling.reasoning_effort),
+        ("verbosity", &sampling.verbosity),
+        ("user", &sampling.user),
+        ("service_tier", &sampling.service_tier),
+        ("prompt_cache_key", &sampling.prompt_cache_key),
+        ("safety_identifier", &sampling.safety_identifier),
+    ] {
+        if let Some(text) = text {
+            object.text(name, text);
+        }
+    }
+    object.close();
+    let json = String::from_utf8(out).expect("it was written from strings");
+    json[1..json.len() - 1].to_owned()
+}
+
+fn write_format(format: &ResponseFormat, object: &mut Object<'_>) {
+    match format {
+        ResponseFormat::Text => object.text("type", "text"),
+        ResponseFormat::JsonObject => object.text("type", "json_object"),
+        ResponseFormat::JsonSchema { name, description, schema, strict } => {
+            object.text("type", "json_schema");
+            object.nested("json_schema", |object| {
+                object.text("name", name);
+                if let Some(description) = description {
+                    object.text("description", description);
+                }
+                if let Some(schema) = schema {
+                    object.json("schema", schema.get());
+                }
+                if let Some(strict) = strict {
+                    object.value("strict", strict);
+                }
+            });
+        }
+    }
+}
+
+/// What a `response_format` means; `None` if some of it is not known, and it can only be passed on.
+#[must_use]
+pub fn response_format(json: &str) -> Option<ResponseFormat> {
+    let mut members: Members = serde_json::from_str(json).ok()?;
+    let format = match members.read::<String>("type")?.as_str() {
+        "text" => ResponseFormat::Text,
+        "json_object" => ResponseFormat::JsonObject,
+        "json_schema" => members.open("json_schema", |schema| {
+            Some(ResponseFormat::JsonSchema {
+                name: schema.read("name")?,
+                description: schema.read("description"),
+                schema: schema.take("schema"),
+                strict: schema.read("strict"),
+            })
+        })?,
+        _ => return None,
+    };
+    members.0.is_empty().then_some(format)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_understood_is_written_as_it_was_read() {
+        for format in [
+            json!({ "type": "text" }),
+            json!({ "type": "json_object" }),
+            json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": { "type": "object" }, "strict": true } }),
+        ] {
+            let response_format = response_format(&format.to_string());
+            assert!(response_format.is_some(), "{format}");
+            let members = members(&Sampling { response_format, ..Sampling::default() });
+            let members: serde_json::Value = serde_json::from_str(&format!("{{{members}}}")).unwrap();
+            assert_eq!(members["response_format"], format);
+        }
+        for foreign in [
+            json!({ "type": "grammar" }),
+            json!({ "type": "json_object", "more": 1 }),
+            json!({ "type": "json_schema", "json_schema": { "name": "a", "strict": null } }),
+        ] {
+            assert_eq!(response_format(&foreign.to_string()), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Tools and the choice among them in OpenAI's chat dialect.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::object::Object;
+use crate::types::conversation::{Dialect, Extra};
+use crate::types::json::Members;
+use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
+
+/// The `tools` array.
+pub(super) fn json(offer: &ToolOffer) -> &str {
+    offer.encoded(Dialect::OpenaiChat, |tools| {
+        let mut out = Vec::new();
+        for tool in tools {
+            out.push(if out.is_empty() { b'[' } else { b',' });
+            write(tool, &mut out);
+        }
+        out.push(b']');
+        String::from_utf8(out).expect("it was written from strings")
+    })
+}
+
+fn write(tool: &Arc<ToolDefinition>, out: &mut Vec<u8>) {
+    let mut object = Object::open(out, &tool.extra);
+    object.text("type", "function");
+    object.nested("function", |function| {
+        function.text("name", &tool.name);
+        if let Some(description) = &tool.description {
+            function.text("description", description);
+        }
+        if let Some(parameters) = &tool.parameters {
+            function.json("parameters", parameters.get());
+        }
+        if let Some(strict) = &tool.strict {
+            function.value("strict", strict);
+        }
+    });
+    object.close();
+}
+
+/// A function tool of a request's `tools`; `None` if it is not one.
+#[must_use]
+pub fn decode(json: &RawValue) -> Option<ToolDefinition> {
+    let mut members: Members = serde_json::from_str(json.get()).ok()?;
+    members.read::<String>("type").filter(|kind| kind == "function")?;
+    let tool = members.open("function", |function| {
+        let name = function.read("name")?;
+        let (description, strict) = (function.read("description"), function.read("strict"));
+        let is_given = function.get("parameters").is_some_and(|schema| schema != "null");
+        let parameters = if is_given { function.take("parameters") } else { None };
+        Some(ToolDefinition { name, description, parameters, strict, extra: Extra::default() })
+    })?;
+    Some(ToolDefinition { extra: Extra::new(Dialect::OpenaiChat, members), ..tool })
+}
+
+/// `tool_choice`, where it is not left to the model.
+pub(super) fn choice(choice: &ToolChoice) -> Option<String> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some("\"none\"".to_owned()),
+        ToolChoice::Required => Some("\"required\"".to_owned()),
+        ToolChoice::Function(name) => {
+            Some(serde_json::json!({ "type": "function", "function": { "name": name } }).to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_clients_tool_goes_upstream_as_it_came() {
+        let tools = [
+            json!({ "type": "function", "function": { "name": "a" } }),
+            json!({ "type": "function", "function": {
+                "name": "b", "description": "B\n", "parameters": { "type": "object", "x": 1.50 }, "strict": true,
+            } }),
+            json!({ "type": "function", "cache_control": { "type": "ephemeral" }, "function": {
+                "name": "c", "description": null, "parameters": null, "strict": null, "returns": [1],
+            } }),
+        ];
+        let read = |tool: &Value| decode(&serde_json::value::to_raw_value(tool).unwrap()).map(Arc::new);
+        let offer: ToolOffer = tools.iter().map(|tool| read(tool).unwrap()).collect();
+        assert_eq!(serde_json::from_str::<Value>(super::json(&offer)).unwrap(), Value::from(tools.to_vec()));
+        assert_eq!(offer.tools()[2].parameters, None);
+        for other in [json!({ "type": "custom" }), json!({ "type": "function", "function": { "name": 7 } })] {
+            assert_eq!(read(&other), None, "{other}");
+        }
+    }
+}
