@@ -217,3 +217,21 @@ fn write_allowance(allowance: &Allowance, headers: &mut HeaderMap) {
         headers.insert(HeaderName::from_static("x-ratelimit-reset-requests"), value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_key_and_stay_counted() {
+        let rates = RequestRates::default();
+        let limit = |most| NonZeroU32::new(most).unwrap();
+        let is_allowed = |name: &str, most| rates.count(&RateKey::Key(name.to_owned()), limit(most)).allowed;
+        assert!(is_allowed("one", 2) && is_allowed("one", 2));
+        assert!(!is_allowed("one", 2));
+        rates.tidy();
+        assert!(!is_allowed("one", 2), "only callers are forgotten whose allowance is whole again");
+        assert!(is_allowed("two", 2), "each key has its own allowance");
+        assert!(is_allowed("one", 3), "a limit that changed begins with a whole allowance here; the store counts on");
+    }
+}

@@ -53,6 +53,16 @@ impl Clients {
         self.upstreams.len()
     }
 
+    /// Forgets the clients that no upstream has any more.
+    fn keep_used(&mut self, settings: &Settings) {
+        self.upstreams.retain(|timeout, _| {
+            settings.upstreams.iter().any(|upstream| match &upstream.kind {
+                UpstreamKind::OpenAi(openai) => openai.connect_timeout == *timeout,
+                UpstreamKind::Demo => false,
+            })
+        });
+    }
+
     fn for_tools(&mut self) -> Result<Client, BuildError> {
         if let Some(client) = &self.tools {
             return Ok(client.clone());
@@ -81,6 +91,7 @@ pub(super) fn generation(
         same.map_or_else(|| build_upstream(upstream, clients).map(Arc::new), |same| Ok(same.clone()))
     });
     let upstreams = upstreams.collect::<Result<_, _>>()?;
+    clients.keep_used(settings);
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: build_tools(settings, clients)?,

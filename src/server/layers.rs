@@ -18,9 +18,9 @@ use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 use crate::config::ServerConfig;
 
-/// Longest path and query together.
+/// Longest path and query together. Not a setting: what may be long stands in bodies.
 const MAX_URI: usize = 8 * 1024;
-/// Longest request id that is taken over from a caller.
+/// Longest request id that is taken over from a caller. Not a setting: a longer one is replaced, which harms nobody.
 const MAX_REQUEST_ID: usize = 128;
 /// How long a browser may remember what is allowed. Not a setting: browsers have lower bounds of their own, and
 /// origins change only with a restart.

@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// Bytes of a request's head, and of a connection's buffers.
+/// Bytes of a request's headers, and of a connection's buffers. Not a setting: every connection may take so much,
+/// and no request to this server needs more.
 const MAX_BUFFER: usize = 32 * 1024;
 /// How long open responses may take to end once the server stops. Not a setting: their runs have ended or were
 /// left before, within `drain_timeout`.

@@ -29,6 +29,8 @@ async fn an_upstream_that_stays_is_kept_with_its_connections_and_its_list_of_mod
     assert_eq!((is_kept("a"), is_kept("b")), (true, false));
     assert!(after.catalog.upstream("c").is_some() && before.catalog.upstream("c").is_none());
     assert_eq!(reloader.clients.count(), 1, "b's new address is asked by the same client");
+    reloader.replace(settings(&directory, "")).unwrap();
+    assert_eq!(reloader.clients.count(), 0, "no upstream is left that has one");
 }
 
 #[tokio::test]
