@@ -9,21 +9,21 @@ mod sockets;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Reply, Server, Upstream};
+use crate::support::{Answer, Reply, TestServer, Upstream};
 
 const DOORS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 
 /// A server and its upstream, which answers `Hello` to everything.
 struct House {
     upstream: Upstream,
-    server: Server,
+    server: TestServer,
 }
 
 impl House {
     async fn build(more_config: &str) -> Self {
         let upstream = Upstream::start([]).await;
         upstream.otherwise(Reply::says("Hello"));
-        let server = Server::start(&format!("{}{more_config}", upstream.config())).await;
+        let server = TestServer::start(&format!("{}{more_config}", upstream.config())).await;
         Self { upstream, server }
     }
 

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::sse::{outline, text_of};
-use crate::support::{Frame, Gate, Reply, Server, ToolServer, Upstream, within};
+use crate::support::{Frame, Gate, Reply, TestServer, ToolServer, Upstream, within};
 
 const DOOR: &str = "/v1/agent/completions";
 
@@ -25,7 +25,7 @@ fn last_event(frames: &[Frame]) -> Value {
 }
 
 /// Follows a run to its end, as a client does that lost its connection: it tries until the server is there.
-async fn follow(server: &Server, run: &str, after: u64) -> Vec<Frame> {
+async fn follow(server: &TestServer, run: &str, after: u64) -> Vec<Frame> {
     server.events(run, after).await.rest().await
 }
 
@@ -45,7 +45,7 @@ async fn a_run_goes_on_after_a_kill_while_the_model_speaks() {
         Reply::says("Third."),
     ])
     .await;
-    let mut server = Server::start(&upstream.config()).await;
+    let mut server = TestServer::start(&upstream.config()).await;
     let session = json!({"session_id": "s1"});
     server
         .post(DOOR, &json!({"model": "test", "messages": [{"role": "user", "content": "A"}], "agent": session}))
@@ -74,7 +74,7 @@ async fn a_run_goes_on_after_a_kill_while_the_model_speaks() {
     assert_eq!(whole, rest, "and what came after it too");
 
     let mut stream = server.stream(DOOR, &ask("C", &session)).await;
-    stream.until(|frame| frame.name() == "run.completed").await;
+    stream.until(|frame| frame.name == "run.completed").await;
     let requests = upstream.received(4).await;
     assert_eq!(contents(&requests[2]), ["A", "First.", "B"]);
     assert_eq!(contents(&requests[3]), ["A", "First.", "B", "One and two.", "C"]);
@@ -89,9 +89,9 @@ async fn kill_within_a_tool(effect: &str, agent: &Value, tools: &ToolServer) -> 
     let upstream = Upstream::start([call]).await;
     upstream.otherwise(Reply::says("Done."));
     let config = format!("{}{}[agents.default]\ntools = [\"note\"]\n", upstream.config(), tools.config("note", effect));
-    let mut server = Server::start(&config).await;
+    let mut server = TestServer::start(&config).await;
     let mut stream = server.stream(DOOR, &ask("Note it", agent)).await;
-    let before = stream.until(|frame| frame.name() == "tool.call").await;
+    let before = stream.until(|frame| frame.name == "tool.call").await;
     tools.called(1).await;
     server.kill9().await;
     let run = run_of(&before);
@@ -139,7 +139,7 @@ async fn a_tool_that_may_be_repeated_is_repeated_with_its_key() {
 async fn a_run_that_ended_reads_the_same_after_a_kill() {
     let upstream =
         Upstream::start([Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")]).await;
-    let mut server = Server::start(&upstream.config()).await;
+    let mut server = TestServer::start(&upstream.config()).await;
     let frames = server.stream(DOOR, &ask("What?", &json!({}))).await.rest().await;
     let run = run_of(&frames);
     let path = format!("/v1/runs/{run}");
@@ -158,10 +158,10 @@ async fn a_run_that_ended_reads_the_same_after_a_kill() {
 async fn a_reader_that_has_seen_the_end_is_told_so_at_once() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     for _ in 0..30 {
         let mut stream = server.stream(DOOR, &ask("Hi", &json!({}))).await;
-        let frames = stream.until(|frame| frame.name() == "run.completed").await;
+        let frames = stream.until(|frame| frame.name == "run.completed").await;
         let last = frames.last().and_then(|frame| frame.id).expect("events have ids");
         let events = server.request(Method::GET, &format!("/v1/runs/{}/events", run_of(&frames)));
         let answer = server.respond(events.header("last-event-id", last)).await;
@@ -173,7 +173,7 @@ async fn a_reader_that_has_seen_the_end_is_told_so_at_once() {
 #[tokio::test]
 async fn a_waiting_run_may_be_answered_at_once() {
     let upstream = Upstream::start([]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
     for turn in 0..30 {
         upstream.then(Reply::calls("weather", &json!({})));
@@ -195,7 +195,7 @@ async fn a_waiting_run_may_be_answered_at_once() {
 async fn a_waiting_run_may_be_cancelled_at_once() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::calls("weather", &json!({})));
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
     for turn in 0..30 {
         let question = json!({"role": "user", "content": "Hi"});
@@ -212,7 +212,7 @@ async fn sigterm_lets_a_run_finish() {
     let gate = Gate::new();
     let held = Reply::stream().text("Almost ").gate(&gate).text("there").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held]).await;
-    let mut server = Server::start(&upstream.config()).await;
+    let mut server = TestServer::start(&upstream.config()).await;
     let mut stream = server.stream(DOOR, &ask("Go on", &json!({}))).await;
     let mut frames = stream.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
@@ -225,7 +225,7 @@ async fn sigterm_lets_a_run_finish() {
     assert!(server.ended().await.success());
 }
 
-async fn refuses_runs(server: &Server) {
+async fn refuses_runs(server: &TestServer) {
     let ready = || async {
         let answer = server.request(Method::GET, "/readyz").send().await;
         answer.is_ok_and(|answer| answer.status() == 200)

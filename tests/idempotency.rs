@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::sse::{outline, text_of};
-use crate::support::{Gate, Reply, Server, SseReader, ToolServer, Upstream};
+use crate::support::{Gate, Reply, SseReader, TestServer, ToolServer, Upstream};
 
 const DOORS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 
@@ -18,14 +18,14 @@ fn with(mut body: Value, name: &str, value: impl Into<Value>) -> Value {
     body
 }
 
-fn keyed(server: &Server, path: &str, key: &str, body: &Value) -> RequestBuilder {
+fn keyed(server: &TestServer, path: &str, key: &str, body: &Value) -> RequestBuilder {
     server.json(path, body).header("idempotency-key", key)
 }
 
 #[tokio::test]
 async fn an_idempotency_key_is_visible_ascii() {
     let upstream = Upstream::start([]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let long = "x".repeat(256);
     for path in [DOORS[0], DOORS[1], "/v1/sessions"] {
         for key in ["", &long, "a b", "é"] {
@@ -60,7 +60,7 @@ async fn parallel_duplicates_are_one_run() {
     let tools = ToolServer::start([]).await;
     let config =
         format!("{}{}[agents.default]\ntools = [\"note\"]\n", upstream.config(), tools.config("note", "write"));
-    let server = Server::start(&config).await;
+    let server = TestServer::start(&config).await;
     let in_session = |name: &str| with(ask("Hi"), "agent", json!({"session_id": name}));
 
     let first = with(in_session("s"), "stream", true);
@@ -125,7 +125,7 @@ async fn parallel_duplicates_are_one_run() {
 #[tokio::test]
 async fn a_duplicate_gets_the_same_answer() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     for door in DOORS {
         if door == DOORS[1] {
             upstream.then(Reply::says("Hello"));
@@ -158,7 +158,7 @@ async fn a_duplicate_gets_the_same_answer() {
 async fn a_failure_is_repeated_without_asking_the_model_again() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::error(400, "bad", "no"));
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let first = server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await;
     assert!(first.status >= 400, "{}", first.body);
     let asked = upstream.requests().len();
@@ -171,7 +171,7 @@ async fn a_failure_is_repeated_without_asking_the_model_again() {
 #[tokio::test]
 async fn a_refused_request_is_not_kept() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let refused = [
         with(ask("Hi"), "temperature", 9),
         with(ask("Hi"), "model", "nonsense"),
@@ -188,7 +188,7 @@ async fn a_refused_request_is_not_kept() {
 #[tokio::test]
 async fn a_session_is_created_once() {
     let upstream = Upstream::start([]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let body = json!({"metadata": {"a": "b"}});
     let create = async |key: &str, body: &Value| server.send(keyed(&server, "/v1/sessions", key, body)).await;
     let first = create("k", &body).await;
@@ -202,7 +202,7 @@ async fn a_session_is_created_once() {
 #[tokio::test]
 async fn a_session_is_copied_once() {
     let upstream = Upstream::start([]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let messages = json!([{"role": "user", "content": "Hi"}]);
     for id in ["s", "t"] {
         server.post("/v1/sessions", &json!({"id": id, "messages": messages})).await.ok();
@@ -245,7 +245,7 @@ async fn a_command_to_a_live_run_is_applied_once() {
     let gate = Gate::new();
     let held = Reply::stream().text("One").gate(&gate).finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held, Reply::says("Two")]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let mut stream = server.stream(DOORS[0], &with(ask("Hi"), "stream", true)).await;
     let run = stream.next().await.expect("it begins").json()["run_id"].as_str().expect("its id").to_owned();
     gate.reached().await;
@@ -276,7 +276,7 @@ async fn a_kill_at_the_start_makes_no_second_run() {
         let upstream = Upstream::start([Reply::says("First"), Reply::says("Hello")]).await;
         let config = upstream.config();
         // The second request of each process dies.
-        let mut server = Server::with(&config).env("LOOPGATE_FAILPOINT", &format!("{point}:2")).start().await;
+        let mut server = TestServer::builder(&config).env("LOOPGATE_FAILPOINT", &format!("{point}:2")).start().await;
         server.send(keyed(&server, DOORS[0], "a", &ask("A"))).await.ok();
         let lost = keyed(&server, DOORS[0], "b", &ask("B")).send().await;
         assert!(lost.is_err(), "{point}: the server is dead");
@@ -296,7 +296,7 @@ async fn a_retried_attempt_joins_its_run() {
     let gate = Gate::new();
     let held = Reply::stream().text("O").gate(&gate).text("ne").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held, Reply::says("Two")]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let attempt = |count: &str, body: &Value| server.json(DOORS[1], body).header("x-stainless-retry-count", count);
     let streamed = with(ask("Hi"), "stream", true);
     let mut lost = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await);

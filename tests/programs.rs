@@ -103,12 +103,7 @@ fn users(path: &str) -> Vec<&str> {
         Some("common.sh") => SCRIPTS.to_vec(),
         Some(script) => vec![script],
         None if path.starts_with("tests/k8s/") => vec!["check-k8s"],
-        None if ["tests/support/", "tests/faults/", "src/store/redis/servers.rs"]
-            .iter()
-            .any(|of| path.starts_with(of)) =>
-        {
-            vec!["test", "prove"]
-        }
+        None if path.starts_with("tests/support/") || path.starts_with("tests/faults/") => vec!["test", "prove"],
         None if path.starts_with("benches/") => Vec::new(),
         None => vec!["test"],
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::redis::{Signal, send_signal};
 use crate::support::server::loopgate;
 use crate::support::sse::{outline, text_of};
-use crate::support::{Gate, Reply, Server, ToolServer, Upstream, within};
+use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
 const DOOR: &str = "/v1/agent/completions";
 
@@ -25,18 +25,18 @@ fn key(name: &str) -> String {
 }
 
 /// A server that knows two keys by their variables, `ONE` and `TWO`; each is the name of its variable.
-async fn keyed(config: &str) -> Server {
-    Server::with(config).env("ONE", "ONE").env("TWO", "TWO").start().await
+async fn keyed(config: &str) -> TestServer {
+    TestServer::builder(config).env("ONE", "ONE").env("TWO", "TWO").start().await
 }
 
 /// The status that a key gets, over connections that are kept.
-async fn status(server: &mut Server, key: &str) -> u16 {
+async fn status(server: &mut TestServer, key: &str) -> u16 {
     server.use_key(key);
     server.get("/v1/models").await.status
 }
 
 /// The ids of the models that are listed.
-async fn models(server: &Server) -> Vec<String> {
+async fn models(server: &TestServer) -> Vec<String> {
     let list = server.get("/v1/models").await.ok();
     let ids = list["data"].as_array().expect("it is a list").iter();
     ids.map(|model| model["id"].as_str().expect("each has an id").to_owned()).collect()
@@ -85,7 +85,7 @@ async fn a_run_under_way_keeps_its_agent_and_its_tools() {
     let upstream = Upstream::start([call.finish("tool_calls").usage(10, 5).done(), Reply::says("Noted.")]).await;
     let tools = ToolServer::start([Reply::plain("noted")]).await;
     let agent = "[agents.clerk]\nmodel = \"scripted/test\"\nsystem = \"Take notes.\"\ntools = [\"note\"]\n";
-    let server = Server::start(&format!("{}{}{agent}", upstream.config(), tools.config("note", "write"))).await;
+    let server = TestServer::start(&format!("{}{}{agent}", upstream.config(), tools.config("note", "write"))).await;
 
     let stream = server.stream(DOOR, &ask("clerk")).await;
     gate.reached().await;
@@ -112,7 +112,7 @@ async fn the_contents_of_secret_files_are_read_again() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
     let config = format!("{}api_key_file = \"key\"\n", upstream.config());
-    let server = Server::with(&config).file("key", "first").start().await;
+    let server = TestServer::builder(&config).file("key", "first").start().await;
     let sent = async |nth: usize| {
         server.stream(DOOR, &ask("test")).await.rest().await;
         upstream.received(nth).await;
@@ -128,7 +128,7 @@ async fn the_contents_of_secret_files_are_read_again() {
 #[tokio::test]
 async fn what_needs_a_restart_is_named_and_the_rest_counts() {
     let upstream = Upstream::start([]).await;
-    let server = Server::start(&format!("{}[server]\ndrain_delay = \"0s\"\n", upstream.config())).await;
+    let server = TestServer::start(&format!("{}[server]\ndrain_delay = \"0s\"\n", upstream.config())).await;
     let new = format!(
         "{}[server]\ndrain_delay = \"0s\"\nmax_body = \"1KiB\"\n[agents.cook]\nmodel = \"scripted/test\"\n",
         upstream.config()

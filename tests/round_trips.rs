@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::fleet::plan::{Plan, Tool};
-use crate::support::fleet::{Fleet, KEY};
+use crate::support::cluster::plan::{Plan, Tool};
+use crate::support::cluster::{KEY, TestServices};
 use crate::support::monitor::Monitor;
 use crate::support::redis::{RedisServer, durable};
-use crate::support::{Server, within};
+use crate::support::{TestServer, within};
 
 /// What it takes to begin and to end: the lease, the tenant's index, the index of live runs and the run
 /// itself; then the index of live runs and the lease again. That the run ended is what its last step asks
@@ -48,10 +48,10 @@ const IDLE: f64 = 3.5;
 const TOKEN_KEPT: &str = "\"3600000\"";
 
 /// A replica, and who hears what it asks.
-struct Site {
+struct MeasuredServer {
     redis: RedisServer,
-    _fleet: Fleet,
-    server: Server,
+    _services: TestServices,
+    server: TestServer,
     monitor: Monitor,
 }
 
@@ -61,18 +61,18 @@ struct Cost {
     took: Duration,
 }
 
-impl Site {
+impl MeasuredServer {
     async fn start(limits: &str) -> Self {
-        let (redis, fleet) = (durable().await, Fleet::start().await);
-        let mut server = Server::with(&fleet.config_under(limits)).store(&redis.url()).start().await;
+        let (redis, services) = (durable().await, TestServices::start().await);
+        let mut server = TestServer::builder(&services.config_under(limits)).store(&redis.url()).start().await;
         server.use_key(KEY);
         let monitor = Monitor::start(&redis).await;
-        let mut site = Self { redis, _fleet: fleet, server, monitor };
+        let mut measured = Self { redis, _services: services, server, monitor };
         // The first time a script is used it is sent whole.
         for session in [None, Some("first")] {
-            site.run(&Plan::new("warm-up").with_tools(1, &[Tool::Look]), session, None).await;
+            measured.run(&Plan::new("warm-up").with_tools(1, &[Tool::Look]), session, None).await;
         }
-        site
+        measured
     }
 
     /// Lets one run go from its beginning to its end.
@@ -140,34 +140,34 @@ fn plans() -> [(&'static str, Plan); 3] {
 
 #[tokio::test]
 async fn a_run_stays_within_its_round_trips() {
-    let mut site = Site::start("").await;
+    let mut measured = MeasuredServer::start("").await;
     for (what, plan) in plans() {
-        let cost = site.run(&plan, None, None).await;
+        let cost = measured.run(&plan, None, None).await;
         hold(what, &cost, RUN + bound(&plan, cost.took));
-        let cost = site.run(&plan, Some("second"), None).await;
+        let cost = measured.run(&plan, Some("second"), None).await;
         hold(&format!("{what}, in a session"), &cost, RUN + SESSION + bound(&plan, cost.took));
     }
     let (what, plan) = &plans()[0];
-    let cost = site.run(plan, None, Some("name")).await;
+    let cost = measured.run(plan, None, Some("name")).await;
     hold(&format!("{what}, named"), &cost, RUN + NAME + bound(plan, cost.took));
 }
 
 #[tokio::test]
 async fn parallel_tool_calls_share_their_commits() {
-    let mut site = Site::start("").await;
+    let mut measured = MeasuredServer::start("").await;
     let plan = Plan { calls: 8, ..Plan::new("plan").with_text(1, 0).with_tools(1, &[Tool::Look]) };
-    let cost = site.run(&plan, None, None).await;
+    let cost = measured.run(&plan, None, None).await;
     hold("eight calls at once", &cost, RUN + bound(&plan, cost.took) - 8);
 }
 
 #[tokio::test]
 async fn an_idle_replica_sends_few_commands() {
     const WATCHED: Duration = Duration::from_secs(6);
-    let mut site = Site::start("").await;
-    site.monitor.now(&site.redis).await;
+    let mut measured = MeasuredServer::start("").await;
+    measured.monitor.now(&measured.redis).await;
     let began = Instant::now();
     tokio::time::sleep(WATCHED).await;
-    let exchanges = site.monitor.now(&site.redis).await;
+    let exchanges = measured.monitor.now(&measured.redis).await;
     #[expect(clippy::cast_precision_loss, reason = "they are few")]
     let rate = exchanges.len() as f64 / began.elapsed().as_secs_f64();
     assert!(rate <= IDLE, "{rate} round trips a second instead of {IDLE}:\n{}", exchanges.join("\n"));
@@ -177,8 +177,8 @@ async fn an_idle_replica_sends_few_commands() {
 async fn a_keys_limits_cost_few_round_trips_more() {
     let limits = "requests_per_minute = 1000\nmax_concurrent_runs = 9\n\
                   token_budget = { limit = 1000000 }\ncost_budget_usd = { limit = 9.0 }\n";
-    let mut site = Site::start(limits).await;
+    let mut measured = MeasuredServer::start(limits).await;
     let plan = Plan::new("plan").with_text(1, 0).with_tools(2, &[Tool::Look]);
-    let cost = site.run(&plan, None, None).await;
+    let cost = measured.run(&plan, None, None).await;
     hold("three steps of a limited key", &cost, RUN + LIMITS + 3 * BUDGETED_STEP + bound(&plan, cost.took));
 }

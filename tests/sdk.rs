@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::support::{Gate, Proxy, Reply, Server, ToolServer, Upstream, within};
+use crate::support::{Gate, Proxy, Reply, TestServer, ToolServer, Upstream, within};
 
 /// Runs one case of `tests/sdk/client.*` with both clients. Each gets a server of its own, whose upstream
 /// has these replies. Returns what the upstream was asked by each.
@@ -39,14 +39,14 @@ async fn node(case: &str, replies: &[Reply], more_config: &str, expected: &Value
 async fn run(command: Command, case: &str, replies: &[Reply], more_config: &str, expected: &Value) -> Vec<Value> {
     let upstream = Upstream::start(replies.iter().cloned()).await;
     let config = format!("{}{more_config}", upstream.config());
-    let server = Server::with(&config).env("LOOPGATE_TEST_KEY", "lg_secret").start().await;
+    let server = TestServer::builder(&config).env("LOOPGATE_TEST_KEY", "lg_secret").start().await;
     let seen = seen(command, case, server.url(), &server).await;
     assert_eq!(seen, *expected, "{case}");
     upstream.requests()
 }
 
 /// What the client prints, which calls the server at `url`.
-async fn seen(mut command: Command, case: &str, url: &str, server: &Server) -> Value {
+async fn seen(mut command: Command, case: &str, url: &str, server: &TestServer) -> Value {
     command.arg(case).arg(url).stdin(Stdio::null()).kill_on_drop(true);
     let done = within(case, command.output()).await.expect("the interpreter starts");
     let said = String::from_utf8_lossy(&done.stdout);
@@ -210,7 +210,7 @@ async fn a_lost_connection_costs_no_second_run() {
         let tools = ToolServer::start([]).await;
         let agent = "[agents.default]\ntools = [\"note\"]\n";
         let config = format!("{}{}{agent}", upstream.config(), tools.config("note", "write"));
-        let server = Server::start(&config).await;
+        let server = TestServer::start(&config).await;
         let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
         let url = proxy.url();
         let fault = async {

@@ -4,7 +4,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use crate::support::sse::text_of;
-use crate::support::{Frame, Gate, Reply, Server, SseReader, Upstream};
+use crate::support::{Frame, Gate, Reply, SseReader, TestServer, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -26,7 +26,7 @@ fn replies() -> [Reply; 2] {
 }
 
 /// The run's stream after event `after`, in a mode.
-async fn resume(server: &Server, run: &str, mode: &str, after: u64) -> Vec<Frame> {
+async fn resume(server: &TestServer, run: &str, mode: &str, after: u64) -> Vec<Frame> {
     let path = format!("/v1/runs/{run}/events?include_usage=true&events={mode}");
     let request = server.request(Method::GET, &path).header("last-event-id", after);
     reader(server.respond(request).await, mode).rest().await
@@ -40,7 +40,7 @@ fn reader(response: Response, mode: &str) -> SseReader {
 async fn streams_of_every_mode_go_on_after_any_event() {
     for mode in ["native", "extension", "none"] {
         let upstream = Upstream::start(replies()).await;
-        let mut server = Server::start(&upstream.config()).await;
+        let mut server = TestServer::start(&upstream.config()).await;
         let response = server.respond(server.json(CHAT, &stream("What?", &json!({"events": mode})))).await;
         let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is plain").to_owned();
         let whole = reader(response, mode).rest().await;
@@ -64,7 +64,7 @@ async fn a_cut_stream_of_chunks_goes_on_while_the_run_is_live() {
     let gate = Gate::new();
     let held = Reply::stream().text("One, ").gate(&gate).text("two.").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let response = server.respond(server.json(CHAT, &stream("Count", &json!({})))).await;
     let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is plain").to_owned();
     let mut reader = SseReader::of_chunks(response);
@@ -83,7 +83,7 @@ async fn a_cut_stream_of_chunks_goes_on_while_the_run_is_live() {
 #[tokio::test]
 async fn unknown_stream_modes_are_refused() {
     let upstream = Upstream::start(replies()).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let run = server.post(CHAT, &ask("What?", &json!({}))).await.ok()["agent"]["run_id"].as_str().map(str::to_owned);
     let run = run.expect("it has an id");
     for query in ["events=all", "events=", "include_usage=yes", "events=none&stream=false"] {
@@ -97,14 +97,14 @@ async fn a_sessions_runs_are_cancelled_together() {
     let gate = Gate::new();
     let upstream = Upstream::start([Reply::stream().text("Wait").gate(&gate).done()]).await;
     upstream.otherwise(Reply::says("Hello"));
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let mut live = server.stream("/v1/agent/completions", &stream("A", &json!({"session_id": "s"}))).await;
-    let run = live.until(|frame| frame.name() == "run.started").await[0].json()["run_id"].clone();
+    let run = live.until(|frame| frame.name == "run.started").await[0].json()["run_id"].clone();
     gate.reached().await;
     let cancelled = server.post("/v1/sessions/s/cancel", &json!({})).await.ok();
     assert_eq!((&cancelled["object"], &cancelled["data"][0]["id"]), (&json!("list"), &run));
     assert_eq!((&cancelled["data"][0]["status"], &cancelled["has_more"]), (&json!("cancelled"), &json!(false)));
-    live.until(|frame| frame.name() == "run.cancelled").await;
+    live.until(|frame| frame.name == "run.cancelled").await;
     assert_eq!(server.post("/v1/sessions/s/cancel", &json!({})).await.ok()["data"], json!([]));
     let answer = server.post("/v1/agent/completions", &ask("B", &json!({"session_id": "s"}))).await.ok();
     assert_eq!(answer["agent"]["status"], "completed");
@@ -120,7 +120,7 @@ fn contents(request: &Value) -> Vec<&str> {
 async fn a_conversation_forks_and_moves_to_another_server() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
-    let (here, there) = (Server::start(&upstream.config()).await, Server::start(&upstream.config()).await);
+    let (here, there) = (TestServer::start(&upstream.config()).await, TestServer::start(&upstream.config()).await);
     for question in ["A", "B"] {
         here.post(CHAT, &ask(question, &json!({"session_id": "s"}))).await.ok();
     }

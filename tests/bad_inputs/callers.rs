@@ -4,14 +4,14 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
 use super::{Allowed, DOORS, check, valid, with_agent};
-use crate::support::{Reply, Server, Upstream};
+use crate::support::{Reply, TestServer, Upstream};
 
 const KEYS: &str = "[keys.a]\nkey_env = \"KEY_A\"\n[keys.b]\nkey_env = \"KEY_B\"\n";
 const BAD_KEY: Allowed = &[(401, "invalid_api_key")];
 
-async fn house(upstream: &Upstream, more_config: &str) -> Server {
+async fn house(upstream: &Upstream, more_config: &str) -> TestServer {
     let config = format!("{}{more_config}", upstream.config());
-    Server::with(&config).env("KEY_A", "lg_aaaa").env("KEY_B", "lg_bbbb").start().await
+    TestServer::builder(&config).env("KEY_A", "lg_aaaa").env("KEY_B", "lg_bbbb").start().await
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Allowed, DOORS, House, check, valid, with_agent};
-use crate::support::{Gate, Reply, Server, Upstream};
+use crate::support::{Gate, Reply, TestServer, Upstream};
 
 const VALUE: Allowed = &[(400, "invalid_value")];
 const NO_RUN: Allowed = &[(404, "run_not_found")];
@@ -180,13 +180,13 @@ async fn wrong_session_ids_are_refused() {
     house.still_stands().await;
 }
 
-/// Row 63: whoever finds the session busy can join the run that holds it.
+/// The refusal names the run that holds the session, and the client can follow it.
 #[tokio::test]
 async fn a_busy_session_refuses_a_second_run() {
     let gate = Gate::new();
     let held = Reply::stream().text("Wait").gate(&gate).finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held]).await;
-    let server = Server::start(&upstream.config()).await;
+    let server = TestServer::start(&upstream.config()).await;
     let mut request = with_agent("session_id", "s");
     let busy = request.clone();
     request["stream"] = true.into();
@@ -207,6 +207,6 @@ async fn a_busy_session_refuses_a_second_run() {
     let joined = server.respond(server.request(Method::GET, events)).await;
     let joined = crate::support::SseReader::new(joined).rest().await;
     assert_eq!(joined[0].json(), first);
-    assert_eq!(joined[joined.len() - 2].name(), "run.completed");
-    stream.until(|frame| frame.name() == "run.completed").await;
+    assert_eq!(joined[joined.len() - 2].name, "run.completed");
+    stream.until(|frame| frame.name == "run.completed").await;
 }

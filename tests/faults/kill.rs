@@ -7,10 +7,10 @@ use loopgate::failpoint::FAILPOINTS;
 use serde_json::json;
 
 use super::{dies_within, is_full};
-use crate::support::Server;
-use crate::support::fleet::client::Client;
-use crate::support::fleet::plan::{Plan, Tool};
-use crate::support::fleet::{Fleet, hold};
+use crate::support::TestServer;
+use crate::support::cluster::client::Client;
+use crate::support::cluster::plan::{Plan, Tool};
+use crate::support::cluster::{TestServices, hold};
 use crate::support::seed::Seed;
 
 /// How long a run may take to reach the place at which it is to die.
@@ -29,18 +29,18 @@ async fn dies_and_goes_on(death: Death, seed: &Seed) {
     let Death { point, nth, tool } = death;
     let name = format!("kill-{point}-{nth}-{}", tool.name());
     let seed = seed.part(&name);
-    let fleet = Fleet::start().await;
+    let services = TestServices::start().await;
     let in_resumption = point.starts_with("resume.");
     let first = if in_resumption { "model.delta_recorded:4".to_owned() } else { format!("{point}:{nth}") };
-    let builder = Server::with(&fleet.config()).keep_port().env("LOOPGATE_FAILPOINT", &first);
+    let builder = TestServer::builder(&services.config()).keep_port().env("LOOPGATE_FAILPOINT", &first);
     let mut server = builder.start().await;
     let mut client = Client::new(vec![server.url().to_owned()]);
     client.patience = Duration::from_secs(40);
     // Who is told that an outcome is unknown goes on, who is not fails: both must end.
     client.agent = if seed.clone().below(2) == 0 { json!({}) } else { json!({"on_unknown_outcome": "tell_model"}) };
     let plan = |run: u32| Plan::new(format!("{name}-{run}")).with_tools(2, &[tool]).with_text(4, 20).with_delay(30);
-    let orders = (0..3).map(|run| (plan(run), (run > 0).then(|| format!("{name}-{run}"))));
-    let flight = Fleet::launch(&client, &seed, orders.collect());
+    let jobs = (0..3).map(|run| (plan(run), (run > 0).then(|| format!("{name}-{run}"))));
+    let in_flight = TestServices::launch(&client, &seed, jobs.collect());
     assert!(dies_within(&mut server, REACHED).await, "no run came to {first}");
     if in_resumption {
         server.next_env(&[("LOOPGATE_FAILPOINT", &format!("{point}:{nth}"))]);
@@ -49,8 +49,8 @@ async fn dies_and_goes_on(death: Death, seed: &Seed) {
     }
     server.next_env(&[]);
     server.restart().await;
-    let seen = flight.landed().await;
-    let evidence = fleet.evidence(&client, seen).await;
+    let seen = in_flight.finished().await;
+    let evidence = services.evidence(&client, seen).await;
     hold(&name, &evidence);
 }
 

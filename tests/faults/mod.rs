@@ -1,23 +1,23 @@
 //! No crash, failover, partition or rolling restart loses a run, repeats a side effect or tears a stream.
 //!
 //! Every test here lets many runs go on at once, does them some harm, and then asks the checker
-//! (`support/fleet/checker`) whether all promises were kept. A test is repeated by its seed, which a failure
+//! (`support/cluster/checker`) whether all promises were kept. A test is repeated by its seed, which a failure
 //! names: `LOOPGATE_TEST_SEED`. `LOOPGATE_FAULTS=full` runs everything; without it a sample is run.
 
 mod balanced;
 mod chaos;
+mod cluster;
 mod kill;
 mod network;
 mod outage;
 mod refusals;
-mod site;
 mod takeover;
 
 use std::time::Duration;
 
-use crate::support::Server;
-use crate::support::fleet::Order;
-use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::TestServer;
+use crate::support::cluster::Job;
+use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::seed::Seed;
 
 /// Whether everything is to be run, however long it takes.
@@ -32,8 +32,8 @@ fn scaled<T>(sample: T, full: T) -> T {
 
 /// Many runs, each unlike the others: some plain, some with tools of every kind; half of them in sessions,
 /// two in each of these, one after the other.
-fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Order> {
-    let mut orders = Vec::new();
+fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Job> {
+    let mut jobs = Vec::new();
     for number in 0..count {
         let rounds = u32::try_from(seed.below(4)).expect("it is below 4");
         let mut tools = Tool::ALL.to_vec();
@@ -43,13 +43,13 @@ fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Order> {
         plan = plan.with_text(pieces, pace_ms / 2 + seed.below(pace_ms + 1)).with_delay(seed.below(150));
         plan.calls = 1 + u32::try_from(seed.below(2)).expect("it is below 2");
         let session = (number % 2 == 0).then(|| format!("{name}-s{}", number / 4));
-        orders.push((plan, session));
+        jobs.push((plan, session));
     }
-    orders
+    jobs
 }
 
 /// Returns whether the server ended by itself within `patience`.
-async fn dies_within(server: &mut Server, patience: Duration) -> bool {
+async fn dies_within(server: &mut TestServer, patience: Duration) -> bool {
     let deadline = tokio::time::Instant::now() + patience;
     while !server.has_ended() {
         if tokio::time::Instant::now() >= deadline {

@@ -4,29 +4,29 @@
 use std::time::Duration;
 
 use super::{mixed, scaled};
-use crate::support::Server;
-use crate::support::fleet::client::Client;
-use crate::support::fleet::{Fleet, Flight, hold};
+use crate::support::TestServer;
+use crate::support::cluster::client::Client;
+use crate::support::cluster::{InFlight, TestServices, hold};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::seed::Seed;
 
-/// Clients reach the server through a proxy, to which `harm` is done until they have landed.
+/// Clients reach the server through a proxy, to which `harm` is done until they have finished.
 async fn behind(name: &str, harm: impl AsyncFnOnce(&Proxy, &mut Seed)) {
     let mut seed = Seed::of_this_run().part(name);
-    let fleet = Fleet::start().await;
-    let server = Server::with(&fleet.config()).start().await;
+    let services = TestServices::start().await;
+    let server = TestServer::builder(&services.config()).start().await;
     let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
     let mut client = Client::new(vec![proxy.url()]);
     client.silence = Duration::from_secs(2);
     client.patience = Duration::from_secs(30);
-    let orders = mixed(name, scaled(16, 60), &mut seed, 40);
-    Fleet::open_sessions(server.url(), &orders).await;
-    let flight: Flight = Fleet::launch(&client, &seed, orders);
+    let jobs = mixed(name, scaled(16, 60), &mut seed, 40);
+    TestServices::open_sessions(server.url(), &jobs).await;
+    let in_flight: InFlight = TestServices::launch(&client, &seed, jobs);
     harm(&proxy, &mut seed).await;
     proxy.heal();
-    let seen = flight.landed().await;
+    let seen = in_flight.finished().await;
     client.addresses = vec![server.url().to_owned()];
-    let evidence = fleet.evidence(&client, seen).await;
+    let evidence = services.evidence(&client, seen).await;
     hold(name, &evidence);
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::site::Site;
+use super::cluster::TestCluster;
 use super::{mixed, scaled};
 use crate::support::proxy::Proxy;
 use crate::support::redis::{Cluster, Watched, address, durable, fail_over, switch};
@@ -13,23 +13,23 @@ fn through(proxy: &Proxy) -> String {
 }
 
 /// Some time for runs to get going, or for harm to be felt.
-async fn pass(site: &mut Site, least_ms: u64) {
-    tokio::time::sleep(Duration::from_millis(least_ms + site.seed.below(500))).await;
+async fn pass(cluster: &mut TestCluster, least_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(least_ms + cluster.seed.below(500))).await;
 }
 
 #[tokio::test]
 async fn redis_dies_and_comes_back() {
     let mut redis = durable().await;
-    let mut site = Site::start("redis-dies", &vec![redis.url(); 2]).await;
-    let orders = mixed("redis-dies", scaled(24, 100), &mut site.seed, 100);
-    let flight = site.launch(orders).await;
+    let mut cluster = TestCluster::start("redis-dies", &vec![redis.url(); 2]).await;
+    let jobs = mixed("redis-dies", scaled(24, 100), &mut cluster.seed, 100);
+    let in_flight = cluster.launch(jobs).await;
     for seconds in scaled(vec![3], vec![1, 3, 12]) {
-        pass(&mut site, 500).await;
+        pass(&mut cluster, 500).await;
         redis.kill().await;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         redis.restart().await;
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 #[tokio::test]
@@ -37,37 +37,37 @@ async fn redis_fails_over() {
     fails_over("failover", Duration::from_secs(4)).await;
 }
 
-/// A primary of a cluster dies, and its replica takes its slots.
+/// A primary of a Redis cluster dies, and its replica takes its slots.
 #[tokio::test]
-async fn a_cluster_fails_over() {
-    let mut cluster = Cluster::start(true).await;
-    let mut site = Site::start("cluster", &vec![cluster.url(); 2]).await;
-    site.may_forget = true;
-    let orders = mixed("cluster", scaled(24, 100), &mut site.seed, 200);
-    let flight = site.launch(orders).await;
+async fn a_redis_cluster_fails_over() {
+    let mut redis = Cluster::start(true).await;
+    let mut cluster = TestCluster::start("cluster", &vec![redis.url(); 2]).await;
+    cluster.may_forget = true;
+    let jobs = mixed("cluster", scaled(24, 100), &mut cluster.seed, 200);
+    let in_flight = cluster.launch(jobs).await;
     for turn in 0..scaled(1, 3) {
-        pass(&mut site, 500).await;
-        cluster.primaries[turn].kill().await;
+        pass(&mut cluster, 500).await;
+        redis.primaries[turn].kill().await;
         tokio::time::sleep(Duration::from_secs(6)).await;
         // It comes back as the replica of the one that replaced it.
-        cluster.primaries[turn].restart().await;
+        redis.primaries[turn].restart().await;
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
-    let mut site = Site::start(name, &vec![watched.url(); 2]).await;
-    site.may_forget = true;
+    let mut cluster = TestCluster::start(name, &vec![watched.url(); 2]).await;
+    cluster.may_forget = true;
     let turns = scaled(1, 10);
-    site.client.spread = site.client.spread.max(Duration::from_secs(10) * (turns - 1));
-    let orders = mixed(name, scaled(24, 200), &mut site.seed, 200);
-    let flight = site.launch(orders).await;
+    cluster.client.spread = cluster.client.spread.max(Duration::from_secs(10) * (turns - 1));
+    let jobs = mixed(name, scaled(24, 200), &mut cluster.seed, 200);
+    let in_flight = cluster.launch(jobs).await;
     for turn in 0..turns {
-        pass(&mut site, 500).await;
+        pass(&mut cluster, 500).await;
         if turn % 2 == 0 { fail_over(&mut watched, later).await } else { switch(&watched).await }
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 /// One replica cannot reach Redis, and still has its clients.
@@ -76,12 +76,12 @@ async fn a_replica_is_cut_off_from_redis() {
     let redis = durable().await;
     let proxy = Proxy::start(address(&redis)).await;
     let stores = [through(&proxy), redis.url()];
-    let mut site = Site::start("cut-off", &stores).await;
-    site.client.silence = Duration::from_secs(4);
-    let orders = mixed("cut-off", scaled(30, 100), &mut site.seed, 100);
-    let flight = site.launch(orders).await;
+    let mut cluster = TestCluster::start("cut-off", &stores).await;
+    cluster.client.silence = Duration::from_secs(4);
+    let jobs = mixed("cut-off", scaled(30, 100), &mut cluster.seed, 100);
+    let in_flight = cluster.launch(jobs).await;
     for turn in 0..scaled(1, 4) {
-        pass(&mut site, 500).await;
+        pass(&mut cluster, 500).await;
         match turn % 3 {
             0 => proxy.swallow(),
             1 => proxy.hold(),
@@ -93,7 +93,7 @@ async fn a_replica_is_cut_off_from_redis() {
         tokio::time::sleep(Duration::from_secs(15)).await;
         proxy.heal();
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 /// Commits arrive, and nobody learns of it.
@@ -101,31 +101,31 @@ async fn a_replica_is_cut_off_from_redis() {
 async fn replies_get_lost() {
     let redis = durable().await;
     let proxy = Proxy::start(address(&redis)).await;
-    let mut site = Site::start("lost-replies", &vec![through(&proxy); 2]).await;
-    let orders = mixed("lost-replies", scaled(24, 100), &mut site.seed, 60);
-    let flight = site.launch(orders).await;
+    let mut cluster = TestCluster::start("lost-replies", &vec![through(&proxy); 2]).await;
+    let jobs = mixed("lost-replies", scaled(24, 100), &mut cluster.seed, 60);
+    let in_flight = cluster.launch(jobs).await;
     for _ in 0..scaled(30, 200) {
-        let wait = 20 + site.seed.below(80);
+        let wait = 20 + cluster.seed.below(80);
         tokio::time::sleep(Duration::from_millis(wait)).await;
         proxy.swallow_replies(1);
     }
     proxy.heal();
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 #[tokio::test]
 async fn connections_to_redis_break() {
     let redis = durable().await;
     let proxy = Proxy::start(address(&redis)).await;
-    let mut site = Site::start("resets", &vec![through(&proxy); 2]).await;
-    let orders = mixed("resets", scaled(24, 100), &mut site.seed, 60);
-    let flight = site.launch(orders).await;
+    let mut cluster = TestCluster::start("resets", &vec![through(&proxy); 2]).await;
+    let jobs = mixed("resets", scaled(24, 100), &mut cluster.seed, 60);
+    let in_flight = cluster.launch(jobs).await;
     for _ in 0..scaled(8, 40) {
-        pass(&mut site, 100).await;
-        let harm = site.seed.pick(&[Proxy::cut as fn(&Proxy), Proxy::reset]);
+        pass(&mut cluster, 100).await;
+        let harm = cluster.seed.pick(&[Proxy::cut as fn(&Proxy), Proxy::reset]);
         harm(&proxy);
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 /// Nudges may be lost: what they would have told is found by looking.
@@ -133,17 +133,17 @@ async fn connections_to_redis_break() {
 async fn nudges_get_lost() {
     let redis = durable().await;
     let proxy = Proxy::start(address(&redis)).await;
-    let mut site = Site::start("deaf", &vec![through(&proxy); 2]).await;
+    let mut cluster = TestCluster::start("deaf", &vec![through(&proxy); 2]).await;
     proxy.deafen_subscribers();
     // Every run is driven by the first replica and read, from its first broken connection on, at the second.
-    let door = Proxy::start(site.replicas[0].address().parse().expect("it is an address")).await;
-    site.client.door = Some(door.url());
-    site.client.addresses.remove(0);
-    let orders = mixed("deaf", scaled(16, 60), &mut site.seed, 100);
-    let flight = site.launch(orders).await;
-    pass(&mut site, 500).await;
+    let door = Proxy::start(cluster.replicas[0].address().parse().expect("it is an address")).await;
+    cluster.client.door = Some(door.url());
+    cluster.client.addresses.remove(0);
+    let jobs = mixed("deaf", scaled(16, 60), &mut cluster.seed, 100);
+    let in_flight = cluster.launch(jobs).await;
+    pass(&mut cluster, 500).await;
     door.reset();
-    let figures = site.land(flight).await;
+    let figures = cluster.finish(in_flight).await;
     assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
 }
 
@@ -153,14 +153,14 @@ async fn redis_is_slow() {
     for latency_ms in [200, 1000] {
         let redis = durable().await;
         let proxy = Proxy::start(address(&redis)).await;
-        let mut site = Site::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;
-        let orders = mixed(&site.name.clone(), scaled(12, 40), &mut site.seed, 60);
-        let flight = site.launch(orders).await;
-        pass(&mut site, 500).await;
+        let mut cluster = TestCluster::start(&format!("slow-{latency_ms}"), &vec![through(&proxy); 2]).await;
+        let jobs = mixed(&cluster.name.clone(), scaled(12, 40), &mut cluster.seed, 60);
+        let in_flight = cluster.launch(jobs).await;
+        pass(&mut cluster, 500).await;
         proxy.slow(Duration::from_millis(latency_ms));
         tokio::time::sleep(Duration::from_secs(scaled(15, 40))).await;
         proxy.heal();
-        let figures = site.land(flight).await;
+        let figures = cluster.finish(in_flight).await;
         assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
     }
 }

@@ -7,11 +7,11 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::fleet::plan::Plan;
-use crate::support::fleet::{Fleet, KEY};
+use crate::support::cluster::plan::Plan;
+use crate::support::cluster::{KEY, TestServices};
 use crate::support::redis::{RedisServer, address, durable, eventually};
 use crate::support::sse::text_of;
-use crate::support::{Answer, Proxy, Server, SseReader};
+use crate::support::{Answer, Proxy, SseReader, TestServer};
 
 /// How soon new work is refused.
 const SOON: Duration = Duration::from_millis(1500);
@@ -46,9 +46,10 @@ async fn work_is_refused_where_everything_is_lost() {
 }
 
 async fn holds(outage: Outage) {
-    let (redis, fleet) = (durable().await, Fleet::start().await);
+    let (redis, services) = (durable().await, TestServices::start().await);
     let proxy = Proxy::start(address(&redis)).await;
-    let mut server = Server::with(&fleet.config()).store(&format!("redis://{}", proxy.address())).start().await;
+    let mut server =
+        TestServer::builder(&services.config()).store(&format!("redis://{}", proxy.address())).start().await;
     server.use_key(KEY);
     let running = Plan::new("running").with_text(150, 40);
     let mut stream = server.stream("/v1/agent/completions", &ask(&running, &json!({}), true)).await;
@@ -73,12 +74,12 @@ async fn holds(outage: Outage) {
     }
     // The reader was not cut off, and the model was not asked twice.
     assert_eq!(text_of(&stream.rest().await).split(' ').rev().nth(1), Some("running.0.149"), "{outage:?}");
-    let asked = fleet.model.calls().iter().filter(|call| call.what.tag == running.tag).count();
+    let asked = services.model.calls().iter().filter(|call| call.what.tag == running.tag).count();
     assert_eq!(asked, 1, "{outage:?}");
 }
 
 /// Work of every kind, all at once: what it is, its answer and how long that took.
-async fn work(server: &Server, wave: u32) -> Vec<(String, Answer, Duration)> {
+async fn work(server: &TestServer, wave: u32) -> Vec<(String, Answer, Duration)> {
     let plan = Plan::new(format!("wave-{wave}"));
     let (plain, streamed) = (ask(&plan, &json!({}), false), ask(&plan, &json!({}), true));
     let session = ask(&plan, &json!({"session_id": format!("wave-{wave}")}), false);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use loopgate::failpoint::FAILPOINTS;
 use serde_json::json;
 
-use super::site::{Site, TAKEOVER};
+use super::cluster::{TAKEOVER, TestCluster};
 use super::{dies_within, is_full, mixed, scaled};
-use crate::support::fleet::Times;
-use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::cluster::Times;
+use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::redis::{DATABASES, RedisServer, Signal, durable};
 use crate::support::seed::Seed;
 
@@ -38,24 +38,24 @@ async fn dies_and_another_goes_on(death: Death, store: String) -> Times {
     let place = format!("{point}:{}", 1 + round % 2);
     let in_resumption = point.starts_with("resume.");
     let places = if in_resumption { vec!["model.delta_recorded:4", &place] } else { vec![&*place] };
-    let mut site = Site::dying(&name, &[store.clone(), store], &places).await;
-    site.client.door = Some(site.replicas[0].url().to_owned());
-    if site.seed.next() % 2 == 0 {
-        site.client.agent = json!({});
+    let mut cluster = TestCluster::dying(&name, &[store.clone(), store], &places).await;
+    cluster.client.door = Some(cluster.replicas[0].url().to_owned());
+    if cluster.seed.next() % 2 == 0 {
+        cluster.client.agent = json!({});
     }
     let plan = |run: u32| Plan::new(format!("{name}-{run}")).with_tools(2, &[tool]).with_text(4, 20).with_delay(30);
-    let orders = (0..4).map(|run| (plan(run), (run > 1).then(|| format!("{name}-{run}"))));
-    let flight = site.launch(orders.collect()).await;
+    let jobs = (0..4).map(|run| (plan(run), (run > 1).then(|| format!("{name}-{run}"))));
+    let in_flight = cluster.launch(jobs.collect()).await;
     let patience = Duration::from_secs(10);
-    assert!(dies_within(&mut site.replicas[0], patience).await, "no run came to {}", places[0]);
+    assert!(dies_within(&mut cluster.replicas[0], patience).await, "no run came to {}", places[0]);
     if in_resumption {
-        assert!(dies_within(&mut site.replicas[1], TAKEOVER).await, "no resumption came to {place}");
-        site.replicas[0].next_env(&[]);
-        site.replicas[0].restart().await;
+        assert!(dies_within(&mut cluster.replicas[1], TAKEOVER).await, "no resumption came to {place}");
+        cluster.replicas[0].next_env(&[]);
+        cluster.replicas[0].restart().await;
     }
-    // Whoever reads the evidence asks those that are alive.
-    site.client.addresses.remove(usize::from(in_resumption));
-    let figures = site.land(flight).await;
+    // The evidence is read from the replicas that are alive.
+    cluster.client.addresses.remove(usize::from(in_resumption));
+    let figures = cluster.finish(in_flight).await;
     let slowest = Duration::from_millis(figures.takeovers.percentile(100));
     let most = if in_resumption { TAKEOVER * 2 } else { TAKEOVER };
     assert!(slowest <= most, "{name}: a run stood still for {slowest:?}");
@@ -97,58 +97,58 @@ async fn a_replica_that_dies_at_any_failpoint_is_taken_over() {
 #[tokio::test]
 async fn replicas_are_killed_at_any_time() {
     let redis = durable().await;
-    let mut site = Site::start("killings", &vec![database(&redis, 0); 3]).await;
-    let orders = mixed("killings", scaled(24, 120), &mut site.seed, 100);
-    let flight = site.launch(orders).await;
+    let mut cluster = TestCluster::start("killings", &vec![database(&redis, 0); 3]).await;
+    let jobs = mixed("killings", scaled(24, 120), &mut cluster.seed, 100);
+    let in_flight = cluster.launch(jobs).await;
     for turn in 0..scaled(2, 6) {
-        tokio::time::sleep(Duration::from_millis(300 + site.seed.below(700))).await;
-        let victim = turn % site.replicas.len();
-        site.replicas[victim].kill9().await;
-        tokio::time::sleep(Duration::from_millis(site.seed.below(1000))).await;
-        site.replicas[victim].restart().await;
+        tokio::time::sleep(Duration::from_millis(300 + cluster.seed.below(700))).await;
+        let victim = turn % cluster.replicas.len();
+        cluster.replicas[victim].kill9().await;
+        tokio::time::sleep(Duration::from_millis(cluster.seed.below(1000))).await;
+        cluster.replicas[victim].restart().await;
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 /// A process that stood still does not know that its runs are another's by now.
 #[tokio::test]
 async fn a_replica_freezes_and_wakes_up() {
     let redis = durable().await;
-    let mut site = Site::start("freeze", &vec![database(&redis, 0); 2]).await;
+    let mut cluster = TestCluster::start("freeze", &vec![database(&redis, 0); 2]).await;
     // One in three clients is patient and reads on when the frozen replica wakes up.
-    site.client.silence = Duration::from_secs(4 + 20 * site.seed.below(2));
+    cluster.client.silence = Duration::from_secs(4 + 20 * cluster.seed.below(2));
     let turns = scaled(1, 10);
-    site.client.spread = site.client.spread.max(Duration::from_secs(16) * (turns - 1));
-    let orders = mixed("freeze", scaled(30, 200), &mut site.seed, 100);
-    let flight = site.launch(orders).await;
+    cluster.client.spread = cluster.client.spread.max(Duration::from_secs(16) * (turns - 1));
+    let jobs = mixed("freeze", scaled(30, 200), &mut cluster.seed, 100);
+    let in_flight = cluster.launch(jobs).await;
     for turn in 0..usize::try_from(turns).expect("it is small") {
-        tokio::time::sleep(Duration::from_millis(500 + site.seed.below(500))).await;
-        let victim = turn % site.replicas.len();
-        site.replicas[victim].signal(Signal::STOP);
+        tokio::time::sleep(Duration::from_millis(500 + cluster.seed.below(500))).await;
+        let victim = turn % cluster.replicas.len();
+        cluster.replicas[victim].signal(Signal::STOP);
         tokio::time::sleep(Duration::from_secs(15)).await;
-        site.replicas[victim].signal(Signal::CONT);
+        cluster.replicas[victim].signal(Signal::CONT);
     }
-    site.land(flight).await;
+    cluster.finish(in_flight).await;
 }
 
 #[tokio::test]
 async fn replicas_are_replaced_one_by_one() {
     let redis = durable().await;
     for round in 0..scaled(1, 5) {
-        let mut site = Site::start(&format!("roll-{round}"), &vec![database(&redis, round); 3]).await;
-        site.client.spread = Duration::from_secs(3);
-        let orders = mixed(&site.name, scaled(40, 200), &mut site.seed, 400);
-        let flight = site.launch(orders).await;
-        for replica in &mut site.replicas {
-            tokio::time::sleep(Duration::from_millis(200 + site.seed.below(300))).await;
+        let mut cluster = TestCluster::start(&format!("roll-{round}"), &vec![database(&redis, round); 3]).await;
+        cluster.client.spread = Duration::from_secs(3);
+        let jobs = mixed(&cluster.name, scaled(40, 200), &mut cluster.seed, 400);
+        let in_flight = cluster.launch(jobs).await;
+        for replica in &mut cluster.replicas {
+            tokio::time::sleep(Duration::from_millis(200 + cluster.seed.below(300))).await;
             replica.sigterm();
             let started = tokio::time::Instant::now();
             let status = replica.drained().await;
             assert!(status.success(), "{status}");
-            println!("{}: a replica ended after {:?}", site.name, started.elapsed());
+            println!("{}: a replica ended after {:?}", cluster.name, started.elapsed());
             replica.restart().await;
         }
-        site.land(flight).await;
+        cluster.finish(in_flight).await;
     }
 }
 

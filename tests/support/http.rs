@@ -10,11 +10,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::journal::{Entry, Exchange, Journal};
 use super::reply::{End, Piece, Reply};
-use super::within;
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
@@ -42,7 +41,7 @@ type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 #[derive(Debug)]
 pub(crate) struct HttpServer {
     address: SocketAddr,
-    requests: watch::Sender<Vec<Request>>,
+    journal: Journal<Request>,
     _tasks: JoinSet<()>,
 }
 
@@ -55,8 +54,8 @@ impl HttpServer {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let requests = watch::Sender::new(Vec::new());
-        let (record, handler): (_, Arc<Handler>) = (requests.clone(), Arc::new(handler));
+        let journal = Journal::default();
+        let (record, handler): (Journal<Request>, Arc<Handler>) = (journal.clone(), Arc::new(handler));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -64,16 +63,14 @@ impl HttpServer {
                 let (record, handler) = (record.clone(), handler.clone());
                 let decide = move |request: Request| {
                     let reply = handler(&request);
-                    if is_recorded(&request) {
-                        record.send_modify(|requests| requests.push(request));
-                    }
-                    reply
+                    let exchange = is_recorded(&request).then(|| record.begin(request));
+                    (reply, exchange)
                 };
                 // That the peer breaks off is its own business.
                 connections.spawn(async move { drop(serve(socket, decide).await) });
             }
         });
-        Self { address, requests, _tasks: tasks }
+        Self { address, journal, _tasks: tasks }
     }
 
     /// Where it listens.
@@ -83,25 +80,36 @@ impl HttpServer {
 
     /// The recorded requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
-        self.requests.borrow().clone()
+        self.journal.entries().into_iter().map(|entry| entry.what).collect()
+    }
+
+    /// The same with the times at which they began and ended.
+    pub(crate) fn exchanges(&self) -> Vec<Entry<Request>> {
+        self.journal.entries()
+    }
+
+    /// Returns once there is such a request after the first `known` ones.
+    pub(crate) async fn until(&self, what: &str, known: usize, is_it: impl Fn(&Request) -> bool) {
+        self.journal.until(what, known, |entry| is_it(&entry.what)).await;
     }
 
     /// Returns the recorded requests once there are `count` of them.
     pub(crate) async fn received(&self, count: usize) -> Vec<Request> {
-        let mut requests = self.requests.subscribe();
-        let what = format!("request number {count} at {}", self.address);
-        let enough = within(&what, requests.wait_for(|requests| requests.len() >= count)).await;
-        enough.expect("we hold a sender").clone()
+        if count > 0 {
+            let what = format!("request number {count} at {}", self.address);
+            self.until(&what, count - 1, |_| true).await;
+        }
+        self.requests()
     }
 }
 
-async fn serve(socket: TcpStream, decide: impl Fn(Request) -> Reply) -> io::Result<()> {
+async fn serve(socket: TcpStream, decide: impl Fn(Request) -> (Reply, Option<Exchange<Request>>)) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let mut socket = BufReader::new(socket);
     while let Some(request) = read_request(&mut socket).await? {
-        let reply = decide(request);
+        let (reply, exchange) = decide(request);
         match send(&mut socket, &reply).await? {
-            End::Whole => {}
+            End::Whole => drop(exchange.map(Exchange::finish)),
             End::Cut => return socket.shutdown().await,
             End::Reset => return socket.into_inner().set_zero_linger(),
             End::Stall => return gone(&mut socket).await,
@@ -152,6 +160,10 @@ async fn send(socket: &mut BufReader<TcpStream>, reply: &Reply) -> io::Result<En
             }
             Piece::Gate(gate) => tokio::select! {
                 () = gate.pass() => {}
+                gone = gone(socket) => return gone.map(|()| End::Cut),
+            },
+            Piece::Pause(time) => tokio::select! {
+                () = tokio::time::sleep(*time) => {}
                 gone = gone(socket) => return gone.map(|()| End::Cut),
             },
         }

@@ -2,8 +2,9 @@
 //! reader. Everything talks over real sockets; nothing sleeps and hopes.
 
 pub(crate) mod balancer;
-pub(crate) mod fleet;
+pub(crate) mod cluster;
 pub(crate) mod http;
+pub(crate) mod journal;
 pub(crate) mod monitor;
 pub(crate) mod proxy;
 pub(crate) mod redis;
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 
 pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;
-pub(crate) use server::{Answer, Server};
+pub(crate) use server::{Answer, TestServer};
 pub(crate) use sse::{Frame, SseReader};
 pub(crate) use tools::ToolServer;
 pub(crate) use upstream::Upstream;

@@ -1,6 +1,6 @@
 //! A TCP proxy that fails as networks do, when it is told to.
 //!
-//! It forwards bytes between whoever connects and a target that may change. Each direction can be slow,
+//! It forwards bytes between its clients and a target that may change. Each direction can be slow,
 //! narrow or held back; connections can be cut, reset, refused or swallowed. It knows of Redis only how
 //! a subscription looks, so that those connections alone can be made deaf.
 

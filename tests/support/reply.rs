@@ -1,5 +1,7 @@
 //! A vocabulary for answers, as bytes: what a model's server says, and every way to fail at it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Gate;
@@ -20,6 +22,8 @@ pub(super) enum Piece {
     Bytes(Vec<u8>),
     /// The rest waits here.
     Gate(Gate),
+    /// The rest comes so much later.
+    Pause(Duration),
 }
 
 /// How the body ends.
@@ -125,6 +129,12 @@ impl Reply {
     /// The rest waits until the gate is opened.
     pub(crate) fn gate(mut self, gate: &Gate) -> Self {
         self.pieces.push(Piece::Gate(gate.clone()));
+        self
+    }
+
+    /// The rest comes `time` later.
+    pub(crate) fn pause(mut self, time: Duration) -> Self {
+        self.pieces.push(Piece::Pause(time));
         self
     }
 

@@ -62,7 +62,7 @@ impl Builder {
     }
 
     /// Starts it and waits until it is ready.
-    pub(crate) async fn start(self) -> Server {
+    pub(crate) async fn start(self) -> TestServer {
         let directory = tempfile::tempdir().expect("a directory can be made");
         for (name, text) in self.files.iter().map(|(name, text)| (name.as_str(), text)).chain([(CONFIG, &self.config)])
         {
@@ -71,13 +71,13 @@ impl Builder {
         let process = Process::start(&directory, &self.place, &self.env).await;
         let process = process.unwrap_or_else(|failure| panic!("{failure}"));
         let client = Client::builder().no_proxy().build().expect("the defaults are valid");
-        Server { directory, place: self.place, env: self.env, process, client, key: None }
+        TestServer { directory, place: self.place, env: self.env, process, client, key: None }
     }
 }
 
 /// A running server. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     directory: TempDir,
     place: Place,
     env: Vec<(String, String)>,
@@ -132,14 +132,14 @@ impl Answer {
     }
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server with this configuration and the embedded store.
     pub(crate) async fn start(config: &str) -> Self {
-        Self::with(config).start().await
+        Self::builder(config).start().await
     }
 
     /// The same, with more to be set.
-    pub(crate) fn with(config: &str) -> Builder {
+    pub(crate) fn builder(config: &str) -> Builder {
         Builder { config: without_delay(config), ..Builder::default() }
     }
 

@@ -1,40 +1,15 @@
-//! A reader of event streams that forgives nothing.
+//! A reader of event streams that forgives nothing, over the one decoder that all tests read streams with.
 
+mod decoder;
+
+use std::collections::VecDeque;
 use std::fmt::Write;
 
 use reqwest::Response;
-use serde_json::Value;
 
 use super::within;
 
-/// One event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Frame {
-    /// Its number, on streams that number their events.
-    pub(crate) id: Option<u64>,
-    /// Its name; OpenAI's chunks have none.
-    pub(crate) event: Option<String>,
-    /// Its one line of data.
-    pub(crate) data: String,
-}
-
-impl Frame {
-    /// The data as JSON.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error} in {:?}", self.data))
-    }
-
-    /// The event's name, or `""`.
-    pub(crate) fn name(&self) -> &str {
-        self.event.as_deref().unwrap_or_default()
-    }
-
-    /// The text that a chunk adds to the answer.
-    pub(crate) fn text(&self) -> Option<String> {
-        let is_chunk = self.event.is_none() && self.data != "[DONE]";
-        is_chunk.then(|| self.json()["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).flatten()
-    }
-}
+pub(crate) use decoder::{Decoder, Frame};
 
 /// All text of these chunks.
 pub(crate) fn text_of(frames: &[Frame]) -> String {
@@ -45,8 +20,8 @@ pub(crate) fn text_of(frames: &[Frame]) -> String {
 pub(crate) fn outline(frames: &[Frame]) -> String {
     let mut outline = String::new();
     let mut last = "";
-    for frame in frames.iter().filter(|frame| frame.data != "[DONE]") {
-        let name = frame.event.as_deref().unwrap_or("text");
+    for frame in frames.iter().filter(|frame| !frame.is_done()) {
+        let name = if frame.name.is_empty() { "text" } else { &frame.name };
         if name != last || name != "text" {
             write!(outline, "{}{name}", if outline.is_empty() { "" } else { " " }).expect("a string takes it");
         }
@@ -67,13 +42,13 @@ enum Next {
 #[derive(Debug)]
 pub(crate) struct SseReader {
     response: Response,
-    buffer: Vec<u8>,
+    decoder: Decoder,
+    /// Events that are read and not yet returned.
+    ready: VecDeque<Frame>,
     last_id: Option<u64>,
     /// Whether events may have no frame, so that their numbers are left out.
     leaves_out: bool,
-    done: bool,
-    /// Comment lines so far.
-    pub(crate) comments: usize,
+    is_done: bool,
 }
 
 impl SseReader {
@@ -86,7 +61,8 @@ impl SseReader {
         assert!(kind == "text/event-stream" || kind == "text/event-stream; charset=utf-8", "{kind}");
         assert_eq!(header("cache-control"), "no-cache");
         assert_eq!(header("x-accel-buffering"), "no");
-        Self { response, buffer: Vec::new(), last_id: None, leaves_out: false, done: false, comments: 0 }
+        let (decoder, ready) = (Decoder::default(), VecDeque::new());
+        Self { response, decoder, ready, last_id: None, leaves_out: false, is_done: false }
     }
 
     /// The same for a stream of nothing but OpenAI's chunks.
@@ -138,64 +114,38 @@ impl SseReader {
 
     async fn advance(&mut self) -> Next {
         loop {
-            while let Some(length) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let block: Vec<u8> = self.buffer.drain(..length + 2).collect();
-                let block = String::from_utf8(block).expect("a stream is UTF-8");
-                if let Some(frame) = self.parse(block.trim_end_matches('\n')) {
-                    return Next::Frame(frame);
-                }
+            if let Some(frame) = self.ready.pop_front() {
+                self.judge(&frame);
+                return Next::Frame(frame);
             }
             match within("the next event", self.response.chunk()).await {
                 Ok(Some(bytes)) => {
-                    assert!(!self.done, "bytes follow [DONE]: {bytes:?}");
-                    self.buffer.extend_from_slice(&bytes);
+                    self.ready.extend(self.decoder.read(&bytes));
+                    assert!(self.decoder.oddities.is_empty(), "{:?}", self.decoder.oddities);
+                    assert!(self.decoder.retry_ms.is_none(), "an unknown field: retry");
+                    assert!(!self.is_done, "bytes follow [DONE]: {bytes:?}");
                 }
-                Ok(None) if self.done && self.buffer.is_empty() => return Next::End,
+                Ok(None) if self.is_done && self.decoder.is_between_events() => return Next::End,
                 Ok(None) | Err(_) => return Next::Broken,
             }
         }
     }
 
-    /// Reads the lines between two empty ones: comments, or one event.
-    fn parse(&mut self, block: &str) -> Option<Frame> {
-        assert!(!self.done, "an event follows [DONE]: {block:?}");
-        assert!(!block.contains('\r'), "a line ends in CR: {block:?}");
-        let (mut id, mut event, mut data) = (None, None, None);
-        for line in block.lines() {
-            if line.starts_with(':') {
-                self.comments += 1;
-                continue;
-            }
-            let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("no `name: value`: {line:?}"));
-            let place = match name {
-                "id" => &mut id,
-                "event" => &mut event,
-                "data" => &mut data,
-                _ => panic!("an unknown field: {line:?}"),
-            };
-            assert!(place.replace(value.to_owned()).is_none(), "a field stands twice: {block:?}");
+    fn judge(&mut self, frame: &Frame) {
+        assert!(!self.is_done, "an event follows [DONE]: {frame:?}");
+        if frame.is_done() {
+            assert!(frame.name.is_empty(), "[DONE] has a name: {frame:?}");
+            self.is_done = true;
         }
-        if data.is_none() {
-            assert!(id.is_none() && event.is_none(), "an event without data: {block:?}");
-            return None;
-        }
-        let data = data.unwrap_or_default();
-        let id = id.map(|id| id.parse().unwrap_or_else(|_| panic!("an id that is no number: {block:?}")));
-        if data == "[DONE]" {
-            assert!(event.is_none(), "[DONE] has a name: {block:?}");
-            self.done = true;
-        }
-        if let (Some(last), Some(id)) = (self.last_id, id) {
+        if let (Some(last), Some(id)) = (self.last_id, frame.id) {
             let follows = if self.leaves_out { id > last } else { id == last + 1 };
             assert!(follows, "the ids have a gap or a repetition: {id} after {last}");
         }
-        self.last_id = id.or(self.last_id);
-        let frame = Frame { id, event, data };
-        if let Some(event) = &frame.event {
+        self.last_id = frame.id.or(self.last_id);
+        if !frame.name.is_empty() {
             let data = frame.json();
-            assert_eq!(data["type"], **event, "the event's name and type differ");
+            assert_eq!(data["type"], *frame.name, "the event's name and type differ");
             assert_eq!(data["seq"].as_u64(), frame.id, "the event's id and number differ");
         }
-        Some(frame)
     }
 }

@@ -1,6 +1,7 @@
 //! A scripted server of models that speaks OpenAI's chat completions, and judges every request it gets.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ impl Upstream {
 
     /// Its declaration for a server's configuration.
     pub(crate) fn config(&self) -> String {
-        format!("[upstreams.scripted]\nbase_url = \"http://{}/v1\"\nmodels = [\"test\"]\n", self.server.address())
+        declaration(self.server.address())
     }
 
     /// The bodies of the completions that were asked for so far.
@@ -76,7 +77,7 @@ impl Drop for Upstream {
 impl Script {
     fn decide(&mut self, request: &Request) -> Reply {
         if is_list(request) {
-            return Reply::json(200, &json!({"object": "list", "data": [{"id": "test", "object": "model"}]}));
+            return list();
         }
         if request.method != "POST" || request.target != "/v1/chat/completions" {
             self.complaints.push(format!("{} {} is none of its paths", request.method, request.target));
@@ -92,8 +93,19 @@ impl Script {
     }
 }
 
-fn is_list(request: &Request) -> bool {
+/// Whether the request asks for the list of models.
+pub(super) fn is_list(request: &Request) -> bool {
     request.method == "GET" && request.target == "/v1/models"
+}
+
+/// The list of models, which has one.
+pub(super) fn list() -> Reply {
+    Reply::json(200, &json!({"object": "list", "data": [{"id": "test", "object": "model"}]}))
+}
+
+/// The declaration of an upstream for a server's configuration.
+pub(super) fn declaration(address: SocketAddr) -> String {
+    format!("[upstreams.scripted]\nbase_url = \"http://{address}/v1\"\nmodels = [\"test\"]\n")
 }
 
 fn lock(script: &Mutex<Script>) -> std::sync::MutexGuard<'_, Script> {

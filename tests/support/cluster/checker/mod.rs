@@ -1,4 +1,4 @@
-//! Holds what is known of a fleet of runs to what is promised, and names every promise that was broken.
+//! Compares the evidence of many runs with what is promised, and names every promise that was broken.
 //!
 //! `log.rs` sees to a run's log, `steps.rs` to its model calls, `tools.rs` to what was dispatched, `clients.rs`
 //! to streams and ends, `sessions.rs` to histories and budgets.
@@ -16,7 +16,7 @@ mod tools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::evidence::{Evidence, RunView, Seen};
+use super::evidence::{ClientTrace, Evidence, RunView};
 use log::Log;
 
 /// What is promised.
@@ -70,25 +70,25 @@ impl Complaints<'_> {
 pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut all = Vec::new();
     let empty = RunView::default();
-    for seen in &evidence.clients {
-        let name = seen.run().map_or(seen.plan.tag.clone(), |run| format!("{run} ({})", seen.plan.tag));
+    for trace in &evidence.clients {
+        let name = trace.run().map_or(trace.plan.tag.clone(), |run| format!("{run} ({})", trace.plan.tag));
         let mut complaints = Complaints { of: name, all: &mut all };
-        clients::check_client(seen, &mut complaints);
-        if seen.resets > 0 && !evidence.may_forget {
-            complaints.add(Promise::Streams, format!("its client was told {} times to begin anew", seen.resets));
+        clients::check_client(trace, &mut complaints);
+        if trace.resets > 0 && !evidence.may_forget {
+            complaints.add(Promise::Streams, format!("its client was told {} times to begin anew", trace.resets));
         }
-        let Some(run) = seen.run() else { continue };
+        let Some(run) = trace.run() else { continue };
         let view = evidence.runs.get(run).unwrap_or(&empty);
         let log = Log::read(view, &mut complaints);
         log::check_writers(&log, &mut complaints);
-        clients::check_readings(seen, &log, &mut complaints);
-        clients::check_end(seen, view, &log, &evidence.allowed_reasons, &mut complaints);
-        steps::check_steps(&seen.plan, &log, &mut complaints);
-        steps::check_charges(&seen.plan, &log, &evidence.model, &mut complaints);
-        tools::check_run(seen, &log, &evidence.tools, &mut complaints);
+        clients::check_readings(trace, &log, &mut complaints);
+        clients::check_end(trace, view, &log, &evidence.allowed_reasons, &mut complaints);
+        steps::check_steps(&trace.plan, &log, &mut complaints);
+        steps::check_charges(&trace.plan, &log, &evidence.model, &mut complaints);
+        tools::check_run(trace, &log, &evidence.tools, &mut complaints);
     }
     // Runs whose clients never learned that they were accepted end as well.
-    let known: BTreeSet<&str> = evidence.clients.iter().filter_map(Seen::run).collect();
+    let known: BTreeSet<&str> = evidence.clients.iter().filter_map(ClientTrace::run).collect();
     for (run, view) in evidence.runs.iter().filter(|(run, _)| !known.contains(run.as_str())) {
         let mut complaints = Complaints { of: run.clone(), all: &mut all };
         let log = Log::read(view, &mut complaints);
@@ -103,7 +103,8 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     }
     tools::check_all(evidence, &mut all);
     sessions::check_runs(evidence, &mut all);
-    let by_tag: BTreeMap<&str, &Seen> = evidence.clients.iter().map(|seen| (seen.plan.tag.as_str(), seen)).collect();
+    let by_tag: BTreeMap<&str, &ClientTrace> =
+        evidence.clients.iter().map(|trace| (trace.plan.tag.as_str(), trace)).collect();
     for (id, session) in &evidence.sessions {
         let mut complaints = Complaints { of: id.clone(), all: &mut all };
         sessions::check_session(session, evidence, &by_tag, &mut complaints);

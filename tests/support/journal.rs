@@ -6,7 +6,7 @@ use loopgate::types::clock::now_ms;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::support::within;
+use super::within;
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,13 @@ pub(crate) struct Entry<T> {
     pub(crate) ended: Option<(u64, Ending)>,
     /// What it was about.
     pub(crate) what: T,
+}
+
+impl<T> Entry<T> {
+    /// The same exchange, about what this finds in it, if it finds anything.
+    pub(crate) fn and_then<U>(self, read: impl Fn(&T) -> Option<U>) -> Option<Entry<U>> {
+        Some(Entry { at_ms: self.at_ms, ended: self.ended, what: read(&self.what)? })
+    }
 }
 
 /// Entries, shared by all who write them.

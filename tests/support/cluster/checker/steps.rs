@@ -2,9 +2,9 @@
 
 use super::log::{Log, Step, StepEnd};
 use super::{Complaints, Promise, clip};
-use crate::support::fleet::journal::{Ending, Entry};
-use crate::support::fleet::model::ModelCall;
-use crate::support::fleet::plan::Plan;
+use crate::support::cluster::model::ModelCall;
+use crate::support::cluster::plan::Plan;
+use crate::support::journal::{Ending, Entry};
 
 /// Each turn of the plan is there once, in order, with its whole text; whatever else was begun is void.
 pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_>) {
@@ -48,11 +48,9 @@ fn odd_text(step: &Step, text: &str, expected: &str) -> String {
 }
 
 fn check_calls(plan: &Plan, round: u32, step: &Step, complaints: &mut Complaints<'_>) {
-    let errands = plan.errands(round);
-    let expected: Vec<_> = errands
-        .iter()
-        .map(|(tool, errand)| (tool.name(), serde_json::to_value(errand).expect("it is plain data")))
-        .collect();
+    let tasks = plan.tasks(round);
+    let expected: Vec<_> =
+        tasks.iter().map(|(tool, task)| (tool.name(), serde_json::to_value(task).expect("it is plain data"))).collect();
     let mut found: Vec<_> = step.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
     // A run that stops has not made all of its calls.
     let complete = step.end == StepEnd::Completed;

@@ -8,41 +8,36 @@ pub(crate) mod checker;
 pub(crate) mod client;
 pub(crate) mod evidence;
 mod figures;
-pub(crate) mod journal;
 pub(crate) mod model;
 pub(crate) mod plan;
 mod reading;
-pub(crate) mod stream;
 pub(crate) mod tools;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::seed::Seed;
-use super::{Server, within};
+use super::{TestServer, within};
 use checker::check;
 use client::Client;
-use evidence::{Evidence, Probe, Seen};
+use evidence::{ClientTrace, Evidence, Probe};
 use model::ModelServer;
 use plan::Plan;
-use tools::FleetTools;
+use tools::ToolEndpoints;
 
 pub(crate) use figures::{Figures, Times};
 
-/// What a fleet of runs needs outside of the servers.
+/// The services that runs use outside of the servers: a model and tools.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct TestServices {
     /// The model.
     pub(crate) model: ModelServer,
     /// The tools.
-    pub(crate) tools: FleetTools,
+    pub(crate) tools: ToolEndpoints,
 }
 
 /// Tokens of a session, and of all runs: more than they take, even if each of their steps were charged in
@@ -50,17 +45,8 @@ pub(crate) struct Fleet {
 const BUDGET: u64 = 1_000_000_000;
 
 /// The key that all clients have, and its SHA-256.
-pub(crate) const KEY: &str = "fleet";
-const KEY_HASH: &str = "5eb2ce291c7d227dd684ec83f9ddc05776e2fe9a0c4e62927b4592383e66fb28";
-
-/// Serves these routes on a free port of 127.0.0.1 until the task is dropped.
-async fn serve(router: Router) -> (SocketAddr, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async move { axum::serve(listener, router).await.expect("it never ends by itself") });
-    (address, tasks)
-}
+pub(crate) const KEY: &str = "cluster";
+const KEY_HASH: &str = "164cf1ca8391532e4f239c556c0c19589ae8877cb25ecfaf0b310c6c3713ba1f";
 
 /// A client of HTTP that has the key.
 fn http() -> reqwest::Client {
@@ -70,13 +56,13 @@ fn http() -> reqwest::Client {
     builder.default_headers(headers).build().expect("the defaults are valid")
 }
 
-/// A plan and the session that it belongs to.
-pub(crate) type Order = (Plan, Option<String>);
+/// A plan to be run, and the session that it belongs to.
+pub(crate) type Job = (Plan, Option<String>);
 
-impl Fleet {
+impl TestServices {
     /// Starts the model and the tools.
     pub(crate) async fn start() -> Self {
-        Self { model: ModelServer::start().await, tools: FleetTools::start().await }
+        Self { model: ModelServer::start().await, tools: ToolEndpoints::start().await }
     }
 
     /// A server's configuration, complete but for its store.
@@ -92,15 +78,15 @@ impl Fleet {
     /// The same, where the key has these limits.
     pub(crate) fn config_under(&self, limits: &str) -> String {
         let agent = "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\n";
-        let key = format!("[keys.fleet]\nkey_sha256 = \"{KEY_HASH}\"\n{limits}");
+        let key = format!("[keys.clients]\nkey_sha256 = \"{KEY_HASH}\"\n{limits}");
         format!("{}{agent}{}{key}", self.model.config(), self.tools.config())
     }
 
-    /// Opens the sessions of these orders with a budget that is more than enough, so that it can be seen
+    /// Opens the sessions of these jobs with a budget that is more than enough, so that it can be seen
     /// whether all that was reserved was settled.
-    pub(crate) async fn open_sessions(address: &str, orders: &[Order]) {
+    pub(crate) async fn open_sessions(address: &str, jobs: &[Job]) {
         let http = http();
-        let sessions: BTreeSet<&String> = orders.iter().filter_map(|(_, session)| session.as_ref()).collect();
+        let sessions: BTreeSet<&String> = jobs.iter().filter_map(|(_, session)| session.as_ref()).collect();
         for session in sessions {
             let body = json!({"id": session, "token_budget": BUDGET});
             let request = http.post(format!("{address}/v1/sessions")).header("content-type", "application/json");
@@ -109,19 +95,19 @@ impl Fleet {
         }
     }
 
-    /// Lets clients run these orders, all at once.
-    pub(crate) fn launch(client: &Client, seed: &Seed, orders: Vec<Order>) -> Flight {
+    /// Lets clients run these jobs, all at once.
+    pub(crate) fn launch(client: &Client, seed: &Seed, jobs: Vec<Job>) -> InFlight {
         let client = Arc::new(client.clone());
         let mut tasks = JoinSet::new();
-        for (plan, session) in orders {
+        for (plan, session) in jobs {
             let (client, seed) = (client.clone(), seed.part(&plan.tag));
             tasks.spawn(async move { client.run(plan, session, seed).await });
         }
-        Flight { tasks }
+        InFlight { tasks }
     }
 
     /// Collects what everyone knows, asking the servers at these addresses.
-    pub(crate) async fn evidence(&self, client: &Client, clients: Vec<Seen>) -> Evidence {
+    pub(crate) async fn evidence(&self, client: &Client, clients: Vec<ClientTrace>) -> Evidence {
         let mut evidence = reading::read_servers(&client.addresses, &clients).await;
         evidence.model = self.model.calls();
         evidence.tools = self.tools.calls();
@@ -136,23 +122,23 @@ impl Fleet {
     pub(crate) async fn probe(&self, evidence: &Evidence, store: &str) -> Probe {
         let charged = evidence.charged();
         let enough = charged + 3_000 + 100 * evidence.sessions.len() as u64;
-        let poor = Server::with(&self.config_with(charged.max(1))).store(store).start().await;
+        let poor = TestServer::builder(&self.config_with(charged.max(1))).store(store).start().await;
         let nothing_left = reading::try_run(poor.url()).await;
         drop(poor);
-        let rich = Server::with(&self.config_with(enough)).store(store).start().await;
+        let rich = TestServer::builder(&self.config_with(enough)).store(store).start().await;
         Probe { nothing_left, enough_left: reading::try_run(rich.url()).await }
     }
 }
 
 /// Runs that are under way.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    tasks: JoinSet<Seen>,
+pub(crate) struct InFlight {
+    tasks: JoinSet<ClientTrace>,
 }
 
-impl Flight {
+impl InFlight {
     /// Waits for all of them.
-    pub(crate) async fn landed(mut self) -> Vec<Seen> {
+    pub(crate) async fn finished(mut self) -> Vec<ClientTrace> {
         let mut all = Vec::new();
         while let Some(seen) = self.tasks.join_next().await {
             all.push(seen.expect("a client does not panic"));
@@ -162,7 +148,7 @@ impl Flight {
 }
 
 /// Fails the test, by all promises that were broken, and keeps the evidence beside the tests' binary.
-#[expect(clippy::print_stdout, reason = "the figures are what whoever proves something wants to read")]
+#[expect(clippy::print_stdout, reason = "the figures are what a reader of a proof wants to see")]
 pub(crate) fn hold(name: &str, evidence: &Evidence) -> Figures {
     let violations = check(evidence);
     let figures = Figures::of(evidence);
@@ -181,7 +167,7 @@ pub(crate) fn hold(name: &str, evidence: &Evidence) -> Figures {
     );
 }
 
-/// Keeps a text under this name beside the tests' binary, for whoever looks into a failure.
+/// Keeps a text under this name beside the tests' binary, to look into a failure.
 pub(crate) fn keep(name: &str, text: &str) -> std::path::PathBuf {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).expect("it can be written to");

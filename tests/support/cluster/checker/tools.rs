@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::log::Log;
 use super::{Complaints, Promise, Violation};
-use crate::support::fleet::evidence::{Evidence, Seen};
-use crate::support::fleet::journal::Entry;
-use crate::support::fleet::plan::Tool;
-use crate::support::fleet::tools::Dispatch;
+use crate::support::cluster::evidence::{ClientTrace, Evidence};
+use crate::support::cluster::plan::Tool;
+use crate::support::cluster::tools::Dispatch;
+use crate::support::journal::Entry;
 
 /// The dispatches of one run.
-pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], complaints: &mut Complaints<'_>) {
-    let run = seen.run().unwrap_or_default();
+pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>], complaints: &mut Complaints<'_>) {
+    let run = trace.run().unwrap_or_default();
     let own: Vec<&Dispatch> = tools.iter().map(|entry| &entry.what).filter(|what| what.run == run).collect();
     for dispatch in &own {
         let name = dispatch.tool.name();
@@ -19,8 +19,8 @@ pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], compl
             let what = format!("{name} was asked for the call {}, which is not in its log", dispatch.call);
             complaints.add(Promise::Tools, what);
         }
-        if dispatch.errand.tag != seen.plan.tag {
-            complaints.add(Promise::Tools, format!("{name} was asked for an errand of {}", dispatch.errand.tag));
+        if dispatch.task.tag != trace.plan.tag {
+            complaints.add(Promise::Tools, format!("{name} was asked for an task of {}", dispatch.task.tag));
         }
     }
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
@@ -35,7 +35,7 @@ pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], compl
     for call in log.calls() {
         let Some((content, is_error)) = &call.result else { continue };
         let dispatched = own.iter().find(|dispatch| dispatch.call == call.id);
-        let answer = dispatched.map(|dispatch| dispatch.errand.answer(dispatch.tool));
+        let answer = dispatched.map(|dispatch| dispatch.task.answer(dispatch.tool));
         if answer.as_ref() == Some(content) && !is_error {
             continue;
         }
@@ -51,19 +51,19 @@ pub(super) fn check_run(seen: &Seen, log: &Log, tools: &[Entry<Dispatch>], compl
     }
 }
 
-/// What holds for all dispatches, whoever they belong to.
+/// Checks what holds for all dispatches, of every run.
 pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
     let (mut keys, mut calls) = (BTreeMap::new(), BTreeMap::new());
     let mut fences: BTreeMap<&str, u64> = BTreeMap::new();
-    let accepted: BTreeSet<&str> = evidence.clients.iter().filter_map(Seen::run).collect();
+    let accepted: BTreeSet<&str> = evidence.clients.iter().filter_map(ClientTrace::run).collect();
     for entry in &evidence.tools {
-        let Dispatch { tool, errand, run, call, key, fence } = &entry.what;
-        let (name, what) = (tool.name(), format!("{}.{}.{}", errand.tag, errand.round, errand.index));
+        let Dispatch { tool, task, run, call, key, fence } = &entry.what;
+        let (name, what) = (tool.name(), format!("{}.{}.{}", task.tag, task.round, task.index));
         let mut complaints = Complaints { of: run.clone(), all };
         if key.is_empty() || run.is_empty() || call.is_empty() {
             complaints.add(Promise::Tools, format!("{name} was asked without a key, run or call for {what}"));
         }
-        let before: &mut Vec<_> = keys.entry((tool, errand)).or_default();
+        let before: &mut Vec<_> = keys.entry((tool, task)).or_default();
         match before.as_slice() {
             [] => {}
             _ if *tool == Tool::Book => {
@@ -82,7 +82,7 @@ pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
             }
         }
         before.push((key, run));
-        if calls.entry(key).or_insert((tool, errand)) != &(tool, errand) {
+        if calls.entry(key).or_insert((tool, task)) != &(tool, task) {
             complaints.add(Promise::Tools, format!("{name} was asked for {what} with a key of something else, {key}"));
         }
         let fence = fence.as_ref().and_then(|fence| fence.parse::<u64>().ok());

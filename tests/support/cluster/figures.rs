@@ -1,9 +1,9 @@
-//! What a fleet of runs amounts to, in numbers.
+//! What many runs amount to, in numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::evidence::{End, Evidence, Seen};
+use super::evidence::{ClientTrace, End, Evidence};
 
 /// Times in milliseconds, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,21 +62,21 @@ impl fmt::Display for Times {
 impl Figures {
     /// Those of this evidence.
     pub(crate) fn of(evidence: &Evidence) -> Self {
-        let accepted = || evidence.clients.iter().filter(|seen| seen.run().is_some());
+        let accepted = || evidence.clients.iter().filter(|trace| trace.run().is_some());
         let mut ends = BTreeMap::new();
-        for seen in accepted() {
-            let view = seen.run().and_then(|run| evidence.runs.get(run));
+        for trace in accepted() {
+            let view = trace.run().and_then(|run| evidence.runs.get(run));
             let reason = view.and_then(|view| view.object["stop_reason"].as_str()).unwrap_or("nothing");
             *ends.entry(reason.to_owned()).or_default() += 1;
         }
-        let breaks = |seen: &Seen| seen.readings.iter().filter(|reading| reading.end != End::Done).count();
+        let breaks = |trace: &ClientTrace| trace.readings.iter().filter(|reading| reading.end != End::Done).count();
         Self {
             ends,
             not_accepted: evidence.clients.len() - accepted().count(),
-            broken: (accepted().map(breaks).sum(), accepted().filter(|seen| breaks(seen) > 0).count()),
-            resets: evidence.clients.iter().map(|seen| seen.resets).sum(),
+            broken: (accepted().map(breaks).sum(), accepted().filter(|trace| breaks(trace) > 0).count()),
+            resets: evidence.clients.iter().map(|trace| trace.resets).sum(),
             takeovers: Times::of(evidence.clients.iter().flat_map(takeovers)),
-            gaps: Times::of(accepted().map(Seen::longest_silence_ms)),
+            gaps: Times::of(accepted().map(ClientTrace::longest_silence_ms)),
             calls: (evidence.model.len(), evidence.tools.len()),
         }
     }
@@ -84,9 +84,9 @@ impl Figures {
 
 /// For each time that a run was taken up again, how long its client saw nothing before: the longest silence
 /// since it began or was taken up before.
-fn takeovers(seen: &Seen) -> Vec<u64> {
+fn takeovers(trace: &ClientTrace) -> Vec<u64> {
     let (mut last, mut silence, mut times) = (None, 0, Vec::new());
-    for (at, event) in seen.readings.iter().flat_map(|reading| &reading.events) {
+    for (at, event) in trace.readings.iter().flat_map(|reading| &reading.events) {
         silence = silence.max(at.saturating_sub(last.unwrap_or(*at)));
         last = Some(*at);
         if event.name == "run.resumed" {

@@ -8,10 +8,10 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::evidence::{End, Reading, Seen};
+use super::evidence::{ClientTrace, End, Reading};
 use super::plan::Plan;
-use super::stream::Decoder;
 use crate::support::seed::Seed;
+use crate::support::sse::Decoder;
 
 /// How soon it tries again at first, and how slowly at last.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -54,11 +54,11 @@ impl Client {
     }
 
     /// Asks for a run and follows it to its end.
-    pub(crate) async fn run(&self, plan: Plan, session: Option<String>, mut seed: Seed) -> Seen {
+    pub(crate) async fn run(&self, plan: Plan, session: Option<String>, mut seed: Seed) -> ClientTrace {
         let begins = seed.below(u64::try_from(self.spread.as_millis()).unwrap_or(0) + 1);
         sleep(Duration::from_millis(begins)).await;
         let asked_ms = now_ms();
-        let mut seen = Seen {
+        let mut trace = ClientTrace {
             plan,
             session,
             runs: Vec::new(),
@@ -77,12 +77,12 @@ impl Client {
             told: None,
             seed,
         };
-        if let Some((address, response)) = trial.ask(&mut seen).await {
-            seen.accepted_ms = Some(now_ms());
-            trial.read(&mut seen, address, response).await;
-            trial.follow(&mut seen).await;
+        if let Some((address, response)) = trial.ask(&mut trace).await {
+            trace.accepted_ms = Some(now_ms());
+            trial.read(&mut trace, address, response).await;
+            trial.follow(&mut trace).await;
         }
-        seen
+        trace
     }
 }
 
@@ -114,12 +114,12 @@ impl Trial<'_> {
 
     /// Sends the request until it is accepted. An answer that never came leaves it open whether there is
     /// a run; only a key allows to ask again.
-    async fn ask(&mut self, seen: &mut Seen) -> Option<(String, Response)> {
+    async fn ask(&mut self, trace: &mut ClientTrace) -> Option<(String, Response)> {
         let mut agent = self.client.agent.clone();
-        if let Some(session) = &seen.session {
+        if let Some(session) = &trace.session {
             agent["session_id"] = json!(session);
         }
-        let message = json!({"role": "user", "content": seen.plan.to_string()});
+        let message = json!({"role": "user", "content": trace.plan.to_string()});
         let body = json!({"model": "test", "stream": true, "messages": [message], "agent": agent}).to_string();
         let mut door = self.client.door.clone();
         loop {
@@ -127,25 +127,25 @@ impl Trial<'_> {
             let mut request = self.client.http.post(format!("{address}/v1/agent/completions"));
             request = request.header("content-type", "application/json").body(body.clone());
             if self.client.keyed {
-                request = request.header("idempotency-key", format!("key-{}", seen.plan.tag));
+                request = request.header("idempotency-key", format!("key-{}", trace.plan.tag));
             }
             match self.send(request).await {
                 Ok(response) => {
                     let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
                     let run = run.map(str::to_owned);
                     if response.status().is_success() {
-                        seen.runs.extend(run);
+                        trace.runs.extend(run);
                         return Some((address, response));
                     }
                     let status = response.status();
                     let text = timeout(HEAD, response.text()).await.ok().and_then(Result::ok).unwrap_or_default();
-                    // Whoever answered in a server's place does not know what became of the request.
+                    // A proxy that answers in a server's place does not know what became of the request.
                     let is_open = matches!(status.as_u16(), 502 | 504) && !text.contains("\"provider_");
                     if is_open && !self.client.keyed {
                         return None;
                     }
                     if !is_open && !is_passing(status, &text) {
-                        seen.complaints.push(format!("its request was answered by {status}: {text}"));
+                        trace.complaints.push(format!("its request was answered by {status}: {text}"));
                         return None;
                     }
                 }
@@ -162,8 +162,8 @@ impl Trial<'_> {
     }
 
     /// Reads a stream to its end.
-    async fn read(&mut self, seen: &mut Seen, address: String, mut response: Response) {
-        let after = seen.last_id();
+    async fn read(&mut self, trace: &mut ClientTrace, address: String, mut response: Response) {
+        let after = trace.last_id();
         let mut reading = Reading { address, after, events: Vec::new(), end: End::Broken("it ended".to_owned()) };
         let mut decoder = Decoder::default();
         'reading: loop {
@@ -195,36 +195,36 @@ impl Trial<'_> {
         self.told = decoder.retry_ms.map(Duration::from_millis);
         let is_gone = matches!(&reading.end, End::Error(error) if error.contains("\"events_expired\""));
         if reading.end == End::Done {
-            seen.ended_ms = Some(now_ms());
+            trace.ended_ms = Some(now_ms());
         }
-        seen.readings.push(reading);
+        trace.readings.push(reading);
         if is_gone {
-            begin_anew(seen);
+            begin_anew(trace);
         }
     }
 
     /// Comes back until the last event was seen.
-    async fn follow(&mut self, seen: &mut Seen) {
-        let Some(run) = seen.run().map(str::to_owned) else { return };
-        while seen.ended_ms.is_none() && self.pause().await {
+    async fn follow(&mut self, trace: &mut ClientTrace) {
+        let Some(run) = trace.run().map(str::to_owned) else { return };
+        while trace.ended_ms.is_none() && self.pause().await {
             let address = self.next_address();
             let request = self.client.http.request(Method::GET, format!("{address}/v1/runs/{run}/events"));
-            let after = seen.last_id();
+            let after = trace.last_id();
             let request = if after > 0 { request.header("last-event-id", after) } else { request };
             let Ok(response) = self.send(request).await else { continue };
             match response.status() {
-                StatusCode::OK => self.read(seen, address, response).await,
-                StatusCode::CONFLICT | StatusCode::GONE => begin_anew(seen),
+                StatusCode::OK => self.read(trace, address, response).await,
+                StatusCode::CONFLICT | StatusCode::GONE => begin_anew(trace),
                 StatusCode::NO_CONTENT => {
                     // The last event is what there is, whether or not `[DONE]` was heard after it.
-                    seen.ended_ms = Some(now_ms());
+                    trace.ended_ms = Some(now_ms());
                 }
                 status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {}
                 status => {
                     let text = timeout(HEAD, response.text()).await.ok().and_then(Result::ok).unwrap_or_default();
                     let complaint = format!("{address} answered {status} to a reader after event {after}: {text}");
-                    if !seen.complaints.contains(&complaint) {
-                        seen.complaints.push(complaint);
+                    if !trace.complaints.contains(&complaint) {
+                        trace.complaints.push(complaint);
                     }
                 }
             }
@@ -245,9 +245,9 @@ impl Trial<'_> {
 }
 
 /// What was seen is no more: the log goes on without it.
-fn begin_anew(seen: &mut Seen) {
-    seen.resets += 1;
-    seen.readings.clear();
+fn begin_anew(trace: &mut ClientTrace) {
+    trace.resets += 1;
+    trace.readings.clear();
 }
 
 /// Why there was no answer.

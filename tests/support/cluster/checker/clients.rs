@@ -2,26 +2,26 @@
 
 use super::log::{Log, show};
 use super::{Complaints, Promise, clip};
-use crate::support::fleet::evidence::{End, RunView, Seen};
-use crate::support::fleet::plan::Tool;
+use crate::support::cluster::evidence::{ClientTrace, End, RunView};
+use crate::support::cluster::plan::Tool;
 
 /// What a client complains of itself.
-pub(super) fn check_client(seen: &Seen, complaints: &mut Complaints<'_>) {
-    for complaint in &seen.complaints {
+pub(super) fn check_client(trace: &ClientTrace, complaints: &mut Complaints<'_>) {
+    for complaint in &trace.complaints {
         complaints.add(Promise::Streams, clip(complaint));
     }
-    for other in seen.runs.iter().filter(|run| Some(run.as_str()) != seen.run()) {
+    for other in trace.runs.iter().filter(|run| Some(run.as_str()) != trace.run()) {
         complaints.add(Promise::Runs, format!("its request made another run as well, {other}"));
     }
-    if seen.accepted_ms.is_some() && seen.run().is_none() {
+    if trace.accepted_ms.is_some() && trace.run().is_none() {
         complaints.add(Promise::Runs, "it was accepted without an id");
     }
 }
 
 /// Each connection goes on where it was told to, and all of them together are the log.
-pub(super) fn check_readings(seen: &Seen, log: &Log, complaints: &mut Complaints<'_>) {
+pub(super) fn check_readings(trace: &ClientTrace, log: &Log, complaints: &mut Complaints<'_>) {
     let mut last = 0;
-    for reading in &seen.readings {
+    for reading in &trace.readings {
         let at = &reading.address;
         for (event, expected) in reading.events.iter().map(|(_, event)| event).zip(reading.after + 1..) {
             let id = event.id.unwrap_or(0);
@@ -45,15 +45,21 @@ pub(super) fn check_readings(seen: &Seen, log: &Log, complaints: &mut Complaints
                 .add(Promise::Streams, format!("{at} said that it was done after event {last}, which is not the last"));
         }
     }
-    if seen.ended_ms.is_some() && last != log.events.len() as u64 {
+    if trace.ended_ms.is_some() && last != log.events.len() as u64 {
         let what = format!("its client was told that there is no more after event {last} of {}", log.events.len());
         complaints.add(Promise::Streams, what);
     }
 }
 
 /// The run came to one of the ends that it may have, and everyone knows the same one.
-pub(super) fn check_end(seen: &Seen, view: &RunView, log: &Log, allowed: &[String], complaints: &mut Complaints<'_>) {
-    if seen.ended_ms.is_none() {
+pub(super) fn check_end(
+    trace: &ClientTrace,
+    view: &RunView,
+    log: &Log,
+    allowed: &[String],
+    complaints: &mut Complaints<'_>,
+) {
+    if trace.ended_ms.is_none() {
         let last = show(log.events.last());
         complaints.add(Promise::Runs, format!("its client never saw it end; its log's last event is {last}"));
     }

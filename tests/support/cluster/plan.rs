@@ -1,12 +1,12 @@
-//! What a run is to do, written into the user's message, so that whoever reads a request knows what to
-//! answer and needs no memory of earlier ones.
+//! What a run is to do. It is written into the user's message, so the model and the tools know from a request
+//! alone what to answer.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A tool of the fleet, and what repeating a call of it would do.
+/// A tool of the test services, and what repeating a call of it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Tool {
     /// `look`, which only reads.
@@ -66,7 +66,7 @@ pub(crate) struct Plan {
 
 /// One call of one turn of one plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Errand {
+pub(crate) struct ToolTask {
     /// The plan's tag.
     pub(crate) tag: String,
     /// The turn, from 0.
@@ -110,13 +110,13 @@ impl Plan {
     }
 
     /// The calls of a turn; the last one makes none.
-    pub(crate) fn errands(&self, round: u32) -> Vec<(Tool, Errand)> {
+    pub(crate) fn tasks(&self, round: u32) -> Vec<(Tool, ToolTask)> {
         if round >= self.rounds || self.tools.is_empty() {
             return Vec::new();
         }
         let tool = self.tools[round as usize % self.tools.len()];
-        let errand = |index| Errand { tag: self.tag.clone(), round, index, delay_ms: self.delay_ms };
-        (0..self.calls).map(|index| (tool, errand(index))).collect()
+        let task = |index| ToolTask { tag: self.tag.clone(), round, index, delay_ms: self.delay_ms };
+        (0..self.calls).map(|index| (tool, task(index))).collect()
     }
 
     /// Tokens that a turn takes in and gives out.
@@ -125,7 +125,7 @@ impl Plan {
     }
 }
 
-impl Errand {
+impl ToolTask {
     /// What the tool answers.
     pub(crate) fn answer(&self, tool: Tool) -> String {
         format!("{} {}.{}.{}", tool.name(), self.tag, self.round, self.index)
@@ -188,6 +188,6 @@ fn a_plan_reads_as_it_was_written() {
     for bad in ["", "rounds=1", "run=a rounds=x", "run=a tools=nose", "run=a hello", "run=a b=1"] {
         bad.parse::<Plan>().expect_err(bad);
     }
-    let errands = |round| plan.errands(round).iter().map(|(tool, errand)| errand.answer(*tool)).collect::<Vec<_>>();
-    assert_eq!([errands(0), errands(1), errands(2)], [vec!["book r1.0.0"], vec!["look r1.1.0"], vec![]]);
+    let tasks = |round| plan.tasks(round).iter().map(|(tool, task)| task.answer(*tool)).collect::<Vec<_>>();
+    assert_eq!([tasks(0), tasks(1), tasks(2)], [vec!["book r1.0.0"], vec!["look r1.1.0"], vec![]]);
 }

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Promise, check};
-use crate::support::fleet::evidence::{End, Evidence, Probe, Reading, RunView, Seen, SessionView};
-use crate::support::fleet::journal::{Ending, Entry};
-use crate::support::fleet::model::ModelCall;
-use crate::support::fleet::plan::{Plan, Tool};
-use crate::support::fleet::stream::Event;
-use crate::support::fleet::tools::Dispatch;
+use crate::support::Frame;
+use crate::support::cluster::evidence::{ClientTrace, End, Evidence, Probe, Reading, RunView, SessionView};
+use crate::support::cluster::model::ModelCall;
+use crate::support::cluster::plan::{Plan, Tool};
+use crate::support::cluster::tools::Dispatch;
+use crate::support::journal::{Ending, Entry};
 
 const RUN: &str = "run_1";
 
 /// Writes the log of a run as a server would.
 #[derive(Default)]
 struct Script {
-    events: Vec<Event>,
+    events: Vec<Frame>,
 }
 
 impl Script {
@@ -25,13 +25,13 @@ impl Script {
         let id = self.events.len() as u64 + 1;
         data["type"] = json!(name);
         data["seq"] = json!(id);
-        self.events.push(Event { id: Some(id), name: name.to_owned(), data: data.to_string() });
+        self.events.push(Frame { id: Some(id), name: name.to_owned(), data: data.to_string() });
     }
 
     fn text(&mut self, step: u64, text: &str) {
         let id = Some(self.events.len() as u64 + 1);
         let data = json!({"choices": [{"delta": {"content": text}}], "loopgate": {"step": step}});
-        self.events.push(Event { id, name: String::new(), data: data.to_string() });
+        self.events.push(Frame { id, name: String::new(), data: data.to_string() });
     }
 }
 
@@ -65,12 +65,12 @@ fn good() -> Evidence {
             log.text(step, &plan.piece(round, piece));
         }
         let mut turn = json!({"role": "assistant", "content": plan.text(round)});
-        for (tool, errand) in plan.errands(round) {
+        for (tool, task) in plan.tasks(round) {
             let (name, call) = (tool.name(), format!("call_{round}"));
-            log.event("tool.call", json!({"step": step, "call_id": call, "name": name, "arguments": errand}));
+            log.event("tool.call", json!({"step": step, "call_id": call, "name": name, "arguments": task}));
             let dispatch = Dispatch {
                 tool,
-                errand: errand.clone(),
+                task: task.clone(),
                 run: RUN.to_owned(),
                 call: call.clone(),
                 key: call.clone(),
@@ -81,7 +81,7 @@ fn good() -> Evidence {
                 log.event("run.resumed", json!({"run_id": RUN}));
                 tools.push(Entry { at_ms: 3, ended: Some((4, Ending::Finished)), what: dispatch });
             }
-            let answer = errand.answer(tool);
+            let answer = task.answer(tool);
             let result = json!({"step": step, "call_id": call, "name": name, "is_error": false, "content": answer});
             log.event("tool.result", result);
             turn["tool_calls"] = json!([{"id": call, "function": {"name": name}}]);
@@ -99,13 +99,13 @@ fn good() -> Evidence {
     log.event("run.completed", json!({"agent": agent, "usage": usage, "output_text": plan.text(plan.rounds)}));
     let events = log.events;
     let (before, after) = events.split_at(6);
-    let reading = |address: &str, after, events: &[Event], end| Reading {
+    let reading = |address: &str, after, events: &[Frame], end| Reading {
         address: address.to_owned(),
         after,
         events: events.iter().map(|event| (1, event.clone())).collect(),
         end,
     };
-    let seen = Seen {
+    let seen = ClientTrace {
         plan: plan.clone(),
         session: Some("s1".to_owned()),
         runs: vec![RUN.to_owned()],
@@ -145,7 +145,7 @@ fn good() -> Evidence {
 }
 
 /// Changes the log on all replicas, in its list and as the client saw it.
-fn rewrite(evidence: &mut Evidence, change: impl Fn(&mut Vec<Event>)) {
+fn rewrite(evidence: &mut Evidence, change: impl Fn(&mut Vec<Frame>)) {
     let view = evidence.runs.get_mut(RUN).unwrap();
     view.streams.values_mut().for_each(&change);
     let events = view.streams["http://a"].clone();
@@ -157,26 +157,26 @@ fn rewrite(evidence: &mut Evidence, change: impl Fn(&mut Vec<Event>)) {
 }
 
 /// Changes the data of the first event of this name.
-fn change_data(events: &mut [Event], name: &str, change: impl FnOnce(&mut Value)) {
+fn change_data(events: &mut [Frame], name: &str, change: impl FnOnce(&mut Value)) {
     let event = events.iter_mut().find(|event| event.name == name).unwrap();
     let mut data = serde_json::from_str(&event.data).unwrap();
     change(&mut data);
     event.data = data.to_string();
 }
 
-fn remove(events: &mut Vec<Event>, name: &str) {
+fn remove(events: &mut Vec<Frame>, name: &str) {
     let at = events.iter().position(|event| event.name == name).unwrap();
     events.remove(at);
     renumber(events);
 }
 
-fn repeat(events: &mut Vec<Event>, name: &str) {
+fn repeat(events: &mut Vec<Frame>, name: &str) {
     let at = events.iter().position(|event| event.name == name).unwrap();
     events.insert(at, events[at].clone());
     renumber(events);
 }
 
-fn renumber(events: &mut [Event]) {
+fn renumber(events: &mut [Frame]) {
     for (event, id) in events.iter_mut().zip(1..) {
         event.id = Some(id);
         let mut data: Value = serde_json::from_str(&event.data).unwrap();
@@ -297,7 +297,7 @@ fn wrong_dispatches_are_found() {
                 rewrite(e, |log| change_data(log, "tool.result", |data| data["content"] = json!("x")));
             }),
             ("under fence 4 after", |e| dispatches(e, Tool::Book).fence = Some("4".to_owned())),
-            ("an errand of r2", |e| dispatches(e, Tool::Look).errand.tag = "r2".to_owned()),
+            ("an task of r2", |e| dispatches(e, Tool::Look).task.tag = "r2".to_owned()),
         ],
     );
 }
@@ -408,7 +408,7 @@ fn an_unknown_outcome_is_good_where_there_was_a_crash() {
             change_data(&mut log[at..], "tool.result", |data| data["content"] = content.clone());
             if resumed {
                 let data = json!({"type": "run.resumed", "run_id": RUN}).to_string();
-                log.insert(at, Event { id: None, name: "run.resumed".to_owned(), data });
+                log.insert(at, Frame { id: None, name: "run.resumed".to_owned(), data });
                 renumber(log);
             }
         });

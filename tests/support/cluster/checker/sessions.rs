@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use super::log::data;
 use super::{Complaints, Promise, Violation, clip};
-use crate::support::fleet::evidence::{Evidence, Probe, Seen, SessionView};
-use crate::support::fleet::plan::{Plan, Tool};
+use crate::support::cluster::evidence::{ClientTrace, Evidence, Probe, SessionView};
+use crate::support::cluster::plan::{Plan, Tool};
 
 /// One run for each request.
 pub(super) fn check_runs(evidence: &Evidence, all: &mut Vec<Violation>) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for seen in &evidence.clients {
-        let mut complaints = Complaints { of: seen.plan.tag.clone(), all };
-        for run in &seen.runs {
-            if let Some(other) = owners.insert(run, &seen.plan.tag).filter(|other| *other != seen.plan.tag) {
+    for trace in &evidence.clients {
+        let mut complaints = Complaints { of: trace.plan.tag.clone(), all };
+        for run in &trace.runs {
+            if let Some(other) = owners.insert(run, &trace.plan.tag).filter(|other| *other != trace.plan.tag) {
                 complaints.add(Promise::Runs, format!("it has the run {run}, which is {other}'s"));
             }
         }
-        if seen.run().is_none() && evidence.keyed {
+        if trace.run().is_none() && evidence.keyed {
             complaints.add(Promise::Runs, "its request was never accepted");
         }
     }
@@ -29,7 +29,7 @@ pub(super) fn check_runs(evidence: &Evidence, all: &mut Vec<Violation>) {
 pub(super) fn check_session(
     session: &SessionView,
     evidence: &Evidence,
-    by_tag: &BTreeMap<&str, &Seen>,
+    by_tag: &BTreeMap<&str, &ClientTrace>,
     complaints: &mut Complaints<'_>,
 ) {
     let mut rest = session.messages.as_slice();
@@ -46,7 +46,7 @@ pub(super) fn check_session(
         if !told.insert(plan.tag.clone()) {
             complaints.add(Promise::Runs, format!("its history has the run {} twice", plan.tag));
         }
-        let completed = by_tag.get(plan.tag.as_str()).is_some_and(|seen| is_completed(seen, evidence));
+        let completed = by_tag.get(plan.tag.as_str()).is_some_and(|trace| is_completed(trace, evidence));
         if completed && turns.len() != expected_messages(&plan) {
             let what =
                 format!("its history of {} has {} messages of {}", plan.tag, turns.len(), expected_messages(&plan));
@@ -57,17 +57,17 @@ pub(super) fn check_session(
         }
         rest = next;
     }
-    let own = evidence.clients.iter().filter(|seen| Some(&complaints.of) == seen.session.as_ref());
-    let own: Vec<&Seen> = own.collect();
-    for seen in &own {
-        if is_completed(seen, evidence) && !told.contains(&seen.plan.tag) {
-            complaints.add(Promise::Runs, format!("its history lacks the run {}", seen.plan.tag));
+    let own = evidence.clients.iter().filter(|trace| Some(&complaints.of) == trace.session.as_ref());
+    let own: Vec<&ClientTrace> = own.collect();
+    for trace in &own {
+        if is_completed(trace, evidence) && !told.contains(&trace.plan.tag) {
+            complaints.add(Promise::Runs, format!("its history lacks the run {}", trace.plan.tag));
         }
     }
     for tag in told.iter().filter(|tag| !by_tag.contains_key(tag.as_str())) {
         complaints.add(Promise::Runs, format!("its history has the run {tag}, which nobody asked for"));
     }
-    let known: BTreeSet<&str> = own.iter().flat_map(|seen| seen.runs.iter().map(String::as_str)).collect();
+    let known: BTreeSet<&str> = own.iter().flat_map(|trace| trace.runs.iter().map(String::as_str)).collect();
     for run in session.runs.iter().filter(|run| evidence.keyed && !known.contains(run.as_str())) {
         complaints.add(Promise::Runs, format!("it has the run {run}, which no client has"));
     }
@@ -77,19 +77,19 @@ pub(super) fn check_session(
     // A session whose first run broke off before it was accepted may not exist.
     if !session.object["id"].is_null() {
         check_budget(session, evidence, complaints);
-    } else if own.iter().any(|seen| seen.run().is_some()) {
+    } else if own.iter().any(|trace| trace.run().is_some()) {
         complaints.add(Promise::Runs, format!("it does not exist: {}", session.object));
     }
 }
 
-fn is_completed(seen: &Seen, evidence: &Evidence) -> bool {
-    let view = seen.run().and_then(|run| evidence.runs.get(run));
+fn is_completed(trace: &ClientTrace, evidence: &Evidence) -> bool {
+    let view = trace.run().and_then(|run| evidence.runs.get(run));
     view.is_some_and(|view| view.object["status"] == "completed")
 }
 
 /// How many messages a whole run leaves behind, besides the user's.
 fn expected_messages(plan: &Plan) -> usize {
-    (0..=plan.rounds).map(|round| 1 + plan.errands(round).len()).sum()
+    (0..=plan.rounds).map(|round| 1 + plan.tasks(round).len()).sum()
 }
 
 fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Complaints<'_>) {
@@ -135,9 +135,9 @@ fn history_fault(plan: &Plan, turns: &[Value]) -> Option<String> {
         if turn["role"] != "assistant" || !plan.text(round).starts_with(said) {
             return Some(format!("turn {round} is {turn}"));
         }
-        let errands = plan.errands(round);
+        let tasks = plan.tasks(round);
         let calls = turn["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if calls.len() != errands.len() {
+        if calls.len() != tasks.len() {
             // A turn that was cut short calls nothing, and is the last.
             return (!calls.is_empty() || !after.is_empty()).then(|| format!("turn {round} calls {calls:?}"));
         }
@@ -145,11 +145,11 @@ fn history_fault(plan: &Plan, turns: &[Value]) -> Option<String> {
             return Some(format!("turn {round} has {} calls and {} results", calls.len(), after.len()));
         }
         let (results, next) = after.split_at(calls.len());
-        for ((call, result), (tool, errand)) in calls.iter().zip(results).zip(&errands) {
+        for ((call, result), (tool, task)) in calls.iter().zip(results).zip(&tasks) {
             let content = result["content"].as_str().unwrap_or_default();
             let is_unknown = *tool == Tool::Book && content.contains("unknown");
             let answers = result["role"] == "tool" && result["tool_call_id"] == call["id"];
-            if !answers || !(content == errand.answer(*tool) || is_unknown) {
+            if !answers || !(content == task.answer(*tool) || is_unknown) {
                 return Some(format!("the call {call} has the result {result}"));
             }
         }

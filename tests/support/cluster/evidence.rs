@@ -1,4 +1,4 @@
-//! What is known of a fleet of runs when it is over: what clients saw, what the outside servers saw and
+//! What is known of many runs when they are over: what clients saw, what the outside servers saw and
 //! what the server says of itself. Plain data, so that a failure can be kept and read.
 
 use std::collections::BTreeMap;
@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::journal::Entry;
 use super::model::ModelCall;
 use super::plan::Plan;
-use super::stream::Event;
 use super::tools::Dispatch;
+use crate::support::Frame;
+use crate::support::journal::Entry;
 
 /// Everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
     /// What each client saw of its run.
-    pub(crate) clients: Vec<Seen>,
+    pub(crate) clients: Vec<ClientTrace>,
     /// Calls of the model.
     pub(crate) model: Vec<Entry<ModelCall>>,
     /// Calls of tools.
@@ -37,7 +37,7 @@ pub(crate) struct Evidence {
 
 /// What a client saw.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct ClientTrace {
     /// What it asked for.
     pub(crate) plan: Plan,
     /// In which session.
@@ -66,7 +66,7 @@ pub(crate) struct Reading {
     /// After which event it was to begin.
     pub(crate) after: u64,
     /// The events, each with the Unix milliseconds of its arrival.
-    pub(crate) events: Vec<(u64, Event)>,
+    pub(crate) events: Vec<(u64, Frame)>,
     /// How it ended.
     pub(crate) end: End,
 }
@@ -88,7 +88,7 @@ pub(crate) struct RunView {
     /// The run object.
     pub(crate) object: Value,
     /// Its log as a stream from the beginning, by replica.
-    pub(crate) streams: BTreeMap<String, Vec<Event>>,
+    pub(crate) streams: BTreeMap<String, Vec<Frame>>,
     /// Its log as a list.
     pub(crate) list: Vec<Value>,
 }
@@ -124,7 +124,7 @@ impl Evidence {
     }
 }
 
-impl Seen {
+impl ClientTrace {
     /// The one run that it has, if it was accepted.
     pub(crate) fn run(&self) -> Option<&str> {
         self.runs.first().map(String::as_str)

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::evidence::{Evidence, Probe, RunView, Seen, SessionView};
+use super::evidence::{ClientTrace, Evidence, Probe, RunView, SessionView};
 use super::plan::Plan;
-use super::stream::{Decoder, Event};
+use crate::support::sse::{Decoder, Frame};
 
 /// How long a server is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,11 +20,11 @@ const ENOUGH: u64 = 3_000;
 const RUN: Duration = Duration::from_secs(60);
 
 /// Runs and sessions of these clients, as the servers at these addresses have them.
-pub(super) async fn read_servers(addresses: &[String], clients: &[Seen]) -> Evidence {
+pub(super) async fn read_servers(addresses: &[String], clients: &[ClientTrace]) -> Evidence {
     let http = super::http();
     let mut evidence = Evidence::default();
-    let mut runs: BTreeSet<String> = clients.iter().flat_map(|seen| seen.runs.iter().cloned()).collect();
-    let sessions: BTreeSet<&String> = clients.iter().filter_map(|seen| seen.session.as_ref()).collect();
+    let mut runs: BTreeSet<String> = clients.iter().flat_map(|trace| trace.runs.iter().cloned()).collect();
+    let sessions: BTreeSet<&String> = clients.iter().filter_map(|trace| trace.session.as_ref()).collect();
     // Also those that nobody knows of: their requests broke off before they were answered.
     let listed = read_pages(&http, &addresses[0], "/v1/runs?limit=100".to_owned()).await;
     runs.extend(listed.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)));
@@ -141,7 +141,7 @@ async fn read_json(http: &Client, address: &str, path: &str) -> Value {
 }
 
 /// The events of a stream up to `[DONE]`, or until nothing comes any more.
-async fn read_stream(http: &Client, url: &str) -> Option<Vec<Event>> {
+async fn read_stream(http: &Client, url: &str) -> Option<Vec<Frame>> {
     let deadline = Instant::now() + PATIENCE;
     let mut response = loop {
         match timeout(PATIENCE, http.get(url).send()).await {

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Complaints, Promise, clip};
-use crate::support::fleet::evidence::RunView;
-use crate::support::fleet::stream::Event;
+use crate::support::Frame;
+use crate::support::cluster::evidence::RunView;
 
 /// A run's log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// The events as they stand; number `n` is at `n - 1`.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<Frame>,
     /// The steps in the order in which they began.
     pub(super) steps: Vec<Step>,
     /// How often the run was taken up again.
@@ -87,7 +87,7 @@ impl Log {
         log
     }
 
-    fn take(&mut self, event: &Event, complaints: &mut Complaints<'_>) {
+    fn take(&mut self, event: &Frame, complaints: &mut Complaints<'_>) {
         let data = data(event);
         let mut wrong = |what: &str| complaints.add(Promise::Writer, format!("{what}: {}", show(Some(event))));
         if self.terminal.is_some() {
@@ -171,12 +171,12 @@ pub(super) fn check_writers(log: &Log, complaints: &mut Complaints<'_>) {
 }
 
 /// An event's data as JSON.
-pub(super) fn data(event: &Event) -> Value {
+pub(super) fn data(event: &Frame) -> Value {
     serde_json::from_str(&event.data).unwrap_or_default()
 }
 
 /// An event in a sentence.
-pub(super) fn show(event: Option<&Event>) -> String {
+pub(super) fn show(event: Option<&Frame>) -> String {
     match event {
         Some(event) => clip(&format!("{} {:?} {}", event.id.unwrap_or_default(), event.name, event.data)),
         None => "nothing".to_owned(),

@@ -1,0 +1,75 @@
+//! Several replicas on one store, and the runs that they serve.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::TestServer;
+use crate::support::cluster::client::Client;
+use crate::support::cluster::evidence::ClientTrace;
+use crate::support::cluster::{Figures, InFlight, Job, TestServices, hold, keep};
+use crate::support::seed::Seed;
+
+/// Replicas on one store, the services that they call and the client that calls them.
+#[derive(Debug)]
+pub(super) struct TestCluster {
+    pub(super) name: String,
+    pub(super) services: TestServices,
+    pub(super) replicas: Vec<TestServer>,
+    pub(super) client: Client,
+    pub(super) seed: Seed,
+    /// Whether the store may forget what it acknowledged.
+    pub(super) may_forget: bool,
+    /// The store, for the probe after the runs.
+    store: String,
+}
+
+impl TestCluster {
+    /// Starts a replica for each of these stores' URLs, which all name the same store.
+    pub(super) async fn start(name: &str, stores: &[String]) -> Self {
+        Self::dying(name, stores, &[]).await
+    }
+
+    /// The same, where the first replicas die at these places.
+    pub(super) async fn dying(name: &str, stores: &[String], places: &[&str]) -> Self {
+        let services = TestServices::start().await;
+        let mut replicas = Vec::new();
+        for (index, store) in stores.iter().enumerate() {
+            let mut builder = TestServer::builder(&services.config()).keep_port().store(store);
+            if let Some(place) = places.get(index) {
+                builder = builder.env("LOOPGATE_FAILPOINT", place);
+            }
+            replicas.push(builder.start().await);
+        }
+        let mut client = Client::new(replicas.iter().map(|replica| replica.url().to_owned()).collect());
+        client.agent = json!({"on_unknown_outcome": "tell_model"});
+        let seed = Seed::of_this_run().part(name);
+        let store = stores[stores.len() - 1].clone();
+        Self { name: name.to_owned(), services, replicas, client, seed, may_forget: false, store }
+    }
+
+    /// Lets clients run these jobs, in sessions whose budgets show whether all was settled.
+    pub(super) async fn launch(&self, jobs: Vec<Job>) -> InFlight {
+        TestServices::open_sessions(self.replicas[0].url(), &jobs).await;
+        TestServices::launch(&self.client, &self.seed, jobs)
+    }
+
+    /// Waits for the runs to end, and compares what everyone recorded with what is promised.
+    pub(super) async fn finish(&self, in_flight: InFlight) -> Figures {
+        self.judge(in_flight.finished().await).await
+    }
+
+    /// Compares what these clients and everyone else recorded with what is promised.
+    pub(super) async fn judge(&self, traces: Vec<ClientTrace>) -> Figures {
+        for (index, replica) in self.replicas.iter().enumerate() {
+            keep(&format!("{}-{index}.log", self.name), &replica.output());
+        }
+        let mut evidence = self.services.evidence(&self.client, traces).await;
+        evidence.may_forget = self.may_forget;
+        evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
+        hold(&self.name, &evidence)
+    }
+}
+
+/// How long a replica may need to resume the runs of one that died: a lease's time and a sweep's.
+pub(super) const TAKEOVER: Duration = Duration::from_secs(14);

@@ -1,0 +1,89 @@
+//! The tools of the test services, `look`, `put` and `book`, as HTTP endpoints that keep a journal of every call.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Tool, ToolTask};
+use crate::support::Reply;
+use crate::support::http::{HttpServer, Request};
+use crate::support::journal::Entry;
+
+/// One call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Dispatch {
+    /// Which one.
+    pub(crate) tool: Tool,
+    /// What for.
+    pub(crate) task: ToolTask,
+    /// The run, by its header.
+    pub(crate) run: String,
+    /// The call's id, by its header.
+    pub(crate) call: String,
+    /// The idempotency key.
+    pub(crate) key: String,
+    /// The fence of the replica that dispatched it, where servers send it.
+    pub(crate) fence: Option<String>,
+}
+
+/// The server. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct ToolEndpoints(HttpServer);
+
+impl ToolEndpoints {
+    /// Listens on a free port of 127.0.0.1.
+    pub(crate) async fn start() -> Self {
+        Self(HttpServer::start(|request| Dispatch::read(request).is_some(), answer).await)
+    }
+
+    /// Their declarations for a server's configuration.
+    pub(crate) fn config(&self) -> String {
+        let mut config = String::new();
+        for tool in Tool::ALL {
+            let (name, effect) = (tool.name(), tool.effect());
+            writeln!(
+                config,
+                "[tools.{name}]\ndescription = \"A test's tool\"\nmethod = \"POST\"\nurl = \"http://{}/{name}\"\n\
+                 effect = \"{effect}\"\nparameters = {{ type = \"object\" }}",
+                self.0.address()
+            )
+            .expect("a string takes it");
+        }
+        config
+    }
+
+    /// The calls so far.
+    pub(crate) fn calls(&self) -> Vec<Entry<Dispatch>> {
+        self.0.exchanges().into_iter().filter_map(|entry| entry.and_then(Dispatch::read)).collect()
+    }
+
+    /// Returns once there is such a call after the first `known` ones.
+    pub(crate) async fn called(&self, what: &str, known: usize, is_it: impl Fn(&Dispatch) -> bool) {
+        self.0.until(what, known, |request| Dispatch::read(request).is_some_and(|call| is_it(&call))).await;
+    }
+}
+
+impl Dispatch {
+    fn read(request: &Request) -> Option<Self> {
+        let header = |name: &str| request.headers.get(name).cloned();
+        let required = |name: &str| header(name).unwrap_or_default();
+        Some(Self {
+            tool: Tool::named(request.target.trim_start_matches('/'))?,
+            task: serde_json::from_slice(&request.body).ok()?,
+            run: required("x-loopgate-run-id"),
+            call: required("x-loopgate-call-id"),
+            key: required("idempotency-key"),
+            fence: header("x-loopgate-fence"),
+        })
+    }
+}
+
+fn answer(request: &Request) -> Reply {
+    let Some(Dispatch { tool, task, .. }) = Dispatch::read(request) else {
+        return Reply::error(404, "no_tool", "there is no such tool, or no such task");
+    };
+    // The head goes out at once, so that a caller may fail between head and body.
+    let reply = Reply::status(200).header("content-type", "text/plain");
+    reply.pause(Duration::from_millis(task.delay_ms)).bytes(task.answer(tool))
+}
