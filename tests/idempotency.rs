@@ -1,5 +1,6 @@
 //! One request, one run: however often it comes, wherever the server was killed meanwhile.
 
+use futures_util::future::join_all;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -268,26 +269,29 @@ async fn a_command_to_a_live_run_is_applied_once() {
     assert_eq!(server.send(keyed(&server, &path, "late", &told)).await.code(), "run_not_waiting");
 }
 
-/// Wherever the server was killed between a request's arrival and its run's start, the same request starts
-/// or finds one run.
+/// A server that is killed between a request's arrival and its run's start: the same request starts or finds one
+/// run.
 #[tokio::test]
 async fn a_kill_at_the_start_makes_no_second_run() {
-    for point in ["claim.recorded", "run.before_create", "run.indexed", "run.created"] {
-        let upstream = Upstream::start([Reply::says("First"), Reply::says("Hello")]).await;
-        let config = upstream.config();
-        // The second request of each process dies.
-        let mut server = TestServer::builder(&config).env("LOOPGATE_FAILPOINT", &format!("{point}:2")).start().await;
-        server.send(keyed(&server, DOORS[0], "a", &ask("A"))).await.ok();
-        let lost = keyed(&server, DOORS[0], "b", &ask("B")).send().await;
-        assert!(lost.is_err(), "{point}: the server is dead");
-        server.ended().await;
-        server.restart().await;
-        let answer = server.send(keyed(&server, DOORS[0], "b", &with(ask("B"), "stream", false))).await.ok();
-        assert_eq!(answer["choices"][0]["message"]["content"], "Hello", "{point}");
-        let runs = server.get("/v1/runs").await.ok();
-        assert_eq!(runs["data"].as_array().map(Vec::len), Some(2), "{point}: {runs}");
-        assert_eq!(upstream.requests().len(), 2, "{point}");
-    }
+    let points = ["claim.recorded", "run.before_create", "run.indexed", "run.created"];
+    join_all(points.map(killed_at)).await;
+}
+
+async fn killed_at(point: &str) {
+    let upstream = Upstream::start([Reply::says("First"), Reply::says("Hello")]).await;
+    let config = upstream.config();
+    // The second request of each process dies.
+    let mut server = TestServer::builder(&config).env("LOOPGATE_FAILPOINT", &format!("{point}:2")).start().await;
+    server.send(keyed(&server, DOORS[0], "a", &ask("A"))).await.ok();
+    let lost = keyed(&server, DOORS[0], "b", &ask("B")).send().await;
+    assert!(lost.is_err(), "{point}: the server is dead");
+    server.ended().await;
+    server.restart().await;
+    let answer = server.send(keyed(&server, DOORS[0], "b", &with(ask("B"), "stream", false))).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Hello", "{point}");
+    let runs = server.get("/v1/runs").await.ok();
+    assert_eq!(runs["data"].as_array().map(Vec::len), Some(2), "{point}: {runs}");
+    assert_eq!(upstream.requests().len(), 2, "{point}");
 }
 
 /// What OpenAI's libraries do when they hear nothing: send it again, and say so.

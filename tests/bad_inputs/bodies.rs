@@ -154,7 +154,7 @@ async fn with_wrong_agent_options_are_refused() {
     refused(&house, rows.into_iter().map(|(body, allowed)| (body.to_string(), allowed))).await;
 }
 
-/// Row 36: no input is so long that it costs more than its own length.
+/// No input is so long that it costs more than its own length.
 #[tokio::test]
 async fn that_are_too_long_are_refused() {
     let message = json!({"role": "user", "content": "x"});
@@ -167,7 +167,7 @@ async fn that_are_too_long_are_refused() {
     refused(&House::build("").await, rows).await;
 }
 
-/// Row 46: the schema of a client's tool is for the model to read; nothing in it is fetched or followed.
+/// The schema of a client's tool is for the model to read; nothing in it is fetched or followed.
 #[tokio::test]
 async fn with_hostile_schemas_cause_no_request_and_no_stall() {
     let canary = crate::support::ToolServer::start([]).await;
@@ -190,7 +190,7 @@ async fn with_hostile_schemas_cause_no_request_and_no_stall() {
     house.still_answers().await;
 }
 
-/// Rows 51, 52 and 58: what a body asks for beyond its rights has no effect.
+/// What a body asks for beyond its rights has no effect.
 #[tokio::test]
 async fn with_members_for_the_upstream_do_not_reach_it() {
     let house = House::build("").await;

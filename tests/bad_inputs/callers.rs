@@ -63,7 +63,7 @@ async fn without_a_valid_key_are_refused() {
     assert!(!server.output().contains("lg_aaa"), "a key is in the log");
 }
 
-/// Row 26: what belongs to others does not exist.
+/// What belongs to others does not exist.
 #[tokio::test]
 async fn see_nothing_of_other_tenants() {
     let upstream = Upstream::start([]).await;
@@ -105,7 +105,6 @@ async fn see_nothing_of_other_tenants() {
     assert_eq!(messages["data"].as_array().map(Vec::len), Some(2), "{messages}");
 }
 
-/// Row 72.
 #[tokio::test]
 async fn without_a_budget_are_refused() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
@@ -123,7 +122,6 @@ async fn without_a_budget_are_refused() {
     server.post(DOORS[0], &valid()).await.ok();
 }
 
-/// Row 73.
 #[tokio::test]
 async fn over_their_rate_limit_are_refused() {
     let upstream = Upstream::start([]).await;

@@ -28,7 +28,6 @@ async fn unknown_paths_and_methods_are_refused() {
     house.still_stands().await;
 }
 
-/// Rows 11 and 12.
 #[tokio::test]
 async fn unsupported_encodings_and_content_types_are_refused() {
     let house = House::build("").await;
@@ -54,7 +53,7 @@ async fn unsupported_encodings_and_content_types_are_refused() {
     house.still_answers().await;
 }
 
-/// Row 59: a request id is taken over only if it can stand in a log line.
+/// A request id is taken over only if it can stand in a log line.
 #[tokio::test]
 async fn only_plain_request_ids_are_kept() {
     let house = House::build("").await;
@@ -68,7 +67,7 @@ async fn only_plain_request_ids_are_kept() {
     house.still_stands().await;
 }
 
-/// Row 17: a page of another origin learns nothing.
+/// A page of another origin learns nothing.
 #[tokio::test]
 async fn other_origins_are_not_allowed() {
     let house = House::build("").await;
@@ -79,7 +78,7 @@ async fn other_origins_are_not_allowed() {
     house.still_stands().await;
 }
 
-/// Rows 64 to 66 and 69: a finished run, asked for with every kind of wrong number.
+/// A finished run, asked for with every kind of wrong number.
 #[tokio::test]
 async fn wrong_ids_and_positions_of_runs_are_refused() {
     let house = House::build("").await;
@@ -112,7 +111,7 @@ async fn wrong_ids_and_positions_of_runs_are_refused() {
     house.still_answers().await;
 }
 
-/// Row 71: the limits of lists.
+/// The limits of lists.
 #[tokio::test]
 async fn wrong_limits_and_cursors_of_lists_are_refused() {
     let house = House::build("").await;
@@ -130,7 +129,7 @@ async fn wrong_limits_and_cursors_of_lists_are_refused() {
     house.still_stands().await;
 }
 
-/// Rows 70 and 71: copies of sessions.
+/// Copies of sessions.
 #[tokio::test]
 async fn wrong_forks_and_imports_are_refused() {
     let house = House::build("\n[server]\ndrain_delay = \"0s\"\nmax_body = \"16KiB\"\n").await;
@@ -159,7 +158,7 @@ async fn wrong_forks_and_imports_are_refused() {
     house.still_stands().await;
 }
 
-/// Row 57 at the other doors to sessions.
+/// Wrong ids are refused at every route to sessions.
 #[tokio::test]
 async fn wrong_session_ids_are_refused() {
     let house = House::build("").await;

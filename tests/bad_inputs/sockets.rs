@@ -85,7 +85,7 @@ async fn drip(house: &House, before: &str, bytes: &str, patience: Duration) -> S
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Rows 1 to 3, all at once: they take their time.
+/// All at once, because each of them takes its time.
 #[tokio::test]
 async fn that_are_slow_are_closed() {
     let house = House::build("").await;
@@ -132,7 +132,7 @@ async fn that_break_http_are_refused() {
     house.still_stands().await;
 }
 
-/// Rows 9 and 10: a body is refused as soon as it is known to be too long, not once it was read.
+/// A body is refused as soon as it is known to be too long, not once it was read.
 #[tokio::test]
 async fn that_send_too_much_are_refused() {
     let house = House::build("[server]\nmax_body = \"64KiB\"\ndrain_delay = \"0s\"\n").await;
@@ -146,7 +146,7 @@ async fn that_send_too_much_are_refused() {
     house.still_stands().await;
 }
 
-/// Row 16: the name by which a server is called opens no door and closes none.
+/// The name by which a server is called opens no door and closes none.
 #[tokio::test]
 async fn may_name_any_host() {
     let house = House::build("").await;
