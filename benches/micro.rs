@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use loopgate::agent::drive::recorder::Recorder;
+use loopgate::agent::machine::Run;
 use loopgate::agent::ownership::lease::Leases;
 use loopgate::api::wire::agent::events::AgentEvents;
 use loopgate::api::wire::openai_chat::stream::ChatChunks;
@@ -126,5 +127,5 @@ async fn recorder() -> Recorder {
     let lease = format!("lease/{id}").into();
     let granted = Leases::new(store.clone()).acquire_named(partition, lease, "mail".into()).await;
     let granted = granted.expect("the memory store answers").expect("nobody holds the lease");
-    Recorder::resume(store, Arc::new(spec), &[], &granted)
+    Recorder::resume(store, Run::new(Arc::new(spec)), &[], &granted)
 }

@@ -1,26 +1,33 @@
 //! Reading, following, steering and cancelling runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use crate::agent::Agent;
 use crate::agent::error::LookupError;
-use crate::agent::follow::Follower;
+use crate::agent::follow::active::Active;
 use crate::agent::follow::tail::Reader;
-use crate::agent::inbox::{Command, Delivery};
-use crate::agent::ledger::document;
-use crate::agent::ledger::head::{self, Head};
-use crate::agent::ledger::keys;
-use crate::agent::ledger::log::decode;
-use crate::agent::request::Once;
-use crate::store::{Order, Partition, Scan, Unavailable};
-use crate::types::{Event, Message, Outcome, RunId, RunStatus, SessionId, Tenant};
+use crate::agent::follow::{Follower, Followers};
+use crate::agent::inbox::{self, Command, Delivery};
+use crate::agent::launch::Launcher;
+use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head::Head;
+use crate::agent::ledger::{Ledger, keys};
+use crate::agent::lifecycle::Lifecycle;
+use crate::agent::request_key::Once;
+use crate::agent::session::Sessions;
+use crate::store::{Order, Scan, Unavailable};
+use crate::types::{Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
 /// How long a caller waits for a run to stop.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it looks by itself.
 const CANCEL_POLL: Duration = Duration::from_millis(500);
+
+/// Runs of a session cancelled at once.
+const CANCELLED_AT_ONCE: usize = 16;
 
 /// Which runs a list shows.
 #[derive(Debug, Clone, Default)]
@@ -53,11 +60,22 @@ pub struct Following {
     pub follower: Option<Follower>,
 }
 
-impl Agent {
+/// Reads, follows, steers and cancels runs.
+#[derive(Debug)]
+pub struct Control {
+    pub(super) ledger: Ledger,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) launcher: Arc<Launcher>,
+    pub(super) active: Arc<Active>,
+    pub(super) followers: Arc<Followers>,
+    pub(super) lifecycle: Arc<Lifecycle>,
+}
+
+impl Control {
     /// A run of this tenant.
     pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
-        let (partition, head) = self.find_run(tenant, id).await?;
-        let outcome = if head.is_under_way() { None } else { self.outcome(&partition, id).await? };
+        let (partition, head) = self.ledger.find_run(tenant, id).await?;
+        let outcome = if head.is_under_way() { None } else { self.ledger.outcome(&partition, id).await? };
         Ok(RunView { head, outcome })
     }
 
@@ -67,17 +85,17 @@ impl Agent {
         let mut after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
         loop {
             let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
-            let entries = self.store.scan(&keys::tenant_partition(tenant), scan).await?;
+            let entries = self.ledger.store().scan(&keys::tenant_partition(tenant), scan).await?;
             let exhausted = entries.len() < filter.limit;
             after = entries.last().map(|(key, _)| key.clone());
             for (key, entry) in entries {
                 let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
-                let session: Option<SessionId> = document::decode(&entry.value)?;
+                let session: Option<SessionId> = decode(&entry.value)?;
                 if filter.session.is_some() && filter.session != session {
                     continue;
                 }
                 let partition = keys::run_partition(tenant, session.as_ref(), &run);
-                let head = head::read(&*self.store, &partition, &run).await?;
+                let head = self.ledger.head(&partition, &run).await?;
                 found.extend(head.filter(|head| filter.status.is_none_or(|status| status == head.status)));
                 if found.len() == filter.limit {
                     return Ok(found);
@@ -92,13 +110,15 @@ impl Agent {
     /// Follows a run after event `seq`; 0 is from its beginning.
     pub async fn follow(&self, tenant: &Tenant, id: &RunId, seq: u64) -> Result<Following, LookupError> {
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
-        let live = self.active.get(id).map(|live| live.tail.reader());
-        let (partition, head) = self.find_run(tenant, id).await?;
+        let live = self.followers.live(id);
+        let (partition, head) = self.ledger.find_run(tenant, id).await?;
         // A tail shows what this process stored. If that stood still, others may have gone on, and only the
         // log knows how far it goes.
-        let last = match live.as_ref().map(Reader::last).filter(|last| seq < *last) {
-            Some(last) => last,
-            None => self.last_seq(&partition, id).await?.ok_or_else(|| LookupError::EventsExpired(id.clone()))?,
+        let last = if let Some(last) = live.as_ref().map(Reader::last).filter(|last| seq < *last) {
+            last
+        } else {
+            let last = self.ledger.last_record(&partition, id).await?;
+            last.ok_or_else(|| LookupError::EventsExpired(id.clone()))?.seq
         };
         if seq > last {
             return Err(LookupError::EventIdAhead { asked: seq, last });
@@ -106,7 +126,7 @@ impl Agent {
         if seq == last && !head.is_under_way() {
             return Ok(Following { head, follower: None });
         }
-        let follower = Follower::new(self, partition, id.clone(), live, seq);
+        let follower = self.followers.follow(partition, id.clone(), live, seq);
         Ok(Following { head, follower: Some(follower) })
     }
 
@@ -117,18 +137,18 @@ impl Agent {
         // ends it. No command is needed, or read, where nobody drives it.
         let mut told = false;
         loop {
-            let (partition, head) = self.find_run(tenant, id).await?;
+            let (partition, head) = self.ledger.find_run(tenant, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
                 self.tell_to_stop(tenant, id).await?;
             }
-            if head.status.is_final() || self.stop(tenant, &head).await? {
+            if head.status.is_final() || self.launcher.stop(tenant, &head).await? {
                 return self.run(tenant, id).await;
             }
             // The log is the truth, should the head be older.
-            if self.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
+            if self.ledger.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
                 return self.run(tenant, id).await;
             }
-            if Instant::now() >= deadline || self.leaving.is_cancelled() {
+            if Instant::now() >= deadline || self.lifecycle.is_leaving() {
                 return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
             }
             self.until_it_may_have_stopped(tenant, id).await?;
@@ -137,7 +157,7 @@ impl Agent {
 
     /// Tells whoever drives a run now, or will, that it is to stop.
     pub(in crate::agent) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
-        self.post(tenant, id, &Command::Cancel, None).await?;
+        inbox::send(&self.ledger, tenant, id, &Command::Cancel, None).await?;
         if let Some(live) = self.active.get(id) {
             live.cancel.cancel();
         }
@@ -168,8 +188,8 @@ impl Agent {
         messages: Vec<Message>,
         once: Option<&Once>,
     ) -> Result<(Head, bool), LookupError> {
-        let (_, head) = self.find_run(tenant, id).await?;
-        match self.post(tenant, id, &Command::Steer { messages }, once).await? {
+        let (_, head) = self.ledger.find_run(tenant, id).await?;
+        match inbox::send(&self.ledger, tenant, id, &Command::Steer { messages }, once).await? {
             Delivery::Delivered => Ok((head, false)),
             Delivery::Repeated => Ok((head, true)),
             Delivery::Ended(_) => Err(LookupError::NotLive(id.clone())),
@@ -183,50 +203,33 @@ impl Agent {
                 live.left.cancelled().await;
                 return Ok(());
             }
-            let (partition, _) = self.find_run(tenant, id).await?;
-            self.store.watch(&keys::topic(&partition, id)).changed().await;
+            let (partition, _) = self.ledger.find_run(tenant, id).await?;
+            self.ledger.store().watch(&keys::topic(&partition, id)).changed().await;
             Ok(())
         };
         tokio::time::timeout(CANCEL_POLL, left).await.unwrap_or(Ok(()))
     }
 
-    /// Where a run of this tenant lies, and its head.
-    pub(in crate::agent) async fn find_run(
-        &self,
-        tenant: &Tenant,
-        id: &RunId,
-    ) -> Result<(Partition, Head), LookupError> {
-        let missing = || LookupError::RunNotFound(id.to_string());
-        let entry = self.store.get(&keys::tenant_partition(tenant), &keys::run_entry(id)).await?.ok_or_else(missing)?;
-        let session: Option<SessionId> = document::decode(&entry.value)?;
-        let partition = keys::run_partition(tenant, session.as_ref(), id);
-        let head = head::read(&*self.store, &partition, id).await?.ok_or_else(missing)?;
-        Ok((partition, head))
-    }
-
-    async fn outcome(&self, partition: &Partition, id: &RunId) -> Result<Option<Outcome>, Unavailable> {
-        match self.last_record(partition, id).await?.map(|record| record.event) {
-            Some(Event::RunFinished(outcome)) => Ok(Some(*outcome)),
-            _ => Ok(None),
+    /// Cancels a session's runs and returns them, newest first, once they have stopped.
+    pub async fn cancel_session(&self, tenant: &Tenant, id: &SessionId) -> Result<Vec<RunView>, LookupError> {
+        self.sessions.get(tenant, id).await?;
+        let live = self.sessions.unfinished_runs(tenant, id).await?;
+        // Those that wait for their turn go first, so that none of them gets it.
+        let (queued, others): (Vec<_>, Vec<_>) = live.into_iter().partition(|head| head.status == RunStatus::Queued);
+        let mut cancelled = Vec::new();
+        for heads in [queued, others] {
+            let cancelling = heads.into_iter().map(|head| async move { self.cancel(tenant, &head.id).await });
+            let mut cancelling = futures_util::stream::iter(cancelling).buffer_unordered(CANCELLED_AT_ONCE);
+            while let Some(result) = cancelling.next().await {
+                match result {
+                    Ok(view) => cancelled.push(view),
+                    // It ended and expired meanwhile.
+                    Err(LookupError::RunNotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
-    }
-
-    async fn last_seq(&self, partition: &Partition, id: &RunId) -> Result<Option<u64>, Unavailable> {
-        Ok(self.last_record(partition, id).await?.map(|record| record.seq))
-    }
-
-    pub(in crate::agent) async fn last_record(
-        &self,
-        partition: &Partition,
-        id: &RunId,
-    ) -> Result<Option<crate::types::Record>, Unavailable> {
-        let log = keys::events(id);
-        let head = self.store.read_log(partition, &log, u64::MAX, 1).await?.head;
-        if head == 0 {
-            return Ok(None);
-        }
-        let page = self.store.read_log(partition, &log, head - 1, 1).await?;
-        let record = page.entries.first().map(|entry| decode(entry)).transpose();
-        record.map_err(|error| Unavailable(format!("a log entry is damaged: {error}")))
+        cancelled.sort_by(|one, other| other.head.id.cmp(&one.head.id));
+        Ok(cancelled)
     }
 }

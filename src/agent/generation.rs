@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::agent::catalog::Catalog;
-use crate::agent::limits::quota::Quotas;
+use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
 use crate::tools::Registry;
 

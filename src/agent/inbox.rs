@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Agent;
 use crate::agent::error::{ClaimError, LookupError, unavailable};
+use crate::agent::ledger::Ledger;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
-use crate::agent::request::Once;
+use crate::agent::request_key::Once;
 use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::{Message, RunId, Tenant};
 
@@ -68,55 +68,53 @@ pub enum Delivery {
     Ended(Box<Head>),
 }
 
-impl Agent {
-    /// Leaves a command for a run that has not ended, unless the request of this name did already.
-    pub(in crate::agent) async fn post(
-        &self,
-        tenant: &Tenant,
-        run: &RunId,
-        command: &Command,
-        once: Option<&Once>,
-    ) -> Result<Delivery, LookupError> {
-        let (partition, mut head) = self.find_run(tenant, run).await?;
-        for _ in 0..ATTEMPTS {
-            if let Some(once) = once
-                && let Some(note) = self.store.get(&partition, &keys::receipt(run, &once.name)).await?
-            {
-                let Note { fingerprint } = decode(&note.value)?;
-                return if fingerprint == once.fingerprint {
-                    Ok(Delivery::Repeated)
-                } else {
-                    Err(ClaimError::Reused.into())
-                };
-            }
-            let key = keys::head(run);
-            let document = self.store.get(&partition, &key).await?;
-            let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
-            head = decode(&document.value)?;
-            if head.status.is_final() {
-                return Ok(Delivery::Ended(Box::new(head)));
-            }
-            let log = keys::inbox(run);
-            let after = self.store.read_log(&partition, &log, u64::MAX, 0).await?.head;
-            if after >= MOST && *command != Command::Cancel {
-                return Err(LookupError::TooManyLetters(run.clone()));
-            }
-            let mut tx = Tx::new(partition.clone())
-                .check(Check::Version { key, version: document.version })
-                .write(Write::Append { log, after, entries: vec![encode(command)] });
-            tx.notify = Some(keys::inbox_topic(&partition, run));
-            if let Some(once) = once {
-                let note = Note { fingerprint: once.fingerprint.clone() };
-                tx = tx.put_at(keys::receipt(run, &once.name), 0, encode(&note), Some(RECEIPT_TTL));
-            }
-            match self.store.commit(tx).await {
-                Ok(()) => return Ok(Delivery::Delivered),
-                Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
-                Err(error) => return Err(unavailable(error).into()),
-            }
+/// Leaves a command for a run that has not ended, unless the request of this name did already.
+pub async fn send(
+    ledger: &Ledger,
+    tenant: &Tenant,
+    run: &RunId,
+    command: &Command,
+    once: Option<&Once>,
+) -> Result<Delivery, LookupError> {
+    let (partition, mut head) = ledger.find_run(tenant, run).await?;
+    for _ in 0..ATTEMPTS {
+        if let Some(once) = once
+            && let Some(note) = ledger.store().get(&partition, &keys::receipt(run, &once.name)).await?
+        {
+            let Note { fingerprint } = decode(&note.value)?;
+            return if fingerprint == once.fingerprint {
+                Ok(Delivery::Repeated)
+            } else {
+                Err(ClaimError::Reused.into())
+            };
         }
-        Err(LookupError::Store(Unavailable(format!("run {} is being changed by others", head.id))))
+        let key = keys::head(run);
+        let document = ledger.store().get(&partition, &key).await?;
+        let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
+        head = decode(&document.value)?;
+        if head.status.is_final() {
+            return Ok(Delivery::Ended(Box::new(head)));
+        }
+        let log = keys::inbox(run);
+        let after = ledger.store().read_log(&partition, &log, u64::MAX, 0).await?.head;
+        if after >= MOST && *command != Command::Cancel {
+            return Err(LookupError::TooManyLetters(run.clone()));
+        }
+        let mut tx = Tx::new(partition.clone())
+            .check(Check::Version { key, version: document.version })
+            .write(Write::Append { log, after, entries: vec![encode(command)] });
+        tx.notify = Some(keys::inbox_topic(&partition, run));
+        if let Some(once) = once {
+            let note = Note { fingerprint: once.fingerprint.clone() };
+            tx = tx.put_at(keys::receipt(run, &once.name), 0, encode(&note), Some(RECEIPT_TTL));
+        }
+        match ledger.commit(tx).await {
+            Ok(()) => return Ok(Delivery::Delivered),
+            Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
+            Err(error) => return Err(unavailable(error).into()),
+        }
     }
+    Err(LookupError::Store(Unavailable(format!("run {} is being changed by others", head.id))))
 }
 
 /// How many of the commands that were seen may be taken for those that are there, of which there are so

@@ -1,29 +1,178 @@
-//! Work that does not stop half way when whoever waits for it goes away.
+//! The life of this process: which tasks and readers it has, and how far it is on its way to its end.
 //!
 //! A request's future is dropped with its connection, at any point where it waits. What it had begun in
 //! the store would then be nobody's until a lease runs out, or longer. So everything of several steps is
-//! done in a task of the agent's, which the request only waits for: it comes to its end, and the drain
-//! waits for that.
+//! done in a task of the agent's, which the request only waits for: it completes, and the drain waits for
+//! that.
 
 use std::panic::resume_unwind;
 
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
-use crate::agent::Inner;
+/// How far a process is on its way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Not at all.
+    Serving,
+    /// It is about to end, and says so when asked. Where others can go on with them, runs are handed over
+    /// before their next step.
+    Ending,
+    /// It takes no new runs.
+    Refusing,
+    /// It leaves its runs where they are.
+    Leaving,
+}
 
-impl Inner {
-    /// Does `work`, to its end whoever waits for it. A panic in it is one of who waits.
-    pub(in crate::agent) async fn run_detached<F>(&self, work: F) -> F::Output
+/// This process's tasks, readers and stage.
+#[derive(Debug)]
+pub struct Lifecycle {
+    tasks: TaskTracker,
+    /// Whoever follows a run through this process.
+    readers: TaskTracker,
+    stage: watch::Sender<Stage>,
+    /// Whether others can go on with this process's runs.
+    hands_over: bool,
+}
+
+/// Tells how far the process is on its way to its end. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    stage: watch::Receiver<Stage>,
+    hands_over: bool,
+}
+
+impl Lifecycle {
+    /// A process that serves, and hands its runs over before it ends if others share its store.
+    pub fn new(hands_over: bool) -> Self {
+        let stage = watch::Sender::new(Stage::Serving);
+        Self { tasks: TaskTracker::new(), readers: TaskTracker::new(), stage, hands_over }
+    }
+
+    /// What tells runs and readers of this process's end.
+    pub fn ending(&self) -> Ending {
+        Ending { stage: self.stage.subscribe(), hands_over: self.hands_over }
+    }
+
+    /// The process is about to end.
+    pub fn announce_end(&self) {
+        self.reach(Stage::Ending);
+    }
+
+    /// No new runs are taken from now on.
+    pub fn refuse(&self) {
+        self.reach(Stage::Refusing);
+    }
+
+    /// Runs are left where they are. Returns once no task is left.
+    pub async fn leave(&self) {
+        self.reach(Stage::Leaving);
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_ending(&self) -> bool {
+        *self.stage.borrow() >= Stage::Ending
+    }
+
+    /// Whether no new runs are taken.
+    pub fn is_refusing(&self) -> bool {
+        *self.stage.borrow() >= Stage::Refusing
+    }
+
+    /// Whether runs are left where they are.
+    pub fn is_leaving(&self) -> bool {
+        *self.stage.borrow() == Stage::Leaving
+    }
+
+    /// Counts a reader until the returned token is dropped.
+    pub fn reader(&self) -> TaskTrackerToken {
+        self.readers.token()
+    }
+
+    /// How many readers there are.
+    pub fn readers(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Does `work` in a task, which the end of the process waits for.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
+    /// Does `work` in a task until it ends or runs are left where they are.
+    pub fn spawn_until_leaving(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let ending = self.ending();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = ending.leaving() => {}
+                () = work => {}
+            }
+        });
+    }
+
+    /// Runs `work` in a task, so it completes even if the caller is dropped. A panic in `work` is resumed
+    /// in the caller, whose future holds none of it.
+    pub fn run_detached<F>(&self, work: F) -> impl Future<Output = F::Output> + use<F>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        match self.tasks.spawn(work.in_current_span()).await {
-            Ok(output) => output,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                // Only a runtime that ends drops a task, and nothing in it is waited for any more.
-                Err(_) => std::future::pending().await,
-            },
+        let task = self.tasks.spawn(work.in_current_span());
+        async move {
+            match task.await {
+                Ok(output) => output,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => resume_unwind(panic),
+                    // Only a runtime that ends drops a task, and nothing in it is waited for any more.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        }
+    }
+
+    /// Never goes back.
+    fn reach(&self, stage: Stage) {
+        self.stage.send_if_modified(|now| {
+            let is_further = stage > *now;
+            *now = stage.max(*now);
+            is_further
+        });
+    }
+}
+
+impl Ending {
+    /// Whether runs are left where they are.
+    pub fn is_leaving(&self) -> bool {
+        *self.stage.borrow() == Stage::Leaving
+    }
+
+    /// Whether runs are to go on elsewhere from their next step.
+    pub fn is_handing_over(&self) -> bool {
+        self.hands_over && *self.stage.borrow() >= Stage::Ending
+    }
+
+    /// Returns once runs are left where they are.
+    pub async fn leaving(&self) {
+        self.reached(Stage::Leaving).await;
+    }
+
+    /// Returns once runs are to go on elsewhere from their next step.
+    pub async fn handing_over(&self) {
+        if !self.hands_over {
+            return std::future::pending().await;
+        }
+        self.reached(Stage::Ending).await;
+    }
+
+    async fn reached(&self, stage: Stage) {
+        let mut now = self.stage.clone();
+        // A process whose agent is gone gets no further.
+        if now.wait_for(|now| *now >= stage).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -1,13 +1,18 @@
 //! What a run is and how it moves.
 //!
-//! [`machine`] decides, [`drive`] does, [`follow`] reads. [`Agent`] is all that
-//! the outside sees. Knows nothing of HTTP, of dialects, or of which store or model it has.
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+//! [`machine`] decides, [`drive`] does, [`follow`] reads. [`Agent`] is all that the outside sees: it holds
+//! the rooms, each of which knows only those below it. From the top:
+//!
+//! - [`admission`]: a request becomes a run.
+//! - [`control`], [`recovery`]: runs are read, steered and cancelled; those that nobody drives are found.
+//! - [`launch`]: a run gets its driver here.
+//! - [`drive`]: one run's task.
+//! - [`session`], [`limits`]: conversations, and what callers may take together.
+//! - [`ownership`], [`follow`], [`context`], [`inbox`], [`generation`]: which replica drives what, readers,
+//!   model requests, what is sent to a run, the configuration.
+//! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends.
+//!
+//! Knows nothing of HTTP, of dialects, or of which store or model it has.
 
 pub mod admission;
 pub mod catalog;
@@ -24,27 +29,40 @@ mod lifecycle;
 pub mod limits;
 pub mod machine;
 pub mod ownership;
+mod quotas;
 mod recovery;
 mod request;
+mod request_key;
 pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;
+mod verbs;
 
-pub use admission::start::Started;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use admission::Started;
 pub use catalog::Catalog;
 pub use generation::Generation;
 pub use ledger::head::Head;
 pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
-pub use limits::quota::Quotas;
-pub use request::{Kind, LimitsPatch, NewRun, Once};
+pub use quotas::Quotas;
+pub use request::{LimitsPatch, NewRun};
+pub use request_key::{Kind, Once};
 
+use crate::agent::admission::Admission;
+use crate::agent::control::Control;
+use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
-use crate::agent::limits::rate::Rates;
-use crate::agent::ownership::lease::Leases;
-use crate::agent::ownership::registry::Replica;
-use crate::agent::session::history::Histories;
+use crate::agent::launch::Launcher;
+use crate::agent::ledger::Ledger;
+use crate::agent::lifecycle::Lifecycle;
+use crate::agent::limits::Limits;
+use crate::agent::ownership::Ownership;
+use crate::agent::recovery::Recovery;
+use crate::agent::session::Sessions;
 use crate::store::{Store, Unavailable};
 
 /// How often a draining process looks whether its runs have ended.
@@ -52,61 +70,87 @@ const IDLE_POLL: Duration = Duration::from_millis(20);
 
 /// Starts, follows, cancels and recovers runs. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Agent(Arc<Inner>);
+pub struct Agent(Arc<Rooms>);
 
 /// What all runs of this process share.
 #[derive(Debug)]
-pub struct Inner {
-    store: Arc<dyn Store>,
-    generations: Generations,
-    retention: Retention,
-    rates: Rates,
+struct Rooms {
+    ledger: Ledger,
+    generations: Arc<Generations>,
+    lifecycle: Arc<Lifecycle>,
+    ownership: Arc<Ownership>,
     active: Arc<Active>,
-    leases: Leases,
-    replica: Replica,
-    histories: Histories,
-    tasks: TaskTracker,
-    /// Whoever follows a run through this process.
-    readers: TaskTracker,
-    /// The process is about to end, and says so when asked.
-    draining: CancellationToken,
-    /// No new runs are taken.
-    refusing: CancellationToken,
-    /// Runs are to go on elsewhere from their next step.
-    handing_over: CancellationToken,
-    /// Runs are to be left where they are.
-    leaving: CancellationToken,
-}
-
-impl std::ops::Deref for Agent {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
-    }
+    limits: Arc<Limits>,
+    sessions: Arc<Sessions>,
+    recovery: Arc<Recovery>,
+    control: Arc<Control>,
+    admission: Arc<Admission>,
+    #[cfg(test)]
+    launcher: Arc<Launcher>,
 }
 
 impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
-        let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
-        let rates = Rates::new(store.clone());
-        Self(Arc::new(Inner {
-            store,
-            generations: Generations::new(generation),
-            retention,
-            rates,
-            active: Arc::default(),
-            leases,
-            replica,
-            handing_over: CancellationToken::new(),
-            readers: TaskTracker::new(),
-            histories: Histories::new(retention.history_bytes),
-            tasks: TaskTracker::new(),
-            draining: CancellationToken::new(),
-            refusing: CancellationToken::new(),
-            leaving: CancellationToken::new(),
+        let generations = Arc::new(Generations::new(generation));
+        let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
+        let ledger = Ledger::new(store, retention);
+        let active = Arc::<Active>::default();
+        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone()));
+        let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
+        let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
+        let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));
+        let launcher = Arc::new(Launcher {
+            ledger: ledger.clone(),
+            generations: generations.clone(),
+            sessions: sessions.clone(),
+            limits: limits.clone(),
+            ownership: ownership.clone(),
+            active: active.clone(),
+            followers: followers.clone(),
+            lifecycle: lifecycle.clone(),
+        });
+        let recovery = Arc::new(Recovery {
+            ledger: ledger.clone(),
+            generations: generations.clone(),
+            ownership: ownership.clone(),
+            launcher: launcher.clone(),
+            active: active.clone(),
+            lifecycle: lifecycle.clone(),
+        });
+        let control = Arc::new(Control {
+            ledger: ledger.clone(),
+            sessions: sessions.clone(),
+            launcher: launcher.clone(),
+            active: active.clone(),
+            followers: followers.clone(),
+            lifecycle: lifecycle.clone(),
+        });
+        let admission = Arc::new(Admission {
+            ledger: ledger.clone(),
+            generations: generations.clone(),
+            sessions: sessions.clone(),
+            limits: limits.clone(),
+            ownership: ownership.clone(),
+            followers,
+            launcher: launcher.clone(),
+            control: control.clone(),
+            lifecycle: lifecycle.clone(),
+        });
+        Self(Arc::new(Rooms {
+            ledger,
+            generations,
+            lifecycle,
+            ownership,
+            active,
+            limits,
+            sessions,
+            recovery,
+            control,
+            admission,
+            #[cfg(test)]
+            launcher,
         }))
     }
 
@@ -114,94 +158,74 @@ impl Agent {
     /// runs that nobody drives, and giving slots back that are nobody's. It ends when the agent has drained.
     pub fn begin(&self) {
         // Each in a task of its own: what fails in one leaves the others be.
-        let agents = [(); 4].map(|()| self.clone());
-        let [keeper, sweeper, freer, reader] = agents;
-        self.while_running(async move { keeper.leases.keep().await });
-        self.while_running(async move { sweeper.sweep().await });
-        self.while_running(async move { freer.sweep_slots().await });
-        self.while_running(async move { reader.generations.keep_models_fresh().await });
-    }
-
-    /// Does work in a task until it ends or the agent has drained.
-    fn while_running<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) {
-        let leaving = self.leaving.clone();
-        self.tasks.spawn(async move { leaving.run_until_cancelled(work).await.map(drop) });
+        let [keeper, sweeper, freer, reader] = [(); 4].map(|()| self.0.clone());
+        let lifecycle = &self.0.lifecycle;
+        lifecycle.spawn_until_leaving(async move { keeper.ownership.leases.keep().await });
+        lifecycle.spawn_until_leaving(async move { sweeper.recovery.sweep().await });
+        lifecycle.spawn_until_leaving(async move { freer.limits.sweep_slots(&freer.generations).await });
+        lifecycle.spawn_until_leaving(async move { reader.generations.keep_models_fresh().await });
     }
 
     /// Says from now on that the process is about to end. New runs are still taken; where others can go
     /// on with them, runs are handed over before their next step.
     pub fn announce_end(&self) {
-        self.draining.cancel();
-        if self.store.is_shared() {
-            self.handing_over.cancel();
-        }
+        self.0.lifecycle.announce_end();
     }
 
     /// Takes no new runs from now on.
     pub fn refuse(&self) {
-        self.draining.cancel();
-        self.refusing.cancel();
+        self.0.lifecycle.refuse();
     }
 
     /// Returns once no run is driven and followed here, or after `timeout`.
     pub async fn idle(&self, timeout: Duration) {
+        let (active, lifecycle) = (&self.0.active, &self.0.lifecycle);
         let idle = async {
-            while self.active.len() > 0 || !self.readers.is_empty() {
+            while active.len() > 0 || lifecycle.readers() > 0 {
                 tokio::time::sleep(IDLE_POLL).await;
             }
         };
         if tokio::time::timeout(timeout, idle).await.is_err() {
-            tracing::warn!(
-                runs = self.active.len(),
-                readers = self.readers.len(),
-                "leaving runs that did not end in time"
-            );
+            let (runs, readers) = (active.len(), lifecycle.readers());
+            tracing::warn!(runs, readers, "leaving runs that did not end in time");
         }
     }
 
     /// Leaves the runs that are still driven where they are: their logs are their checkpoints, and
     /// whoever opens the store next goes on with them. Then brings the store to rest.
     pub async fn close(&self) {
-        self.refuse();
-        self.leaving.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        if let Err(error) = self.replica.retire().await {
+        self.0.lifecycle.leave().await;
+        if let Err(error) = self.0.ownership.replica.retire().await {
             tracing::warn!(%error, "this replica is still named; others will find that it is gone");
         }
-        self.store.close().await;
+        self.0.ledger.store().close().await;
     }
 
     /// Whether the process is about to end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
+        self.0.lifecycle.is_ending()
     }
 
     /// Whether the store takes commits.
     pub async fn health(&self) -> Result<(), Unavailable> {
-        self.store.health().await
+        self.0.ledger.store().health().await
     }
 
     /// How many runs are driven here.
     #[must_use]
     pub fn active_runs(&self) -> usize {
-        self.active.len()
+        self.0.active.len()
     }
 
     /// What the configuration says now.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
-        self.generations.current()
+        self.0.generations.current()
     }
 
     /// Serves what begins from now on by `next`. Requests and runs that have begun keep what they have.
     pub fn replace_generation(&self, next: Generation) {
-        self.generations.replace(next);
-    }
-
-    /// The generation that a request is served by.
-    fn generation_of(&self, new: &NewRun) -> Arc<Generation> {
-        new.generation.clone().unwrap_or_else(|| self.generation())
+        self.0.generations.replace(next);
     }
 }

@@ -53,7 +53,7 @@ pub struct Session {
     pub queue: Vec<RunId>,
     /// The live runs that run beside the one that holds it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<RunId>,
+    pub concurrent_runs: Vec<RunId>,
 }
 
 impl Session {
@@ -77,7 +77,7 @@ impl Session {
             runs: 0,
             active_run: None,
             queue: Vec::new(),
-            beside: Vec::new(),
+            concurrent_runs: Vec::new(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Session {
     /// and is returned.
     pub fn detach_run(&mut self, run: &RunId) -> Option<RunId> {
         self.queue.retain(|queued| queued != run);
-        self.beside.retain(|beside| beside != run);
+        self.concurrent_runs.retain(|beside| beside != run);
         if self.active_run.as_ref() != Some(run) {
             return None;
         }
@@ -95,7 +95,7 @@ impl Session {
 
     /// The runs that are live in it, wait in it or are about to begin.
     pub fn all_runs(&self) -> impl Iterator<Item = &RunId> {
-        self.active_run.iter().chain(&self.queue).chain(&self.beside)
+        self.active_run.iter().chain(&self.queue).chain(&self.concurrent_runs)
     }
 
     /// Whether there are any.

@@ -1,20 +1,19 @@
 //! Continues a run that waits for its client.
 
-use crate::agent::Agent;
-use crate::agent::admission::backoff::Wait;
-use crate::agent::admission::once::{Held, Product};
-use crate::agent::admission::start::Started;
+use crate::agent::admission::backoff::Backoff;
+use crate::agent::admission::claims::Held;
+use crate::agent::admission::verdict::Product;
+use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{LookupError, StartError};
-use crate::agent::launch::resume::Idle;
+use crate::agent::launch::ready::Idle;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
-use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
 use crate::types::{CallId, Role, RunStatus, Tenant};
 
-impl Agent {
+impl Admission {
     /// The waiting run that the request's tool messages answer.
-    pub(in crate::agent) async fn waiting_run(
+    pub(super) async fn waiting_run(
         &self,
         new: &NewRun,
         session: Option<&Versioned>,
@@ -25,7 +24,7 @@ impl Agent {
         let Some(run) = named.or(sessions.filter(|_| !new.answered.is_empty())).or(minted.as_ref()) else {
             return Ok(None);
         };
-        match self.find_run(&new.tenant, run).await {
+        match self.ledger.find_run(&new.tenant, run).await {
             Ok((_, head)) if head.status == RunStatus::RequiresAction => Ok(Some(head)),
             Ok(_) if named.is_some() => Err(StartError::NotWaiting(run.clone())),
             Err(LookupError::Store(error)) => Err(error.into()),
@@ -37,9 +36,9 @@ impl Agent {
     /// The lease and the log of a waiting run. One that still waits while another process has its lease is
     /// waited for: that one is about to go on with it, or died and its lease runs out.
     async fn acquire_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
-        let mut wait = Wait::new(self);
+        let mut wait = Backoff::new(self.lifecycle.ending());
         loop {
-            if let Some(idle) = self.acquire_idle(tenant, head).await? {
+            if let Some(idle) = self.launcher.acquire_idle(tenant, head).await? {
                 if idle.status() == RunStatus::RequiresAction {
                     return Ok(idle);
                 }
@@ -47,7 +46,7 @@ impl Agent {
                 idle.release().await?;
                 return Err(StartError::NotWaiting(head.id.clone()));
             }
-            match self.find_run(tenant, &head.id).await {
+            match self.ledger.find_run(tenant, &head.id).await {
                 Ok((_, head)) if head.status == RunStatus::RequiresAction => wait.pause().await?,
                 Err(LookupError::Store(error)) => return Err(error.into()),
                 Ok(_) | Err(_) => return Err(StartError::NotWaiting(head.id.clone())),
@@ -56,7 +55,7 @@ impl Agent {
     }
 
     /// Goes on with a waiting run, whose client answered.
-    pub(in crate::agent) async fn continue_run(
+    pub(super) async fn continue_run(
         &self,
         new: &NewRun,
         head: &Head,
@@ -64,12 +63,12 @@ impl Agent {
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
         let idle = self.acquire_waiting(&new.tenant, head).await?;
-        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec.agent)) {
-            let agent = idle.spec.agent.clone();
+        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec().agent)) {
+            let agent = idle.spec().agent.clone();
             idle.release().await?;
             return Err(StartError::AgentForbidden(agent));
         }
-        let required = Run::new(idle.spec.clone()).replayed(&idle.records).required_calls();
+        let required = idle.run().required_calls();
         let unanswered = required.iter().find(|call| !new.answered.contains(&call.id));
         let unasked = new.answered.iter().position(|id| !required.iter().any(|call| call.id == *id));
         let problem = match (unanswered, unasked) {
@@ -90,26 +89,26 @@ impl Agent {
         let results = said.iter().filter(|message| message.role == Role::Tool);
         let mut results: Vec<_> = new.answered.iter().zip(results).collect();
         results.sort_by_key(|(id, _)| required.iter().position(|call| call.id == **id));
-        let in_session = idle.spec.session.is_some();
+        let in_session = idle.spec().session.is_some();
         let rest = said.iter().filter(|message| match message.role {
             Role::Tool => false,
             Role::System | Role::Developer => !in_session,
             Role::User | Role::Assistant => true,
         });
         let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
-        if let Err(error) = self.take_slot(&idle.spec, &generation.quotas).await {
+        if let Err(error) = self.limits.take_slot(idle.spec(), &generation.quotas).await {
             idle.release().await?;
             return Err(error);
         }
         if let Some(claim) = claim {
-            let after = idle.records.last().map_or(0, |record| record.seq);
+            let after = idle.seq();
             let product = Product::Run { id: head.id.clone(), session: head.session.clone(), after };
             if let Err(error) = self.set_target(claim, product).await {
                 idle.release().await?;
                 return Err(error);
             }
         }
-        let follower = self.resume(idle, answers, generation).await?;
+        let follower = self.launcher.resume(idle, answers, generation).await?;
         let head = Head { status: RunStatus::InProgress, ..head.clone() };
         Ok(Started { head, follower: follower.to_first_end(), replayed: false })
     }

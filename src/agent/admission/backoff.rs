@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::agent::Inner;
 use crate::agent::error::ClaimError;
+use crate::agent::lifecycle::Ending;
 use crate::types::pauses::Pauses;
 
 /// The first and the longest pause between two looks.
@@ -18,26 +17,26 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 
 /// One request that waits.
 #[derive(Debug)]
-pub struct Wait {
+pub struct Backoff {
     pauses: Pauses,
     until: Instant,
-    leaving: CancellationToken,
+    ending: Ending,
 }
 
-impl Wait {
+impl Backoff {
     /// A request that begins to wait.
-    pub fn new(agent: &Inner) -> Self {
-        Self { pauses: PAUSES, until: Instant::now() + GIVE_UP_AFTER, leaving: agent.leaving.clone() }
+    pub fn new(ending: Ending) -> Self {
+        Self { pauses: PAUSES, until: Instant::now() + GIVE_UP_AFTER, ending }
     }
 
     /// Pauses, unless there was enough of it or this process is about to end.
     pub async fn pause(&mut self) -> Result<(), ClaimError> {
-        if Instant::now() >= self.until || self.leaving.is_cancelled() {
+        if Instant::now() >= self.until || self.ending.is_leaving() {
             return Err(ClaimError::Busy);
         }
         tokio::select! {
             () = tokio::time::sleep(self.pauses.draw()) => {}
-            () = self.leaving.cancelled() => return Err(ClaimError::Busy),
+            () = self.ending.leaving() => return Err(ClaimError::Busy),
         }
         Ok(())
     }

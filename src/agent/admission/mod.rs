@@ -2,9 +2,58 @@
 //!
 //! Knows nothing of how a run is driven; it hands a run that was accepted to [`launch`](crate::agent::launch).
 
-pub(super) mod answer;
-pub(super) mod backoff;
-pub mod once;
-pub(super) mod specify;
-pub mod start;
-pub(super) mod verdict;
+mod answer;
+mod backoff;
+mod budget;
+mod claims;
+mod conflict;
+mod once;
+mod specify;
+mod start;
+mod verdict;
+
+use std::sync::Arc;
+
+use crate::agent::control::Control;
+use crate::agent::follow::{Follower, Followers};
+use crate::agent::generation::{Generation, Generations};
+use crate::agent::launch::Launcher;
+use crate::agent::ledger::Ledger;
+use crate::agent::ledger::head::Head;
+use crate::agent::lifecycle::Lifecycle;
+use crate::agent::limits::Limits;
+use crate::agent::ownership::Ownership;
+use crate::agent::request::NewRun;
+use crate::agent::session::Sessions;
+
+/// Takes requests in.
+#[derive(Debug)]
+pub struct Admission {
+    pub(super) ledger: Ledger,
+    pub(super) generations: Arc<Generations>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) ownership: Arc<Ownership>,
+    pub(super) followers: Arc<Followers>,
+    pub(super) launcher: Arc<Launcher>,
+    pub(super) control: Arc<Control>,
+    pub(super) lifecycle: Arc<Lifecycle>,
+}
+
+/// A run that goes on now.
+#[derive(Debug)]
+pub struct Started {
+    /// Its head.
+    pub head: Head,
+    /// Its events from where this request set in.
+    pub follower: Follower,
+    /// Whether an earlier request of the same name was answered by them already.
+    pub replayed: bool,
+}
+
+impl Admission {
+    /// The generation that a request is served by.
+    fn generation_of(&self, new: &NewRun) -> Arc<Generation> {
+        new.generation.clone().unwrap_or_else(|| self.generations.current())
+    }
+}

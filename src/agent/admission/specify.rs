@@ -1,17 +1,12 @@
 //! From what a caller asks to what the run is: everything that shapes it is pinned before it begins.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::Agent;
+use crate::agent::admission::Admission;
 use crate::agent::context;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
-use crate::agent::ledger::keys;
-use crate::agent::ledger::log;
-use crate::agent::limits::quota::Quotas;
-use crate::agent::machine::{Run, Step};
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::tools::Registry;
@@ -19,9 +14,9 @@ use crate::types::clock::now_ms;
 use crate::types::offer::ToolChoice;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Event, Limits, Message, Micros, Role, RunSpec, StopReason};
+use crate::types::{Limits, Message, Role, RunSpec};
 
-impl Agent {
+impl Admission {
     /// Pins everything that shapes the run.
     pub(in crate::agent) async fn specify(
         &self,
@@ -82,52 +77,6 @@ impl Agent {
             return Err(StartError::ContextLength(message));
         }
         Ok(spec)
-    }
-
-    /// Refuses a run whose budgets have no room for a single model call.
-    pub(in crate::agent) async fn has_budget(
-        &self,
-        spec: &Arc<RunSpec>,
-        session: Option<&Session>,
-        quotas: &Quotas,
-    ) -> Result<(), StartError> {
-        let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
-        let mut run = Run::new(spec.clone());
-        run.apply(&started);
-        let reserve = match run.next_step() {
-            Step::CallModel { reserve, .. } => reserve,
-            Step::Finish(reason) => return Err(StartError::BudgetExceeded(reason)),
-            Step::DiscardStep(_)
-            | Step::WarnBudget { .. }
-            | Step::RunTools(_)
-            | Step::SettleUnknown { .. }
-            | Step::SkipTools(_)
-            | Step::CompleteStep
-            | Step::Done => return Ok(()),
-        };
-        let mut left = match self.account(spec, quotas) {
-            Some(account) => account.left().await?,
-            None => [u64::MAX; 2],
-        };
-        if let Some(session) = session {
-            let partition = keys::session_partition(&spec.tenant, &session.id);
-            let budgets = [
-                (session.token_budget, keys::session_tokens()),
-                (session.cost_budget.map(|cost| cost.0), keys::session_cost()),
-            ];
-            for (left, (budget, counter)) in left.iter_mut().zip(budgets) {
-                if let Some(budget) = budget {
-                    let used = self.store.counter(&partition, &counter).await?;
-                    *left = budget.saturating_sub(u64::try_from(used).unwrap_or(0)).min(*left);
-                }
-            }
-        }
-        let [tokens, cost] = left;
-        match crate::agent::machine::budget::shrink(spec, reserve, tokens, Micros(cost)) {
-            Some(_) => Ok(()),
-            None if tokens < reserve.tokens() => Err(StartError::BudgetExceeded(StopReason::TokenBudget)),
-            None => Err(StartError::BudgetExceeded(StopReason::CostBudget)),
-        }
     }
 }
 

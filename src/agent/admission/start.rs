@@ -1,91 +1,53 @@
 //! Starts runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-
-use crate::agent::Agent;
-use crate::agent::admission::once::Held;
-use crate::agent::error::{ClaimError, LookupError, StartError, unavailable};
-use crate::agent::follow::Follower;
-use crate::agent::launch::queued;
-use crate::agent::launch::task::Ready;
-use crate::agent::ledger::document::encode;
+use crate::agent::admission::claims::Held;
+use crate::agent::admission::{Admission, Started};
+use crate::agent::error::{ClaimError, StartError, unavailable};
+use crate::agent::generation::Generation;
+use crate::agent::launch::ready::{Idle, Prepared, Ready};
+use crate::agent::ledger::commits::{self, Turn};
 use crate::agent::ledger::head::Head;
-use crate::agent::ledger::keys;
-use crate::agent::ledger::log;
-use crate::agent::ledger::session::SessionBudget;
-use crate::agent::ledger::session::active_run;
-use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
+use crate::agent::ledger::session::{SessionBudget, Versioned};
+use crate::agent::ledger::{keys, log};
+use crate::agent::limits::quota::Account;
+use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
 use crate::failpoint;
-use crate::store::{Check, CommitError, Fence, Tx, Write};
+use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
-use crate::types::run::OnConflict;
-use crate::types::session::Session;
-use crate::types::{Conversation, Event, RunId, RunSpec, RunStatus, Tenant};
+use crate::types::{Conversation, Event, Record, RunSpec};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
-/// How long an unfinished run's index entry is kept, beyond its timeout and an ended run's time.
-const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
 
-/// When a new run begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// At once.
-    Now,
-    /// Once those before it in its session have ended.
-    Queued,
-    /// Once the one that holds its session has ended, which it is told to.
-    Next,
+/// A run that may begin, and what it holds already. Nothing of it is stored yet.
+struct Candidate {
+    spec: Arc<RunSpec>,
+    generation: Arc<Generation>,
+    history: Conversation,
+    budget: Option<SessionBudget>,
+    account: Option<Account>,
+    lease: Lease,
 }
 
-impl Turn {
-    fn must_wait(self) -> bool {
-        self != Self::Now
-    }
-
-    fn first_event(self) -> Event {
-        match self {
-            Self::Now => Event::RunStarted,
-            Self::Queued | Self::Next => Event::RunQueued,
-        }
-    }
-}
-
-/// A run that goes on now.
-#[derive(Debug)]
-pub struct Started {
-    /// Its head.
-    pub head: Head,
-    /// Its events from where this request set in.
-    pub follower: Follower,
-    /// Whether an earlier request of the same name was answered by them already.
-    pub replayed: bool,
-}
-
-impl Agent {
+impl Admission {
     /// Starts a run, or continues the waiting one whose calls the request answers.
-    pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
-        let agent = self.clone();
-        self.run_detached(async move { agent.start_under(&new, None).await }).await
+    pub async fn start(self: &Arc<Self>, new: NewRun) -> Result<Started, StartError> {
+        let admission = self.clone();
+        self.lifecycle.run_detached(async move { admission.start_under(&new, None).await }).await
     }
 
     /// The same; a claim learns of the waiting run before that goes on.
-    pub(in crate::agent) async fn start_under(
-        &self,
-        new: &NewRun,
-        mut claim: Option<&mut Held>,
-    ) -> Result<Started, StartError> {
-        if self.refusing.is_cancelled() {
+    pub(super) async fn start_under(&self, new: &NewRun, mut claim: Option<&mut Held>) -> Result<Started, StartError> {
+        if self.lifecycle.is_refusing() {
             return Err(StartError::Draining);
         }
         for _ in 0..ATTEMPTS {
             let session = match &new.session {
-                Some(id) => self.find_session(&new.tenant, id).await?,
+                Some(id) => self.ledger.find_session(&new.tenant, id).await?,
                 None => None,
             };
             if let Some(waiting) = self.waiting_run(new, session.as_ref()).await? {
@@ -95,7 +57,7 @@ impl Agent {
                 return Ok(started);
             }
         }
-        Err(StartError::Store(crate::store::Unavailable("the session is being changed by others".to_owned())))
+        Err(StartError::Store(Unavailable("the session is being changed by others".to_owned())))
     }
 
     /// Starts a run; `None` if its session changed meanwhile.
@@ -111,160 +73,92 @@ impl Agent {
             },
             None => Turn::Now,
         };
-        self.replica.join(&self.leases).await?;
-        let history = match &session {
-            Some(Versioned { session, .. }) => self.history(&new.tenant, session).await?,
-            None => Conversation::default(),
-        };
-        let found = session.as_ref().map(|found| &found.session);
-        let generation = self.generation_of(new);
-        let spec = Arc::new(self.specify(new, &generation, found, history.weight()).await?);
-        self.has_budget(&spec, found, &generation.quotas).await?;
-        let account = self.take_slot(&spec, &generation.quotas).await?;
-        let lease = self.leases.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
-        let holder = found.and_then(|found| found.active_run.clone());
-        let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        let (first, entry) = log::encode(&mut 0, now_ms(), turn.first_event());
-        let created = self.create(&spec, lease.fence(), session, turn, entry).await;
-        if !matches!(created, Ok(true)) {
-            // After a failure nobody knows whether the run exists: its slot is left to the sweep.
-            if let Some(mut account) = account.filter(|_| created.is_ok()) {
-                account.free_slot().await;
+        let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
+        let candidate = self.prepare(new, session.as_ref()).await?;
+        let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
+        let first = log::encode(&mut 0, now_ms(), first);
+        match self.create(&candidate, session, turn, &first).await {
+            Ok(true) => {}
+            Ok(false) => return self.withdraw(candidate).await.map(|()| None),
+            Err(error) => {
+                // Nobody knows whether the run exists: its slot is left to the sweep.
+                self.launcher.requeue(candidate.spec, candidate.lease);
+                return Err(error);
             }
-            if created.is_ok() {
-                lease.release().await?;
-                self.replica.unregister(&spec.id).await?;
-            } else {
-                self.requeue(&spec, lease);
-            }
-            return created.map(|_| None);
         }
         if let Some(holder) = holder.filter(|_| turn == Turn::Next)
             && let Err(error) = self.interrupt(&new.tenant, &holder).await
         {
             tracing::warn!(run = %holder, %error, "could not interrupt a run; the next one waits for its end");
         }
-        let mut head = Head::new(&spec);
-        let follower = if turn.must_wait() {
-            head.status = RunStatus::Queued;
-            lease.release().await?;
-            Follower::new(self, keys::partition_of(&spec), spec.id.clone(), None, 0)
-        } else {
-            let records = vec![(*first).clone()];
-            self.spawn(Ready { spec, generation, records, lease, history, budget, account, commands: Vec::new() }, 0)
-        };
-        Ok(Some(Started { head, follower: follower.to_first_end(), replayed: false }))
+        self.launch(candidate, turn, first.0).await.map(Some)
     }
 
-    /// What the session's other runs mean for a new one; `None` if the session is to be read again. Drops from
-    /// it what is over, should that be in the way.
-    async fn settle_conflict(&self, new: &NewRun, session: &mut Session) -> Result<Option<Turn>, StartError> {
-        if session.all_runs().any(|run| *run == new.id) {
-            // A twin was faster.
-            return Err(ClaimError::Busy.into());
-        }
-        if new.on_conflict == OnConflict::Concurrent {
-            if session.beside.len() >= queued::MOST {
-                self.forget_ended(&new.tenant, session).await?;
-            }
-            if session.beside.len() < queued::MOST {
-                return Ok(Some(Turn::Now));
-            }
-        }
-        let live = active_run(&*self.store, &new.tenant, session).await?;
-        let has_room = session.queue.len() < queued::MOST;
-        let in_the_way = match new.on_conflict {
-            OnConflict::Concurrent => session.beside.first(),
-            OnConflict::Reject | OnConflict::Enqueue | OnConflict::Interrupt => live.as_ref().or(session.queue.first()),
+    /// What a new run needs before it is stored: its specification, its slot and its lease.
+    async fn prepare(&self, new: &NewRun, session: Option<&Versioned>) -> Result<Candidate, StartError> {
+        self.ownership.join().await?;
+        let found = session.map(|found| &found.session);
+        let history = match found {
+            Some(session) => self.sessions.history(&new.tenant, session).await?,
+            None => Conversation::default(),
         };
-        match (in_the_way, new.on_conflict) {
-            (Some(_), OnConflict::Enqueue) if has_room => return Ok(Some(Turn::Queued)),
-            (Some(_), OnConflict::Interrupt) if has_room => return Ok(Some(Turn::Next)),
-            (Some(run), _) => {
-                return Err(StartError::SessionBusy { session: session.id.clone(), run: run.clone() });
-            }
-            (None, _) => {}
-        }
-        let Some(waiting) = self.waiting_holder(&new.tenant, session).await? else { return Ok(Some(Turn::Now)) };
-        // It waited for its client, which asks for something else now; unless it was answered meanwhile. A
-        // request that is refused changes nothing, so it is checked first.
         let generation = self.generation_of(new);
-        let spec = Arc::new(self.specify(new, &generation, Some(session), 0).await?);
-        self.has_budget(&spec, Some(session), &generation.quotas).await?;
-        self.stop(&new.tenant, &waiting).await?;
-        Ok(None)
+        let spec = Arc::new(self.specify(new, &generation, found, history.weight()).await?);
+        self.has_budget(&spec, found, &generation.quotas).await?;
+        let account = self.limits.take_slot(&spec, &generation.quotas).await?;
+        let lease = self.ownership.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
+        let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
+        Ok(Candidate { spec, generation, history, budget, account, lease })
     }
 
-    /// Ends the run that holds a session, for the one that is next.
-    async fn interrupt(&self, tenant: &Tenant, holder: &RunId) -> Result<(), LookupError> {
-        let (_, head) = self.find_run(tenant, holder).await?;
-        if head.status == RunStatus::RequiresAction && self.stop(tenant, &head).await? {
-            return Ok(());
-        }
-        self.tell_to_stop(tenant, holder).await
-    }
-
-    /// Stores the run with the entry of its first event; `false` if its session changed meanwhile.
+    /// Stores the run with its first event; `false` if its session changed meanwhile.
     async fn create(
         &self,
-        spec: &RunSpec,
-        fence: Fence,
+        candidate: &Candidate,
         session: Option<Versioned>,
         turn: Turn,
-        entry: Bytes,
+        (_, entry): &(Arc<Record>, bytes::Bytes),
     ) -> Result<bool, StartError> {
         failpoint::hit("run.before_create");
-        let mut head = Head::new(spec);
-        if turn.must_wait() {
-            head.status = RunStatus::Queued;
-        }
-        let mut index = self.index_entry(spec);
-        let mut tx = Tx::new(keys::partition_of(spec))
-            .put_at(keys::spec(&spec.id), 0, encode(spec), None)
-            // The specification goes when the run ends; the head stays.
-            .put_at(keys::head(&spec.id), 0, encode(&head), None)
-            // A process that stood still meanwhile does not make what another has made and forgotten.
-            .check(Check::Fence { lease: keys::lease(&spec.id), fence })
-            .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: vec![entry] });
-        if let Some(id) = &spec.session {
-            let (version, mut session) = match session {
-                Some(found) => (found.version, found.session),
-                None => (0, Session::new(id.clone())),
-            };
-            let ttl = self.session_ttl_under(&session, spec);
-            match turn {
-                Turn::Queued => session.queue.push(spec.id.clone()),
-                Turn::Next => session.queue.insert(0, spec.id.clone()),
-                Turn::Now if spec.concurrent => session.beside.push(spec.id.clone()),
-                Turn::Now => session.active_run = Some(spec.id.clone()),
-            }
-            if version == 0 {
-                // An expired session of the same name leaves nothing to its successor.
-                tx = forget_session(tx);
-            }
-            tx = keep_session(tx.put_at(keys::session(), version, encode(&session), Some(ttl)), ttl);
-            index = index.write(Self::session_index_entry(&session, ttl));
-        }
-        // The indexes come first: what they name may not exist yet, but nothing exists unnamed.
-        let live = self.store.commit(self.replica.register_new(&spec.id, &Registration::of(spec)));
-        tokio::try_join!(self.store.commit(index), live).map_err(unavailable)?;
+        let Candidate { spec, lease, .. } = candidate;
+        let retention = self.ledger.retention();
+        let commit = commits::create(spec, lease.fence(), entry.clone(), turn, session, retention);
+        let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
+        tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live)).map_err(unavailable)?;
         failpoint::hit("run.indexed");
-        match self.store.commit(tx).await {
+        match self.ledger.commit(commit.run).await {
             Ok(()) => {
                 failpoint::hit("run.created");
                 Ok(true)
             }
             Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => Ok(false),
-            // A twin has made it.
+            // A duplicate has made it.
             Err(CommitError::VersionConflict { .. }) => Err(ClaimError::Busy.into()),
             Err(error) => Err(unavailable(error).into()),
         }
     }
 
-    /// The run's entry in its tenant's index.
-    pub(in crate::agent) fn index_entry(&self, spec: &RunSpec) -> Tx {
-        let ttl = UNFINISHED + self.retention.run + Duration::from_millis(spec.limits.timeout_ms);
-        let entry = Write::Put { key: keys::run_entry(&spec.id), value: encode(&spec.session), ttl: Some(ttl) };
-        Tx::new(keys::tenant_partition(&spec.tenant)).write(entry)
+    /// Gives back what a run held that does not begin.
+    async fn withdraw(&self, candidate: Candidate) -> Result<(), StartError> {
+        if let Some(mut account) = candidate.account {
+            account.free_slot().await;
+        }
+        candidate.lease.release().await?;
+        Ok(self.ownership.replica.unregister(&candidate.spec.id).await?)
+    }
+
+    /// Lets a stored run begin here, or wait for its turn.
+    async fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>) -> Result<Started, StartError> {
+        let Candidate { spec, generation, history, budget, account, lease } = candidate;
+        let head = Head { status: turn.status(), ..Head::new(&spec) };
+        let follower = if turn.must_wait() {
+            lease.release().await?;
+            self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0)
+        } else {
+            let idle = Idle::new(spec, vec![first], lease);
+            let prepared = Prepared { history, budget, account, commands: Vec::new() };
+            self.launcher.spawn(Ready { idle, generation, prepared }, 0)
+        };
+        Ok(Started { head, follower: follower.to_first_end(), replayed: false })
     }
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::request::Kind;
-use crate::agent::request::Once;
+use crate::agent::request_key::{Kind, Once};
 use crate::types::{RunId, SessionId};
 
 /// How long a request waits for its twin to get further before it takes its place.
@@ -44,7 +43,6 @@ pub(super) struct Claim {
 /// What a request makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the fields are named for what they are")]
 pub enum Product {
     /// A run's events after number `after`: 0 for a new run, more for one that waited for its client.
     Run { id: RunId, session: Option<SessionId>, after: u64 },

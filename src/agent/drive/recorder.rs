@@ -15,7 +15,7 @@ use crate::agent::ownership::lease::{Lease, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
 use crate::types::clock::Clock;
-use crate::types::{Event, Record, RunSpec};
+use crate::types::{Event, Record};
 
 /// Records the events of one run.
 #[derive(Debug)]
@@ -39,14 +39,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Goes on, under this lease, with a run of which `records` are in the log.
-    pub fn resume(store: Arc<dyn Store>, spec: Arc<RunSpec>, records: &[Record], granted: &Lease) -> Self {
-        let partition = keys::partition_of(&spec);
+    /// Goes on, under this lease, with a run, the fold of `records`, which are in the log.
+    pub fn resume(store: Arc<dyn Store>, run: Run, records: &[Arc<Record>], granted: &Lease) -> Self {
+        let spec = run.spec();
+        let partition = keys::partition_of(spec);
         let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&partition, &spec.id));
-        let mut run = Run::new(spec);
-        for record in records {
-            run.apply(record);
-        }
         let seq = records.last().map_or(0, |record| record.seq);
         let position = records.len() as u64;
         Self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::lifecycle::Ending;
 use crate::agent::ownership::lease::LeaseValidity;
 use crate::types::StopReason;
 
@@ -24,10 +25,8 @@ pub struct Signals {
     pub cancel: CancellationToken,
     /// How long its lease is surely ours.
     pub validity: LeaseValidity,
-    /// This process is to end now.
-    pub leave: CancellationToken,
-    /// This process is to end: the run is to go on elsewhere from its next step.
-    pub hand_over: CancellationToken,
+    /// Whether this process is to end: now, or so that the run is to go on elsewhere from its next step.
+    pub ending: Ending,
     /// When its time is up.
     pub deadline: Instant,
     /// Time after `deadline` that is held back for a closing answer.
@@ -41,7 +40,7 @@ impl Signals {
         tokio::select! {
             biased;
             () = self.validity.expired() => Interruption::Leave,
-            () = self.leave.cancelled() => Interruption::Leave,
+            () = self.ending.leaving() => Interruption::Leave,
             () = self.cancel.cancelled() => Interruption::Stop(StopReason::Cancelled),
             () = tokio::time::sleep_until(deadline) => Interruption::Stop(StopReason::Timeout),
         }
@@ -49,7 +48,7 @@ impl Signals {
 
     /// An interruption that is already there.
     pub fn now(&self) -> Option<Interruption> {
-        if !self.validity.is_valid() || self.leave.is_cancelled() {
+        if !self.validity.is_valid() || self.ending.is_leaving() {
             Some(Interruption::Leave)
         } else if self.cancel.is_cancelled() {
             Some(Interruption::Stop(StopReason::Cancelled))
@@ -60,7 +59,7 @@ impl Signals {
 
     /// What keeps the run from beginning something new here.
     pub fn before_a_step(&self) -> Option<Interruption> {
-        self.now().or_else(|| self.hand_over.is_cancelled().then_some(Interruption::Leave))
+        self.now().or_else(|| self.ending.is_handing_over().then_some(Interruption::Leave))
     }
 
     /// Lets the closing answer use the time that was held back for it.

@@ -13,14 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::agent::Inner;
 use crate::agent::follow::active::Active;
 use crate::agent::follow::tail::{Found, Reader};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log::decode;
+use crate::agent::lifecycle::{Ending, Lifecycle};
 use crate::store::{Durability, Key, Partition, Store, Topic, Tx, Unavailable, Watch, Write};
 use crate::types::{Event, Record, RunId, RunStatus};
 
@@ -80,29 +79,40 @@ pub struct Follower {
     failing_since: Option<Instant>,
     /// Says in the store that somebody reads here, also while whoever does takes nothing.
     announcing: JoinSet<()>,
-    leaving: CancellationToken,
-    handing_over: CancellationToken,
+    ending: Ending,
     /// Whether to leave as soon as the run is driven elsewhere and this process hands its runs over.
     movable: bool,
     _counted: TaskTrackerToken,
 }
 
-impl Follower {
+/// Lets runs be followed through this process.
+#[derive(Debug)]
+pub struct Followers {
+    store: Arc<dyn Store>,
+    active: Arc<Active>,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl Followers {
+    /// Followers of the runs in this store, of which this process drives those in `active`.
+    pub(super) fn new(store: Arc<dyn Store>, active: Arc<Active>, lifecycle: Arc<Lifecycle>) -> Self {
+        Self { store, active, lifecycle }
+    }
+
+    /// The tail of a run that this process drives, which counts the reader from now on.
+    pub(super) fn live(&self, run: &RunId) -> Option<Reader> {
+        self.active.get(run).map(|live| live.tail.reader())
+    }
+
     /// Follows after the public record `seq`; `live` is the tail of a run that this process drives.
-    pub(in crate::agent) fn new(
-        agent: &Inner,
-        partition: Partition,
-        run: RunId,
-        live: Option<Reader>,
-        seq: u64,
-    ) -> Self {
+    pub(super) fn follow(&self, partition: Partition, run: RunId, live: Option<Reader>, seq: u64) -> Follower {
         let (log, topic) = (keys::events(&run), keys::topic(&partition, &run));
-        Self {
-            store: agent.store.clone(),
+        Follower {
+            store: self.store.clone(),
             partition,
             log,
             run,
-            active: agent.active.clone(),
+            active: self.active.clone(),
             live,
             topic,
             watch: None,
@@ -114,13 +124,14 @@ impl Follower {
             more_in_log: false,
             failing_since: None,
             announcing: JoinSet::new(),
-            leaving: agent.leaving.clone(),
-            handing_over: agent.handing_over.clone(),
+            ending: self.lifecycle.ending(),
             movable: false,
-            _counted: agent.readers.token(),
+            _counted: self.lifecycle.reader(),
         }
     }
+}
 
+impl Follower {
     /// Lets the reader be sent elsewhere as soon as its run goes on elsewhere and this process hands its
     /// runs over: for one that can come back and lose nothing.
     #[must_use]
@@ -192,7 +203,7 @@ impl Follower {
 
     /// Waits until a run that is not driven here may have got further.
     async fn wait(&mut self) -> Result<(), FollowError> {
-        if self.movable && self.handing_over.is_cancelled() {
+        if self.movable && self.ending.is_handing_over() {
             return Err(FollowError::Leaving);
         }
         // What changes before there is a watch is found by looking once more.
@@ -206,8 +217,8 @@ impl Follower {
         tokio::select! {
             biased;
             () = watch.changed() => Ok(()),
-            () = self.leaving.cancelled() => Err(FollowError::Leaving),
-            () = self.handing_over.cancelled(), if self.movable => Err(FollowError::Leaving),
+            () = self.ending.leaving() => Err(FollowError::Leaving),
+            () = self.ending.handing_over(), if self.movable => Err(FollowError::Leaving),
             () = tokio::time::sleep(POLL) => Ok(()),
         }
     }

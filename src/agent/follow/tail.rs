@@ -47,10 +47,10 @@ struct Head {
 
 impl Tail {
     /// A tail of a run of which these records are stored, from the first one on.
-    pub fn of(records: &[Record]) -> Self {
+    pub fn of(records: &[Arc<Record>]) -> Self {
         let public: Vec<_> = records.iter().filter(|record| record.event.is_public()).collect();
         let (older, newest) = public.split_at(public.len().saturating_sub(CAPACITY));
-        let records = newest.iter().map(|record| Arc::new((*record).clone())).collect();
+        let records = newest.iter().map(|record| Arc::clone(record)).collect();
         let before = older.last().map_or(0, |record| record.seq);
         let seq = newest.last().map_or(0, |record| record.seq);
         Self {

@@ -1,5 +1,30 @@
 //! A run gets its driver here: a new one, one whose turn in its session has come, one that goes on.
 
 pub(super) mod queued;
+pub(super) mod ready;
 pub(super) mod resume;
 pub(super) mod task;
+
+use std::sync::Arc;
+
+use crate::agent::follow::Followers;
+use crate::agent::follow::active::Active;
+use crate::agent::generation::Generations;
+use crate::agent::ledger::Ledger;
+use crate::agent::lifecycle::Lifecycle;
+use crate::agent::limits::Limits;
+use crate::agent::ownership::Ownership;
+use crate::agent::session::Sessions;
+
+/// Gives runs their drivers.
+#[derive(Debug)]
+pub struct Launcher {
+    pub(super) ledger: Ledger,
+    pub(super) generations: Arc<Generations>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) ownership: Arc<Ownership>,
+    pub(super) active: Arc<Active>,
+    pub(super) followers: Arc<Followers>,
+    pub(super) lifecycle: Arc<Lifecycle>,
+}

@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::Agent;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
@@ -18,72 +17,49 @@ use crate::agent::drive::steps;
 use crate::agent::drive::watcher::RunWatcher;
 use crate::agent::follow::Follower;
 use crate::agent::follow::active::Live;
-use crate::agent::generation::Generation;
-use crate::agent::inbox::Command;
+use crate::agent::launch::Launcher;
+use crate::agent::launch::ready::{Prepared, Ready};
 use crate::agent::ledger::keys;
-use crate::agent::ledger::session::SessionBudget;
-use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
-use crate::store::{CommitError, Unavailable};
+use crate::store::CommitError;
 use crate::types::run::{OnDisconnect, OnLimit};
-use crate::types::{Conversation, Event, Record, RunId, RunSpec, StopReason};
+use crate::types::{Event, RunId, StopReason};
 
 /// Time held back for a closing answer, if a tenth of the run's is more.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
-/// How soon it is tried again to give a run up that could not be.
-const GIVE_UP_AGAIN: Duration = Duration::from_millis(500);
 
-/// A run that is about to be driven here.
-#[derive(Debug)]
-pub(in crate::agent) struct Ready {
-    pub(in crate::agent) spec: Arc<RunSpec>,
-    /// Where its model and its tools come from.
-    pub(in crate::agent) generation: Arc<Generation>,
-    /// What is in its log.
-    pub(in crate::agent) records: Vec<Record>,
-    pub(in crate::agent) lease: Lease,
-    /// The session's earlier messages.
-    pub(in crate::agent) history: Conversation,
-    /// What its session allows; `None` without a session.
-    pub(in crate::agent) budget: Option<SessionBudget>,
-    /// What its key allows, if that is not everything.
-    pub(in crate::agent) account: Option<Account>,
-    /// What others left for it that is not part of it yet.
-    pub(in crate::agent) commands: Vec<Command>,
-}
-
-impl Agent {
+impl Launcher {
     /// Drives a run in a task of its own; the returned follower has seen everything up to `seq`.
-    pub(in crate::agent) fn spawn(&self, ready: Ready, seq: u64) -> Follower {
+    pub(in crate::agent) fn spawn(self: &Arc<Self>, ready: Ready, seq: u64) -> Follower {
         let (mut driver, watcher, lease) = self.driver(ready);
         let spec = driver.recorder.run().spec().clone();
         let tail = driver.recorder.tail().clone();
         let reader = tail.reader();
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
         self.active.insert(spec.id.clone(), Live { tail, cancel, left });
-        let (agent, entry, run) = (self.clone(), Registration::of(&spec), spec.id.clone());
-        self.tasks.spawn(async move {
+        let (launcher, entry, run) = (self.clone(), Registration::of(&spec), spec.id.clone());
+        self.lifecycle.spawn(async move {
             let driven = AssertUnwindSafe(watched(&mut driver, watcher)).catch_unwind().await;
             let result = match driven {
                 Ok(result) => result,
                 Err(_panic) => {
                     tracing::error!(%run, "a run panicked");
-                    fail(&mut driver).await
+                    end_panicked(&mut driver).await
                 }
             };
             let result = result.map(|()| driver.next_in_session.take());
-            agent.finalize(&run, &entry, lease, result).await;
+            launcher.finalize(&run, &entry, lease, result).await;
         });
         let partition = keys::partition_of(&spec);
-        Follower::new(self, partition, spec.id.clone(), Some(reader), seq)
+        self.followers.follow(partition, spec.id.clone(), Some(reader), seq)
     }
 
     /// Tidies up after a run's driver.
     async fn finalize(&self, run: &RunId, entry: &Registration, lease: Lease, result: Result<Option<RunId>, Exit>) {
         let ended = match &result {
-            Ok(next) => self.unregister(run, entry, next.as_ref()).await.inspect_err(|error| {
+            Ok(next) => self.ownership.unregister(run, entry, next.as_ref()).await.inspect_err(|error| {
                 tracing::warn!(%run, %error, "an ended run is still named as live");
             }),
             Err(Exit::HandedOff) => Ok(()),
@@ -103,41 +79,17 @@ impl Agent {
         failpoint::hit("run.released");
         self.active.remove(run);
         if result.is_err() || ended.is_err() {
-            self.orphan(run, entry).await;
-        }
-    }
-
-    /// Forgets a run that has ended or waits, once the next in its session is called.
-    pub(in crate::agent) async fn unregister(
-        &self,
-        run: &RunId,
-        entry: &Registration,
-        next: Option<&RunId>,
-    ) -> Result<(), Unavailable> {
-        if let Some((next, session)) = next.zip(entry.session.as_ref()) {
-            self.wake(&entry.tenant, session, next).await?;
-        }
-        self.replica.unregister(run).await
-    }
-
-    /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
-    /// settles its estate does.
-    pub(in crate::agent) async fn orphan(&self, run: &RunId, entry: &Registration) {
-        let mut attempts_at_the_end = 0;
-        while let Err(error) = self.replica.orphan(run, entry).await {
-            tracing::warn!(%run, %error, "a run that was left could not be given up yet");
-            attempts_at_the_end += u32::from(self.leaving.is_cancelled());
-            if attempts_at_the_end > 2 {
-                return;
-            }
-            tokio::time::sleep(GIVE_UP_AGAIN).await;
+            self.ownership.orphan(run, entry).await;
         }
     }
 
     /// What drives a run, and what stands beside it.
-    pub(in crate::agent) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
-        let Ready { spec, generation, records, lease, history, budget, account, commands } = ready;
-        let recorder = Recorder::resume(self.store.clone(), spec.clone(), &records, &lease);
+    pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
+        let Ready { idle, generation, prepared } = ready;
+        let Prepared { history, budget, account, commands } = prepared;
+        let (run, records, lease) = idle.into_parts();
+        let spec = run.spec().clone();
+        let recorder = Recorder::resume(self.ledger.store().clone(), run, &records, &lease);
         let left_ms = recorder.run().left_ms();
         let timeout = Duration::from_millis(spec.limits.timeout_ms);
         let closing_time = match spec.on_limit {
@@ -148,15 +100,14 @@ impl Agent {
         let signals = Signals {
             cancel: cancel.clone(),
             validity: lease.validity(),
-            leave: self.leaving.clone(),
-            hand_over: self.handing_over.clone(),
+            ending: self.lifecycle.ending(),
             deadline: Instant::now() + Duration::from_millis(left_ms).saturating_sub(closing_time),
             closing_time,
         };
         let (delivered, inbox) = mpsc::unbounded_channel();
         let read = recorder.run().commands_applied();
         let watcher = RunWatcher {
-            store: self.store.clone(),
+            store: self.ledger.store().clone(),
             partition: keys::partition_of(&spec),
             run: spec.id.clone(),
             read: read + commands.len() as u64,
@@ -176,7 +127,7 @@ impl Agent {
             history,
             session: budget,
             account,
-            retention: self.retention,
+            retention: self.ledger.retention(),
             signals,
             commands: inbox,
             commands_seen: read,
@@ -198,7 +149,7 @@ async fn watched(driver: &mut Driver, watcher: RunWatcher) -> Result<(), Exit> {
 }
 
 /// Ends a run whose driver panicked.
-async fn fail(driver: &mut Driver) -> Result<(), Exit> {
+async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
     let reason = StopReason::InternalError;
     driver.recorder.queue(Event::StopRequested { reason, error: None });
     // A command may come in between, however often.

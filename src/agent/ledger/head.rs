@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::ledger::document::decode;
-use crate::agent::ledger::keys;
-use crate::store::{Partition, Store, Unavailable};
 use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
 
 /// Where a run stands, as lists show it.
@@ -44,10 +41,4 @@ impl Head {
             reason: None,
         }
     }
-}
-
-/// A run's head; `None` if there is no such run.
-pub async fn read(store: &dyn Store, partition: &Partition, run: &RunId) -> Result<Option<Head>, Unavailable> {
-    let document = store.get(partition, &keys::head(run)).await?;
-    document.map(|document| decode(&document.value)).transpose()
 }

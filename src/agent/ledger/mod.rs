@@ -1,10 +1,112 @@
-//! What is stored of runs and sessions, and under which names.
+//! What is stored of runs and sessions, under which names, and what changes together.
 //!
 //! Knows nothing of who reads or writes it.
 
+pub(super) mod commits;
 pub(super) mod document;
 pub(super) mod head;
 pub(super) mod keys;
 pub(super) mod log;
 pub mod retention;
 pub mod session;
+
+use std::sync::Arc;
+
+use crate::agent::error::LookupError;
+use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head::Head;
+use crate::agent::ledger::retention::Retention;
+use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
+use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, Tenant};
+
+/// The documents and logs of runs and sessions. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    store: Arc<dyn Store>,
+    retention: Retention,
+}
+
+impl Ledger {
+    /// What lies in this store, and is kept as long as `retention` says.
+    pub(super) fn new(store: Arc<dyn Store>, retention: Retention) -> Self {
+        Self { store, retention }
+    }
+
+    /// Where it lies.
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// How long it is kept.
+    pub(super) fn retention(&self) -> Retention {
+        self.retention
+    }
+
+    /// Changes it: all of `tx`, or nothing.
+    pub(super) async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+        self.store.commit(tx).await
+    }
+
+    /// Where a run of this tenant lies, and its head.
+    pub(super) async fn find_run(&self, tenant: &Tenant, id: &RunId) -> Result<(Partition, Head), LookupError> {
+        let missing = || LookupError::RunNotFound(id.to_string());
+        let entry = self.store.get(&keys::tenant_partition(tenant), &keys::run_entry(id)).await?.ok_or_else(missing)?;
+        let session: Option<SessionId> = decode(&entry.value)?;
+        let partition = keys::run_partition(tenant, session.as_ref(), id);
+        let head = self.head(&partition, id).await?.ok_or_else(missing)?;
+        Ok((partition, head))
+    }
+
+    /// A run's head; `None` if there is no such run.
+    pub(super) async fn head(&self, partition: &Partition, run: &RunId) -> Result<Option<Head>, Unavailable> {
+        let document = self.store.get(partition, &keys::head(run)).await?;
+        document.map(|document| decode(&document.value)).transpose()
+    }
+
+    /// What a run is asked to do; `None` once it has ended.
+    pub(super) async fn spec(&self, partition: &Partition, run: &RunId) -> Result<Option<RunSpec>, Unavailable> {
+        let document = self.store.get(partition, &keys::spec(run)).await?;
+        document.map(|document| decode(&document.value)).transpose()
+    }
+
+    /// All records of a run.
+    pub(super) async fn records(&self, spec: &RunSpec) -> Result<Vec<Arc<Record>>, Unavailable> {
+        let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
+        let mut records = Vec::new();
+        loop {
+            let page = self.store.read_log(&partition, &log, records.len() as u64, PAGE).await?;
+            if page.entries.is_empty() {
+                return Ok(records);
+            }
+            for entry in &page.entries {
+                records.push(Arc::new(log::decode(entry).map_err(damaged)?));
+            }
+        }
+    }
+
+    /// The newest record of a run; `None` if its log is empty or gone.
+    pub(super) async fn last_record(&self, partition: &Partition, id: &RunId) -> Result<Option<Record>, Unavailable> {
+        let log = keys::events(id);
+        let head = self.store.read_log(partition, &log, u64::MAX, 1).await?.head;
+        if head == 0 {
+            return Ok(None);
+        }
+        let page = self.store.read_log(partition, &log, head - 1, 1).await?;
+        page.entries.first().map(|entry| log::decode(entry)).transpose().map_err(damaged)
+    }
+
+    /// How a run ended or why it waits; `None` while its log does not end so.
+    pub(super) async fn outcome(&self, partition: &Partition, id: &RunId) -> Result<Option<Outcome>, Unavailable> {
+        match self.last_record(partition, id).await?.map(|record| record.event) {
+            Some(Event::RunFinished(outcome)) => Ok(Some(*outcome)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Log entries read at a time.
+const PAGE: usize = 256;
+
+fn damaged(error: impl std::fmt::Display) -> Unavailable {
+    Unavailable(format!("a log entry is damaged: {error}"))
+}

@@ -1,6 +1,14 @@
-//! How long things are kept.
+//! How long things are kept: the one place that says so.
 
 use std::time::Duration;
+
+use crate::types::RunSpec;
+use crate::types::session::Session;
+
+/// How long an unfinished run's index entry is kept, beyond its timeout and an ended run's time.
+const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
+/// How much longer than its session an index entry is kept, since a run's end renews only the session.
+const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// How long things are kept, and how much of them at hand.
 #[derive(Debug, Clone, Copy)]
@@ -11,4 +19,28 @@ pub struct Retention {
     pub session: Duration,
     /// Most bytes of sessions' messages that are kept in memory.
     pub history_bytes: u64,
+}
+
+impl Retention {
+    /// How long a session is kept after its last change.
+    pub(super) fn session_ttl(&self, session: &Session) -> Duration {
+        session.ttl_s.map_or(self.session, Duration::from_secs)
+    }
+
+    /// How long a session is kept from now on while this run is under way in it: not less than the run
+    /// may take and wait.
+    pub(super) fn session_ttl_under(&self, session: &Session, spec: &RunSpec) -> Duration {
+        let run = Duration::from_millis(spec.limits.timeout_ms) + self.run;
+        self.session_ttl(session).max(run)
+    }
+
+    /// How long the entry of a session that is kept for `ttl` stands in its tenant's index.
+    pub(super) fn session_entry_ttl(ttl: Duration) -> Duration {
+        ttl + INDEX_SLACK
+    }
+
+    /// How long the entry of a run stands in its tenant's index.
+    pub(super) fn run_entry_ttl(&self, spec: &RunSpec) -> Duration {
+        UNFINISHED + self.run + Duration::from_millis(spec.limits.timeout_ms)
+    }
 }

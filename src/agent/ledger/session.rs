@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use crate::agent::ledger::head::{self, Head};
-use crate::agent::ledger::keys;
-use crate::store::{Store, Tx, Unavailable, Write};
+use futures_util::future::try_join_all;
+
+use crate::agent::error::unavailable;
+use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head::Head;
+use crate::agent::ledger::{Ledger, commits, keys};
+use crate::store::{Tx, Unavailable, Write};
 use crate::types::session::Session;
-use crate::types::{RunId, Tenant};
+use crate::types::{RunId, RunStatus, SessionId, Tenant};
 
 /// A session and the version of its document.
 #[derive(Debug, Clone)]
@@ -34,16 +38,88 @@ impl SessionBudget {
     }
 }
 
-/// The run that holds a session, if it is live or about to be. One that waits for its client is not.
-pub(in crate::agent) async fn active_run(
-    store: &dyn Store,
-    tenant: &Tenant,
-    session: &Session,
-) -> Result<Option<RunId>, Unavailable> {
-    let Some(run) = &session.active_run else { return Ok(None) };
-    let partition = keys::session_partition(tenant, &session.id);
-    let head = head::read(store, &partition, run).await?;
-    Ok(head.filter(Head::is_under_way).map(|head| head.id))
+impl Ledger {
+    /// A session of this tenant, if there is one.
+    pub(in crate::agent) async fn find_session(
+        &self,
+        tenant: &Tenant,
+        id: &SessionId,
+    ) -> Result<Option<Versioned>, Unavailable> {
+        let document = self.store.get(&keys::session_partition(tenant, id), &keys::session()).await?;
+        document
+            .map(|document| Ok(Versioned { session: decode(&document.value)?, version: document.version }))
+            .transpose()
+    }
+
+    /// The run that holds a session, if it is live or about to be. One that waits for its client is not.
+    pub(in crate::agent) async fn active_run(
+        &self,
+        tenant: &Tenant,
+        session: &Session,
+    ) -> Result<Option<RunId>, Unavailable> {
+        Ok(self.holder(tenant, session).await?.filter(Head::is_under_way).map(|head| head.id))
+    }
+
+    /// The run that holds a session while it waits for its client.
+    pub(in crate::agent) async fn waiting_holder(
+        &self,
+        tenant: &Tenant,
+        session: &Session,
+    ) -> Result<Option<Head>, Unavailable> {
+        let holder = self.holder(tenant, session).await?;
+        Ok(holder.filter(|head| head.status == RunStatus::RequiresAction))
+    }
+
+    async fn holder(&self, tenant: &Tenant, session: &Session) -> Result<Option<Head>, Unavailable> {
+        let Some(run) = &session.active_run else { return Ok(None) };
+        self.head(&keys::session_partition(tenant, &session.id), run).await
+    }
+
+    /// Drops the runs beside a session's own that are over: those that waited for their client in vain, and
+    /// those of which the store lost a part, did not say so.
+    pub(in crate::agent) async fn forget_ended(
+        &self,
+        tenant: &Tenant,
+        session: &mut Session,
+    ) -> Result<(), Unavailable> {
+        let partition = keys::session_partition(tenant, &session.id);
+        let heads = try_join_all(session.concurrent_runs.iter().map(|run| self.head(&partition, run))).await?;
+        let live: Vec<_> = heads.into_iter().flatten().filter(|head| !head.status.is_final()).collect();
+        session.concurrent_runs.retain(|run| live.iter().any(|head| head.id == *run));
+        Ok(())
+    }
+
+    /// How long a session is kept from now on: a change must not make it expire under any of its runs.
+    pub(in crate::agent) async fn session_ttl_under_all(
+        &self,
+        tenant: &Tenant,
+        session: &Session,
+    ) -> Result<Duration, Unavailable> {
+        let partition = keys::session_partition(tenant, &session.id);
+        let mut ttl = self.retention.session_ttl(session);
+        for run in session.all_runs() {
+            if let Some(spec) = self.spec(&partition, run).await? {
+                ttl = ttl.max(self.retention.session_ttl_under(session, &spec));
+            }
+        }
+        Ok(ttl)
+    }
+
+    /// How long a session is kept after its last change.
+    pub(in crate::agent) fn session_ttl(&self, session: &Session) -> Duration {
+        self.retention.session_ttl(session)
+    }
+
+    /// Puts a session's entry into its tenant's index.
+    pub(in crate::agent) async fn index_session(
+        &self,
+        tenant: &Tenant,
+        session: &Session,
+        ttl: Duration,
+    ) -> Result<(), Unavailable> {
+        let tx = Tx::new(keys::tenant_partition(tenant)).write(commits::session_entry(session, ttl));
+        self.commit(tx).await.map_err(unavailable)
+    }
 }
 
 /// Removes what a session has beside its document.

@@ -19,7 +19,7 @@ pub enum Charge {
 }
 
 /// What the step of this number is to be charged by a run's records.
-pub fn charge(records: &[Record], price: &Price, step: u32) -> Charge {
+pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, price: &Price, step: u32) -> Charge {
     let mut charge = Charge::Nothing;
     let with = |before: Charge, usage: &Usage| {
         let before = if let Charge::Used(used) = before { used } else { Used::default() };

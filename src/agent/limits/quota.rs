@@ -17,23 +17,24 @@
 //! charged in full. A driver whose lease is lost may still come late with either commit. Its reservation
 //! is then replaced by the next driver's or expires, and what it settles is what the next driver would.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Agent;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
+use crate::agent::limits::Limits;
 use crate::agent::limits::charge::{Charge, charge, period_name};
 use crate::agent::machine::budget::Used;
+use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
-use crate::config::{KeyConfig, QuotaConfig};
+use crate::agent::quotas::Quotas;
+use crate::config::QuotaConfig;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Record, RunId, RunSpec, SessionId, Tenant};
+use crate::types::{Record, RunId, RunSpec, SessionId};
 
 /// How long a reservation outlives its run's deadline: time for others to take the run up.
 const GRACE: Duration = Duration::from_secs(600);
@@ -41,25 +42,6 @@ const GRACE: Duration = Duration::from_secs(600);
 pub(in crate::agent) const ATTEMPTS: usize = 4;
 /// Reservations of one run that are looked at. It never has more than one, unless a driver came late.
 const MOST_LEFT: usize = 64;
-
-/// What the runs of each key may take together, by the key's name.
-#[derive(Debug, Clone, Default)]
-pub struct Quotas(HashMap<String, (Tenant, QuotaConfig)>);
-
-impl Quotas {
-    /// Those of these keys.
-    #[must_use]
-    pub fn new(keys: &[KeyConfig]) -> Self {
-        let limited = keys.iter().filter(|key| key.quota != QuotaConfig::default());
-        Self(limited.map(|key| (key.name.clone(), (key.tenant.clone(), key.quota))).collect())
-    }
-
-    /// The partitions of keys that may have only so many runs at once, and their tenants.
-    pub(in crate::agent) fn with_slots(&self) -> impl Iterator<Item = (Partition, &Tenant)> {
-        let limited = self.0.iter().filter(|(_, (_, quota))| quota.max_concurrent_runs.is_some());
-        limited.map(|(name, (tenant, _))| (keys::budget_partition(tenant, name), tenant))
-    }
-}
 
 /// One run's part in what its key may take.
 #[derive(Debug)]
@@ -99,15 +81,15 @@ pub enum Refusal {
     Failed(CommitError),
 }
 
-impl Agent {
+impl Limits {
     /// The account of a run whose key has some of these quotas.
     pub(in crate::agent) fn account(&self, spec: &RunSpec, quotas: &Quotas) -> Option<Account> {
         let name = spec.key_name.as_ref()?;
-        let (_, quota) = quotas.0.get(name)?;
+        let quota = quotas.of(name)?;
         Some(Account {
-            store: self.store.clone(),
+            store: self.ledger.store().clone(),
             partition: keys::budget_partition(&spec.tenant, name),
-            quota: *quota,
+            quota,
             run: spec.id.clone(),
             session: spec.session.clone(),
             slot: None,
@@ -120,7 +102,7 @@ impl Agent {
     pub(in crate::agent) async fn open_account(
         &self,
         spec: &RunSpec,
-        records: &[Record],
+        records: &[Arc<Record>],
         quotas: &Quotas,
     ) -> Result<Option<Account>, Unavailable> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
@@ -222,7 +204,7 @@ impl Account {
     }
 
     /// Settles what another driver of the run left reserved.
-    async fn settle_left(&self, spec: &RunSpec, records: &[Record]) -> Result<(), Unavailable> {
+    async fn settle_left(&self, spec: &RunSpec, records: &[Arc<Record>]) -> Result<(), Unavailable> {
         if !self.has_budgets() {
             return Ok(());
         }
@@ -232,7 +214,7 @@ impl Account {
             let Some(step) = key.strip_prefix(&prefix).and_then(|step| step.parse().ok()) else { continue };
             let shares = decode(&document.value)?;
             let held = Held { key: key.into(), version: document.version, shares };
-            let charge = charge(records, &spec.price, step);
+            let charge = charge(records.iter().map(Arc::as_ref), &spec.price, step);
             self.close(&held, charge).await.map_err(crate::agent::error::unavailable)?;
             let estimated = charge == Charge::Everything;
             tracing::info!(run = %self.run, step, estimated, "settled what an interrupted driver had reserved");
@@ -290,8 +272,4 @@ impl Hold {
 
 fn failed(error: Unavailable) -> Refusal {
     Refusal::Failed(error.into())
-}
-
-fn signed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
 }

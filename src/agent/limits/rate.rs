@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::agent::Agent;
 use crate::agent::ledger::keys;
+use crate::agent::limits::Limits;
 use crate::store::{Rate, RateDecision, Store};
 use crate::types::Tenant;
 
@@ -49,7 +49,7 @@ struct Trouble {
     silent_until: Option<Instant>,
 }
 
-impl Agent {
+impl Limits {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.

@@ -11,21 +11,22 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-use crate::agent::Agent;
 use crate::agent::error::{StartError, unavailable};
+use crate::agent::generation::Generations;
 use crate::agent::ledger::document::{decode, encode};
-use crate::agent::ledger::head;
 use crate::agent::ledger::keys;
-use crate::agent::limits::quota::{ATTEMPTS, Account, Quotas};
+use crate::agent::limits::Limits;
+use crate::agent::limits::quota::{ATTEMPTS, Account};
+use crate::agent::quotas::Quotas;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
-use crate::types::{RunId, RunSpec, RunStatus, SessionId, Tenant};
+use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// How often slots without a run under way are looked for. None is created so long before its run.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Slots read at a time.
 const PAGE: usize = 256;
 
-impl Agent {
+impl Limits {
     /// The account of a run that is to begin or to go on, with a slot for it.
     pub(in crate::agent) async fn take_slot(
         &self,
@@ -42,7 +43,7 @@ impl Agent {
     }
 
     /// Gives slots back whose runs are not under way, for ever.
-    pub(in crate::agent) async fn sweep_slots(&self) {
+    pub(in crate::agent) async fn sweep_slots(&self, generations: &Generations) {
         let mut tick = tokio::time::interval(SWEEP_EVERY);
         // Two looks are never closer to each other, however long the first one took.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,7 +51,7 @@ impl Agent {
         loop {
             tick.tick().await;
             let mut found = HashMap::new();
-            for (partition, tenant) in self.generation().quotas.with_slots() {
+            for (partition, tenant) in generations.current().quotas.with_slots() {
                 if let Err(error) = self.sweep_slots_of(&partition, tenant, &suspects, &mut found).await {
                     tracing::warn!(%error, "could not look for slots that are nobody's");
                 }
@@ -71,7 +72,7 @@ impl Agent {
         let mut after = None;
         loop {
             let scan = Scan { prefix: keys::SLOTS.to_owned(), after, limit: PAGE, order: Order::Ascending };
-            let page = self.store.scan(partition, scan).await?;
+            let page = self.ledger.store().scan(partition, scan).await?;
             after = page.last().map(|(key, _)| key.clone());
             if after.is_none() {
                 return Ok(());
@@ -84,7 +85,7 @@ impl Agent {
                 }
                 if suspects.get(&run) == Some(&document.version) {
                     tracing::info!(%run, "giving back a slot whose run is not under way");
-                    release_slot(&*self.store, partition, keys::slot(&run), document.version).await?;
+                    release_slot(&**self.ledger.store(), partition, keys::slot(&run), document.version).await?;
                 } else {
                     found.insert(run, document.version);
                 }
@@ -102,8 +103,8 @@ impl Agent {
             return Ok(true);
         }
         let partition = keys::run_partition(tenant, session.as_ref(), run);
-        let head = head::read(&*self.store, &partition, run).await?;
-        Ok(head.is_some_and(|head| matches!(head.status, RunStatus::Queued | RunStatus::InProgress)))
+        let head = self.ledger.head(&partition, run).await?;
+        Ok(head.is_some_and(|head| head.is_under_way()))
     }
 }
 

@@ -112,6 +112,11 @@ pub fn estimated_usage(reserve: Reservation, text_bytes: usize) -> Usage {
     }
 }
 
+/// An amount as a counter takes it.
+pub fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

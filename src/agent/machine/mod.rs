@@ -138,7 +138,7 @@ impl Run {
 
     /// The run after `records`.
     #[must_use]
-    pub fn replayed(mut self, records: &[Record]) -> Self {
+    pub fn replayed<'a>(mut self, records: impl IntoIterator<Item = &'a Record>) -> Self {
         for record in records {
             self.apply(record);
         }

@@ -4,3 +4,81 @@
 pub mod lease;
 pub(super) mod registry;
 pub(super) mod retry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::ledger::keys;
+use crate::agent::lifecycle::Lifecycle;
+use crate::agent::ownership::lease::{Lease, Leases};
+use crate::agent::ownership::registry::{Registration, Replica};
+use crate::store::{Partition, Store, Unavailable};
+use crate::types::{RunId, RunSpec, SessionId, Tenant};
+
+/// How soon it is tried again to orphan a run that could not be.
+const ORPHAN_AGAIN: Duration = Duration::from_millis(500);
+/// How often that is tried once this process leaves its runs.
+const ATTEMPTS_AT_THE_END: u32 = 3;
+
+/// This replica's leases, and its place among the others.
+#[derive(Debug)]
+pub struct Ownership {
+    pub(super) leases: Leases,
+    pub(super) replica: Replica,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl Ownership {
+    /// A replica of a name that none had before, without a lease.
+    pub(super) fn new(store: &Arc<dyn Store>, lifecycle: Arc<Lifecycle>) -> Self {
+        Self { leases: Leases::new(store.clone()), replica: Replica::new(store.clone()), lifecycle }
+    }
+
+    /// Makes sure that whatever this process leaves behind is found.
+    pub(super) async fn join(&self) -> Result<(), Unavailable> {
+        self.replica.join(&self.leases).await
+    }
+
+    /// Takes a run's lease; `None` while another process holds it.
+    pub(super) async fn acquire(&self, spec: &RunSpec) -> Result<Option<Lease>, Unavailable> {
+        self.leases.acquire(spec).await
+    }
+
+    /// Takes the lease of a run of which little is known; `None` while another process holds it.
+    pub(super) async fn acquire_run(&self, partition: &Partition, run: &RunId) -> Result<Option<Lease>, Unavailable> {
+        self.leases.acquire_named(partition.clone(), keys::lease(run), keys::inbox(run)).await
+    }
+
+    /// Wakes a queued run: names it where all replicas look for runs to be driven.
+    pub(super) async fn wake(&self, tenant: &Tenant, session: &SessionId, run: &RunId) -> Result<(), Unavailable> {
+        let entry = Registration::new(tenant.clone(), Some(session.clone()));
+        self.replica.enqueue(run, &entry).await
+    }
+
+    /// Unregisters a run that has ended or waits, once the next in its session is awake.
+    pub(super) async fn unregister(
+        &self,
+        run: &RunId,
+        entry: &Registration,
+        next: Option<&RunId>,
+    ) -> Result<(), Unavailable> {
+        if let Some((next, session)) = next.zip(entry.session.as_ref()) {
+            self.wake(&entry.tenant, session, next).await?;
+        }
+        self.replica.unregister(run).await
+    }
+
+    /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
+    /// reaps its registrations does.
+    pub(super) async fn orphan(&self, run: &RunId, entry: &Registration) {
+        let mut attempts_at_the_end = 0;
+        while let Err(error) = self.replica.orphan(run, entry).await {
+            tracing::warn!(%run, %error, "a run that was left could not be orphaned yet");
+            attempts_at_the_end += u32::from(self.lifecycle.is_leaving());
+            if attempts_at_the_end == ATTEMPTS_AT_THE_END {
+                return;
+            }
+            tokio::time::sleep(ORPHAN_AGAIN).await;
+        }
+    }
+}

@@ -8,12 +8,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use crate::agent::Agent;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::decode;
-use crate::agent::ledger::head;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::registry::Registration;
+use crate::agent::recovery::Recovery;
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::pauses::random;
@@ -32,10 +31,10 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(30);
 /// An entry whose run does not exist this long after it was named will not exist any more.
 const STILLBORN_AFTER: Duration = Duration::from_secs(60);
 
-impl Agent {
+impl Recovery {
     /// Takes up runs that nobody drives, for ever.
     pub(in crate::agent) async fn sweep(&self) {
-        let mut due = self.store.watch(&keys::due_topic());
+        let mut due = self.ledger.store().watch(&keys::due_topic());
         let mut reconciled = Instant::now();
         loop {
             if let Err(error) = self.sweep_once().await {
@@ -55,16 +54,16 @@ impl Agent {
     }
 
     async fn sweep_once(&self) -> Result<(), Unavailable> {
-        self.replica.join(&self.leases).await?;
-        if self.is_draining() {
+        self.ownership.join().await?;
+        if self.lifecycle.is_ending() {
             return Ok(());
         }
-        self.replica.reap_dead_replicas(&self.leases).await?;
+        self.ownership.replica.reap_dead_replicas(&self.ownership.leases).await?;
         let prefix = keys::live_entries(keys::ORPHANED);
         let mut after = None;
         loop {
             let scan = Scan { prefix: prefix.clone(), after: after.take(), limit: PAGE, order: Order::Ascending };
-            let entries = self.store.scan(&keys::live_partition(), scan).await?;
+            let entries = self.ledger.store().scan(&keys::live_partition(), scan).await?;
             let last = entries.len() < PAGE;
             after = entries.last().map(|(key, _)| key.clone());
             let look = async |(key, document): (String, Document)| {
@@ -83,19 +82,19 @@ impl Agent {
     async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {
         let entry: Registration = decode(&found.value)?;
         if self.active.get(run).is_some() {
-            return self.store.commit(self.replica.register(run, &entry)).await.map_err(unavailable);
+            return self.ledger.commit(self.ownership.replica.register(run, &entry)).await.map_err(unavailable);
         }
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
-        let head = head::read(&*self.store, &partition, run).await?;
+        let head = self.ledger.head(&partition, run).await?;
         let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
         match head {
-            Some(head) if head.is_under_way() && self.store.get(&partition, &keys::spec(run)).await?.is_none() => {
+            Some(head) if head.is_under_way() && self.ledger.spec(&partition, run).await?.is_none() => {
                 self.fail(run, &entry, StopReason::StoreLostState).await
             }
             Some(head) if head.status == RunStatus::InProgress => {
-                if let Some(idle) = self.acquire_idle(&entry.tenant, &head).await? {
+                if let Some(idle) = self.launcher.acquire_idle(&entry.tenant, &head).await? {
                     let found = idle.run();
-                    let hopeless = if idle.records.is_empty() {
+                    let hopeless = if idle.records().is_empty() {
                         Some(StopReason::StoreLostState)
                     } else {
                         found.is_beyond_help().then_some(StopReason::CrashLoop)
@@ -108,25 +107,25 @@ impl Agent {
                         return idle.release().await;
                     }
                     tracing::info!(%run, "taking up a run that nobody drives");
-                    self.resume(idle, Vec::new(), self.generation()).await?;
+                    self.launcher.resume(idle, Vec::new(), self.generations.current()).await?;
                 }
                 Ok(())
             }
             Some(head) if head.status == RunStatus::Queued => {
-                if self.begin_queued(&entry.tenant, &head).await? {
+                if self.launcher.begin_queued(&entry.tenant, &head).await? {
                     return Ok(());
                 }
                 // It is called when it is its turn; until then it is kept here and looked at from time to time.
                 let waiting = Registration::new(entry.tenant, entry.session);
                 let check = Check::Version { key: key.into(), version: found.version };
-                let tx = self.replica.register(run, &waiting).check(check);
+                let tx = self.ownership.replica.register(run, &waiting).check(check);
                 self.commit_unless_changed(tx).await
             }
             None if age < STILLBORN_AFTER => Ok(()),
             ended => {
                 // Whoever drove it may have died before it called the next in the session.
                 if let Some(session) = ended.and_then(|head| head.session) {
-                    self.wake_next(&entry.tenant, &session).await?;
+                    self.launcher.wake_next(&entry.tenant, &session).await?;
                 }
                 self.forget(run, &partition, key, found.version).await
             }
@@ -136,9 +135,8 @@ impl Agent {
     /// Forgets an entry whose run need not be driven. With the run's lease, so that a process that stood
     /// still while it was about to begin or go on with the run does not do so afterwards, unfound.
     async fn forget(&self, run: &RunId, partition: &Partition, key: &str, version: u64) -> Result<(), Unavailable> {
-        let name = (keys::lease(run), keys::inbox(run));
-        let Some(lease) = self.leases.acquire_named(partition.clone(), name.0, name.1).await? else { return Ok(()) };
-        let head = head::read(&*self.store, partition, run).await;
+        let Some(lease) = self.ownership.acquire_run(partition, run).await? else { return Ok(()) };
+        let head = self.ledger.head(partition, run).await;
         let forgotten = match &head {
             Ok(Some(head)) if head.is_under_way() => Ok(()),
             Ok(_) => {
@@ -155,7 +153,7 @@ impl Agent {
 
     /// Changes an entry unless somebody else did since it was read.
     async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
-        match self.store.commit(tx).await {
+        match self.ledger.commit(tx).await {
             Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
             Err(error) => Err(unavailable(error)),
         }
@@ -163,12 +161,12 @@ impl Agent {
 
     /// Gives up the entries of runs that this process does not drive although they bear its name.
     async fn reconcile(&self) -> Result<(), Unavailable> {
-        for (key, document) in self.replica.own_entries().await? {
+        for (key, document) in self.ownership.replica.own_entries().await? {
             let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
             let entry: Registration = decode(&document.value)?;
             let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
             if self.active.get(&run).is_none() && age >= RECONCILE_EVERY {
-                self.replica.orphan(&run, &entry).await?;
+                self.ownership.replica.orphan(&run, &entry).await?;
             }
         }
         Ok(())

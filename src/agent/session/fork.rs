@@ -1,14 +1,15 @@
 //! Forks sessions: a new one that goes on from any message of another.
 
 use std::future::ready;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::agent::Agent;
 use crate::agent::error::{ForkError, LookupError};
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::session::Sessions;
 use crate::agent::session::history::pages;
 use crate::store::{Partition, Unavailable};
 use crate::types::session::Session;
@@ -26,16 +27,16 @@ pub struct Fork {
     pub id: Option<SessionId>,
 }
 
-impl Agent {
+impl Sessions {
     /// Makes a new session of another's first messages. It inherits the agent, metadata, budgets and
     /// time to live; it has used nothing yet. What a live run has not stored yet is not part of it.
-    pub async fn fork_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
-        let (agent, tenant, id) = (self.clone(), tenant.clone(), id.clone());
-        self.run_detached(async move { agent.copy_session(&tenant, &id, fork).await }).await
+    pub async fn fork(self: &Arc<Self>, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
+        let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
+        self.lifecycle.run_detached(async move { sessions.copy(&tenant, &id, fork).await }).await
     }
 
-    async fn copy_session(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
-        let source = self.session(tenant, id).await?.session;
+    async fn copy(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
+        let source = self.get(tenant, id).await?.session;
         let partition = keys::session_partition(tenant, id);
         let at = fork.at.unwrap_or(source.message_count);
         if at > source.message_count {
@@ -50,15 +51,15 @@ impl Agent {
             cost_budget: source.cost_budget,
             ..Session::new(fork.id.unwrap_or_else(SessionId::mint))
         };
-        let copied = pages(&*self.store, &partition, 0, at).map_err(LookupError::from);
+        let copied = pages(&**self.ledger.store(), &partition, 0, at).map_err(LookupError::from);
         // The new session appears once its pages have ended: not unless they are all of one session.
         let checked = futures_util::stream::once(self.still_is(tenant, &source)).try_filter_map(|()| ready(Ok(None)));
-        Ok(self.write_session(tenant, session, copied.chain(checked)).await?)
+        Ok(self.write(tenant, session, copied.chain(checked)).await?)
     }
 
     /// That a session was not deleted, nor created anew, since it was read.
     pub(in crate::agent) async fn still_is(&self, tenant: &Tenant, session: &Session) -> Result<(), LookupError> {
-        let now = self.session(tenant, &session.id).await?.session;
+        let now = self.get(tenant, &session.id).await?.session;
         let same = now.created_ms == session.created_ms && now.message_count >= session.message_count;
         if same { Ok(()) } else { Err(LookupError::VersionConflict(session.id.clone())) }
     }
@@ -95,7 +96,7 @@ impl Agent {
     /// Who speaks in the messages above number `after`, a few of them, up to number `count`.
     async fn roles(&self, partition: &Partition, after: u64, count: u64) -> Result<Vec<Role>, Unavailable> {
         let limit = usize::try_from(count - after).map_or(WINDOW, |left| left.min(WINDOW));
-        let page = self.store.read_log(partition, &keys::messages(), after, limit).await?;
+        let page = self.ledger.store().read_log(partition, &keys::messages(), after, limit).await?;
         page.entries.iter().map(|message| Ok(decode::<Message>(message)?.role)).collect()
     }
 }

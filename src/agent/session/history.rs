@@ -10,9 +10,9 @@ use futures_util::{Stream, TryStreamExt};
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::agent::Agent;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
+use crate::agent::session::Sessions;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::session::{Digest, Session};
 use crate::types::{Conversation, Message, RunSpec, Tenant};
@@ -24,20 +24,20 @@ const OVERHEAD: usize = 256;
 /// What a message takes beside its text, about.
 const MESSAGE_OVERHEAD: usize = 160;
 
-impl Agent {
+impl Sessions {
     /// All of a session's messages, as its document counts them.
     pub(in crate::agent) async fn history(
         &self,
         tenant: &Tenant,
         session: &Session,
     ) -> Result<Conversation, Unavailable> {
-        self.histories.read(&*self.store, &keys::session_partition(tenant, &session.id), session).await
+        self.histories.read(&**self.ledger.store(), &keys::session_partition(tenant, &session.id), session).await
     }
 
     /// The messages that a run began with; none for a run without a session.
     pub(in crate::agent) async fn history_of(&self, spec: &RunSpec) -> Result<Conversation, Unavailable> {
         let Some(id) = &spec.session else { return Ok(Conversation::default()) };
-        match self.find_session(&spec.tenant, id).await? {
+        match self.ledger.find_session(&spec.tenant, id).await? {
             Some(found) => Ok(self
                 .history(&spec.tenant, &found.session)
                 .await?

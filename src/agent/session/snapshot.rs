@@ -1,12 +1,14 @@
 //! Sessions as snapshots: whole copies that leave the server, and come back.
 
+use std::sync::Arc;
+
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::agent::Agent;
 use crate::agent::error::LookupError;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::session::Sessions;
 use crate::agent::session::history::{decoded, in_pages, pages};
 use crate::types::session::Session;
 use crate::types::{Message, SessionId, Tenant};
@@ -20,20 +22,20 @@ pub struct Export {
     pub pages: BoxStream<'static, Result<Vec<Message>, LookupError>>,
 }
 
-impl Agent {
+impl Sessions {
     /// Reads a session with all of its messages.
-    pub async fn export_session(&self, tenant: &Tenant, id: &SessionId) -> Result<Export, LookupError> {
-        let session = self.session(tenant, id).await?.session;
-        let (agent, tenant, found) = (self.clone(), tenant.clone(), session.clone());
+    pub async fn export(self: &Arc<Self>, tenant: &Tenant, id: &SessionId) -> Result<Export, LookupError> {
+        let session = self.get(tenant, id).await?.session;
+        let (sessions, tenant, found) = (self.clone(), tenant.clone(), session.clone());
         let pages = async_stream::try_stream! {
             let partition = keys::session_partition(&tenant, &found.id);
             let mut read = 0;
-            let mut pages = std::pin::pin!(pages(&*agent.store, &partition, 0, found.message_count));
+            let mut pages = std::pin::pin!(pages(&**sessions.ledger.store(), &partition, 0, found.message_count));
             while let Some(page) = pages.try_next().await? {
                 read += page.len() as u64;
                 yield decoded(&page)?;
             }
-            agent.still_is(&tenant, &found).await?;
+            sessions.still_is(&tenant, &found).await?;
             if read < found.message_count {
                 Err(LookupError::VersionConflict(found.id.clone()))?;
             }
@@ -43,13 +45,13 @@ impl Agent {
 
     /// Stores a session as it was when it was read: with its times and what it has used, but with no
     /// run.
-    pub async fn import_session(
-        &self,
+    pub async fn import(
+        self: &Arc<Self>,
         tenant: &Tenant,
         session: Session,
         messages: Vec<Message>,
     ) -> Result<Versioned, LookupError> {
-        let (agent, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
-        self.run_detached(async move { agent.write_session(&tenant, session, in_pages(&messages)).await }).await
+        let (sessions, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
+        self.lifecycle.run_detached(async move { sessions.write(&tenant, session, in_pages(&messages)).await }).await
     }
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 
-use crate::agent::Agent;
 use crate::agent::error::{LookupError, unavailable};
+use crate::agent::ledger::Ledger;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
+use crate::agent::machine::budget::signed;
+use crate::agent::session::Sessions;
 use crate::store::{Check, CommitError, Fence, Partition, Tx, Write};
 use crate::types::Tenant;
 use crate::types::session::{Digest, Session};
@@ -21,7 +23,7 @@ use crate::types::session::{Digest, Session};
 const DRAFT_TTL: Duration = Duration::from_secs(60);
 
 struct Draft<'a> {
-    agent: &'a Agent,
+    ledger: &'a Ledger,
     tenant: &'a Tenant,
     partition: Partition,
     session: Session,
@@ -29,25 +31,25 @@ struct Draft<'a> {
     fence: Option<Fence>,
 }
 
-impl Agent {
+impl Sessions {
     /// Stores a new session with these messages, page by page. Its usage and cost count against its
     /// budgets.
-    pub(in crate::agent) async fn write_session(
+    pub(in crate::agent) async fn write(
         &self,
         tenant: &Tenant,
         session: Session,
         pages: impl Stream<Item = Result<Vec<Bytes>, LookupError>>,
     ) -> Result<Versioned, LookupError> {
-        if self.find_session(tenant, &session.id).await?.is_some() {
+        if self.ledger.find_session(tenant, &session.id).await?.is_some() {
             return Err(LookupError::SessionExists(session.id));
         }
         let partition = keys::session_partition(tenant, &session.id);
         let session = Session { message_count: 0, digest: Digest::mint(), ..session };
-        let mut draft = Draft { agent: self, tenant, partition, session, fence: None };
+        let mut draft = Draft { ledger: &self.ledger, tenant, partition, session, fence: None };
         let result = draft.write(pages).await;
         if let Some(fence) = draft.fence {
             // Whoever cannot give it back lets it run out.
-            let _ = self.store.release(&draft.partition, &keys::drafting(), fence).await;
+            let _ = self.ledger.store().release(&draft.partition, &keys::drafting(), fence).await;
         }
         result
     }
@@ -68,7 +70,7 @@ impl Draft<'_> {
 
     async fn write_ahead(&mut self, page: Vec<Bytes>) -> Result<(), LookupError> {
         if self.fence.is_none() {
-            let fence = self.agent.store.acquire(&self.partition, &keys::drafting(), DRAFT_TTL).await?;
+            let fence = self.ledger.store().acquire(&self.partition, &keys::drafting(), DRAFT_TTL).await?;
             self.fence = Some(fence.ok_or_else(|| LookupError::VersionConflict(self.session.id.clone()))?);
         }
         let tx = self.begin().check(Check::Version { key: keys::session(), version: 0 });
@@ -80,14 +82,14 @@ impl Draft<'_> {
         let tx = self.begin();
         let tx = self.append(tx, page);
         let session = &self.session;
-        let ttl = self.agent.session_ttl(session);
+        let ttl = self.ledger.session_ttl(session);
         let add = |counter, amount| Write::Add { counter, delta: signed(amount), ceiling: None };
         let tx = tx
             .put_at(keys::session(), 0, encode(session), Some(ttl))
             .write(add(keys::session_tokens(), session.usage.total()))
             .write(add(keys::session_cost(), session.cost.0));
         // What the index names may not exist yet, but nothing exists unnamed.
-        self.agent.index_session(self.tenant, session, ttl).await?;
+        self.ledger.index_session(self.tenant, session, ttl).await?;
         self.commit(keep_session(tx, ttl)).await?;
         Ok(Versioned { session: self.session.clone(), version: 1 })
     }
@@ -112,14 +114,10 @@ impl Draft<'_> {
 
     async fn commit(&self, tx: Tx) -> Result<(), LookupError> {
         let id = || self.session.id.clone();
-        self.agent.store.commit(tx).await.map_err(|error| match error {
+        self.ledger.commit(tx).await.map_err(|error| match error {
             CommitError::VersionConflict { .. } => LookupError::SessionExists(id()),
             CommitError::SequenceConflict { .. } | CommitError::Fenced { .. } => LookupError::VersionConflict(id()),
             CommitError::CeilingReached { .. } | CommitError::Unavailable(_) => unavailable(error).into(),
         })
     }
-}
-
-fn signed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
 }

@@ -137,8 +137,8 @@ async fn concurrent_runs_add_their_messages_without_mixing_them() {
 }
 
 /// Puts the session into the store with so many runs beside its own.
-async fn with_beside(store: &Arc<dyn Store>, beside: Vec<RunId>) {
-    let session = Session { beside, ..Session::new(session()) };
+async fn with_beside(store: &Arc<dyn Store>, concurrent_runs: Vec<RunId>) {
+    let session = Session { concurrent_runs, ..Session::new(session()) };
     let tx = Tx::new(keys::session_partition(&tenant(), &session.id));
     store.commit(tx.put_at(keys::session(), 0, document::encode(&session), None)).await.unwrap();
 }
@@ -149,7 +149,7 @@ async fn ended_runs_free_their_places_beside_a_session() {
     let (a, b) = pair(&store);
     with_beside(&store, (0..queued::MOST).map(|_| RunId::mint()).collect()).await;
     let slow = a.bench.agent.start(says("slow", OnConflict::Concurrent)).await.unwrap();
-    let beside = async || b.bench.agent.session(&tenant(), &session()).await.unwrap().session.beside;
+    let beside = async || b.bench.agent.session(&tenant(), &session()).await.unwrap().session.concurrent_runs;
     assert_eq!(beside().await, std::slice::from_ref(&slow.head.id));
     watch(slow).await;
     assert_eq!(beside().await, []);
@@ -168,7 +168,7 @@ async fn a_session_that_lost_messages_detaches_its_runs() {
         assert_eq!(outcome(&watch(started).await).reason.status(), RunStatus::Completed);
     }
     let left = b.bench.agent.session(&tenant(), &session()).await.unwrap().session;
-    assert_eq!((left.active_run, left.beside, left.runs), (None, vec![], 3));
+    assert_eq!((left.active_run, left.concurrent_runs, left.runs), (None, vec![], 3));
 }
 
 #[tokio::test(start_paused = true)]

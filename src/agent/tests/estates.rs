@@ -10,8 +10,8 @@ use super::link::Link;
 use super::support::{Bench, Say, bench_over, request};
 use crate::agent::control::Filter;
 use crate::agent::ledger::document::{decode, encode};
-use crate::agent::ledger::keys;
 use crate::agent::ledger::log;
+use crate::agent::ledger::{commits, keys};
 use crate::agent::ownership::lease::Leases;
 use crate::agent::ownership::registry::{Registration, Replica};
 use crate::agent::{Head, NewRun};
@@ -126,10 +126,10 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     }
     let heirs = [(); 2].map(|()| replica(Link::to(&store), vec![Say::Text(&["done"])]));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(named(&store, dead.agent.replica.id()).await, RUNS);
+    assert_eq!(named(&store, dead.agent.0.ownership.replica.id()).await, RUNS);
     way.cut(true);
     let since = Instant::now();
-    while named(&store, dead.agent.replica.id()).await + named(&store, keys::ORPHANED).await > 0
+    while named(&store, dead.agent.0.ownership.replica.id()).await + named(&store, keys::ORPHANED).await > 0
         || heirs.iter().any(|heir| heir.agent.active_runs() > 0)
     {
         assert!(since.elapsed() < Duration::from_secs(14), "some runs are not taken up");
@@ -145,7 +145,7 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
         assert_eq!(resumptions(&store, &head.id).await, 1);
     }
     assert_eq!(scan(&store, "run/").await.len(), 0, "nothing is left behind");
-    assert!(!is_registered(&store, dead.agent.replica.id()).await);
+    assert!(!is_registered(&store, dead.agent.0.ownership.replica.id()).await);
 }
 
 /// How often a run was taken up.
@@ -162,7 +162,7 @@ async fn a_replica_that_was_presumed_dead_registers_its_runs_again() {
     let way = Link::to(&store);
     let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["taken"])]);
-    let name = a.agent.replica.id().to_owned();
+    let name = a.agent.0.ownership.replica.id().to_owned();
     let run = a.agent.start(request()).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(1)).await;
     // It can keep its run's lease, but not its own.
@@ -189,7 +189,7 @@ async fn a_replica_that_comes_back_leaves_runs_alone_that_were_taken_over() {
     let way = Link::to(&store);
     let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
-    let (lost, name) = (a.agent.start(request()).await.unwrap().head.id, a.agent.replica.id().to_owned());
+    let (lost, name) = (a.agent.start(request()).await.unwrap().head.id, a.agent.0.ownership.replica.id().to_owned());
     tokio::time::sleep(Duration::from_secs(1)).await;
     way.cut(true);
     tokio::time::sleep(Duration::from_secs(14)).await;
@@ -200,7 +200,7 @@ async fn a_replica_that_comes_back_leaves_runs_alone_that_were_taken_over() {
     assert_eq!((a.agent.active_runs(), b.agent.active_runs(), resumptions(&store, &lost).await), (0, 1, 1));
     assert!(is_registered(&store, &name).await);
     assert_eq!(named(&store, &name).await, 0);
-    assert_eq!((named(&store, b.agent.replica.id()).await, scan(&store, "run/").await.len()), (1, 1));
+    assert_eq!((named(&store, b.agent.0.ownership.replica.id()).await, scan(&store, "run/").await.len()), (1, 1));
     let new = a.agent.start(request()).await.unwrap().head.id;
     assert_eq!(named(&store, &name).await, 1);
     for run in [lost, new] {
@@ -246,21 +246,24 @@ async fn a_replica_orphans_registered_runs_that_it_does_not_drive() {
     // It was made, then the one who made it was lost.
     let spec = another(&store, &kept).await;
     store.commit(made(&spec)).await.unwrap();
-    store.commit(bench.agent.index_entry(&spec)).await.unwrap();
+    store.commit(commits::run_entry(&spec, bench.agent.0.ledger.retention())).await.unwrap();
     let (old, young) = (entry(Duration::from_secs(31)), RunId::mint());
-    store.commit(bench.agent.replica.register_new(&spec.id, &old)).await.unwrap();
+    store.commit(bench.agent.0.ownership.replica.register_new(&spec.id, &old)).await.unwrap();
     // This one is about to be made.
-    store.commit(bench.agent.replica.register_new(&young, &entry(Duration::ZERO))).await.unwrap();
+    store.commit(bench.agent.0.ownership.replica.register_new(&young, &entry(Duration::ZERO))).await.unwrap();
     // This one is driven, however old its entry is.
-    store.commit(driven.agent.replica.register_new(&kept, &old)).await.unwrap();
+    store.commit(driven.agent.0.ownership.replica.register_new(&kept, &old)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(29)).await;
-    assert_eq!(named(&store, bench.agent.replica.id()).await, 2);
+    assert_eq!(named(&store, bench.agent.0.ownership.replica.id()).await, 2);
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(resumptions(&store, &spec.id).await, 1, "somebody took it up");
-    assert!(scan(&store, &keys::live_entry(bench.agent.replica.id(), &young)).await.len() == 1, "it may still be made");
-    assert!(driven.agent.active.get(&kept).is_some());
+    assert!(
+        scan(&store, &keys::live_entry(bench.agent.0.ownership.replica.id(), &young)).await.len() == 1,
+        "it may still be made"
+    );
+    assert!(driven.agent.0.active.get(&kept).is_some());
     assert_eq!(resumptions(&store, &kept).await, 0);
-    let its_name = keys::live_entry(driven.agent.replica.id(), &kept);
+    let its_name = keys::live_entry(driven.agent.0.ownership.replica.id(), &kept);
     assert_eq!(scan(&store, &its_name).await.len(), 1);
 }
 
@@ -342,7 +345,7 @@ async fn a_run_created_while_its_registration_is_removed_is_resumed() {
     let other = bench_over(Link::to(&store), vec![Say::Stall(&["x"])], Effect::Read);
     let like = other.agent.start(request()).await.unwrap().head.id;
     let spec = another(&store, &like).await;
-    store.commit(other.agent.index_entry(&spec)).await.unwrap();
+    store.commit(commits::run_entry(&spec, other.agent.0.ledger.retention())).await.unwrap();
     let key = keys::live_entry(keys::ORPHANED, &spec.id);
     let old = Write::Put { key, value: encode(&entry(Duration::from_secs(61))), ttl: None };
     store.commit(Tx::new(keys::live_partition()).write(old)).await.unwrap();
@@ -357,7 +360,7 @@ async fn a_run_created_while_its_registration_is_removed_is_resumed() {
 async fn a_replica_that_shuts_down_orphans_all_its_registered_runs() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
-    let name = a.agent.replica.id().to_owned();
+    let name = a.agent.0.ownership.replica.id().to_owned();
     let new = |on_conflict| NewRun { session: SessionId::parse("s"), on_conflict, ..request() };
     let live = a.agent.start(new(OnConflict::Reject)).await.unwrap().head.id;
     let waiting = a.agent.start(new(OnConflict::Enqueue)).await.unwrap().head.id;

@@ -5,7 +5,7 @@ use super::support::{Bench, Say, bench_over, client_tool, outcome, request, show
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::ledger::keys;
-use crate::agent::request::{Kind, Once};
+use crate::agent::request_key::{Kind, Once};
 use crate::agent::session::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};

@@ -182,7 +182,7 @@ async fn a_closing_answer_that_no_budget_has_room_for_is_not_asked_for_again() {
     }
     let take =
         crate::store::Write::Add { counter: crate::agent::ledger::keys::session_tokens(), delta: 1_980, ceiling: None };
-    bench.agent.store.commit(crate::store::Tx::new(partition).write(take)).await.unwrap();
+    bench.agent.0.ledger.store().commit(crate::store::Tx::new(partition).write(take)).await.unwrap();
     let outcome = outcome(&watch(started).await);
     assert_eq!(outcome.reason, StopReason::Timeout);
     assert!(!outcome.output_text.is_empty());

@@ -12,7 +12,7 @@ use super::support::{Say, bench_over, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::LookupError;
 use crate::agent::follow::FollowError;
-use crate::agent::inbox::Command;
+use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
 use crate::store::faulty::{Fate, Faulty};
@@ -90,7 +90,7 @@ async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost() {
     over(&b, &lost).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(status(&b, &kept).await, RunStatus::InProgress);
-    assert_eq!(b.bench.agent.session(&tenant(), &id).await.unwrap().session.beside, [kept]);
+    assert_eq!(b.bench.agent.session(&tenant(), &id).await.unwrap().session.concurrent_runs, [kept]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +134,7 @@ async fn a_command_after_lost_ones_is_applied_once_another_follows() {
     store.commit(Tx::new(keys::run_partition(&tenant(), None, &run)).write(lose)).await.unwrap();
     a.bench.agent.steer(&tenant(), &run, say("three")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    a.bench.agent.post(&tenant(), &run, &Command::Cancel, None).await.unwrap();
+    inbox::send(&a.bench.agent.0.ledger, &tenant(), &run, &Command::Cancel, None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(status(&a, &run).await, RunStatus::Cancelled);
 }

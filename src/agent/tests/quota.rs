@@ -284,14 +284,14 @@ async fn an_abandoned_reservation_stays_charged_in_full() {
     let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(1_000)));
     let mut spec = crate::agent::machine::tests::spec();
     spec.key_name = Some(KEY.to_owned());
-    let lease = bench.agent.leases.acquire(&spec).await.unwrap().unwrap();
+    let lease = bench.agent.0.ownership.leases.acquire(&spec).await.unwrap().unwrap();
     let retry = || RetryWhileLeased::new(&lease.validity());
-    let mut account = bench.agent.account(&spec, &bench.agent.generation().quotas).unwrap();
+    let mut account = bench.agent.0.limits.account(&spec, &bench.agent.generation().quotas).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
     account.reserve(1, reservation(500), Duration::from_secs(60), retry()).await.unwrap();
     let refused = account.reserve(2, reservation(950), Duration::from_secs(60), retry()).await;
     assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
-    let mut other = bench.agent.account(&spec, &bench.agent.generation().quotas).unwrap();
+    let mut other = bench.agent.0.limits.account(&spec, &bench.agent.generation().quotas).unwrap();
     other.reserve(1, reservation(400), Duration::from_secs(60), retry()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;

@@ -194,7 +194,7 @@ async fn a_reader_is_announced_only_while_its_run_is_driven_elsewhere() {
     assert!(announced().await);
     a.link.cut(true);
     tokio::time::sleep(Duration::from_secs(40)).await;
-    assert!(b.bench.agent.active.get(&run).is_some(), "it was taken over");
+    assert!(b.bench.agent.0.active.get(&run).is_some(), "it was taken over");
     assert!(!announced().await);
 }
 
@@ -234,11 +234,11 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
     let records = watch(started).await;
     let last = records.last().unwrap().seq;
     let live = Live {
-        tail: Arc::new(Tail::of(&records[..2])),
+        tail: Arc::new(Tail::of(&records[..2].iter().cloned().map(Arc::new).collect::<Vec<_>>())),
         cancel: CancellationToken::new(),
         left: CancellationToken::new(),
     };
-    frozen.bench.agent.active.insert(run.clone(), live);
+    frozen.bench.agent.0.active.insert(run.clone(), live);
     for seen in 1..last {
         let following = frozen.bench.agent.follow(&tenant(), &run, seen).await;
         assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
@@ -258,7 +258,7 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
     let started = a.bench.agent.start(request()).await.unwrap();
     // The first tool is stopped after five seconds, the lease is renewed after six.
     tokio::time::sleep(Duration::from_millis(4_900)).await;
-    b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    b.bench.agent.0.control.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
     assert!(a.bench.journal.lock().is_empty(), "the second one was not called");
 }
@@ -271,7 +271,7 @@ async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge
     let started = a.bench.agent.start(request()).await.unwrap();
     // The tool is stopped after five seconds, the lease is renewed after six.
     tokio::time::sleep(Duration::from_millis(4_900)).await;
-    b.bench.agent.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    b.bench.agent.0.control.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
     assert_eq!(a.bench.model.requests.lock().len(), 1);
 }

@@ -157,7 +157,7 @@ async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), Loo
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         yield Ok(page);
     };
-    bench.agent.write_session(&tenant(), Session::new(id("f")), pages).await.map(drop)
+    bench.agent.0.sessions.write(&tenant(), Session::new(id("f")), pages).await.map(drop)
 }
 
 #[tokio::test(start_paused = true)]

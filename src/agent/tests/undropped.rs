@@ -87,7 +87,7 @@ async fn a_waiting_run_whose_client_left_while_answering_resumes_at_once() {
             assert_eq!(view.outcome.unwrap().output_text, "rain it is");
             commits += 1;
         }
-        assert!(commits >= 4, "there were only {commits}");
+        assert!(commits >= 3, "there were only {commits}");
     }
 }
 

@@ -13,6 +13,7 @@ use crate::agent::drive::signals::Interruption;
 use crate::agent::ledger::keys;
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget::estimated_usage;
+use crate::agent::machine::budget::signed;
 use crate::agent::machine::budget::{self, Used};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
@@ -283,8 +284,4 @@ fn run_error(error: &ModelError, said_something: bool) -> RunError {
 
 fn add(counter: crate::store::Key, delta: i64, ceiling: Option<u64>) -> Write {
     Write::Add { counter, delta, ceiling: ceiling.map(signed) }
-}
-
-fn signed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
 }

@@ -1,20 +1,16 @@
 //! Ends a run, or hands it to its client: the last event, the session's new messages and every
 //! document that speaks of the run change in one commit.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::ledger::commits::{self, Ending};
 use crate::agent::ledger::document;
-use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
-use crate::agent::ledger::session::keep_session;
+use crate::agent::ledger::session::Versioned;
+use crate::agent::machine::Run;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
-use crate::store::{CommitError, Tx, Write};
+use crate::store::{CommitError, Tx};
 use crate::types::clock::now_ms;
-use crate::types::session::Session;
 use crate::types::{Event, Outcome, RunId, RunStatus, StopReason};
 
 /// How often a session that changed meanwhile is read again.
@@ -57,83 +53,37 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
     }
 }
 
-/// Records the end; the run that is to be called next in the session, if there is one. A session that has
+/// Records the end; the run that is to be woken next in the session, if there is one. A session that has
 /// `lost` messages gets none of the run's.
 async fn record_end(
     driver: &mut Driver,
     outcome: &Outcome,
-    mut session: Option<(u64, Session)>,
+    session: Option<Versioned>,
     lost: bool,
 ) -> Result<Option<RunId>, CommitError> {
-    let now = now_ms();
     let run = driver.recorder.run();
-    let (spec, status) = (run.spec().clone(), outcome.status());
-    // A question that the upstream refused outright would make it refuse all that follow in the session.
-    let unanswered = status == RunStatus::Failed && outcome.report.steps.is_empty();
-    // One that never began has said nothing.
-    let unanswered = unanswered || run.status() == RunStatus::Queued;
-    let new_messages = if status.is_final() && !unanswered && !lost { run.final_messages() } else { Vec::new() };
-    let head = Head { ended_ms: Some(now), status, reason: Some(outcome.reason), ..Head::new(&spec) };
-    let next = match &mut session {
-        Some((_, session)) if status.is_final() => session.detach_run(&spec.id),
-        Some(_) | None => None,
-    };
-    let (keep, commands_seen) = (driver.retention, driver.commands_seen);
-    let change = |mut tx: Tx| {
-        if status.is_final() {
-            let log = keys::inbox(&spec.id);
-            tx = tx
-                .write(Write::Append { log: log.clone(), after: commands_seen, entries: Vec::new() })
-                .write(Write::DeleteLog { log });
-        }
-        let value = document::encode(&head);
-        tx = tx.write(Write::Put { key: keys::head(&spec.id), value, ttl: Some(keep.run) });
-        tx = tx.write(Write::ExpireLog { log: keys::events(&spec.id), ttl: keep.run });
-        let key = keys::spec(&spec.id);
-        tx = tx.write(if status.is_final() {
-            Write::Delete { key }
-        } else {
-            Write::Put { key, value: document::encode(&*spec), ttl: Some(keep.run) }
-        });
-        if let Some((version, session)) = session {
-            let mut ttl = session.ttl_s.map_or(keep.session, Duration::from_secs);
-            if !status.is_final() || session.has_runs() {
-                // The session was made to outlive its runs and their waits when they began; so is what it
-                // counted since.
-                ttl = ttl.max(Duration::from_millis(spec.limits.timeout_ms) + keep.run);
-            }
-            if !status.is_final() {
-                tx = tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl });
-                return keep_session(tx, ttl);
-            }
-            let entries: Vec<Bytes> = new_messages.iter().map(document::encode).collect();
-            let after = session.message_count;
-            let session = Session {
-                updated_ms: now,
-                message_count: after + entries.len() as u64,
-                digest: session.digest.with(&entries),
-                usage: {
-                    let mut usage = session.usage;
-                    usage += outcome.usage;
-                    usage
-                },
-                cost: session.cost + outcome.cost,
-                runs: session.runs + 1,
-                ..session
-            };
-            tx = tx.put_at(keys::session(), version, document::encode(&session), Some(ttl));
-            if !lost {
-                tx = tx.write(Write::Append { log: keys::messages(), after, entries });
-            }
-            tx = keep_session(tx, ttl);
-        }
+    let spec = run.spec().clone();
+    let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
+    let (at_ms, commands_seen, retention) = (now_ms(), driver.commands_seen, driver.retention);
+    let ending = Ending { spec: &spec, outcome, at_ms, commands_seen, session, messages };
+    let mut next = None;
+    let change = |tx: Tx| {
+        let (tx, woken) = commits::end(tx, ending, retention);
+        next = woken;
         tx
     };
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
     Ok(next)
 }
 
-async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Exit> {
+/// Whether a run that ends so leaves its messages to its session. One that never began has said nothing, and
+/// a question that the upstream refused outright would make it refuse all that follow in the session.
+fn leaves_messages(run: &Run, outcome: &Outcome) -> bool {
+    let was_refused = outcome.status() == RunStatus::Failed && outcome.report.steps.is_empty();
+    outcome.status().is_final() && !was_refused && run.status() != RunStatus::Queued
+}
+
+async fn read_session(driver: &Driver) -> Result<Option<Versioned>, Exit> {
     let recorder = &driver.recorder;
     if recorder.run().spec().session.is_none() {
         return Ok(None);
@@ -144,5 +94,5 @@ async fn read_session(driver: &Driver) -> Result<Option<(u64, Session)>, Exit> {
     // A session that was deleted meanwhile stays deleted.
     let Some(document) = document else { return Ok(None) };
     let session = document::decode(&document.value).map_err(CommitError::from)?;
-    Ok(Some((document.version, session)))
+    Ok(Some(Versioned { session, version: document.version }))
 }

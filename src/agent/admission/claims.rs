@@ -1,0 +1,213 @@
+//! The stored claims of requests that may come again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::agent::admission::Admission;
+use crate::agent::admission::backoff::Backoff;
+use crate::agent::admission::verdict::{Claim, Product, Since, Standing, Verdict, judge};
+use crate::agent::error::{ClaimError, StartError, unavailable};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::keys;
+use crate::agent::request_key::{Kind, Once};
+use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
+use crate::types::clock::now_ms;
+use crate::types::{Event, RunStatus, Tenant};
+
+/// How often a claim that changes meanwhile is read again to note that its product was made.
+const ATTEMPTS: usize = 4;
+
+/// A claim of this request.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) partition: Partition,
+    pub(super) claim: Claim,
+    /// Of its document.
+    pub(super) version: u64,
+    /// Whether another request made it, which may be at it still.
+    pub(super) taken_over: bool,
+    pub(super) kind: Kind,
+}
+
+/// Whose turn it is to make what a request asks for.
+pub(super) enum Claimed {
+    /// This one's.
+    Ours(Held),
+    /// An earlier one's, which has made it.
+    Theirs {
+        product: Product,
+        /// Whether it is as it will be.
+        complete: bool,
+    },
+}
+
+impl Admission {
+    /// Says what a claim's product is going to be, before it is.
+    pub(super) async fn set_target(&self, held: &mut Held, product: Product) -> Result<(), StartError> {
+        held.claim.product = product;
+        if self.put(held).await? { Ok(()) } else { Err(ClaimError::Busy.into()) }
+    }
+
+    /// Claims a request's name for `fresh`, or finds whose it is. Backoffs for a twin that is making its
+    /// product at this moment.
+    pub(super) async fn claim(
+        &self,
+        tenant: &Tenant,
+        once: &Once,
+        fresh: Product,
+        wait: &mut Backoff,
+    ) -> Result<Claimed, ClaimError> {
+        let partition = keys::claim_partition(tenant, &once.name);
+        let hold = |claim, version, taken_over| {
+            let partition = partition.clone();
+            Held { partition, claim, version, taken_over, kind: once.kind }
+        };
+        let fresh = || {
+            let (fingerprint, product, now) = (once.fingerprint.clone(), fresh.clone(), now_ms());
+            Claim { fingerprint, product, made: false, since_ms: now, tried_ms: now }
+        };
+        let mut seen = (0, Instant::now());
+        let mut ours = Some(hold(fresh(), 0, false));
+        loop {
+            if let Some(mut held) = ours
+                && self.put(&mut held).await?
+            {
+                return Ok(Claimed::Ours(held));
+            }
+            let Some((claim, version)) = self.read_claim(&partition).await? else {
+                ours = Some(hold(fresh(), 0, false));
+                continue;
+            };
+            let standing = self.standing(tenant, &claim.product).await?;
+            if seen.0 != version {
+                seen = (version, Instant::now());
+            }
+            let passed = |since_ms| Duration::from_millis(now_ms().saturating_sub(since_ms));
+            // Clocks of several machines differ; what was waited here has surely passed.
+            let tried = passed(claim.tried_ms).max(seen.1.elapsed());
+            let since = Since { claimed: passed(claim.since_ms), tried };
+            ours = match judge(once, &claim, standing, since, self.ledger.retention().run) {
+                Verdict::Join => {
+                    return Ok(Claimed::Theirs { product: claim.product, complete: standing != Standing::Live });
+                }
+                Verdict::Reused => return Err(ClaimError::Reused),
+                Verdict::Gone => return Err(ClaimError::Gone),
+                Verdict::BeginAnew => Some(hold(fresh(), version, false)),
+                Verdict::TakeOver => Some(hold(Claim { tried_ms: now_ms(), ..claim }, version, true)),
+                Verdict::Wait => {
+                    wait.pause().await?;
+                    None
+                }
+            };
+        }
+    }
+
+    /// How a claim's product is found.
+    pub(super) async fn standing(&self, tenant: &Tenant, product: &Product) -> Result<Standing, Unavailable> {
+        let (id, session, after) = match product {
+            Product::Run { id, session, after } => (id, session, *after),
+            Product::Session { id } => {
+                let found = self.ledger.find_session(tenant, id).await?;
+                return Ok(found.map_or(Standing::Missing, |_| Standing::Complete { may_be_repeated: false }));
+            }
+        };
+        let partition = keys::run_partition(tenant, session.as_ref(), id);
+        let Some(head) = self.ledger.head(&partition, id).await? else { return Ok(Standing::Missing) };
+        let Some(last) = self.ledger.last_record(&partition, id).await? else { return Ok(Standing::Missing) };
+        if last.seq <= after {
+            return Ok(Standing::Untouched);
+        }
+        Ok(match head.status {
+            RunStatus::Queued | RunStatus::InProgress => Standing::Live,
+            RunStatus::RequiresAction
+            | RunStatus::Completed
+            | RunStatus::Incomplete
+            | RunStatus::Cancelled
+            | RunStatus::Failed => {
+                let may_be_repeated = matches!(&last.event, Event::RunFinished(outcome) if outcome.may_be_repeated());
+                Standing::Complete { may_be_repeated }
+            }
+        })
+    }
+
+    /// Notes beside the answer that a caller's key led to something: from then on, should that go, it is
+    /// known to have been. Where the note fails, the claim's age tells nearly the same.
+    pub(super) fn note_made(self: &Arc<Self>, held: Held) {
+        if held.kind != Kind::Key {
+            return;
+        }
+        let admission = self.clone();
+        self.lifecycle.spawn(async move {
+            if let Err(error) = admission.put_made(held).await {
+                tracing::warn!(%error, "could not note what an idempotency key led to");
+            }
+        });
+    }
+
+    async fn put_made(&self, mut held: Held) -> Result<(), Unavailable> {
+        held.claim.made = true;
+        for _ in 0..ATTEMPTS {
+            if self.put(&mut held).await? {
+                break;
+            }
+            match self.read_claim(&held.partition).await? {
+                Some((claim, version)) if claim.product == held.claim.product => held.version = version,
+                Some(_) | None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a refused request's name back. Returns whether the claim was shared, and so stays.
+    pub(super) async fn release(&self, held: Held) -> bool {
+        if held.taken_over {
+            self.give_way(held).await;
+            return true;
+        }
+        let (key, version) = (keys::claim(), held.version);
+        let tx = Tx::new(held.partition).check(Check::Version { key: key.clone(), version });
+        match self.ledger.commit(tx.write(Write::Delete { key })).await {
+            Ok(()) => false,
+            Err(CommitError::VersionConflict { .. }) => true,
+            Err(error) => {
+                tracing::warn!(%error, "could not give the name of a refused request back");
+                false
+            }
+        }
+    }
+
+    /// Says that this request is not at it any more, so that the next need not wait. Best effort.
+    pub(super) async fn give_way(&self, mut held: Held) {
+        held.claim.tried_ms = 0;
+        if let Err(error) = self.put(&mut held).await {
+            tracing::warn!(%error, "could not give way to the next request of the same name");
+        }
+    }
+
+    /// Stores a claim, unless it changed since it was read.
+    async fn put(&self, held: &mut Held) -> Result<bool, Unavailable> {
+        let longest = self.generations.current().catalog.longest_timeout();
+        let durability = match held.kind {
+            Kind::Key => Durability::Synced,
+            // It helps a client that was cut off, not one whose server lost its power.
+            Kind::FirstAttempt | Kind::Repeated => Durability::Written,
+        };
+        let tx = Tx { durability, ..Tx::new(held.partition.clone()) };
+        let tx = tx.put_at(keys::claim(), held.version, encode(&held.claim), Some(held.kind.ttl(longest)));
+        match self.ledger.commit(tx).await {
+            Ok(()) => {
+                held.version += 1;
+                Ok(true)
+            }
+            Err(CommitError::VersionConflict { .. }) => Ok(false),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    pub(super) async fn read_claim(&self, partition: &Partition) -> Result<Option<(Claim, u64)>, Unavailable> {
+        let document = self.ledger.store().get(partition, &keys::claim()).await?;
+        document.map(|document| Ok((decode(&document.value)?, document.version))).transpose()
+    }
+}

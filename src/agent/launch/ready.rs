@@ -1,0 +1,106 @@
+//! A run before it is driven here, with the lease to do so: found idle, then ready.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::agent::generation::Generation;
+use crate::agent::inbox::Command;
+use crate::agent::ledger::log;
+use crate::agent::ledger::session::SessionBudget;
+use crate::agent::limits::quota::Account;
+use crate::agent::machine::Run;
+use crate::agent::ownership::lease::Lease;
+use crate::store::Unavailable;
+use crate::types::clock::now_ms;
+use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
+
+/// A run that nobody drives, with the lease to do it. Its log was read and folded once.
+#[derive(Debug)]
+pub(in crate::agent) struct Idle {
+    run: Run,
+    /// What is in its log.
+    records: Vec<Arc<Record>>,
+    pub(in crate::agent) lease: Lease,
+}
+
+impl Idle {
+    /// The run of this specification with these records.
+    pub(in crate::agent) fn new(spec: Arc<RunSpec>, records: Vec<Arc<Record>>, lease: Lease) -> Self {
+        let run = Run::new(spec).replayed(records.iter().map(Arc::as_ref));
+        Self { run, records, lease }
+    }
+
+    /// The run as its records have it.
+    pub(in crate::agent) fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// What it was asked to do.
+    pub(in crate::agent) fn spec(&self) -> &Arc<RunSpec> {
+        self.run.spec()
+    }
+
+    /// What is in its log.
+    pub(in crate::agent) fn records(&self) -> &[Arc<Record>] {
+        &self.records
+    }
+
+    /// Where it stands.
+    pub(in crate::agent) fn status(&self) -> RunStatus {
+        self.run.status()
+    }
+
+    /// The number of the last public event.
+    pub(in crate::agent) fn seq(&self) -> u64 {
+        self.records.last().map_or(0, |record| record.seq)
+    }
+
+    /// The record of what happens to it now, the number of entries before it, and its entry.
+    pub(super) fn next_record(&self, event: Event) -> (Arc<Record>, (u64, Bytes)) {
+        let (record, entry) = log::encode(&mut self.seq(), now_ms(), event);
+        (record, (self.records.len() as u64, entry))
+    }
+
+    /// Takes in a record that is in its log now.
+    pub(super) fn push(&mut self, record: Arc<Record>) {
+        self.run.apply(&record);
+        self.records.push(record);
+    }
+
+    /// Changes what it is asked to do, before it begins.
+    pub(super) fn respecify(&mut self, spec: RunSpec) {
+        self.run = Run::new(Arc::new(spec)).replayed(self.records.iter().map(Arc::as_ref));
+    }
+
+    /// Leaves the run as it was.
+    pub(in crate::agent) async fn release(self) -> Result<(), Unavailable> {
+        self.lease.release().await
+    }
+
+    pub(super) fn into_parts(self) -> (Run, Vec<Arc<Record>>, Lease) {
+        (self.run, self.records, self.lease)
+    }
+}
+
+/// A run that is about to be driven here.
+#[derive(Debug)]
+pub(in crate::agent) struct Ready {
+    pub(in crate::agent) idle: Idle,
+    /// Where its model and its tools come from.
+    pub(in crate::agent) generation: Arc<Generation>,
+    pub(in crate::agent) prepared: Prepared,
+}
+
+/// What driving a run takes beside its log.
+#[derive(Debug, Default)]
+pub(in crate::agent) struct Prepared {
+    /// The session's earlier messages.
+    pub(in crate::agent) history: Conversation,
+    /// What its session allows; `None` without a session.
+    pub(in crate::agent) budget: Option<SessionBudget>,
+    /// What its key allows, if that is not everything.
+    pub(in crate::agent) account: Option<Account>,
+    /// What others left for it that is not part of it yet.
+    pub(in crate::agent) commands: Vec<Command>,
+}

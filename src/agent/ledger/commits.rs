@@ -1,0 +1,282 @@
+//! The five changes that a run's life is made of: which documents change together.
+//!
+//! | change | run | session | elsewhere |
+//! | --- | --- | --- | --- |
+//! | [`create`] | spec, head and first event appear | names the run | the tenant's index, first |
+//! | [`begin`] | its log grows; head and spec say that it began | is the run's | |
+//! | [`resume`] | its log grows; nothing of it expires any more | is the run's | the tenant's index, first |
+//! | [`end`] | its log, head and spec say how; the inbox goes | has its messages, names the next run | |
+//! | [`fail`] | the same, by somebody who cannot tell how far it came | names the next run | |
+//!
+//! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: these
+//! functions say what changes, and their callers commit it. How long things are kept then is
+//! [`Retention`]'s.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::agent::ledger::document::encode;
+use crate::agent::ledger::head::Head;
+use crate::agent::ledger::keys;
+use crate::agent::ledger::retention::Retention;
+use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
+use crate::store::{Check, Fence, Partition, Tx, Write};
+use crate::types::session::Session;
+use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus};
+
+/// When a new run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// At once.
+    Now,
+    /// Once those before it in its session have ended.
+    Queued,
+    /// Once the one that holds its session has ended, which it is told to.
+    Next,
+}
+
+impl Turn {
+    /// Whether the run is queued at first.
+    pub fn must_wait(self) -> bool {
+        self != Self::Now
+    }
+
+    /// Where a run that is created stands.
+    pub fn status(self) -> RunStatus {
+        if self.must_wait() { RunStatus::Queued } else { RunStatus::InProgress }
+    }
+}
+
+/// A change of a run and the entries in its tenant's index that lead there. The index is committed
+/// first: what it names may not exist yet, but nothing exists unnamed.
+#[derive(Debug)]
+pub struct Indexed {
+    /// The run, and its session.
+    pub run: Tx,
+    /// The tenant's index.
+    pub index: Tx,
+}
+
+/// A run appears with its `first` event, and its session, which is made if there is none, names it.
+pub fn create(
+    spec: &RunSpec,
+    fence: Fence,
+    first: Bytes,
+    turn: Turn,
+    session: Option<Versioned>,
+    retention: Retention,
+) -> Indexed {
+    let head = Head { status: turn.status(), ..Head::new(spec) };
+    let mut index = run_entry(spec, retention);
+    let mut tx = Tx::new(keys::partition_of(spec))
+        .put_at(keys::spec(&spec.id), 0, encode(spec), None)
+        // The specification goes when the run ends; the head stays.
+        .put_at(keys::head(&spec.id), 0, encode(&head), None)
+        // A process that stood still meanwhile does not make what another has made and forgotten.
+        .check(under_lease(&spec.id, fence))
+        .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: vec![first] });
+    if let Some(id) = &spec.session {
+        let Versioned { mut session, version } =
+            session.unwrap_or_else(|| Versioned { session: Session::new(id.clone()), version: 0 });
+        match turn {
+            Turn::Queued => session.queue.push(spec.id.clone()),
+            Turn::Next => session.queue.insert(0, spec.id.clone()),
+            Turn::Now if spec.concurrent => session.concurrent_runs.push(spec.id.clone()),
+            Turn::Now => session.active_run = Some(spec.id.clone()),
+        }
+        if version == 0 {
+            // An expired session of the same name leaves nothing to its successor.
+            tx = forget_session(tx);
+        }
+        let ttl = retention.session_ttl_under(&session, spec);
+        tx = put_session(tx, &session, version, ttl);
+        index = index.write(session_entry(&session, ttl));
+    }
+    Indexed { run: tx, index }
+}
+
+/// A queued run, whose log has `length` entries, begins with this event, and its session is its own.
+pub fn begin(
+    spec: &RunSpec,
+    fence: Fence,
+    (length, started): (u64, Bytes),
+    session: Versioned,
+    retention: Retention,
+) -> Tx {
+    let Versioned { mut session, version } = session;
+    session.queue.retain(|queued| *queued != spec.id);
+    session.active_run = Some(spec.id.clone());
+    let ttl = retention.session_ttl_under(&session, spec);
+    let tx = put_session(drive_on(spec, fence, length, started), &session, version, ttl);
+    let topic = keys::topic(&tx.partition, &spec.id);
+    Tx { notify: Some(topic), ..tx }
+}
+
+/// A run whose log has `length` entries goes on with this event, after a crash or after its client
+/// answered. Whoever meant to start a run in its session, or to delete that, learns of it.
+pub fn resume(
+    spec: &RunSpec,
+    fence: Fence,
+    (length, resumed): (u64, Bytes),
+    session: Option<Versioned>,
+    retention: Retention,
+) -> Indexed {
+    let mut index = run_entry(spec, retention);
+    // What was to expire with a waiting run lives again.
+    let mut tx = drive_on(spec, fence, length, resumed)
+        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX })
+        .write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl: Duration::MAX });
+    if let Some(Versioned { mut session, version }) = session {
+        if !spec.concurrent {
+            session.active_run = Some(spec.id.clone());
+        }
+        let ttl = retention.session_ttl_under(&session, spec);
+        tx = put_session(tx, &session, version, ttl);
+        index = index.write(session_entry(&session, ttl));
+    }
+    Indexed { run: tx, index }
+}
+
+/// A run's end, or that it waits for its client.
+#[derive(Debug)]
+pub struct Ending<'a> {
+    /// The run.
+    pub spec: &'a RunSpec,
+    /// How it ends.
+    pub outcome: &'a Outcome,
+    /// When, Unix milliseconds.
+    pub at_ms: u64,
+    /// How many commands its driver knows of: it does not end before it knows all.
+    pub commands_seen: u64,
+    /// Its session; `None` without one, or once it was deleted.
+    pub session: Option<Versioned>,
+    /// What the session gets of it; `None` where the session's log is not what its document counts.
+    pub messages: Option<Vec<Message>>,
+}
+
+/// Adds to the commit of a run's last event what changes with it; the run that is next in the session.
+pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
+    if ending.outcome.status().is_final() { finish(tx, ending, retention) } else { (wait(tx, ending, retention), None) }
+}
+
+fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
+    let Ending { spec, outcome, at_ms, commands_seen, session, messages } = ending;
+    let inbox = keys::inbox(&spec.id);
+    let no_more = Write::Append { log: inbox.clone(), after: commands_seen, entries: Vec::new() };
+    let tx = tx.write(no_more).write(Write::DeleteLog { log: inbox });
+    let tx = put_end(tx, spec, outcome, at_ms, retention).write(Write::Delete { key: keys::spec(&spec.id) });
+    let Some(Versioned { mut session, version }) = session else { return (tx, None) };
+    let next = session.detach_run(&spec.id);
+    let ttl =
+        if session.has_runs() { retention.session_ttl_under(&session, spec) } else { retention.session_ttl(&session) };
+    let (after, is_whole) = (session.message_count, messages.is_some());
+    let entries: Vec<Bytes> = messages.iter().flatten().map(encode).collect();
+    session.updated_ms = at_ms;
+    session.message_count += entries.len() as u64;
+    session.digest = session.digest.with(&entries);
+    session.usage += outcome.usage;
+    session.cost += outcome.cost;
+    session.runs += 1;
+    let mut tx = put_session_document(tx, &session, version, ttl);
+    if is_whole {
+        tx = tx.write(Write::Append { log: keys::messages(), after, entries });
+    }
+    (keep_session(tx, ttl), next)
+}
+
+/// A run that waits for its client is kept like one that ended, and its session as long as it may wait.
+fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
+    let Ending { spec, outcome, at_ms, session, commands_seen: _, messages: _ } = ending;
+    let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(retention.run) };
+    let tx = put_end(tx, spec, outcome, at_ms, retention).write(kept);
+    let Some(Versioned { session, .. }) = session else { return tx };
+    let ttl = retention.session_ttl_under(&session, spec);
+    keep_session(tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl }), ttl)
+}
+
+/// A run that nobody can drive, as it is found.
+#[derive(Debug)]
+pub struct Lost {
+    /// Where it lies.
+    pub partition: Partition,
+    /// What its head is to say.
+    pub head: Head,
+    /// Of the head as it stands.
+    pub version: u64,
+    /// How many entries its log has.
+    pub length: u64,
+    /// Its last event, unless the log has one.
+    pub end: Option<Bytes>,
+    /// Its session, and how long that is kept from now on.
+    pub session: Option<(Versioned, Duration)>,
+}
+
+/// Ends a run that can neither be driven nor waited for; the run that is next in its session.
+pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId>) {
+    let Lost { partition, head, version, length, end, session } = lost;
+    let (run, log) = (&head.id, keys::events(&head.id));
+    let topic = keys::topic(&partition, run);
+    let mut tx = Tx::new(partition)
+        .check(under_lease(run, fence))
+        .put_at(keys::head(run), version, encode(&head), Some(retention.run))
+        .write(Write::Delete { key: keys::spec(run) })
+        .write(Write::DeleteLog { log: keys::inbox(run) });
+    if let Some(end) = end {
+        tx = tx.write(Write::Append { log: log.clone(), after: length, entries: vec![end] });
+    }
+    tx = tx.write(Write::ExpireLog { log, ttl: retention.run });
+    let mut next = None;
+    if let Some((Versioned { mut session, version }, ttl)) = session {
+        next = session.detach_run(run);
+        tx = put_session(tx, &session, version, ttl);
+    }
+    (Tx { notify: Some(topic), ..tx }, next)
+}
+
+/// A session's entry in its tenant's index. Renewed by every run and change; the session's own document
+/// decides whether it still exists.
+pub fn session_entry(session: &Session, ttl: Duration) -> Write {
+    let (key, ttl) = (keys::session_entry(&session.id), Some(Retention::session_entry_ttl(ttl)));
+    Write::Put { key, value: Bytes::new(), ttl }
+}
+
+/// The run's entry in its tenant's index.
+pub fn run_entry(spec: &RunSpec, retention: Retention) -> Tx {
+    let ttl = Some(retention.run_entry_ttl(spec));
+    let entry = Write::Put { key: keys::run_entry(&spec.id), value: encode(&spec.session), ttl };
+    Tx::new(keys::tenant_partition(&spec.tenant)).write(entry)
+}
+
+/// What a run's head and log say and how long they are kept, once it ended or waits.
+fn put_end(tx: Tx, spec: &RunSpec, outcome: &Outcome, at_ms: u64, retention: Retention) -> Tx {
+    let (status, reason) = (outcome.status(), Some(outcome.reason));
+    let head = Head { ended_ms: Some(at_ms), status, reason, ..Head::new(spec) };
+    tx.write(Write::Put { key: keys::head(&spec.id), value: encode(&head), ttl: Some(retention.run) })
+        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: retention.run })
+}
+
+/// An event after which a run is driven.
+fn drive_on(spec: &RunSpec, fence: Fence, length: u64, entry: Bytes) -> Tx {
+    Tx::new(keys::partition_of(spec))
+        .check(under_lease(&spec.id, fence))
+        .write(Write::Append { log: keys::events(&spec.id), after: length, entries: vec![entry] })
+        .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(spec)), ttl: None })
+        .write(Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: None })
+}
+
+/// Changes a session's document, and lets all that the session has live as long.
+fn put_session(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
+    keep_session(put_session_document(tx, session, version, ttl), ttl)
+}
+
+fn put_session_document(tx: Tx, session: &Session, version: u64, ttl: Duration) -> Tx {
+    tx.put_at(keys::session(), version, encode(session), Some(ttl))
+}
+
+fn under_lease(run: &RunId, fence: Fence) -> Check {
+    Check::Fence { lease: keys::lease(run), fence }
+}
