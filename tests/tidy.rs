@@ -1,7 +1,12 @@
 //! Holds the repository to its conventions: which part may know which, and what every file looks like.
 
+mod modules;
+mod source;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+use self::modules::{Modules, Use};
 
 /// The parts of the house and their floors. Imports go down: a part may use those below it, and itself,
 /// but not its neighbours on the same floor.
@@ -22,8 +27,40 @@ const FLOORS: [(&str, u8); 14] = [
     ("failpoint", 0),
 ];
 
+/// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
+/// them all.
+const ROOMS: [(&str, u8); 21] = [
+    ("tests", 9),
+    ("admission", 8),
+    ("control", 7),
+    ("recovery", 7),
+    ("launch", 6),
+    ("drive", 5),
+    ("session", 4),
+    ("limits", 4),
+    ("request", 4),
+    ("generation", 3),
+    ("quotas", 2),
+    ("ownership", 2),
+    ("follow", 2),
+    ("inbox", 2),
+    ("context", 2),
+    ("catalog", 1),
+    ("ledger", 1),
+    ("lifecycle", 0),
+    ("machine", 0),
+    ("request_key", 0),
+    ("error", 0),
+];
+
 /// Nobody reads longer files with pleasure.
 const MOST_LINES: usize = 600;
+
+/// Those of `src` have one subject each.
+const MOST_SOURCE_LINES: usize = 400;
+
+/// A longer function does several things.
+const MOST_FUNCTION_LINES: usize = 60;
 
 /// Built in pieces, so that this file does not name them.
 const HOMES: [[&str; 2]; 3] = [["/ho", "me/"], ["/ro", "ot/"], ["/Us", "ers/"]];
@@ -40,6 +77,34 @@ fn the_repository_is_tidy() {
         }
     }
     assert!(complaints.is_empty(), "\n{complaints}");
+}
+
+#[test]
+fn imports_go_down_through_the_agents_rooms_and_never_round() {
+    let texts = texts();
+    let modules = Modules::of(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    let mut complaints = String::new();
+    for used in modules.uses().iter().filter(|used| goes_up(used)) {
+        writeln!(complaints, "{}:{}: must not know {}", used.from, used.line, used.to).expect("a string takes it");
+    }
+    for circle in modules.circles() {
+        writeln!(complaints, "these use each other in a circle: {circle:#?}").expect("a string takes it");
+    }
+    assert!(complaints.is_empty(), "\n{complaints}");
+}
+
+/// Whether a room of the agent uses one that is not below it.
+fn goes_up(used: &Use) -> bool {
+    let floor = |path: &str| {
+        let room = path.strip_prefix("src/agent/")?.trim_end_matches(".rs").split('/').next()?.to_owned();
+        let (_, floor) = *ROOMS.iter().find(|(name, _)| *name == room)?;
+        Some((room, floor))
+    };
+    let Some((room, own)) = floor(&used.from) else { return false };
+    match floor(&used.to) {
+        Some((other, above)) => other != room && above >= own,
+        None => used.to.starts_with("src/agent/"),
+    }
 }
 
 /// All files of the repository that are text, by their paths in it.
@@ -79,8 +144,15 @@ fn judge(path: &str, text: &str) -> Vec<(usize, String)> {
     }
     if Path::new(path).extension().is_some_and(|extension| extension == "rs") {
         let lines = text.lines().count();
-        if lines > MOST_LINES {
-            complaints.push((lines, format!("has {lines} lines; more than {MOST_LINES} are two subjects")));
+        let is_source = path.starts_with("src/");
+        let most = if is_source { MOST_SOURCE_LINES } else { MOST_LINES };
+        if lines > most {
+            complaints.push((lines, format!("has {lines} lines; more than {most} are two subjects")));
+        }
+        for (name, line, lines) in source::functions(&source::words(text)) {
+            if is_source && lines > MOST_FUNCTION_LINES {
+                complaints.push((line, format!("`{name}` has {lines} lines; more than {MOST_FUNCTION_LINES} are two")));
+            }
         }
         // A module of tests is named for what it tests.
         let is_tests = path.starts_with("src/") && (path.ends_with("/tests.rs") || path.contains("/tests/"));
@@ -189,6 +261,8 @@ fn every_convention_can_be_broken() {
         ("src/new.rs", "//! A.\n", "1 `new` has no place"),
         ("tests/a.rs", "use b;\n", "1 does not begin"),
         ("tests/a.rs", &long, "601 has 601 lines"),
+        ("src/store/a.rs", &format!("//! A.\n{}", "\n".repeat(400)), "401 has 401 lines"),
+        ("src/store/a.rs", &format!("//! A.\nfn f() {{{}}}\n", "\n".repeat(60)), "2 `f` has 61 lines"),
         ("README.md", &format!("cd {home}me\n"), "1 names a path"),
     ] {
         let complaints = judge(path, text);
@@ -198,4 +272,43 @@ fn every_convention_can_be_broken() {
     }
     assert!(judge("src/api/chat.rs", "//! A.\nuse crate::agent::Agent;\nuse crate::types::Event;\n").is_empty());
     assert!(judge("src/main.rs", "//! A.\nuse loopgate::{cli, server};\n").is_empty());
+}
+
+#[test]
+fn a_circle_and_a_room_that_knows_one_above_are_found() {
+    let files = [
+        ("src/lib.rs", "//! Root.\npub mod agent;\n"),
+        ("src/agent/mod.rs", "mod admission;\nmod ledger;\npub use ledger::head::Head;\npub use admission::Started;\n"),
+        ("src/agent/admission/mod.rs", "pub(super) mod start;\nuse crate::agent::Head;\npub struct Started;\n"),
+        ("src/agent/admission/start.rs", "use super::Started;\nuse crate::agent::{ledger::{self, head}, Head as H};\n"),
+        ("src/agent/ledger/mod.rs", "pub(super) mod head;\nfn f() { head::read() }\n"),
+        ("src/agent/ledger/head.rs", "// use super::nothing;\npub struct Head;\n"),
+    ];
+    let uses = |files: &[(&'static str, &'static str)]| {
+        let modules = Modules::of(files.iter().copied());
+        let uses: Vec<_> =
+            modules.uses().into_iter().map(|used| format!("{}:{} {}", used.from, used.line, used.to)).collect();
+        let up: Vec<_> = modules.uses().iter().filter(|used| goes_up(used)).map(|used| used.to.clone()).collect();
+        (uses, up, modules.circles())
+    };
+    let (found, up, circles) = uses(&files);
+    let expected = [
+        "src/agent/admission/mod.rs:2 src/agent/ledger/head.rs",
+        "src/agent/admission/start.rs:1 src/agent/admission/mod.rs",
+        "src/agent/admission/start.rs:2 src/agent/ledger/mod.rs",
+        "src/agent/admission/start.rs:2 src/agent/ledger/head.rs",
+        "src/agent/ledger/mod.rs:2 src/agent/ledger/head.rs",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!((up.len(), circles.len()), (0, 0));
+    // The head now asks who started it, through a name that its grandparent hands on.
+    let mut doctored = files;
+    doctored[5].1 = "use super::super::Started;\npub struct Head;\n";
+    let (_, up, circles) = uses(&doctored);
+    assert_eq!(up, ["src/agent/admission/mod.rs"]);
+    let circle: Vec<_> = circles.into_iter().flatten().collect();
+    assert_eq!(circle, ["src/agent/admission/mod.rs", "src/agent/ledger/head.rs"]);
+    // Nor does it matter that only its tests ask.
+    doctored[5].1 = "pub struct Head;\n#[cfg(test)]\nmod tests { use super::super::super::Started; }\n";
+    assert_eq!(uses(&doctored).2.len(), 0);
 }

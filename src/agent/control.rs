@@ -63,15 +63,27 @@ pub struct Following {
 /// Reads, follows, steers and cancels runs.
 #[derive(Debug)]
 pub struct Control {
-    pub(super) ledger: Ledger,
-    pub(super) sessions: Arc<Sessions>,
-    pub(super) launcher: Arc<Launcher>,
-    pub(super) active: Arc<Active>,
-    pub(super) followers: Arc<Followers>,
-    pub(super) lifecycle: Arc<Lifecycle>,
+    ledger: Ledger,
+    sessions: Arc<Sessions>,
+    launcher: Arc<Launcher>,
+    active: Arc<Active>,
+    followers: Arc<Followers>,
+    lifecycle: Arc<Lifecycle>,
 }
 
 impl Control {
+    /// Control over the runs of this launcher.
+    pub(super) fn new(launcher: &Arc<Launcher>) -> Self {
+        Self {
+            ledger: launcher.ledger.clone(),
+            sessions: launcher.sessions.clone(),
+            active: launcher.active.clone(),
+            followers: launcher.followers.clone(),
+            lifecycle: launcher.lifecycle.clone(),
+            launcher: launcher.clone(),
+        }
+    }
+
     /// A run of this tenant.
     pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
         let (partition, head) = self.ledger.find_run(tenant, id).await?;

@@ -33,6 +33,7 @@ mod quotas;
 mod recovery;
 mod request;
 mod request_key;
+mod rooms;
 pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -51,18 +52,7 @@ pub use quotas::Quotas;
 pub use request::{LimitsPatch, NewRun};
 pub use request_key::{Kind, Once};
 
-use crate::agent::admission::Admission;
-use crate::agent::control::Control;
-use crate::agent::follow::Followers;
-use crate::agent::follow::active::Active;
-use crate::agent::generation::Generations;
-use crate::agent::launch::Launcher;
-use crate::agent::ledger::Ledger;
-use crate::agent::lifecycle::Lifecycle;
-use crate::agent::limits::Limits;
-use crate::agent::ownership::Ownership;
-use crate::agent::recovery::Recovery;
-use crate::agent::session::Sessions;
+use crate::agent::rooms::Rooms;
 use crate::store::{Store, Unavailable};
 
 /// How often a draining process looks whether its runs have ended.
@@ -72,86 +62,11 @@ const IDLE_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub struct Agent(Arc<Rooms>);
 
-/// What all runs of this process share.
-#[derive(Debug)]
-struct Rooms {
-    ledger: Ledger,
-    generations: Arc<Generations>,
-    lifecycle: Arc<Lifecycle>,
-    ownership: Arc<Ownership>,
-    active: Arc<Active>,
-    limits: Arc<Limits>,
-    sessions: Arc<Sessions>,
-    recovery: Arc<Recovery>,
-    control: Arc<Control>,
-    admission: Arc<Admission>,
-    #[cfg(test)]
-    launcher: Arc<Launcher>,
-}
-
 impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
-        let generations = Arc::new(Generations::new(generation));
-        let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
-        let ledger = Ledger::new(store, retention);
-        let active = Arc::<Active>::default();
-        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone()));
-        let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
-        let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
-        let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));
-        let launcher = Arc::new(Launcher {
-            ledger: ledger.clone(),
-            generations: generations.clone(),
-            sessions: sessions.clone(),
-            limits: limits.clone(),
-            ownership: ownership.clone(),
-            active: active.clone(),
-            followers: followers.clone(),
-            lifecycle: lifecycle.clone(),
-        });
-        let recovery = Arc::new(Recovery {
-            ledger: ledger.clone(),
-            generations: generations.clone(),
-            ownership: ownership.clone(),
-            launcher: launcher.clone(),
-            active: active.clone(),
-            lifecycle: lifecycle.clone(),
-        });
-        let control = Arc::new(Control {
-            ledger: ledger.clone(),
-            sessions: sessions.clone(),
-            launcher: launcher.clone(),
-            active: active.clone(),
-            followers: followers.clone(),
-            lifecycle: lifecycle.clone(),
-        });
-        let admission = Arc::new(Admission {
-            ledger: ledger.clone(),
-            generations: generations.clone(),
-            sessions: sessions.clone(),
-            limits: limits.clone(),
-            ownership: ownership.clone(),
-            followers,
-            launcher: launcher.clone(),
-            control: control.clone(),
-            lifecycle: lifecycle.clone(),
-        });
-        Self(Arc::new(Rooms {
-            ledger,
-            generations,
-            lifecycle,
-            ownership,
-            active,
-            limits,
-            sessions,
-            recovery,
-            control,
-            admission,
-            #[cfg(test)]
-            launcher,
-        }))
+        Self(Arc::new(Rooms::new(store, generation, retention)))
     }
 
     /// Begins the work that goes on beside all runs: keeping leases and lists of models, taking up

@@ -4,18 +4,25 @@
 
 use tokio::time::Instant;
 
-use crate::agent::drive::driver::Driver;
+use crate::agent::context::toolbox::Toolbox;
+use crate::agent::machine::Run;
 use crate::llm::ModelRequest;
 use crate::types::event::Reservation;
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Message, Role, RunSpec, StopReason};
+use crate::types::{Conversation, Message, Role, RunSpec, StopReason};
 
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
 
 /// The request of the next model call.
-pub fn model_request(driver: &Driver, reserve: Reservation, closing: Option<StopReason>) -> ModelRequest {
-    let run = driver.recorder.run();
+pub fn model_request(
+    run: &Run,
+    history: &Conversation,
+    tools: &Toolbox,
+    reserve: Reservation,
+    closing: Option<StopReason>,
+    deadline: Instant,
+) -> ModelRequest {
     let spec = run.spec();
     let closing_note = closing.map(|_| Message::text(Role::User, CLOSE));
     let own = run.messages().iter().cloned().chain(closing_note);
@@ -23,13 +30,13 @@ pub fn model_request(driver: &Driver, reserve: Reservation, closing: Option<Stop
     let tool_choice = if run.iterations() == 0 { spec.tool_choice.clone() } else { ToolChoice::Auto };
     ModelRequest {
         model: spec.upstream_model.clone(),
-        conversation: driver.history.clone().after(&spec.system).then(own),
-        tools: if closing.is_some() { ToolOffer::default() } else { driver.tools.offer() },
+        conversation: history.clone().after(&spec.system).then(own),
+        tools: if closing.is_some() { ToolOffer::default() } else { tools.offer() },
         tool_choice,
         sampling: spec.sampling.clone(),
         max_tokens: reserve.output_tokens,
         parallel_tool_calls: spec.parallel_tool_calls,
-        deadline: driver.signals.deadline.max(Instant::now()),
+        deadline,
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::agent::context::recover::TextToolCalls;
-use crate::agent::drive::driver::Driver;
+use crate::agent::context::toolbox::Toolbox;
+use crate::agent::machine::Run;
 use crate::agent::machine::budget::estimated_usage;
-use crate::llm::{Delta, ModelCall};
+use crate::llm::{Delta, Model, ModelCall};
 use crate::types::event::{Reservation, Turn};
 use crate::types::{Event, RunId, Usage};
 
@@ -33,11 +34,10 @@ pub struct Said {
 
 impl Said {
     /// Nothing said yet in `step`, which may be the closing answer, without tools.
-    pub fn new(driver: &Driver, step: u32, closing: bool) -> Self {
-        let run = driver.recorder.run();
+    pub fn new(run: &Run, model: &dyn Model, tools: &Toolbox, step: u32, closing: bool) -> Self {
         let spec = run.spec();
-        let scans = !closing && driver.model.recovers_text_tool_calls() && driver.tools.offers_any();
-        let tools = driver.tools.clone();
+        let scans = !closing && model.recovers_text_tool_calls() && tools.offers_any();
+        let tools = tools.clone();
         Self {
             step,
             run: spec.id.clone(),

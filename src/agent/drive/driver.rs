@@ -1,31 +1,22 @@
-//! Does the I/O that [`Run::next_step`](crate::agent::machine::Run::next_step) asks for and records
-//! what happened.
+//! Everything that moving one run takes, and what every step needs of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::meter::Meter;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
-use crate::agent::drive::steps;
 use crate::agent::inbox::Numbered;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
-use crate::agent::ledger::session::SessionBudget;
-use crate::agent::limits::quota::Account;
-use crate::agent::machine::Step;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
-use crate::types::event::DiscardReason;
-use crate::types::run::OnUnknownOutcome;
-use crate::types::{Conversation, Effect, Event, RunId, StopReason, ToolCall, ToolOutcome, Usage};
-
-/// How long a run that is left may take to record what has happened in it.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+use crate::types::event::Reservation;
+use crate::types::{Conversation, Event, RunId, StopReason, ToolCall, ToolOutcome};
 
 /// Everything that moving one run takes.
 #[derive(Debug)]
@@ -38,10 +29,8 @@ pub struct Driver {
     pub tools: Toolbox,
     /// The session's earlier messages.
     pub history: Conversation,
-    /// What the session's budgets allow.
-    pub session: Option<SessionBudget>,
-    /// What its key allows, if that is not everything.
-    pub account: Option<Account>,
+    /// What its steps may take of the budgets that it shares.
+    pub meter: Meter,
     /// How long the session and the ended run are kept.
     pub retention: Retention,
     /// What may interrupt it.
@@ -66,42 +55,8 @@ pub enum Exit {
 }
 
 impl Driver {
-    /// Moves the run until it ends, waits for its client or must be left.
-    pub async fn drive(&mut self) -> Result<(), Exit> {
-        let end = self.go_on().await;
-        if matches!(end, Err(Exit::HandedOff)) && self.signals.validity.is_valid() {
-            // What has happened is not to happen again elsewhere.
-            let flushed = tokio::time::timeout(LAST_WORDS, self.recorder.flush()).await;
-            if !matches!(flushed, Ok(Ok(()))) {
-                tracing::warn!(run = %self.recorder.run().spec().id, "could not record the last of a run that is left");
-            }
-        }
-        end
-    }
-
-    async fn go_on(&mut self) -> Result<(), Exit> {
-        loop {
-            self.read_commands();
-            match self.recorder.run().next_step() {
-                Step::CallModel { step, reserve, closing } => {
-                    steps::call_model::call_model(self, step, reserve, closing).await?;
-                }
-                Step::DiscardStep(reason) => self.discard_step(reason),
-                Step::WarnBudget { kind, used, limit } => {
-                    self.recorder.queue(Event::BudgetWarning { kind, used, limit });
-                }
-                Step::RunTools(calls) => steps::run_tools::run_tools(self, calls).await?,
-                Step::SettleUnknown { calls, policy } => self.settle_unknown(calls, policy),
-                Step::SkipTools(calls) => self.skip_tools(calls),
-                Step::CompleteStep => self.complete_step(),
-                Step::Finish(reason) => steps::finish::finish(self, reason).await?,
-                Step::Done => return Ok(self.recorder.flush().await?),
-            }
-        }
-    }
-
     /// Takes in what others left for the run since the last look.
-    fn read_commands(&mut self) {
+    pub(super) fn read_commands(&mut self) {
         while let Ok((number, command)) = self.commands.try_recv() {
             self.take_in(number, command);
         }
@@ -173,60 +128,9 @@ impl Driver {
         }
     }
 
-    fn discard_step(&mut self, reason: DiscardReason) {
-        let run = self.recorder.run();
-        // What an interrupted call took is unknown; it is charged in full, as it was reserved.
-        let usage = match reason {
-            DiscardReason::Interrupted => {
-                let reserved = run.reserved();
-                Usage {
-                    prompt_tokens: reserved.input_tokens,
-                    completion_tokens: reserved.output_tokens,
-                    estimated: true,
-                    ..Usage::default()
-                }
-            }
-            DiscardReason::StreamBroke | DiscardReason::EmptyResponse => Usage::default(),
-        };
-        let step = run.step();
-        self.recorder.queue(Event::StepDiscarded { step, reason, usage });
-    }
-
-    fn settle_unknown(&mut self, calls: Vec<ToolCall>, policy: OnUnknownOutcome) {
-        for call in calls {
-            self.finish_call(
-                &call,
-                ToolOutcome::skipped(
-                    "The call was interrupted. Whether it took effect is unknown: do not assume either, and do not \
-                     repeat it without checking.",
-                ),
-            );
-        }
-        if policy == OnUnknownOutcome::Fail {
-            self.recorder.queue(Event::StopRequested { reason: StopReason::OutcomeUnknown, error: None });
-        }
-    }
-
-    fn skip_tools(&mut self, calls: Vec<ToolCall>) {
-        let step = self.recorder.run().step();
-        for call in calls {
-            self.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
-            self.finish_call(&call, ToolOutcome::skipped("The call was not made: the run is stopping."));
-        }
-    }
-
-    fn complete_step(&mut self) {
-        let run = self.recorder.run();
-        let Some(report) = run.last_step() else { return };
-        let event = Event::StepCompleted {
-            step: run.step(),
-            usage: report.usage,
-            finish_reason: report.finish_reason.clone(),
-            latency_ms: report.llm_latency_ms,
-            tokens_used: run.used().tokens,
-            token_budget: run.spec().limits.token_budget,
-        };
-        self.recorder.queue(event);
+    /// Records the end of a step, for which so much was reserved.
+    pub(super) async fn end_step(&mut self, reserved: Reservation, event: Event) -> Result<(), Exit> {
+        Ok(self.meter.settle(&mut self.recorder, reserved, event).await?)
     }
 
     /// Queues a call's result.

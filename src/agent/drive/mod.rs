@@ -3,7 +3,9 @@
 //! Knows nothing of how the run got its driver, nor of who reads its events.
 
 pub(super) mod driver;
+pub(super) mod meter;
 pub mod recorder;
+pub(super) mod run_loop;
 pub(super) mod signals;
 pub(super) mod steps;
 pub(super) mod watcher;

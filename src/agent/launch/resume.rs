@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::drive::driver::Exit;
+use crate::agent::drive::run_loop;
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
@@ -159,7 +160,7 @@ impl Launcher {
             driver.recorder.queue(Event::RunResumed { answers: Vec::new() });
         }
         driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
-        let ended = driver.drive().await;
+        let ended = run_loop::drive(&mut driver).await;
         lease.release().await?;
         match ended {
             Ok(()) => {

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::meter::Meter;
 use crate::agent::drive::recorder::Recorder;
+use crate::agent::drive::run_loop;
 use crate::agent::drive::signals::Signals;
 use crate::agent::drive::steps;
 use crate::agent::drive::watcher::RunWatcher;
@@ -125,8 +127,7 @@ impl Launcher {
             tools: Toolbox::new(&generation.tools, &spec),
             recorder,
             history,
-            session: budget,
-            account,
+            meter: Meter::new(budget, account),
             retention: self.ledger.retention(),
             signals,
             commands: inbox,
@@ -143,7 +144,7 @@ impl Launcher {
 /// Drives a run while its watcher stands by.
 async fn watched(driver: &mut Driver, watcher: RunWatcher) -> Result<(), Exit> {
     tokio::select! {
-        result = driver.drive() => result,
+        result = run_loop::drive(driver) => result,
         () = watcher.watch() => Err(Exit::HandedOff),
     }
 }

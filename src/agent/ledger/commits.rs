@@ -23,7 +23,7 @@ use crate::agent::ledger::document::encode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
-use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
+use crate::agent::ledger::session::{Versioned, forget_session, keep_session, session_entry};
 use crate::store::{Check, Fence, Partition, Tx, Write};
 use crate::types::session::Session;
 use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus};
@@ -235,13 +235,6 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
         tx = put_session(tx, &session, version, ttl);
     }
     (Tx { notify: Some(topic), ..tx }, next)
-}
-
-/// A session's entry in its tenant's index. Renewed by every run and change; the session's own document
-/// decides whether it still exists.
-pub fn session_entry(session: &Session, ttl: Duration) -> Write {
-    let (key, ttl) = (keys::session_entry(&session.id), Some(Retention::session_entry_ttl(ttl)));
-    Write::Put { key, value: Bytes::new(), ttl }
 }
 
 /// The run's entry in its tenant's index.

@@ -7,7 +7,8 @@ use futures_util::future::try_join_all;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
-use crate::agent::ledger::{Ledger, commits, keys};
+use crate::agent::ledger::retention::Retention;
+use crate::agent::ledger::{Ledger, keys};
 use crate::store::{Tx, Unavailable, Write};
 use crate::types::session::Session;
 use crate::types::{RunId, RunStatus, SessionId, Tenant};
@@ -117,7 +118,7 @@ impl Ledger {
         session: &Session,
         ttl: Duration,
     ) -> Result<(), Unavailable> {
-        let tx = Tx::new(keys::tenant_partition(tenant)).write(commits::session_entry(session, ttl));
+        let tx = Tx::new(keys::tenant_partition(tenant)).write(session_entry(session, ttl));
         self.commit(tx).await.map_err(unavailable)
     }
 }
@@ -134,4 +135,11 @@ pub(in crate::agent) fn keep_session(tx: Tx, ttl: Duration) -> Tx {
     tx.write(Write::ExpireLog { log: keys::messages(), ttl })
         .write(Write::ExpireCounter { counter: keys::session_tokens(), ttl })
         .write(Write::ExpireCounter { counter: keys::session_cost(), ttl })
+}
+
+/// A session's entry in its tenant's index. Renewed by every run and change; the session's own document
+/// decides whether it still exists.
+pub(in crate::agent) fn session_entry(session: &Session, ttl: Duration) -> Write {
+    let (key, ttl) = (keys::session_entry(&session.id), Some(Retention::session_entry_ttl(ttl)));
+    Write::Put { key, value: Vec::new().into(), ttl }
 }

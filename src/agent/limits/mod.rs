@@ -5,11 +5,13 @@ pub mod quota;
 pub mod rate;
 pub(super) mod slots;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::agent::follow::active::Active;
 use crate::agent::ledger::Ledger;
-use crate::agent::limits::rate::Rates;
+use crate::agent::limits::rate::{Asker, Rates};
+use crate::store::RateDecision;
 
 /// What callers may take together, counted in the store.
 #[derive(Debug)]
@@ -24,5 +26,12 @@ impl Limits {
     /// Limits that this ledger's store counts.
     pub(super) fn new(ledger: Ledger, active: Arc<Active>) -> Self {
         Self { rates: Rates::new(ledger.store().clone()), ledger, active }
+    }
+
+    /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
+    /// store does not answer in time: then the caller's own count must do, for reads shall not fail
+    /// because of a limit, and what changes something will hear of the store itself.
+    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
+        self.rates.count(asker, per_minute).await
     }
 }

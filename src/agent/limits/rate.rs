@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::agent::ledger::keys;
-use crate::agent::limits::Limits;
 use crate::store::{Rate, RateDecision, Store};
 use crate::types::Tenant;
 
@@ -49,28 +48,27 @@ struct Trouble {
     silent_until: Option<Instant>,
 }
 
-impl Limits {
+impl Rates {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.
-    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
+    pub(super) async fn count(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
         let partition = match asker {
             Asker::Key { tenant, name } => keys::key_rate_partition(tenant, name),
             Asker::Address(address) => keys::address_rate_partition(address),
         };
         let rate = Rate { burst: per_minute.get(), every: Duration::from_secs(60) / per_minute.get() };
-        let rates = &self.rates;
-        if rates.is_paused() {
+        if self.is_paused() {
             return None;
         }
-        match tokio::time::timeout(STORE_TIMEOUT, rates.store.take(&partition, &keys::requests(), rate)).await {
+        match tokio::time::timeout(STORE_TIMEOUT, self.store.take(&partition, &keys::requests(), rate)).await {
             Ok(Ok(taken)) => Some(taken),
             Ok(Err(error)) => {
-                rates.pause(&error);
+                self.pause(&error);
                 None
             }
             Err(elapsed) => {
-                rates.pause(&elapsed);
+                self.pause(&elapsed);
                 None
             }
         }

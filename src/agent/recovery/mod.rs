@@ -15,10 +15,24 @@ use crate::agent::ownership::Ownership;
 /// Finds runs that nobody drives.
 #[derive(Debug)]
 pub struct Recovery {
-    pub(super) ledger: Ledger,
-    pub(super) generations: Arc<Generations>,
-    pub(super) ownership: Arc<Ownership>,
-    pub(super) launcher: Arc<Launcher>,
-    pub(super) active: Arc<Active>,
-    pub(super) lifecycle: Arc<Lifecycle>,
+    ledger: Ledger,
+    generations: Arc<Generations>,
+    ownership: Arc<Ownership>,
+    launcher: Arc<Launcher>,
+    active: Arc<Active>,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl Recovery {
+    /// Finds what this launcher can go on with.
+    pub(super) fn new(launcher: &Arc<Launcher>) -> Self {
+        Self {
+            ledger: launcher.ledger.clone(),
+            generations: launcher.generations.clone(),
+            ownership: launcher.ownership.clone(),
+            active: launcher.active.clone(),
+            lifecycle: launcher.lifecycle.clone(),
+            launcher: launcher.clone(),
+        }
+    }
 }

@@ -12,10 +12,9 @@ use moka::sync::Cache;
 
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
-use crate::agent::session::Sessions;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::session::{Digest, Session};
-use crate::types::{Conversation, Message, RunSpec, Tenant};
+use crate::types::{Conversation, Message};
 
 /// Messages read from the store at a time.
 const PAGE: usize = 512;
@@ -23,29 +22,6 @@ const PAGE: usize = 512;
 const OVERHEAD: usize = 256;
 /// What a message takes beside its text, about.
 const MESSAGE_OVERHEAD: usize = 160;
-
-impl Sessions {
-    /// All of a session's messages, as its document counts them.
-    pub(in crate::agent) async fn history(
-        &self,
-        tenant: &Tenant,
-        session: &Session,
-    ) -> Result<Conversation, Unavailable> {
-        self.histories.read(&**self.ledger.store(), &keys::session_partition(tenant, &session.id), session).await
-    }
-
-    /// The messages that a run began with; none for a run without a session.
-    pub(in crate::agent) async fn history_of(&self, spec: &RunSpec) -> Result<Conversation, Unavailable> {
-        let Some(id) = &spec.session else { return Ok(Conversation::default()) };
-        match self.ledger.find_session(&spec.tenant, id).await? {
-            Some(found) => Ok(self
-                .history(&spec.tenant, &found.session)
-                .await?
-                .first(usize::try_from(spec.history_len).unwrap_or(usize::MAX))),
-            None => Ok(Conversation::default()),
-        }
-    }
-}
 
 /// The histories of the sessions that had runs here lately.
 #[derive(Debug)]
@@ -68,7 +44,7 @@ impl Histories {
     }
 
     /// The messages that `session` counts: those that are known, and those that came since.
-    async fn read(
+    pub(super) async fn read(
         &self,
         store: &dyn Store,
         partition: &Partition,

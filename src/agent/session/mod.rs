@@ -19,10 +19,10 @@ use crate::agent::ledger::session::keep_session;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
-use crate::store::{CommitError, Order, Scan, Tx, Write};
+use crate::store::{CommitError, Order, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
-use crate::types::{Message, Micros, RunId, SessionId, Tenant};
+use crate::types::{Conversation, Message, Micros, RunId, RunSpec, SessionId, Tenant};
 
 /// How often a session that changed meanwhile is read again.
 const ATTEMPTS: usize = 8;
@@ -228,6 +228,29 @@ impl Sessions {
                 return Ok(found);
             }
             after = page.last().map(|(key, _)| key.clone());
+        }
+    }
+}
+
+impl Sessions {
+    /// All of a session's messages, as its document counts them.
+    pub(in crate::agent) async fn history(
+        &self,
+        tenant: &Tenant,
+        session: &Session,
+    ) -> Result<Conversation, Unavailable> {
+        self.histories.read(&**self.ledger.store(), &keys::session_partition(tenant, &session.id), session).await
+    }
+
+    /// The messages that a run began with; none for a run without a session.
+    pub(in crate::agent) async fn history_of(&self, spec: &RunSpec) -> Result<Conversation, Unavailable> {
+        let Some(id) = &spec.session else { return Ok(Conversation::default()) };
+        match self.ledger.find_session(&spec.tenant, id).await? {
+            Some(found) => Ok(self
+                .history(&spec.tenant, &found.session)
+                .await?
+                .first(usize::try_from(spec.history_len).unwrap_or(usize::MAX))),
+            None => Ok(Conversation::default()),
         }
     }
 }

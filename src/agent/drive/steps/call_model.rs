@@ -10,17 +10,12 @@ use crate::agent::context;
 use crate::agent::context::turn::Said;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
-use crate::agent::ledger::keys;
-use crate::agent::limits::quota::Refusal;
+use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::machine::budget::estimated_usage;
-use crate::agent::machine::budget::signed;
-use crate::agent::machine::budget::{self, Used};
-use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
-use crate::store::{CommitError, Tx, Write};
-use crate::types::event::{BudgetKind, DiscardReason, Reservation, Turn};
-use crate::types::{ErrorKind, Event, Micros, RunError, StopReason, ToolCall};
+use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall};
 
 /// Most calls of one turn.
 const MAX_CALLS: usize = 64;
@@ -48,7 +43,7 @@ pub async fn call_model(
         return Err(Exit::HandedOff);
     }
     let started = Instant::now();
-    let mut said = Said::new(driver, step, closing.is_some());
+    let mut said = Said::new(driver.recorder.run(), &*driver.model, &driver.tools, step, closing.is_some());
     let end = listen(driver, &mut said, reserve, closing).await?;
     failpoint::hit("model.answered");
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -60,12 +55,12 @@ pub async fn call_model(
     match end {
         End::Finished(turn) => {
             let turn = finish_turn(driver, &mut said, *turn, reserve, latency_ms, closing.is_some());
-            end_step(driver, reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
+            driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
         End::Interrupted(interruption) => {
             driver.handle_interruption(interruption)?;
             let turn = said.cut_short(reserve, latency_ms);
-            end_step(driver, reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
+            driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
         End::Failed(error) => {
             if !(said.anything() && driver.recorder.run().may_discard()) {
@@ -74,110 +69,9 @@ pub async fn call_model(
                 driver.recorder.queue(Event::StopRequested { reason, error: Some(error) });
             }
             let (reason, usage) = (DiscardReason::StreamBroke, said.usage(reserve));
-            end_step(driver, reserve, Event::StepDiscarded { step, reason, usage }).await
+            driver.end_step(reserve, Event::StepDiscarded { step, reason, usage }).await
         }
     }
-}
-
-/// Records the step with its reservation; `None` if a budget of the key or the session has no room for
-/// it, or a command is to be heeded first.
-async fn begin_step(
-    driver: &mut Driver,
-    step: u32,
-    mut reserve: Reservation,
-    closing: Option<StopReason>,
-) -> Result<Option<Reservation>, Exit> {
-    failpoint::hit("step.before_start");
-    loop {
-        let (kind, left) = match try_begin(driver, step, reserve, closing).await {
-            Ok(true) => return Ok(Some(reserve)),
-            Ok(false) => {
-                give_back(driver).await?;
-                return Ok(None);
-            }
-            Err(Refusal::Short(kind, left)) => (kind, left),
-            Err(Refusal::Failed(error)) => return Err(error.into()),
-        };
-        let (tokens, money, reason) = match kind {
-            BudgetKind::Tokens => (left, u64::MAX, StopReason::TokenBudget),
-            BudgetKind::Cost => (u64::MAX, left, StopReason::CostBudget),
-        };
-        if let Some(smaller) = budget::shrink(driver.recorder.run().spec(), reserve, tokens, Micros(money)) {
-            reserve = smaller;
-        } else {
-            give_back(driver).await?;
-            driver.recorder.queue(Event::StopRequested { reason, error: None });
-            return Ok(None);
-        }
-    }
-}
-
-/// Gives back what was reserved with the key for a step that does not begin.
-async fn give_back(driver: &mut Driver) -> Result<(), Exit> {
-    if let Some(account) = &mut driver.account {
-        account.settle(Used::default(), RetryWhileLeased::new(driver.recorder.validity())).await?;
-    }
-    Ok(())
-}
-
-/// Reserves with the key, then records the step and reserves with the session in one commit; `false` if
-/// a command is to be heeded first.
-async fn try_begin(
-    driver: &mut Driver,
-    step: u32,
-    reserve: Reservation,
-    closing: Option<StopReason>,
-) -> Result<bool, Refusal> {
-    if let Some(account) = &mut driver.account {
-        let ttl = Duration::from_millis(driver.recorder.run().left_ms());
-        account.reserve(step, reserve, ttl, RetryWhileLeased::new(driver.recorder.validity())).await?;
-        failpoint::hit("step.reserved");
-    }
-    let event = Event::StepStarted { step, reserved: reserve, closing };
-    let session = driver.session;
-    let recorded = driver
-        .record_unless_told([event], |tx| match session {
-            Some(session) => tx
-                .write(add(keys::session_tokens(), signed(reserve.tokens()), session.tokens))
-                .write(add(keys::session_cost(), signed(reserve.cost.0), session.cost)),
-            None => tx,
-        })
-        .await;
-    let (counter, value) = match recorded {
-        Ok(begun) => return Ok(begun),
-        Err(CommitError::CeilingReached { counter, value }) => (counter, u64::try_from(value).unwrap_or(0)),
-        Err(error) => return Err(Refusal::Failed(error)),
-    };
-    let left = |ceiling: Option<u64>| ceiling.map_or(u64::MAX, |ceiling| ceiling.saturating_sub(value));
-    let session = session.unwrap_or_default();
-    Err(if counter == keys::session_tokens() {
-        Refusal::Short(BudgetKind::Tokens, left(session.tokens))
-    } else {
-        Refusal::Short(BudgetKind::Cost, left(session.cost))
-    })
-}
-
-/// Records the step's end and settles its reservation, with the session in the same commit, with the key
-/// after it.
-async fn end_step(driver: &mut Driver, reserve: Reservation, event: Event) -> Result<(), Exit> {
-    let before = driver.recorder.run().used();
-    driver.recorder.queue(event);
-    let after = driver.recorder.run().used();
-    let used = Used { tokens: after.tokens - before.tokens, cost: after.cost.saturating_sub(before.cost) };
-    if driver.session.is_some() {
-        let tokens = signed(used.tokens) - signed(reserve.tokens());
-        let cost = signed(used.cost.0) - signed(reserve.cost.0);
-        let settle =
-            |tx: Tx| tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None));
-        driver.recorder.record_with(None, settle).await?;
-    }
-    if let Some(account) = driver.account.as_mut().filter(|account| account.holds()) {
-        driver.recorder.flush().await?;
-        failpoint::hit("step.before_settle");
-        account.settle(used, RetryWhileLeased::new(driver.recorder.validity())).await?;
-    }
-    failpoint::hit("turn.settled");
-    Ok(())
 }
 
 /// Records deltas as they come, the first at once. Those that come within the store's pace of the last,
@@ -189,7 +83,9 @@ async fn listen(
     reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<End, Exit> {
-    let request = context::model_request(driver, reserve, closing);
+    let deadline = driver.signals.deadline.max(Instant::now());
+    let run = driver.recorder.run();
+    let request = context::model_request(run, &driver.history, &driver.tools, reserve, closing, deadline);
     let mut deltas = driver.model.stream(request);
     let mut interrupted = pin!(driver.signals.interrupted());
     let mut gap = pin!(tokio::time::sleep(Duration::ZERO));
@@ -280,8 +176,4 @@ fn run_error(error: &ModelError, said_something: bool) -> RunError {
     let message = if said_something { format!("{error}; its answer is incomplete") } else { error.to_string() };
     let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
     RunError { kind, message, retry_after_ms }
-}
-
-fn add(counter: crate::store::Key, delta: i64, ceiling: Option<u64>) -> Write {
-    Write::Add { counter, delta, ceiling: ceiling.map(signed) }
 }

@@ -19,9 +19,7 @@ const ATTEMPTS: usize = 8;
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
     failpoint::hit("run.before_end");
-    if let Some(account) = &mut driver.account {
-        account.free_slot().await;
-    }
+    driver.meter.free_slot().await;
     let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
     let mut attempts = 0;
     let mut lost = false;
@@ -34,9 +32,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
                 if log == keys::inbox(&driver.recorder.run().spec().id) =>
             {
                 // Somebody left a command, which may keep the run from ending.
-                if let Some(account) = &mut driver.account {
-                    account.keep_slot().await.map_err(CommitError::from)?;
-                }
+                driver.meter.keep_slot().await.map_err(CommitError::from)?;
                 return Ok(driver.read_mail(actual).await?);
             }
             Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::machine::Run;
 use crate::failpoint;
 use crate::tools::CallContext;
 use crate::tools::{RegisteredTool, invoke};
@@ -63,14 +64,8 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit
         driver.handle_interruption(interruption)?;
         return Ok(false);
     }
-    let run = driver.recorder.run();
-    let (step, spec) = (run.step(), run.spec().clone());
-    let timeout = Duration::from_millis(spec.limits.tool_timeout_ms);
-    let unbegun = batch.iter().filter(|checked| !run.has_started(&checked.call.id));
-    let intents: Vec<_> = unbegun
-        .map(|Checked { call, tool, .. }| Event::ToolStarted { step, call: call.clone(), effect: tool.spec().effect })
-        .collect();
     failpoint::hit("tool.before_intent");
+    let intents = intents(driver.recorder.run(), &batch);
     if !driver.record_unless_told(intents, |tx| tx).await? {
         return Ok(false);
     }
@@ -79,14 +74,11 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit
     if !driver.signals.validity.is_valid() {
         return Err(Exit::HandedOff);
     }
-    let fence = driver.recorder.fence().token;
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let mut running: FuturesUnordered<_> = batch
         .into_iter()
         .map(|Checked { call, tool, arguments }| {
-            let timeout = tool.spec().timeout.map_or(timeout, |own| own.min(timeout));
-            let timeout = timeout.min(driver.signals.deadline.saturating_duration_since(Instant::now()));
-            let context = CallContext { run: spec.id.clone(), call: call.id.clone(), step, timeout, fence };
+            let context = context(driver, &call, &tool);
             async move { (call, invoke(tool, arguments, context).await) }
         })
         .collect();
@@ -122,4 +114,25 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit
     }
     failpoint::hit("tool.finished");
     Ok(true)
+}
+
+/// What is recorded before a batch is dispatched; nothing of calls that a crash interrupted.
+fn intents(run: &Run, batch: &[Checked]) -> Vec<Event> {
+    let unbegun = batch.iter().filter(|checked| !run.has_started(&checked.call.id));
+    let intent = |Checked { call, tool, .. }: &Checked| Event::ToolStarted {
+        step: run.step(),
+        call: call.clone(),
+        effect: tool.spec().effect,
+    };
+    unbegun.map(intent).collect()
+}
+
+/// What a tool is told of its call: it has the shortest of its own time, the run's for each call, and what
+/// the run has left.
+fn context(driver: &Driver, call: &ToolCall, tool: &RegisteredTool) -> CallContext {
+    let (run, fence) = (driver.recorder.run(), driver.recorder.fence().token);
+    let timeout = Duration::from_millis(run.spec().limits.tool_timeout_ms);
+    let timeout = tool.spec().timeout.map_or(timeout, |own| own.min(timeout));
+    let timeout = timeout.min(driver.signals.deadline.saturating_duration_since(Instant::now()));
+    CallContext { run: run.spec().id.clone(), call: call.id.clone(), step: run.step(), timeout, fence }
 }

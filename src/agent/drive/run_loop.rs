@@ -1,0 +1,109 @@
+//! The loop: does what [`Run::next_step`](crate::agent::machine::Run::next_step) asks for, and records what
+//! happened.
+
+use std::time::Duration;
+
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps;
+use crate::agent::machine::Step;
+use crate::types::event::DiscardReason;
+use crate::types::run::OnUnknownOutcome;
+use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, Usage};
+
+/// How long a run that is left may take to record what has happened in it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Moves the run until it ends, waits for its client or must be left.
+pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
+    let end = run_to_the_end(driver).await;
+    if matches!(end, Err(Exit::HandedOff)) && driver.signals.validity.is_valid() {
+        // What has happened is not to happen again elsewhere.
+        let flushed = tokio::time::timeout(LAST_WORDS, driver.recorder.flush()).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::warn!(run = %driver.recorder.run().spec().id, "could not record the last of a run that is left");
+        }
+    }
+    end
+}
+
+/// Asks the machine what to do and does it, until there is nothing left to do.
+async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
+    loop {
+        driver.read_commands();
+        match driver.recorder.run().next_step() {
+            Step::CallModel { step, reserve, closing } => {
+                steps::call_model::call_model(driver, step, reserve, closing).await?;
+            }
+            Step::DiscardStep(reason) => discard_step(driver, reason),
+            Step::WarnBudget { kind, used, limit } => {
+                driver.recorder.queue(Event::BudgetWarning { kind, used, limit });
+            }
+            Step::RunTools(calls) => steps::run_tools::run_tools(driver, calls).await?,
+            Step::SettleUnknown { calls, policy } => settle_unknown(driver, calls, policy),
+            Step::SkipTools(calls) => skip_tools(driver, calls),
+            Step::CompleteStep => complete_step(driver),
+            Step::Finish(reason) => steps::finish::finish(driver, reason).await?,
+            Step::Done => return Ok(driver.recorder.flush().await?),
+        }
+    }
+}
+
+/// Voids what the model said in this step.
+fn discard_step(driver: &mut Driver, reason: DiscardReason) {
+    let run = driver.recorder.run();
+    // What an interrupted call took is unknown; it is charged in full, as it was reserved.
+    let usage = match reason {
+        DiscardReason::Interrupted => {
+            let reserved = run.reserved();
+            Usage {
+                prompt_tokens: reserved.input_tokens,
+                completion_tokens: reserved.output_tokens,
+                estimated: true,
+                ..Usage::default()
+            }
+        }
+        DiscardReason::StreamBroke | DiscardReason::EmptyResponse => Usage::default(),
+    };
+    let step = run.step();
+    driver.recorder.queue(Event::StepDiscarded { step, reason, usage });
+}
+
+/// Answers calls that a crash interrupted and that must not be repeated.
+fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>, policy: OnUnknownOutcome) {
+    for call in calls {
+        driver.finish_call(
+            &call,
+            ToolOutcome::skipped(
+                "The call was interrupted. Whether it took effect is unknown: do not assume either, and do not \
+                 repeat it without checking.",
+            ),
+        );
+    }
+    if policy == OnUnknownOutcome::Fail {
+        driver.recorder.queue(Event::StopRequested { reason: StopReason::OutcomeUnknown, error: None });
+    }
+}
+
+/// Answers calls without dispatching them.
+fn skip_tools(driver: &mut Driver, calls: Vec<ToolCall>) {
+    let step = driver.recorder.run().step();
+    for call in calls {
+        driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+        driver.finish_call(&call, ToolOutcome::skipped("The call was not made: the run is stopping."));
+    }
+}
+
+/// Says that every server-side call of the step is answered.
+fn complete_step(driver: &mut Driver) {
+    let run = driver.recorder.run();
+    let Some(report) = run.last_step() else { return };
+    let event = Event::StepCompleted {
+        step: run.step(),
+        usage: report.usage,
+        finish_reason: report.finish_reason.clone(),
+        latency_ms: report.llm_latency_ms,
+        tokens_used: run.used().tokens,
+        token_budget: run.spec().limits.token_budget,
+    };
+    driver.recorder.queue(event);
+}

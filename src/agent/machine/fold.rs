@@ -1,0 +1,239 @@
+//! What each event makes of a run.
+
+use super::{CallState, ContextEstimate, Executor, OpenCall, Phase, Run, UNANSWERED};
+use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::outcome::{CallReport, StepReport};
+use crate::types::{Event, Message, Outcome, Record, RunStatus, ToolCall, ToolOutcome, Usage};
+
+/// How long a model call is taken to have gone on when nothing was recorded of it: as long as an upstream may
+/// take to begin, by its settings' default.
+const MODEL_SILENCE_MS: u64 = 30_000;
+
+impl Run {
+    /// Takes in what happened.
+    pub fn apply(&mut self, record: &Record) {
+        self.time(record);
+        match &record.event {
+            Event::RunStarted => self.phase = Phase::Ready,
+            Event::RunResumed { answers } => self.resume(answers),
+            Event::StepStarted { step, reserved, closing } => {
+                self.phase = Phase::ModelRunning;
+                self.step = *step;
+                self.reserved = *reserved;
+                self.limit = *closing;
+            }
+            Event::TurnFinished { turn, .. } => self.finish_turn(turn),
+            Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, *usage),
+            Event::BudgetWarning { kind, .. } => self.warned.push(*kind),
+            Event::ToolStarted { call, effect, .. } => self.set_call(call, CallState::Started(*effect)),
+            Event::ToolFinished { call_id, outcome, .. } => {
+                if let Some(call) =
+                    self.calls.iter().find(|open| open.call.id == *call_id).map(|open| open.call.clone())
+                {
+                    self.finish_call(&call, outcome);
+                }
+            }
+            Event::StepCompleted { .. } => self.complete_step(),
+            Event::StopRequested { reason, error } => {
+                match &self.stop {
+                    // A second reason to stop leaves no room for a closing answer after the first.
+                    Some((first, _)) => self.limit = self.limit.or(Some(*first)),
+                    None => self.stop = Some((*reason, error.clone())),
+                }
+            }
+            Event::MailRead { upto, messages } => {
+                self.commands_applied = *upto;
+                self.steering.extend(messages.iter().cloned());
+            }
+            Event::RunFinished(outcome) => self.finish(outcome),
+            Event::RunQueued
+            | Event::ThinkingDelta { .. }
+            | Event::TextDelta { .. }
+            | Event::ToolArgumentsDelta { .. }
+            | Event::ProviderRetry { .. } => {}
+        }
+        self.steer();
+    }
+
+    /// Lets what the caller said meanwhile join the conversation where a message of its own may stand:
+    /// before the next model call, which there is one more of if the run was about to end.
+    fn steer(&mut self) {
+        let answered = self.phase == Phase::Answered && self.stop.is_none() && self.limit.is_none();
+        if !self.steering.is_empty() && (answered || self.phase == Phase::Ready) {
+            self.phase = Phase::Ready;
+            for message in std::mem::take(&mut self.steering) {
+                self.push(message);
+            }
+        }
+    }
+
+    /// Counts the time that a run spends, before its record is taken in.
+    fn time(&mut self, record: &Record) {
+        if matches!(self.phase, Phase::NotStarted | Phase::HandedOver { waits: true }) {
+            self.elapsed.restart(record.at_ms);
+        } else if matches!(record.event, Event::RunResumed { .. }) {
+            self.elapsed.taken_over(record.at_ms, self.longest_silence_ms());
+        } else {
+            self.elapsed.pass(record.at_ms);
+        }
+    }
+
+    /// How long nothing may be recorded while it goes on as it stands.
+    fn longest_silence_ms(&self) -> u64 {
+        let is_started = |open: &OpenCall| matches!(open.state, CallState::Started(_));
+        match self.phase {
+            Phase::ModelRunning => MODEL_SILENCE_MS,
+            Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
+            Phase::NotStarted
+            | Phase::Ready
+            | Phase::EmptyTurn
+            | Phase::AnsweringCalls
+            | Phase::Answered
+            | Phase::HandedOver { .. }
+            | Phase::Ended(_) => 0,
+        }
+    }
+
+    fn resume(&mut self, answers: &[Message]) {
+        if let Phase::HandedOver { waits: true } = self.phase {
+            self.push_results();
+            for answer in answers {
+                self.push(answer.clone());
+            }
+            self.phase = Phase::Ready;
+        } else {
+            self.resumes += 1;
+        }
+    }
+
+    fn finish_turn(&mut self, turn: &Turn) {
+        self.settle(turn.usage);
+        self.report.llm_time_ms += turn.latency_ms;
+        self.report.steps.push(StepReport {
+            index: self.step,
+            llm_latency_ms: turn.latency_ms,
+            tool_latency_ms: 0,
+            usage: turn.usage,
+            finish_reason: turn.finish_reason.clone(),
+            tool_calls: Vec::new(),
+        });
+        self.last_turn = turn.clone();
+        self.resumes = 0;
+        if turn.text.is_empty() && turn.calls.is_empty() && turn.finish_reason != "length" && self.stop.is_none() {
+            self.phase = Phase::EmptyTurn;
+            self.empty += 1;
+            return;
+        }
+        self.iterations += 1;
+        self.calls = turn.calls.iter().map(|call| self.open(call)).collect();
+        self.calls_minted += u16::try_from(turn.calls.len()).unwrap_or(u16::MAX);
+        if !(turn.text.is_empty() && turn.calls.is_empty()) {
+            self.push(Message::assistant(&turn.text, &turn.calls));
+        }
+        if !turn.usage.estimated {
+            self.context = ContextEstimate { counted: turn.usage.total(), bytes_since: 0 };
+        }
+        self.phase = Phase::AnsweringCalls;
+    }
+
+    fn open(&self, call: &ToolCall) -> OpenCall {
+        let is_clients = self.spec.client_tools.iter().any(|tool| tool.name == call.name);
+        let executor = if is_clients { Executor::Client } else { Executor::Server };
+        OpenCall { call: call.clone(), executor, state: CallState::Pending }
+    }
+
+    fn discard(&mut self, reason: DiscardReason, usage: Usage) {
+        self.settle(usage);
+        self.phase = Phase::Ready;
+        self.last_turn = Turn::default();
+        match reason {
+            DiscardReason::StreamBroke => self.broken += 1,
+            DiscardReason::Interrupted | DiscardReason::EmptyResponse => {}
+        }
+    }
+
+    fn settle(&mut self, usage: Usage) {
+        self.usage += usage;
+        self.used.tokens = self.used.tokens.saturating_add(usage.total());
+        self.used.cost += self.spec.price.cost(&usage);
+        self.reserved = Reservation::default();
+    }
+
+    fn set_call(&mut self, call: &ToolCall, state: CallState) {
+        if let Some(open) = self.calls.iter_mut().find(|open| open.call.id == call.id) {
+            open.state = state;
+        }
+    }
+
+    fn finish_call(&mut self, call: &ToolCall, outcome: &ToolOutcome) {
+        self.set_call(call, CallState::Finished(outcome.clone()));
+        self.tool_calls += 1;
+        if !outcome.skipped {
+            self.resumes = 0;
+        }
+        self.report.tool_time_ms += outcome.latency_ms;
+        if let Some(step) = self.report.steps.last_mut() {
+            step.tool_latency_ms += outcome.latency_ms;
+            step.tool_calls.push(CallReport {
+                call_id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                result_bytes: outcome.content.len() as u64,
+                latency_ms: outcome.latency_ms,
+                skipped: outcome.skipped,
+                error: outcome.is_error.then(|| outcome.content.clone()),
+            });
+        }
+    }
+
+    fn complete_step(&mut self) {
+        if let Some(step) = self.report.steps.last_mut() {
+            let order = |report: &CallReport| self.calls.iter().position(|open| open.call.id == report.call_id);
+            step.tool_calls.sort_by_key(order);
+        }
+        let clients = self.calls.iter().any(|open| open.executor == Executor::Client);
+        self.phase = match (self.calls.is_empty(), clients) {
+            // Time ran out while the model spoke: what is held back of it is for the closing answer.
+            (true, _) if self.wants_closing() => Phase::Ready,
+            (true, _) => Phase::Answered,
+            (false, true) if self.stop.is_none() => Phase::HandedOver { waits: false },
+            (false, _) => {
+                self.close_calls(UNANSWERED);
+                Phase::Ready
+            }
+        };
+    }
+
+    fn finish(&mut self, outcome: &Outcome) {
+        if outcome.status() == RunStatus::RequiresAction {
+            self.phase = Phase::HandedOver { waits: true };
+            return;
+        }
+        self.close_calls(UNANSWERED);
+        self.phase = Phase::Ended(outcome.status());
+    }
+
+    /// Adds the server's results in call order; the client's come with its answers.
+    fn push_results(&mut self) {
+        for open in std::mem::take(&mut self.calls) {
+            if let CallState::Finished(outcome) = open.state {
+                self.push(Message::tool(&open.call.id, &outcome.content));
+            }
+        }
+    }
+
+    /// The one place where a call that nobody will answer gets its result, so that every call has one.
+    pub(super) fn close_calls(&mut self, why: &str) {
+        for open in &mut self.calls {
+            if !matches!(open.state, CallState::Finished(_)) {
+                open.state = CallState::Finished(ToolOutcome::skipped(why));
+            }
+        }
+        self.push_results();
+    }
+
+    fn push(&mut self, message: Message) {
+        self.context.bytes_since += message.weight() as u64;
+        self.messages.push(message);
+    }
+}

@@ -1,0 +1,86 @@
+//! The rooms of an agent, put together from the ground up.
+
+use std::sync::Arc;
+
+use crate::agent::admission::Admission;
+use crate::agent::control::Control;
+use crate::agent::follow::Followers;
+use crate::agent::follow::active::Active;
+use crate::agent::generation::Generations;
+use crate::agent::launch::Launcher;
+use crate::agent::ledger::Ledger;
+use crate::agent::lifecycle::Lifecycle;
+use crate::agent::limits::Limits;
+use crate::agent::ownership::Ownership;
+use crate::agent::recovery::Recovery;
+use crate::agent::session::Sessions;
+use crate::agent::{Generation, Retention};
+use crate::store::Store;
+
+/// What all runs of this process share.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    pub(super) ledger: Ledger,
+    pub(super) generations: Arc<Generations>,
+    pub(super) lifecycle: Arc<Lifecycle>,
+    pub(super) ownership: Arc<Ownership>,
+    pub(super) active: Arc<Active>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) recovery: Arc<Recovery>,
+    pub(super) control: Arc<Control>,
+    pub(super) admission: Arc<Admission>,
+    #[cfg(test)]
+    pub(super) launcher: Arc<Launcher>,
+}
+
+impl Rooms {
+    /// The rooms over these parts.
+    pub(super) fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
+        let generations = Arc::new(Generations::new(generation));
+        let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
+        let ledger = Ledger::new(store, retention);
+        let active = Arc::<Active>::default();
+        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone()));
+        let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
+        let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
+        let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));
+        let launcher = Arc::new(Launcher {
+            ledger: ledger.clone(),
+            generations: generations.clone(),
+            sessions: sessions.clone(),
+            limits: limits.clone(),
+            ownership: ownership.clone(),
+            active: active.clone(),
+            followers: followers.clone(),
+            lifecycle: lifecycle.clone(),
+        });
+        let recovery = Arc::new(Recovery::new(&launcher));
+        let control = Arc::new(Control::new(&launcher));
+        let admission = Arc::new(Admission {
+            ledger: ledger.clone(),
+            generations: generations.clone(),
+            sessions: sessions.clone(),
+            limits: limits.clone(),
+            ownership: ownership.clone(),
+            followers,
+            launcher: launcher.clone(),
+            control: control.clone(),
+            lifecycle: lifecycle.clone(),
+        });
+        Self {
+            ledger,
+            generations,
+            lifecycle,
+            ownership,
+            active,
+            limits,
+            sessions,
+            recovery,
+            control,
+            admission,
+            #[cfg(test)]
+            launcher,
+        }
+    }
+}
