@@ -11,6 +11,7 @@ mod runs;
 mod session_copies;
 mod sessions;
 mod sse;
+mod state;
 #[cfg(test)]
 mod tests;
 pub mod wire;
@@ -26,17 +27,11 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use self::state::Api;
 use crate::agent::Agent;
 use crate::api::callers::{Guard, RequestRates};
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
-
-/// What handlers work with.
-#[derive(Debug, Clone)]
-pub struct Api {
-    /// Starts, follows and cancels runs.
-    pub agent: Agent,
-}
 
 #[derive(OpenApi)]
 #[openapi(

@@ -2,9 +2,10 @@ use super::*;
 use crate::agent::ledger::log::encode;
 use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
+use crate::types::event::DiscardReason;
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{CallId, ErrorKind, Limits, Micros, Price, Role, RunId, Tenant};
+use crate::types::{CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant};
 
 /// A run without limits but the ordinary ones.
 pub(in crate::agent) fn spec() -> RunSpec {

@@ -44,6 +44,41 @@ pub(super) enum Say {
     Written(&'static [&'static str]),
 }
 
+impl Say {
+    /// What it streams, and the turn that this makes if it ends well.
+    fn deltas(&self, closing: bool) -> Vec<Result<Delta, ModelError>> {
+        let (pieces, calls) = match self {
+            Self::Calls(_, _) if closing => return vec![finished("closing", &[], "stop")],
+            Self::Calls("", calls) => (vec![], calls.as_slice()),
+            Self::Calls(text, calls) => (vec![*text], calls.as_slice()),
+            Self::Text(pieces)
+            | Self::Break(pieces)
+            | Self::Stall(pieces)
+            | Self::Rambled(pieces)
+            | Self::Deadline(pieces)
+            | Self::Written(pieces) => (pieces.to_vec(), [].as_slice()),
+        };
+        let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
+        match self {
+            Self::Text(_) | Self::Written(_) => deltas.push(finished(&pieces.concat(), &[], "stop")),
+            Self::Calls(_, _) => deltas.push(finished(&pieces.concat(), calls, "tool_calls")),
+            Self::Rambled(_) => deltas.push(finished(&pieces.concat(), &[], "length")),
+            Self::Break(_) | Self::Stall(_) | Self::Deadline(_) => {}
+        }
+        deltas
+    }
+}
+
+/// The end of a turn.
+fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Result<Delta, ModelError> {
+    let call = |(name, arguments): &(&str, &str)| ModelCall { name: (*name).into(), arguments: (*arguments).into() };
+    let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
+    let (text, calls) = (text.to_owned(), calls.iter().map(call).collect());
+    let turn =
+        ModelTurn { text, calls, usage: Some(usage), finish_reason: finish_reason.into(), thinking: String::new() };
+    Ok(Delta::Finished(Box::new(turn)))
+}
+
 /// Plays its turns by how many assistant messages the request has; the last one again and again.
 #[derive(Debug)]
 pub(super) struct Scripted {
@@ -66,54 +101,27 @@ impl Model for Scripted {
         let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
         let (closing, deadline) = (request.tools.is_empty(), request.deadline);
         self.requests.lock().push(request);
-        let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
-        let texts = |pieces: &[&str]| pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect::<Vec<_>>();
-        let finished = |text: String, calls: Vec<ModelCall>| {
-            let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned();
-            let turn = ModelTurn { text, calls, usage: Some(usage), finish_reason, thinking: String::new() };
-            Ok(Delta::Finished(Box::new(turn)))
+        let broken = |kind, message: &str| {
+            Err(ModelError { kind, message: message.to_owned(), status: None, retry_after: None })
         };
-        let deltas = match turn {
-            Say::Text(pieces) | Say::Written(pieces) => {
-                let mut deltas = texts(pieces);
-                deltas.push(finished(pieces.concat(), vec![]));
-                deltas
-            }
-            Say::Rambled(pieces) => {
-                let mut deltas = texts(pieces);
-                let (text, finish_reason) = (pieces.concat(), "length".to_owned());
-                let turn = ModelTurn { text, usage: Some(usage), finish_reason, ..ModelTurn::default() };
-                deltas.push(Ok(Delta::Finished(Box::new(turn))));
-                deltas
-            }
-            Say::Calls(_, _) if closing => vec![finished("closing".into(), vec![])],
-            Say::Calls(text, calls) => {
-                let mut deltas = if text.is_empty() { vec![] } else { texts(&[text]) };
-                let calls = calls
-                    .into_iter()
-                    .map(|(name, arguments)| ModelCall { name: name.into(), arguments: arguments.into() });
-                deltas.push(finished(text.into(), calls.collect()));
-                deltas
-            }
-            Say::Break(pieces) => {
+        let mut deltas = turn.deltas(closing);
+        match turn {
+            Say::Break(_) => {
                 self.breaks.fetch_add(1, Ordering::Relaxed);
-                let mut deltas = texts(pieces);
-                let (kind, message) = (ModelErrorKind::Transient, "it broke".to_owned());
-                deltas.push(Err(ModelError { kind, message, status: None, retry_after: None }));
-                deltas
+                deltas.push(broken(ModelErrorKind::Transient, "it broke"));
             }
-            Say::Deadline(pieces) => {
+            Say::Deadline(_) => {
                 let late = async move {
                     tokio::time::sleep_until(deadline).await;
-                    let (kind, message) = (ModelErrorKind::Timeout, "time is up".to_owned());
-                    Err(ModelError { kind, message, status: None, retry_after: None })
+                    broken(ModelErrorKind::Timeout, "time is up")
                 };
-                return futures_util::stream::iter(texts(pieces)).chain(futures_util::stream::once(late)).boxed();
+                return futures_util::stream::iter(deltas).chain(futures_util::stream::once(late)).boxed();
             }
-            Say::Stall(pieces) => {
-                return futures_util::stream::iter(texts(pieces)).chain(futures_util::stream::pending()).boxed();
+            Say::Stall(_) => {
+                return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
             }
-        };
+            Say::Text(_) | Say::Calls(..) | Say::Rambled(_) | Say::Written(_) => {}
+        }
         // One delta at a time, as from a socket: each is recorded by itself.
         futures_util::stream::iter(deltas)
             .then(|delta| async {

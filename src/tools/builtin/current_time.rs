@@ -7,7 +7,8 @@ use jiff::tz::{self, TimeZone};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::tools::{CallContext, Tool, ToolError, ToolSpec, builtin};
+use crate::tools::builtin::define;
+use crate::tools::{CallContext, Tool, ToolError, ToolSpec};
 use crate::types::clock::now_ms;
 
 /// The tool.
@@ -21,7 +22,7 @@ impl CurrentTime {
         let description =
             "Returns the current date and time with its UTC offset and weekday, in UTC or in the given time zone.";
         let parameters = r#"{"type":"object","properties":{"timezone":{"type":"string","description":"An IANA name such as Europe/Oslo, the city of one (Oslo, New York), an offset such as +02:00, or UTC, which is the default"}},"additionalProperties":false}"#;
-        Self { spec: builtin::spec("current_time", description, parameters) }
+        Self { spec: define::spec("current_time", description, parameters) }
     }
 }
 
@@ -37,7 +38,7 @@ impl Tool for CurrentTime {
             #[serde(default)]
             timezone: Option<String>,
         }
-        let Arguments { timezone } = builtin::decode(arguments)?;
+        let Arguments { timezone } = define::decode(arguments)?;
         let now = i64::try_from(now_ms()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let now = now.ok_or_else(|| ToolError("The server's clock is beyond the calendar.".into()))?;
         describe(now, timezone.as_deref().unwrap_or("UTC"))

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::tools::{CallContext, Tool, ToolError, ToolSpec, builtin};
+use crate::tools::builtin::define;
+use crate::tools::{CallContext, Tool, ToolError, ToolSpec};
 
 /// The longest expression, in characters.
 const MAX_CHARS: usize = 1_000;
@@ -25,7 +26,7 @@ impl Calculator {
             with the sign of the dividend) ^ or ** (power), parentheses, pi, e, and the functions sqrt, abs, \
             round(x, digits), floor, ceil, min, max, log (base 10, or log(x, base)), ln, exp, sin, cos, tan (radians).";
         let parameters = r#"{"type":"object","properties":{"expression":{"type":"string","description":"For example 1234 * 5678"}},"required":["expression"],"additionalProperties":false}"#;
-        Self { spec: builtin::spec("calculator", description, parameters) }
+        Self { spec: define::spec("calculator", description, parameters) }
     }
 }
 
@@ -40,7 +41,7 @@ impl Tool for Calculator {
         struct Arguments {
             expression: String,
         }
-        let Arguments { expression } = builtin::decode(arguments)?;
+        let Arguments { expression } = define::decode(arguments)?;
         evaluate(&expression).map_err(ToolError)
     }
 }
