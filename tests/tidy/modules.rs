@@ -104,7 +104,7 @@ impl Modules {
 }
 
 fn is_source(path: &str) -> bool {
-    let is_rust = path.starts_with("src/") && path.ends_with(".rs");
+    let is_rust = path.strip_prefix("src/").and_then(|path| path.strip_suffix(".rs")).is_some();
     is_rust && !path.ends_with("/tests.rs") && !path.contains("/tests/") && path != "src/main.rs"
 }
 

@@ -48,7 +48,7 @@ impl Say {
     /// What it streams, and the turn that this makes if it ends well.
     fn deltas(&self, closing: bool) -> Vec<Result<Delta, ModelError>> {
         let (pieces, calls) = match self {
-            Self::Calls(_, _) if closing => return vec![finished("closing", &[], "stop")],
+            Self::Calls(_, _) if closing => return vec![Ok(finished("closing", &[], "stop"))],
             Self::Calls("", calls) => (vec![], calls.as_slice()),
             Self::Calls(text, calls) => (vec![*text], calls.as_slice()),
             Self::Text(pieces)
@@ -60,9 +60,9 @@ impl Say {
         };
         let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
         match self {
-            Self::Text(_) | Self::Written(_) => deltas.push(finished(&pieces.concat(), &[], "stop")),
-            Self::Calls(_, _) => deltas.push(finished(&pieces.concat(), calls, "tool_calls")),
-            Self::Rambled(_) => deltas.push(finished(&pieces.concat(), &[], "length")),
+            Self::Text(_) | Self::Written(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "stop"))),
+            Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, "tool_calls"))),
+            Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "length"))),
             Self::Break(_) | Self::Stall(_) | Self::Deadline(_) => {}
         }
         deltas
@@ -70,13 +70,13 @@ impl Say {
 }
 
 /// The end of a turn.
-fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Result<Delta, ModelError> {
+fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Delta {
     let call = |(name, arguments): &(&str, &str)| ModelCall { name: (*name).into(), arguments: (*arguments).into() };
     let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
     let (text, calls) = (text.to_owned(), calls.iter().map(call).collect());
     let turn =
         ModelTurn { text, calls, usage: Some(usage), finish_reason: finish_reason.into(), thinking: String::new() };
-    Ok(Delta::Finished(Box::new(turn)))
+    Delta::Finished(Box::new(turn))
 }
 
 /// Plays its turns by how many assistant messages the request has; the last one again and again.
