@@ -20,7 +20,7 @@ use self::build::Clients;
 use self::listen::Bounds;
 use crate::agent::{Agent, Retention};
 use crate::api;
-use crate::api::callers::RequestRates;
+use crate::api::auth::RequestRates;
 use crate::config::Settings;
 use crate::store;
 

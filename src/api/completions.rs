@@ -1,17 +1,18 @@
 //! `POST /v1/agent/completions` and `POST /v1/chat/completions`: two doors to one loop.
 
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
 use crate::agent::Started;
 use crate::agent::follow::{FollowError, Follower};
-use crate::api::Api;
-use crate::api::callers::Caller;
+use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
-use crate::api::idempotency::{self, Announced};
+use crate::api::identity::{RequestIdentity, mark_replayed};
+use crate::api::params::CompletionHeaders;
 use crate::api::sse;
+use crate::api::state::Api;
 use crate::api::wire::RunNames;
 use crate::api::wire::agent::events::{AgentEvents, NativeEvent};
 use crate::api::wire::agent::options::EventsMode;
@@ -26,61 +27,51 @@ use crate::types::Event;
 #[utoipa::path(
     post, path = "/v1/agent/completions", tag = "completions", operation_id = "createAgentCompletion",
     request_body = CompletionRequest<'_>,
-    params(
-        ("x-loopgate-session-id" = Option<String>, Header, description = "Names the session instead of the body"),
-        ("idempotency-key" = Option<String>, Header,
-         description = "1 to 255 visible ASCII characters; the same key with the same body gives the first one's run"),
-        ("x-stainless-retry-count" = Option<u64>, Header,
-         description = "How often OpenAI's library has sent this before; from 1 on it joins that attempt's run"),
-    ),
+    params(CompletionHeaders),
     responses(
         (status = 200, description = "The outcome; with `stream: true` text as chunks and named events, then `[DONE]`",
          content((Completion<'_> = "application/json"), (NativeEvent<'_> = "text/event-stream"))),
         (status = 202, description = "A background run was accepted", body = RunObject<'_>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The server or the upstream failed", body = ErrorBody),
     ),
 )]
 pub async fn agent_completions(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    caller: Caller,
+    identity: RequestIdentity,
     headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    complete(&api, caller, &headers, &body, Door { route: "agent/completions", events: EventsMode::Native }).await
+    const ENDPOINT: Endpoint = Endpoint { route: "agent/completions", events: EventsMode::Native };
+    complete(&api, caller, &identity, &headers, &body, ENDPOINT).await
 }
 
 /// The same loop for any OpenAI client: nothing but chunks in its streams.
 #[utoipa::path(
     post, path = "/v1/chat/completions", tag = "completions", operation_id = "createChatCompletion",
     request_body = CompletionRequest<'_>,
-    params(
-        ("x-loopgate-session-id" = Option<String>, Header, description = "Names the session instead of the body"),
-        ("idempotency-key" = Option<String>, Header,
-         description = "1 to 255 visible ASCII characters; the same key with the same body gives the first one's run"),
-        ("x-stainless-retry-count" = Option<u64>, Header,
-         description = "How often OpenAI's library has sent this before; from 1 on it joins that attempt's run"),
-    ),
+    params(CompletionHeaders),
     responses(
         (status = 200, description = "The outcome; with `stream: true` OpenAI's chunks, then `[DONE]`",
          content((Completion<'_> = "application/json"), (String = "text/event-stream"))),
         (status = 202, description = "A background run was accepted", body = RunObject<'_>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The server or the upstream failed", body = ErrorBody),
     ),
 )]
 pub async fn chat_completions(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    caller: Caller,
+    identity: RequestIdentity,
     headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    complete(&api, caller, &headers, &body, Door { route: "chat/completions", events: EventsMode::None }).await
+    const ENDPOINT: Endpoint = Endpoint { route: "chat/completions", events: EventsMode::None };
+    complete(&api, caller, &identity, &headers, &body, ENDPOINT).await
 }
 
 /// Where a request came in.
 #[derive(Debug, Clone, Copy)]
-struct Door {
+struct Endpoint {
     route: &'static str,
     /// What its streams show unless asked otherwise.
     events: EventsMode,
@@ -89,11 +80,12 @@ struct Door {
 async fn complete(
     api: &Api,
     caller: Caller,
+    identity: &RequestIdentity,
     headers: &HeaderMap,
     body: &JsonText,
-    door: Door,
+    endpoint: Endpoint,
 ) -> Result<Response, ApiError> {
-    let (body, announced) = (body.as_str()?, Announced::read(headers)?);
+    let body = body.as_str()?;
     let session = header_text(headers, "x-loopgate-session-id")?;
     let context = RequestContext {
         tenant: caller.tenant.clone(),
@@ -101,22 +93,22 @@ async fn complete(
         key_name: caller.key_name.clone(),
         allowed_agents: caller.agents.clone(),
         session_header: session.map(str::to_owned),
-        default_events: door.events,
+        default_events: endpoint.events,
     };
     let (new, shape) = read_request(body, context)?;
-    let started = match announced.once(door.route, &caller, body, session)? {
+    let started = match identity.once(endpoint.route, &caller, body, session)? {
         Some(once) => api.agent.start_once(new, &once).await?,
         None => api.agent.start(new).await?,
     };
     let replayed = started.replayed;
-    let mut response = respond(started, shape, &announced).await?;
+    let mut response = respond(started, shape, identity).await?;
     if replayed {
-        idempotency::mark_replayed(response.headers_mut());
+        mark_replayed(response.headers_mut());
     }
     Ok(response)
 }
 
-async fn respond(started: Started, shape: ResponseShape, announced: &Announced) -> Result<Response, ApiError> {
+async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
     let Started { head, follower, replayed } = started;
     let names = RunNames::from(&head);
     if shape.background {
@@ -126,7 +118,7 @@ async fn respond(started: Started, shape: ResponseShape, announced: &Announced) 
         return Ok(response);
     }
     if !shape.stream {
-        return unary(follower, &names, shape.include_report, announced).await;
+        return unary(follower, &names, shape.include_report, identity).await;
     }
     Ok(match shape.events {
         EventsMode::Native => sse::stream(follower, AgentEvents::new(names.clone(), shape.include_report), &names),
@@ -143,7 +135,7 @@ async fn unary(
     mut follower: Follower,
     names: &RunNames,
     with_report: bool,
-    announced: &Announced,
+    identity: &RequestIdentity,
 ) -> Result<Response, ApiError> {
     let mut outcome = None;
     loop {
@@ -152,7 +144,7 @@ async fn unary(
             Ok(None) => break,
             Err(error) => {
                 // The run may go on. Asking again finds it, unless nothing tells that it is asked again.
-                let may_repeat = *announced != Announced::Nothing || matches!(error, FollowError::Leaving);
+                let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
                 let error = ApiError::from(error);
                 let mut response = if may_repeat { error } else { error.permanent() }.into_response();
                 sse::name_run(&mut response, names);
@@ -167,8 +159,7 @@ async fn unary(
     let mut response = match &outcome.error {
         Some(error) => {
             let error = ApiError::from(error);
-            // Under a key the same answer would come again; without one, what its tools did would happen again.
-            if announced.is_key() || !outcome.may_be_repeated() { error.permanent() } else { error }.into_response()
+            if identity.may_try_again(&outcome) { error } else { error.permanent() }.into_response()
         }
         None => axum::Json(completion(names, &outcome, with_report)).into_response(),
     };

@@ -7,10 +7,12 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
+use utoipa::IntoParams;
 
 use crate::api::error::ApiError;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
+use crate::types::{RunId, SessionId};
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -71,17 +73,61 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
 }
 
 /// The `{id}` of a path. What is not text is at no known place.
-#[derive(Debug)]
-pub struct Id(pub String);
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path, names("id"))]
+pub struct ModelPath(
+    /// An agent, `upstream/model`, or a bare model name
+    pub String,
+);
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+/// The run that a path names. What cannot be a run's id is no run.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path, names("id"))]
+pub struct RunPath(
+    /// The run
+    #[param(value_type = String)]
+    pub RunId,
+);
+
+/// The session that a path names. What cannot be a session's id is no session.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path, names("id"))]
+pub struct SessionPath(
+    /// The session
+    #[param(value_type = String)]
+    pub SessionId,
+);
+
+async fn id_of<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, ApiError> {
+    let id = Path::<String>::from_request_parts(parts, state).await;
+    id.map(|Path(id)| id).map_err(|_| ApiError::new(ErrorCode::UnknownUrl, "the path is not valid UTF-8"))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ModelPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match Path::<String>::from_request_parts(parts, state).await {
-            Ok(Path(id)) => Ok(Self(id)),
-            Err(_) => Err(ApiError::new(ErrorCode::UnknownUrl, "the path is not valid UTF-8")),
-        }
+        id_of(parts, state).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RunPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = id_of(parts, state).await?;
+        let missing = || ApiError::new(ErrorCode::RunNotFound, format!("run {:?} does not exist", clip(&id)));
+        RunId::parse(&id).map(Self).ok_or_else(missing)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = id_of(parts, state).await?;
+        let missing = || ApiError::new(ErrorCode::SessionNotFound, format!("session {:?} does not exist", clip(&id)));
+        SessionId::parse(&id).map(Self).ok_or_else(missing)
     }
 }
 

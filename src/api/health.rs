@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::state::Api;
 
 /// Whether the server is ready, and why not.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,12 +1,17 @@
 //! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
 
-pub mod callers;
+pub mod auth;
+mod canonical;
 mod completions;
 pub mod error;
 mod extract;
 mod health;
-mod idempotency;
+mod identity;
 mod models;
+mod paging;
+mod params;
+mod routes;
+mod run_events;
 mod runs;
 mod session_copies;
 mod sessions;
@@ -21,63 +26,20 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, Uri};
-use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 pub use self::state::Api;
 use crate::agent::Agent;
-use crate::api::callers::{Guard, RequestRates};
+use crate::api::auth::{Guard, RequestRates};
 use crate::api::error::ApiError;
+use crate::api::routes::routes;
 use crate::api::wire::error::ErrorCode;
-
-#[derive(OpenApi)]
-#[openapi(
-    info(title = "Loopgate"),
-    tags(
-        (name = "completions", description = "Run the tool loop"),
-        (name = "runs", description = "Read, follow and cancel runs"),
-        (name = "sessions", description = "Conversations that outlive their runs"),
-        (name = "models", description = "What can be asked for"),
-        (name = "operation", description = "For probes"),
-    ),
-    security((), ("bearer" = [])),
-)]
-struct Description;
-
-/// All routes, and the description of them; `guard` stands before those that are not open to everyone.
-fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> OpenApiRouter<Api> {
-    let guarded = OpenApiRouter::new()
-        .routes(routes!(completions::agent_completions))
-        .routes(routes!(completions::chat_completions))
-        .routes(routes!(runs::list))
-        .routes(routes!(runs::get))
-        .routes(routes!(runs::events))
-        .routes(routes!(runs::cancel))
-        .routes(routes!(runs::steer))
-        .routes(routes!(sessions::list, sessions::create))
-        .routes(routes!(sessions::get, sessions::patch, sessions::delete))
-        .routes(routes!(sessions::messages))
-        .routes(routes!(sessions::cancel))
-        .routes(routes!(session_copies::fork))
-        .routes(routes!(session_copies::export))
-        .routes(routes!(session_copies::import))
-        .route("/v1/sessions/import", session_copies::session_called_import())
-        .routes(routes!(models::list))
-        .routes(routes!(models::get))
-        .routes(routes!(models::tools));
-    OpenApiRouter::with_openapi(Description::openapi())
-        .merge(guard(guarded))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-}
 
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
 pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
     let guard = Guard { rates: rates.clone(), agent: agent.clone() };
-    let guard = axum::middleware::from_fn_with_state(guard, callers::admit);
+    let guard = axum::middleware::from_fn_with_state(guard, auth::admit);
     let (router, document) = routes(|guarded| guarded.layer(guard)).split_for_parts();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", described(document));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));

@@ -1,18 +1,16 @@
 //! `GET /v1/models`, `/v1/models/{id}` and `/v1/tools`: what can be asked for.
 
-use axum::extract::Extension;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::agent::catalog::Entry;
-use crate::api::callers::Caller;
+use crate::agent::catalog::{Entry, Resolved};
+use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::extract::Id;
+use crate::api::extract::ModelPath;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
-use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::run::List;
 use crate::types::Effect;
 
@@ -53,7 +51,7 @@ pub struct ToolObject {
     get, path = "/v1/models", tag = "models", operation_id = "listModels",
     responses((status = 200, description = "All of them", body = List<ModelObject>)),
 )]
-pub async fn list(Extension(caller): Extension<Caller>) -> Response {
+pub async fn list(caller: Caller) -> Response {
     let mut entries = caller.generation.catalog.list().await;
     entries.retain(|entry| caller.may_use(&entry.agent));
     let models = entries.into_iter().map(ModelObject::from).collect();
@@ -63,19 +61,14 @@ pub async fn list(Extension(caller): Extension<Caller>) -> Response {
 /// Reads one model.
 #[utoipa::path(
     get, path = "/v1/models/{id}", tag = "models", operation_id = "getModel",
-    params(("id" = String, Path, description = "An agent, `upstream/model`, or a bare model name")),
-    responses((status = 200, description = "The model", body = ModelObject),
-              (status = "4XX", description = "There is no such model", body = ErrorBody)),
+    params(ModelPath),
+    responses((status = 200, description = "The model", body = ModelObject)),
 )]
-pub async fn get(Extension(caller): Extension<Caller>, Id(id): Id) -> Result<Response, ApiError> {
-    let missing =
-        || ApiError::new(ErrorCode::ModelNotFound, format!("the model {:?} does not exist", clip(&id))).at("model");
-    let resolved = caller.generation.catalog.resolve(&id).await.map_err(|_| missing())?;
-    if !caller.may_use(&resolved.agent_name) {
-        return Err(missing());
-    }
-    let owner = if resolved.agent_name == id { "loopgate".to_owned() } else { resolved.upstream };
-    Ok(axum::Json(ModelObject { id, object: "model", created: 0, owned_by: owner }).into_response())
+pub async fn get(caller: Caller, ModelPath(id): ModelPath) -> Result<Response, ApiError> {
+    let message = format!("the model {:?} does not exist", clip(&id));
+    let missing = |_| ApiError::new(ErrorCode::ModelNotFound, message).at("model");
+    let resolved = caller.resolve(&id).await.map_err(missing)?;
+    Ok(axum::Json(ModelObject::new(id, resolved)).into_response())
 }
 
 /// Lists the server's tools.
@@ -83,7 +76,7 @@ pub async fn get(Extension(caller): Extension<Caller>, Id(id): Id) -> Result<Res
     get, path = "/v1/tools", tag = "models", operation_id = "listTools",
     responses((status = 200, description = "All of them", body = List<ToolObject>)),
 )]
-pub async fn tools(Extension(caller): Extension<Caller>) -> Response {
+pub async fn tools(caller: Caller) -> Response {
     let tools = caller.generation.tools.iter().map(|tool| {
         let spec = tool.spec();
         ToolObject {
@@ -95,6 +88,14 @@ pub async fn tools(Extension(caller): Extension<Caller>) -> Response {
         }
     });
     axum::Json(List::new(tools.collect(), false, |tool: &ToolObject| tool.name.clone())).into_response()
+}
+
+impl ModelObject {
+    /// What is called `id`: an agent of ours, or a model of an upstream.
+    fn new(id: String, resolved: Resolved) -> Self {
+        let owned_by = if resolved.agent_name == id { "loopgate".to_owned() } else { resolved.upstream };
+        Self { id, object: "model", created: 0, owned_by }
+    }
 }
 
 impl From<Entry> for ModelObject {

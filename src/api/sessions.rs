@@ -1,21 +1,21 @@
 //! `/v1/sessions`: conversations as resources.
 
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::Versioned;
+use crate::agent::error::NotMade;
 use crate::agent::session::NewSession;
-use crate::api::Api;
-use crate::api::callers::Caller;
+use crate::agent::{Once, Versioned};
+use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::extract::{Id, JsonText, Query};
-use crate::api::idempotency::{Announced, mark_replayed};
-use crate::api::wire::body::clip;
-use crate::api::wire::error::ErrorCode;
-use crate::api::wire::openai_error::ErrorBody;
+use crate::api::extract::{JsonText, Query, SessionPath};
+use crate::api::identity::{RequestIdentity, mark_replayed};
+use crate::api::paging::{Window, page_of};
+use crate::api::params::{IdempotencyKey, MessagesQuery, SessionsQuery};
+use crate::api::state::Api;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
 use crate::llm::openai::messages::json;
@@ -37,63 +37,55 @@ pub struct Deletion {
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions", operation_id = "createSession",
     request_body = CreateSession<'_>,
-    params(("idempotency-key" = Option<String>, Header,
-            description = "1 to 255 visible ASCII characters; the same key with the same body gives the same session")),
-    responses((status = 201, description = "The session", body = SessionObject),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    params(IdempotencyKey),
+    responses((status = 201, description = "The session", body = SessionObject)),
 )]
 pub async fn create(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
+    caller: Caller,
+    identity: RequestIdentity,
     body: JsonText,
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
-    let announced = Announced::read(&headers)?;
-    let mut new = read_create(body)?;
-    let (agent, tenant) = (&api.agent, &caller.tenant);
-    let (created, replayed) = match announced.once_by_key("sessions", &caller, body)? {
-        Some(once) => {
-            let id = new.id.take().unwrap_or_else(SessionId::mint);
-            let make = |id| agent.create_session(tenant, NewSession { id: Some(id), ..new });
-            agent.make_session_once(tenant, &once, id, make).await?
-        }
-        None => (agent.create_session(tenant, new).await?, false),
-    };
-    Ok(respond(&created, replayed))
+    let new = read_create(body)?;
+    let once = identity.once_by_key("sessions", &caller, body)?;
+    let id = new.id.clone().unwrap_or_else(SessionId::mint);
+    let make = |id| api.agent.create_session(&caller.tenant, NewSession { id: Some(id), ..new });
+    make_once(&api, &caller, once, id, make).await
 }
 
-/// That a session was made now, or was before.
-pub fn respond(made: &Versioned, replayed: bool) -> Response {
-    let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(made))).into_response();
+/// Makes a session of this id with `make`, or finds the one that the same request made before.
+pub async fn make_once<E: NotMade + Into<ApiError>, F: Future<Output = Result<Versioned, E>>>(
+    api: &Api,
+    caller: &Caller,
+    once: Option<Once>,
+    id: SessionId,
+    make: impl FnOnce(SessionId) -> F,
+) -> Result<Response, ApiError> {
+    let made = match once {
+        Some(once) => api.agent.make_session_once(&caller.tenant, &once, id, make).await,
+        None => make(id).await.map(|made| (made, false)),
+    };
+    let (made, replayed) = made.map_err(Into::into)?;
+    let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&made))).into_response();
     if replayed {
         mark_replayed(response.headers_mut());
     }
-    response
+    Ok(response)
 }
 
 /// Lists sessions by id.
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions", operation_id = "listSessions",
-    params(
-        ("limit" = Option<u32>, Query, description = "1 to 100; 20 without it"),
-        ("after" = Option<String>, Query, description = "Only those beyond this session"),
-        ("order" = Option<String>, Query, description = "`asc` or `desc` (default)"),
-    ),
-    responses((status = 200, description = "A page of sessions", body = List<SessionObject>),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    params(SessionsQuery),
+    responses((status = 200, description = "A page of sessions", body = List<SessionObject>)),
 )]
-pub async fn list(
-    State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    query: Query,
-) -> Result<Response, ApiError> {
+pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Result<Response, ApiError> {
     let limit = query.limit()?;
     let after = query.parsed("after", SessionId::parse)?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Descending);
-    let mut found = api.agent.sessions(&caller.tenant, after.as_ref(), limit + 1, order).await?;
-    let has_more = found.len() > limit;
-    found.truncate(limit);
+    let found = api.agent.sessions(&caller.tenant, after.as_ref(), limit + 1, order).await?;
+    let (found, has_more) = page_of(found, limit);
     let sessions: Vec<_> = found.iter().map(SessionObject::from).collect();
     Ok(axum::Json(List::new(sessions, has_more, |session| session.id.clone())).into_response())
 }
@@ -101,34 +93,27 @@ pub async fn list(
 /// Reads a session.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}", tag = "sessions", operation_id = "getSession",
-    params(("id" = String, Path, description = "The session")),
-    responses((status = 200, description = "The session", body = SessionObject),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    params(SessionPath),
+    responses((status = 200, description = "The session", body = SessionObject)),
 )]
-pub async fn get(
-    State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    Id(id): Id,
-) -> Result<Response, ApiError> {
-    let found = api.agent.session(&caller.tenant, &session_id(&id)?).await?;
+pub async fn get(State(api): State<Api>, caller: Caller, SessionPath(id): SessionPath) -> Result<Response, ApiError> {
+    let found = api.agent.session(&caller.tenant, &id).await?;
     Ok(axum::Json(SessionObject::from(&found)).into_response())
 }
 
 /// Changes a session's metadata and budgets.
 #[utoipa::path(
     patch, path = "/v1/sessions/{id}", tag = "sessions", operation_id = "patchSession",
-    params(("id" = String, Path, description = "The session")),
+    params(SessionPath),
     request_body = PatchSession,
-    responses((status = 200, description = "The session", body = SessionObject),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    responses((status = 200, description = "The session", body = SessionObject)),
 )]
 pub async fn patch(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    Id(id): Id,
+    caller: Caller,
+    SessionPath(id): SessionPath,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let id = session_id(&id)?;
     let patched = api.agent.patch_session(&caller.tenant, &id, read_patch(body.as_str()?)?).await?;
     Ok(axum::Json(SessionObject::from(&patched)).into_response())
 }
@@ -136,16 +121,14 @@ pub async fn patch(
 /// Deletes a session with its messages and runs.
 #[utoipa::path(
     delete, path = "/v1/sessions/{id}", tag = "sessions", operation_id = "deleteSession",
-    params(("id" = String, Path, description = "The session")),
-    responses((status = 200, description = "It is gone", body = Deletion),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    params(SessionPath),
+    responses((status = 200, description = "It is gone", body = Deletion)),
 )]
 pub async fn delete(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    Id(id): Id,
+    caller: Caller,
+    SessionPath(id): SessionPath,
 ) -> Result<Response, ApiError> {
-    let id = session_id(&id)?;
     api.agent.delete_session(&caller.tenant, &id).await?;
     Ok(axum::Json(Deletion { id: id.to_string(), object: "session", deleted: true }).into_response())
 }
@@ -153,76 +136,45 @@ pub async fn delete(
 /// Reads a session's messages.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/messages", tag = "sessions", operation_id = "listSessionMessages",
-    params(
-        ("id" = String, Path, description = "The session"),
-        ("limit" = Option<u32>, Query, description = "1 to 100; 20 without it"),
-        ("after" = Option<u64>, Query, description = "Only those beyond this place, in the list's order"),
-        ("order" = Option<String>, Query, description = "`asc` (default) or `desc`"),
-    ),
-    responses((status = 200, description = "A page of messages", body = List<MessageObject>),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    params(SessionPath, MessagesQuery),
+    responses((status = 200, description = "A page of messages", body = List<MessageObject>)),
 )]
 pub async fn messages(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    Id(id): Id,
+    caller: Caller,
+    SessionPath(id): SessionPath,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let id = session_id(&id)?;
     let limit = query.limit()?;
     let after: Option<u64> = query.parsed("after", |text| text.parse().ok())?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Ascending);
     let total = api.agent.session(&caller.tenant, &id).await?.session.message_count;
-    let (from, count) = page(after, limit as u64, total, order);
-    let (found, _) = api.agent.messages(&caller.tenant, &id, from, usize::try_from(count).unwrap_or(limit)).await?;
-    let indexed = (from + 1..).zip(&found).map(|(index, message)| MessageObject::new(index, json(message)));
-    let mut data = indexed.collect::<Result<Vec<_>, _>>()?;
-    let has_more = match order {
-        Order::Ascending => from + (data.len() as u64) < total,
-        Order::Descending => from > 0,
-    };
-    if order == Order::Descending {
-        data.reverse();
-    }
+    let window = Window::new(after, limit as u64, total, order);
+    let count = usize::try_from(window.count).unwrap_or(limit);
+    let (found, _) = api.agent.messages(&caller.tenant, &id, window.from, count).await?;
+    let has_more = window.has_more(found.len(), total);
+    let numbered = window.numbered(found).into_iter();
+    let data =
+        numbered.map(|(index, message)| MessageObject::new(index, json(&message))).collect::<Result<Vec<_>, _>>()?;
     Ok(axum::Json(List::new(data, has_more, |message| message.index.to_string())).into_response())
 }
 
 /// Cancels a session's runs and answers once they have stopped.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/cancel", tag = "sessions", operation_id = "cancelSession",
-    params(("id" = String, Path, description = "The session"),
+    params(SessionPath,
            ("idempotency-key" = Option<String>, Header, description = "Not needed: cancelling may be repeated")),
-    responses((status = 200, description = "The runs as they ended, newest first", body = List<RunObject<'_>>),
-              (status = "4XX", description = "The request was refused", body = ErrorBody)),
+    responses((status = 200, description = "The runs as they ended, newest first", body = List<RunObject<'_>>)),
 )]
 pub async fn cancel(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    Id(id): Id,
-    headers: HeaderMap,
+    caller: Caller,
+    SessionPath(id): SessionPath,
+    _identity: RequestIdentity,
 ) -> Result<Response, ApiError> {
-    Announced::read(&headers)?;
-    let cancelled = api.agent.cancel_session(&caller.tenant, &session_id(&id)?).await?;
+    let cancelled = api.agent.cancel_session(&caller.tenant, &id).await?;
     let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();
     Ok(axum::Json(List::new(runs, false, |run| run.id.to_owned())).into_response())
-}
-
-/// After how many messages a page begins, and how many it has.
-fn page(after: Option<u64>, limit: u64, total: u64, order: Order) -> (u64, u64) {
-    match order {
-        Order::Ascending => (after.unwrap_or(0), limit),
-        Order::Descending => {
-            let end = after.map_or(total, |after| after.saturating_sub(1).min(total));
-            let from = end.saturating_sub(limit);
-            (from, end - from)
-        }
-    }
-}
-
-/// The session that a path names.
-pub fn session_id(text: &str) -> Result<SessionId, ApiError> {
-    let missing = || ApiError::new(ErrorCode::SessionNotFound, format!("session {:?} does not exist", clip(text)));
-    SessionId::parse(text).ok_or_else(missing)
 }
 
 fn parse_order(text: &str) -> Option<Order> {

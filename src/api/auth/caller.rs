@@ -1,0 +1,48 @@
+//! Who made a request.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::agent::Generation;
+use crate::agent::catalog::Resolved;
+use crate::agent::error::StartError;
+use crate::api::error::ApiError;
+use crate::types::Tenant;
+
+/// Who made a request, and what it is served by.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Whose runs and sessions it sees.
+    pub tenant: Tenant,
+    /// The name of its key.
+    pub key_name: Option<String>,
+    /// The agents that it may use; `None` for all.
+    pub agents: Option<Vec<String>>,
+    /// The configuration that the whole request is served by.
+    pub generation: Arc<Generation>,
+}
+
+impl Caller {
+    /// What a model's name leads to; what the caller may not use does not exist for it.
+    pub async fn resolve(&self, name: &str) -> Result<Resolved, StartError> {
+        let resolved = self.generation.catalog.resolve(name).await?;
+        if self.may_use(&resolved.agent_name) { Ok(resolved) } else { Err(StartError::ModelNotFound(name.to_owned())) }
+    }
+
+    /// Whether it may use this agent.
+    pub fn may_use(&self, agent: &str) -> bool {
+        self.agents.as_ref().is_none_or(|agents| agents.iter().any(|allowed| allowed == agent))
+    }
+}
+
+/// A handler that names the caller stands behind [`admit`](crate::api::auth::admit).
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let admitted = parts.extensions.get::<Self>().cloned();
+        admitted.ok_or_else(|| ApiError::internal(&"a route that needs a caller is not behind the guard"))
+    }
+}

@@ -1,0 +1,66 @@
+//! Who calls: keys, and how often each may call.
+//!
+//! A caller's requests are first counted here, which costs nothing and keeps a flood from the store, and
+//! then by the store for all replicas together.
+
+mod caller;
+mod keys;
+mod rate_limit;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+pub use caller::Caller;
+pub use rate_limit::RequestRates;
+
+use crate::agent::Agent;
+use crate::agent::limits::rate::Asker;
+use crate::api::auth::rate_limit::{RateKey, too_many, write_allowance};
+
+/// What stands before the routes that are not open to everyone.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    /// Where requests are counted in this process.
+    pub rates: Arc<RequestRates>,
+    /// Where they are counted for all replicas, and what the configuration says of callers.
+    pub agent: Agent,
+}
+
+/// Lets a request pass if its key is valid and its allowance is not used up. The handler then
+/// extracts its [`Caller`].
+pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
+    let (caller, limit) = match keys::identify(&guard.agent.generation(), request.headers()) {
+        Ok(known) => known,
+        Err(error) => return error.into_response(),
+    };
+    let rate_key = caller.key_name.clone().map_or(RateKey::Address(address), RateKey::Key);
+    let mut allowance = limit.map(|limit| guard.rates.count(&rate_key, limit));
+    if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
+        let asker = match &rate_key {
+            RateKey::Key(name) => Asker::Key { tenant: &caller.tenant, name },
+            RateKey::Address(address) => Asker::Address(*address),
+        };
+        if let Some(taken) = guard.agent.count_request(asker, allowance.limit).await {
+            allowance.allowed = taken.allowed;
+            allowance.remaining = taken.remaining;
+            allowance.reset = taken.reset;
+        }
+    }
+    let refused = allowance.as_ref().filter(|allowance| !allowance.allowed);
+    let mut response = if let Some(allowance) = refused {
+        too_many(allowance).into_response()
+    } else {
+        request.extensions_mut().insert(caller);
+        next.run(request).await
+    };
+    if let Some(allowance) = allowance {
+        write_allowance(&allowance, response.headers_mut());
+    }
+    response
+}

@@ -1,0 +1,187 @@
+//! By what a request is known when it comes again: a key that its caller chose, or the bytes that a client
+//! library sends once more.
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sha2::{Digest, Sha256};
+
+use crate::agent::{Kind, Once};
+use crate::api::auth::Caller;
+use crate::api::canonical::canonical;
+use crate::api::error::ApiError;
+use crate::config::key::to_hex;
+use crate::types::Outcome;
+
+/// Names the request, for its caller to repeat it safely.
+const KEY: &str = "idempotency-key";
+/// Longest key.
+const MAX_KEY: usize = 255;
+/// How often OpenAI's libraries have sent the request before.
+const RETRY_COUNT: &str = "x-stainless-retry-count";
+/// Says that the answer was given before.
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// What the headers say of the request's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestIdentity {
+    /// The caller's key.
+    Key(String),
+    /// A client library's attempt, counted from 0.
+    Attempt(u64),
+    /// None: whether the request came before cannot be told.
+    Unnamed,
+}
+
+impl RequestIdentity {
+    /// Reads the headers. A key goes before a count; a count that is none is ignored, as all headers are
+    /// that nobody asked for.
+    fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let mut keys = headers.get_all(KEY).iter();
+        if let Some(key) = keys.next() {
+            let visible = key.as_bytes().iter().all(u8::is_ascii_graphic);
+            return match key.to_str() {
+                Ok(text) if visible && (1..=MAX_KEY).contains(&text.len()) && keys.next().is_none() => {
+                    Ok(Self::Key(text.to_owned()))
+                }
+                Ok(_) | Err(_) => {
+                    let message = format!("must be one key of 1 to {MAX_KEY} visible ASCII characters");
+                    Err(ApiError::invalid(KEY, message))
+                }
+            };
+        }
+        let count = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok()?.parse().ok());
+        Ok(count.map_or(Self::Unnamed, Self::Attempt))
+    }
+
+    /// Whether the caller chose a key.
+    fn is_key(&self) -> bool {
+        matches!(self, Self::Key(_))
+    }
+
+    /// What the request is known by when it comes again to `route`; `None` if it cannot be told.
+    /// `body` is valid; `session` is what a header says.
+    pub fn once(
+        &self,
+        route: &str,
+        caller: &Caller,
+        body: &str,
+        session: Option<&str>,
+    ) -> Result<Option<Once>, ApiError> {
+        let session = session.unwrap_or_default();
+        Ok(match self {
+            Self::Unnamed => None,
+            Self::Key(key) => Some(Once {
+                name: hash(&["key", route, key]),
+                fingerprint: hash(&[&canonical(body)?, session]),
+                kind: Kind::Key,
+            }),
+            Self::Attempt(count) => {
+                // A library sends the same bytes again.
+                let name = hash(&["attempt", route, caller.key_name.as_deref().unwrap_or_default(), session, body]);
+                let kind = if *count == 0 { Kind::FirstAttempt } else { Kind::Repeated };
+                Some(Once { fingerprint: name.clone(), name, kind })
+            }
+        })
+    }
+
+    /// The same for a request that only a key makes safe to send again.
+    pub fn once_by_key(&self, route: &str, caller: &Caller, body: &str) -> Result<Option<Once>, ApiError> {
+        if self.is_key() { self.once(route, caller, body, None) } else { Ok(None) }
+    }
+    /// Whether the same request, sent again, finds the run that this one started.
+    pub fn finds_its_run(&self) -> bool {
+        *self != Self::Unnamed
+    }
+
+    /// Whether sending the request again may help after its run ended so. Under a key the same answer would
+    /// come again; without one, what the run's tools did would happen again.
+    pub fn may_try_again(&self, outcome: &Outcome) -> bool {
+        !self.is_key() && outcome.may_be_repeated()
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RequestIdentity {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        Self::read(&parts.headers)
+    }
+}
+
+/// Marks an answer that was given before.
+pub fn mark_replayed(headers: &mut HeaderMap) {
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+}
+
+/// SHA-256 of all parts, in hex. Where one ends and the next begins is part of it.
+fn hash(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    to_hex(&hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Tenant;
+
+    #[test]
+    fn hashed_parts_are_not_confused_with_one_another() {
+        assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
+        assert_eq!(hash(&[]).len(), 64);
+    }
+
+    #[test]
+    fn idempotency_keys_are_visible_ascii() {
+        let read = |name: &'static str, values: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(name, HeaderValue::from_bytes(value).unwrap());
+            }
+            RequestIdentity::read(&headers)
+        };
+        for good in ["k", "a-1_2/3=\"~", &"x".repeat(255)] {
+            assert_eq!(read(KEY, &[good.as_bytes()]).unwrap(), RequestIdentity::Key(good.to_owned()));
+        }
+        let long = "x".repeat(256);
+        let bad: [&[&[u8]]; 6] = [&[b""], &[long.as_bytes()], &["é".as_bytes()], &[b"a b"], &[b"\ta"], &[b"a", b"b"]];
+        for values in bad {
+            let error = read(KEY, values).unwrap_err();
+            let (param, code) = (error.object().param, error.object().code);
+            assert_eq!((param, code), (Some(KEY.to_owned()), "invalid_value"), "{values:?}");
+        }
+        assert_eq!(read(RETRY_COUNT, &[b"2"]).unwrap(), RequestIdentity::Attempt(2));
+        for odd in ["", "-1", "x", "1.0"] {
+            assert_eq!(read(RETRY_COUNT, &[odd.as_bytes()]).unwrap(), RequestIdentity::Unnamed, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_for_a_route_and_a_count_for_a_caller_and_its_bytes() {
+        let caller = |key: &str| Caller {
+            tenant: Tenant::default_tenant(),
+            agents: None,
+            key_name: Some(key.into()),
+            generation: std::sync::Arc::default(),
+        };
+        let once = |identity: &RequestIdentity, route: &str, key: &str, body: &str| {
+            identity.once(route, &caller(key), body, None).unwrap().unwrap()
+        };
+        let key = RequestIdentity::Key("k".into());
+        let first = once(&key, "r", "one", "{}");
+        assert_eq!(first, once(&key, "r", "two", "{ }"), "all keys of a tenant share what they name");
+        assert_ne!(first.name, once(&key, "s", "one", "{}").name);
+        assert_ne!(first.fingerprint, once(&key, "r", "one", r#"{"a":1}"#).fingerprint);
+        assert_ne!(first.fingerprint, key.once("r", &caller("one"), "{}", Some("s")).unwrap().unwrap().fingerprint);
+        let first = once(&RequestIdentity::Attempt(0), "r", "one", "{}");
+        let again = once(&RequestIdentity::Attempt(1), "r", "one", "{}");
+        assert_eq!((&first.name, first.kind, again.kind), (&again.name, Kind::FirstAttempt, Kind::Repeated));
+        assert_ne!(first.name, once(&RequestIdentity::Attempt(1), "r", "two", "{}").name);
+        assert_ne!(first.name, once(&RequestIdentity::Attempt(1), "r", "one", r#"{"stream":true}"#).name);
+        assert_eq!(RequestIdentity::Unnamed.once("r", &caller("one"), "{}", None).unwrap(), None);
+    }
+}

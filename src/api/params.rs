@@ -1,0 +1,70 @@
+//! What the description of the HTTP contract says of headers and queries that several operations share.
+
+use utoipa::IntoParams;
+
+/// Makes a request safe to send again.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; identity.rs reads the header")]
+pub struct IdempotencyKey {
+    /// 1 to 255 visible ASCII characters; the same key with the same body gives what the first request led to
+    #[param(rename = "idempotency-key")]
+    idempotency_key: Option<String>,
+}
+
+/// What a completion's headers may say beside its body.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes; the handlers read the headers")]
+pub struct CompletionHeaders {
+    /// Names the session instead of the body
+    #[param(rename = "x-loopgate-session-id")]
+    session_id: Option<String>,
+    /// 1 to 255 visible ASCII characters; the same key with the same body gives the first one's run
+    #[param(rename = "idempotency-key")]
+    idempotency_key: Option<String>,
+    /// How often OpenAI's library has sent this before; from 1 on it joins that attempt's run
+    #[param(rename = "x-stainless-retry-count")]
+    retry_count: Option<u64>,
+}
+
+/// Which runs a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct RunsQuery {
+    /// Only this session's
+    session_id: Option<String>,
+    /// Only those that stand so
+    status: Option<String>,
+    /// 1 to 100; 20 without it
+    limit: Option<u32>,
+    /// Only those older than this run
+    after: Option<String>,
+}
+
+/// Which sessions a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct SessionsQuery {
+    /// 1 to 100; 20 without it
+    limit: Option<u32>,
+    /// Only those beyond this session
+    after: Option<String>,
+    /// `asc` or `desc` (default)
+    order: Option<String>,
+}
+
+/// Which messages of a session a list shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct MessagesQuery {
+    /// 1 to 100; 20 without it
+    limit: Option<u32>,
+    /// Only those beyond this place, in the list's order
+    after: Option<u64>,
+    /// `asc` (default) or `desc`
+    order: Option<String>,
+}
