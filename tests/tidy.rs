@@ -2,6 +2,7 @@
 
 mod modules;
 mod source;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

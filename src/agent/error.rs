@@ -38,10 +38,10 @@ pub enum StartError {
     #[error("the {} is used up or too small for this request", budget_name(*.0))]
     BudgetExceeded(StopReason),
     /// The key has as many live runs as it may have.
-    #[error("this key may have {0} runs at once; try again once one of them has ended")]
+    #[error("this key may have {0} runs at once; try again when one of them has ended")]
     TooManyRuns(u32),
     /// The session has a live run.
-    #[error("session {session} has a live run, {run}; follow it, or try again once it has ended")]
+    #[error("session {session} has a live run, {run}; follow that run, or try again when it has ended")]
     SessionBusy {
         /// The session.
         session: SessionId,
@@ -69,13 +69,13 @@ pub enum StartError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// The same key came with another request.
-    #[error("this idempotency key was used for another request; take a new key for a new request")]
+    #[error("this idempotency key was used for another request; use a new key for a new request")]
     Reused,
     /// What the first of these requests led to is no longer kept.
-    #[error("what this request led to when it first came is no longer kept; take a new idempotency key to do it anew")]
+    #[error("the result of the first request with this idempotency key has expired; use a new key to run it again")]
     Gone,
     /// The same request is being taken in elsewhere, and takes long.
-    #[error("the same request is being taken in at this moment; try again in a moment")]
+    #[error("the same request is being processed; try again in a moment")]
     Busy,
     /// The store did not answer.
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub enum LookupError {
     #[error("session {0} exists already")]
     SessionExists(SessionId),
     /// The session has a live run.
-    #[error("session {session} has a live run, {run}; cancel it first")]
+    #[error("session {session} has a live run, {run}; cancel that run first")]
     SessionBusy {
         /// The session.
         session: SessionId,
@@ -106,13 +106,13 @@ pub enum LookupError {
     #[error("may have at most {0} entries")]
     TooMuchMetadata(usize),
     /// The session changed meanwhile, again and again.
-    #[error("session {0} is being changed by others; try again")]
+    #[error("session {0} is being changed by other requests; try again")]
     VersionConflict(SessionId),
     /// The run's events are no longer kept.
     #[error("the events of run {0} are no longer kept")]
     EventsExpired(RunId),
     /// The caller has seen events that the log does not have.
-    #[error("event {asked} is ahead of the log, which ends at {last}")]
+    #[error("event {asked} does not exist; the last event of the run is {last}")]
     EventIdAhead {
         /// What the caller named.
         asked: u64,
@@ -120,7 +120,7 @@ pub enum LookupError {
         last: u64,
     },
     /// Too much was left for the run already.
-    #[error("run {0} takes no more messages")]
+    #[error("run {0} was sent too many messages and takes no more")]
     TooManyLetters(RunId),
     /// The run has ended.
     #[error("run {0} has ended")]

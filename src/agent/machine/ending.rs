@@ -103,7 +103,7 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
 /// The error of a run that failed without one that says more.
 fn default_error(reason: StopReason) -> Option<RunError> {
     let (kind, message) = match reason {
-        StopReason::EmptyResponse => (ErrorKind::EmptyResponse, "The model answered nothing, twice."),
+        StopReason::EmptyResponse => (ErrorKind::EmptyResponse, "The model gave an empty answer, twice."),
         StopReason::OutcomeUnknown => {
             (ErrorKind::OutcomeUnknown, "A tool with side effects was interrupted; whether it took effect is unknown.")
         }
