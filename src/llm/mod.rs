@@ -9,6 +9,7 @@ pub mod pricing;
 pub mod retry;
 pub mod sse;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
 use crate::types::{Conversation, Usage};
@@ -63,16 +65,51 @@ pub enum Delta {
 /// A whole turn, as assembled from its deltas.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelTurn {
-    /// All answer text.
-    pub text: String,
-    /// All reasoning text.
-    pub thinking: String,
-    /// The calls in the model's order; arguments may be malformed JSON.
-    pub calls: Vec<ModelCall>,
+    /// Text, thinking and calls, in the model's order.
+    pub parts: Vec<ModelPart>,
     /// What the upstream says it took; `None` if it did not say.
     pub usage: Option<Usage>,
     /// The upstream's own word: `stop`, `length`, `tool_calls`, …
     pub finish_reason: String,
+}
+
+/// Something that a turn holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelPart {
+    /// Anything but a call.
+    Part(Part),
+    /// A call, which gets its id from whoever asked.
+    Call(ModelCall),
+}
+
+impl ModelTurn {
+    /// A turn of some thinking, then some text, then some calls.
+    #[must_use]
+    pub fn of(thinking: &str, text: &str, calls: Vec<ModelCall>) -> Self {
+        let thinking = PartKind::Thinking(Thinking { text: thinking.to_owned(), seal: None });
+        let said = [Part::from(thinking), Part::text(text)].into_iter().filter(|part| !part.is_empty());
+        Self {
+            parts: said.map(ModelPart::Part).chain(calls.into_iter().map(ModelPart::Call)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// All answer text.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        said(&self.parts)
+    }
+
+    /// The calls; arguments may be malformed JSON.
+    pub fn calls(&self) -> impl Iterator<Item = &ModelCall> {
+        self.parts.iter().filter_map(|part| if let ModelPart::Call(call) = part { Some(call) } else { None })
+    }
+}
+
+/// All answer text among these parts.
+#[must_use]
+pub fn said(parts: &[ModelPart]) -> Cow<'_, str> {
+    joined(parts.iter().filter_map(|part| if let ModelPart::Part(part) = part { part.as_said() } else { None }))
 }
 
 /// One tool call as the model wrote it.

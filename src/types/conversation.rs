@@ -14,7 +14,11 @@ use std::sync::Arc;
 
 pub use self::message::{Content, MEDIA_WEIGHT, Message, Role};
 pub use self::origin::Origin;
-pub use self::part::{Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult};
+pub use self::part::{
+    Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined,
+};
+
+use crate::types::RunId;
 
 /// Messages in their order. Cheap to clone, and to append to.
 #[derive(Debug, Clone, Default)]
@@ -100,6 +104,13 @@ impl Conversation {
         }
         self
     }
+}
+
+/// The messages of a run's request, each with its place.
+#[must_use]
+pub fn requested(run: &RunId, leg: u32, messages: Vec<Message>) -> Vec<Message> {
+    let placed = |(index, message): (u32, Message)| message.from(Origin::Request { run: run.clone(), leg, index });
+    (0..).zip(messages).map(placed).collect()
 }
 
 impl FromIterator<Message> for Stretch {

@@ -3,11 +3,15 @@
 //! The log of these is the run: what a run knows is the fold of its events, and every connection is a
 //! view of them. Match every variant by name, so that the compiler lists what a new one concerns.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
 use crate::types::outcome::{Outcome, StopReason};
-use crate::types::usage::{Micros, Usage};
+use crate::types::usage::{Micros, StepModel, Usage};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome};
 
 /// An event as it stands in the log.
@@ -38,8 +42,9 @@ pub enum Event {
     RunStarted,
     /// The run goes on: taken over after a crash, or its client answered.
     RunResumed {
-        /// The client's answers, in call order, then what else it said; empty after a crash.
-        answers: Vec<Message>,
+        /// What the client's next request brought; `None` after a crash.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        leg: Option<Leg>,
     },
     /// A model call begins; what it may take is reserved.
     StepStarted {
@@ -47,6 +52,8 @@ pub enum Event {
         step: u32,
         /// What was set aside for it.
         reserved: Reservation,
+        /// Which model is called.
+        model: Arc<StepModel>,
         /// The limit after which this is the closing answer, without tools.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         closing: Option<StopReason>,
@@ -133,6 +140,15 @@ impl Event {
     }
 }
 
+/// What a request brings to a run that waits for its client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Leg {
+    /// Which of the run's requests it is: 0 started the run.
+    pub number: u32,
+    /// The client's answers, in call order, then what else it said.
+    pub answers: Vec<Message>,
+}
+
 /// What a model call may take at most, set aside before it is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
@@ -155,20 +171,40 @@ impl Reservation {
 /// What the model said in one turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Answer text.
-    pub text: String,
-    /// Reasoning text.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub thinking: String,
-    /// The tools it called, in its order.
+    /// Text, thinking and calls, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<ToolCall>,
+    pub parts: Vec<Part>,
     /// What it took.
     pub usage: Usage,
     /// The upstream's own word: `stop`, `length`, `tool_calls`, …
     pub finish_reason: String,
     /// From request to last byte, in milliseconds.
     pub latency_ms: u64,
+}
+
+impl Turn {
+    /// All answer text.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        joined(self.parts.iter().filter_map(Part::as_said))
+    }
+
+    /// All reasoning text.
+    #[must_use]
+    pub fn thinking(&self) -> Cow<'_, str> {
+        joined(self.parts.iter().filter_map(Part::as_thinking).map(|thinking| thinking.text.as_str()))
+    }
+
+    /// The tools it called.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(Part::as_call)
+    }
+
+    /// Whether it neither says nor calls anything. Thinking alone is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.text().is_empty() && self.calls().next().is_none()
+    }
 }
 
 /// Which budget is meant.

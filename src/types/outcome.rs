@@ -1,9 +1,11 @@
 //! How a run stands and how it ended.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::error::RunError;
-use crate::types::usage::{Micros, Usage};
+use crate::types::usage::{Micros, StepModel, Usage};
 use crate::types::{CallId, ToolCall};
 
 /// Where a run stands.
@@ -198,8 +200,12 @@ pub struct StepReport {
     pub llm_latency_ms: u64,
     /// The tools' time in milliseconds, summed.
     pub tool_latency_ms: u64,
+    /// The model that was called.
+    pub model: Arc<StepModel>,
     /// The model call's tokens.
     pub usage: Usage,
+    /// What they cost.
+    pub cost: Micros,
     /// The upstream's own finish reason.
     pub finish_reason: String,
     /// In call order.

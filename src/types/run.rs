@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::sampling::Sampling;
-use crate::types::usage::{Micros, Price};
+use crate::types::usage::{Micros, Price, StepModel};
 use crate::types::{Message, RunId, SessionId, Tenant};
 
 /// How long a run's lease lasts without renewal.
@@ -146,4 +146,17 @@ pub struct RunSpec {
     pub stream_tool_arguments: bool,
     /// How many steps may be voided because the model's stream broke after text went out.
     pub max_discards: u32,
+}
+
+impl RunSpec {
+    /// The model that its steps call.
+    #[must_use]
+    pub fn step_model(&self) -> StepModel {
+        StepModel {
+            upstream: self.upstream.clone(),
+            model: self.upstream_model.clone(),
+            price: self.price,
+            price_estimated: self.price_estimated,
+        }
+    }
 }

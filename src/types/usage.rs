@@ -128,6 +128,20 @@ impl Price {
     }
 }
 
+/// The model that a step calls, and what its tokens cost.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepModel {
+    /// The upstream.
+    pub upstream: String,
+    /// The model's name at that upstream.
+    pub model: String,
+    /// What its tokens cost.
+    pub price: Price,
+    /// Whether the price is a guess because the model is not in the table.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub price_estimated: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

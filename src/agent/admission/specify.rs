@@ -11,6 +11,7 @@ use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
 use crate::tools::Registry;
 use crate::types::clock::now_ms;
+use crate::types::conversation::requested;
 use crate::types::offer::ToolChoice;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
@@ -48,7 +49,7 @@ impl Admission {
             upstream_model: resolved.model_name,
             system: system.chain(new.system.iter().cloned()).collect(),
             history_len: session.map_or(0, |session| session.message_count),
-            input: new.messages.clone(),
+            input: requested(&new.id, 0, new.messages.clone()),
             context_tokens: 0,
             tools,
             client_tools: new.client_tools.clone(),

@@ -6,7 +6,8 @@ use crate::agent::context::recover::TextToolCalls;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::estimated_usage;
-use crate::llm::{Delta, Model, ModelCall};
+use crate::llm::{Delta, Model, ModelPart, said};
+use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
 use crate::types::{Event, RunId, Usage};
 
@@ -24,9 +25,8 @@ pub struct Said {
     /// Whether text is held until the turn is whole.
     hold_text: bool,
     show_arguments: bool,
-    /// The answer text that may be shown.
-    text: String,
-    thinking: String,
+    /// The text that may be shown, and thinking, in the model's order.
+    parts: Vec<Part>,
     /// Everything that came, in bytes, for the estimate of what it took.
     bytes: usize,
     news: VecDeque<Event>,
@@ -49,8 +49,7 @@ impl Said {
             }),
             hold_text: spec.hide_intermediate_text,
             show_arguments: spec.stream_tool_arguments,
-            text: String::new(),
-            thinking: String::new(),
+            parts: Vec::new(),
             bytes: 0,
             news: VecDeque::new(),
         }
@@ -66,14 +65,14 @@ impl Said {
                     Some(scanner) => scanner.push(&text),
                     None => text,
                 };
-                self.text.push_str(&text);
+                self.keep_text(&text);
                 if !self.hold_text && !text.is_empty() {
                     self.tell(Event::TextDelta { step, text });
                 }
             }
             Delta::Thinking(text) => {
                 self.bytes += text.len();
-                self.thinking.push_str(&text);
+                self.keep_thinking(&text);
                 self.tell(Event::ThinkingDelta { step, text });
             }
             Delta::CallArguments { index, delta } => {
@@ -113,41 +112,67 @@ impl Said {
         if self.anything() { estimated_usage(reserve, self.bytes) } else { Usage::default() }
     }
 
-    /// What of the turn is answer text, the calls that were found in it, and the text to show yet.
+    /// The turn with the calls that are written as text taken for calls, and the text to show yet.
     /// `was_cut` says that the model's length limit ended it.
-    pub fn finish(&mut self, said: String, has_calls: bool, was_cut: bool) -> (String, Vec<ModelCall>, String) {
-        let (text, found, rest) = match self.scanner.take() {
-            None => (said, Vec::new(), String::new()),
-            Some(scanner) => {
-                let (mut rest, mut found) = scanner.finish();
-                // Small models repeat themselves until their length limit cuts them off: the same call
-                // again is no second call, and half a call is no answer.
-                let mut seen = HashSet::new();
-                found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
-                if was_cut && !found.is_empty() && rest.trim_start().starts_with(['{', '[', '`', '<']) {
-                    rest.clear();
-                }
-                (std::mem::take(&mut self.text) + &rest, found, rest)
-            }
+    pub fn finish(&mut self, turn: Vec<ModelPart>, was_cut: bool) -> (Vec<ModelPart>, String) {
+        let (parts, rest) = match self.scanner.take() {
+            None => (turn, String::new()),
+            Some(scanner) => self.without_written_calls(scanner, turn, was_cut),
         };
-        let found = if has_calls { Vec::new() } else { found };
-        let rest = match (self.hold_text, has_calls || !found.is_empty()) {
+        let calls = parts.iter().any(|part| matches!(part, ModelPart::Call(_)));
+        let rest = match (self.hold_text, calls) {
             (false, _) => rest,
-            (true, false) => text.clone(),
+            (true, false) => said(&parts).into_owned(),
             (true, true) => String::new(),
         };
-        (text, found, rest)
+        (parts, rest)
+    }
+
+    fn without_written_calls(
+        &mut self,
+        scanner: TextToolCalls<IsCall>,
+        turn: Vec<ModelPart>,
+        was_cut: bool,
+    ) -> (Vec<ModelPart>, String) {
+        let (mut rest, mut found) = scanner.finish();
+        // Small models repeat themselves until their length limit cuts them off: the same call again is
+        // no second call, and half a call is no answer.
+        let mut seen = HashSet::new();
+        found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
+        if was_cut && !found.is_empty() && rest.trim_start().starts_with(['{', '[', '`', '<']) {
+            rest.clear();
+        }
+        self.keep_text(&rest);
+        let mut calls: Vec<ModelPart> = turn.into_iter().filter(|part| matches!(part, ModelPart::Call(_))).collect();
+        if calls.is_empty() {
+            calls.extend(found.into_iter().map(ModelPart::Call));
+        }
+        let shown = std::mem::take(&mut self.parts).into_iter().map(ModelPart::Part);
+        (shown.chain(calls).collect(), rest)
     }
 
     /// The turn as far as it came before it was interrupted. Half-written calls are not part of it.
     pub fn cut_short(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
         Turn {
-            text: std::mem::take(&mut self.text),
-            thinking: std::mem::take(&mut self.thinking),
-            calls: Vec::new(),
+            parts: std::mem::take(&mut self.parts),
             usage: estimated_usage(reserve, self.bytes),
             finish_reason: "interrupted".to_owned(),
             latency_ms,
+        }
+    }
+
+    fn keep_text(&mut self, text: &str) {
+        match self.parts.last_mut().map(|part| &mut part.kind) {
+            Some(PartKind::Text(last)) => last.push_str(text),
+            _ if text.is_empty() => {}
+            _ => self.parts.push(Part::text(text)),
+        }
+    }
+
+    fn keep_thinking(&mut self, text: &str) {
+        match self.parts.last_mut().map(|part| &mut part.kind) {
+            Some(PartKind::Thinking(last)) => last.text.push_str(text),
+            _ => self.parts.push(PartKind::Thinking(Thinking { text: text.to_owned(), seal: None }).into()),
         }
     }
 

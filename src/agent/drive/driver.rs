@@ -15,6 +15,7 @@ use crate::agent::ledger::retention::Retention;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
+use crate::types::conversation::Origin;
 use crate::types::event::Reservation;
 use crate::types::{Conversation, Event, RunId, StopReason, ToolCall, ToolOutcome};
 
@@ -75,7 +76,12 @@ impl Driver {
                     self.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
                 }
             }
-            Command::Steer { messages } if !is_known => self.recorder.queue(Event::MailRead { upto: number, messages }),
+            Command::Steer { messages } if !is_known => {
+                let run = &self.recorder.run().spec().id;
+                let origin = Origin::Steering { run: run.clone(), command: number };
+                let messages = messages.into_iter().map(|message| message.from(origin.clone())).collect();
+                self.recorder.queue(Event::MailRead { upto: number, messages });
+            }
             Command::Steer { .. } | Command::Unreadable => {}
         }
     }

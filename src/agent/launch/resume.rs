@@ -19,6 +19,8 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
 use crate::store::Unavailable;
+use crate::types::conversation::requested;
+use crate::types::event::Leg;
 use crate::types::{Event, Message, RunSpec, RunStatus, StopReason, Tenant};
 
 /// How long a driver whose run is over may take to leave it.
@@ -107,7 +109,10 @@ impl Launcher {
             .session
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
-        let (resumed, entry) = idle.next_record(Event::RunResumed { answers });
+        let number = idle.run().leg() + 1;
+        let leg = Leg { number, answers: requested(&spec.id, number, answers) };
+        let leg = Some(leg).filter(|leg| !leg.answers.is_empty());
+        let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
         let commit = commits::resume(&spec, idle.lease.fence(), entry, session, self.ledger.retention());
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
         tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live)).map_err(unavailable)?;
@@ -157,7 +162,7 @@ impl Launcher {
         let prepared = Prepared { budget, account, ..Prepared::default() };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });
         if driver.recorder.run().status() == RunStatus::InProgress {
-            driver.recorder.queue(Event::RunResumed { answers: Vec::new() });
+            driver.recorder.queue(Event::RunResumed { leg: None });
         }
         driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
         let ended = run_loop::drive(&mut driver).await;

@@ -19,18 +19,26 @@ pub enum Charge {
 }
 
 /// What the step of this number is to be charged by a run's records.
-pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, price: &Price, step: u32) -> Charge {
+pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> Charge {
     let mut charge = Charge::Nothing;
-    let with = |before: Charge, usage: &Usage| {
+    let mut price = Price::default();
+    let with = |price: Price, before: Charge, usage: &Usage| {
         let before = if let Charge::Used(used) = before { used } else { Used::default() };
         let tokens = before.tokens.saturating_add(usage.total());
         Charge::Used(Used { tokens, cost: before.cost + price.cost(usage) })
     };
     for record in records {
         match &record.event {
-            Event::StepStarted { step: started, .. } if *started == step => charge = Charge::Everything,
-            Event::TurnFinished { step: finished, turn } if *finished == step => charge = with(charge, &turn.usage),
-            Event::StepDiscarded { step: discarded, usage, .. } if *discarded == step => charge = with(charge, usage),
+            Event::StepStarted { step: started, model, .. } if *started == step => {
+                price = model.price;
+                charge = Charge::Everything;
+            }
+            Event::TurnFinished { step: finished, turn } if *finished == step => {
+                charge = with(price, charge, &turn.usage);
+            }
+            Event::StepDiscarded { step: discarded, usage, .. } if *discarded == step => {
+                charge = with(price, charge, usage);
+            }
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }
@@ -67,9 +75,12 @@ pub fn period_name(per: Option<Period>, at_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::types::Micros;
     use crate::types::event::{DiscardReason, Reservation, Turn};
+    use crate::types::usage::StepModel;
 
     #[test]
     fn periods_begin_with_days_and_months_of_utc() {
@@ -85,9 +96,10 @@ mod tests {
 
     #[test]
     fn the_charge_of_a_step_follows_from_its_log() {
-        let price = Price::from_usd(1.0, 1.0, 10.0);
         let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() };
-        let started = |step| Event::StepStarted { step, reserved: Reservation::default(), closing: None };
+        let model = Arc::new(StepModel { price: Price::from_usd(1.0, 1.0, 10.0), ..StepModel::default() });
+        let started =
+            |step| Event::StepStarted { step, reserved: Reservation::default(), model: model.clone(), closing: None };
         let discarded = |step, usage| Event::StepDiscarded { step, reason: DiscardReason::EmptyResponse, usage };
         let finished = |step| Event::TurnFinished { step, turn: Box::new(Turn { usage, ..Turn::default() }) };
         let log = [
@@ -101,9 +113,9 @@ mod tests {
         ];
         let log: Vec<_> = log.into_iter().map(|event| Record { seq: 1, at_ms: 1, event }).collect();
         let used = Charge::Used(Used { tokens: 110, cost: Micros(200) });
-        let charges: Vec<_> = (1..=4).map(|step| charge(&log, &price, step)).collect();
+        let charges: Vec<_> = (1..=4).map(|step| charge(&log, step)).collect();
         assert_eq!(charges, [used, used, Charge::Everything, Charge::Nothing]);
-        assert_eq!(charge(&log[..2], &price, 1), Charge::Everything);
-        assert_eq!(charge(&log[..3], &price, 1), used);
+        assert_eq!(charge(&log[..2], 1), Charge::Everything);
+        assert_eq!(charge(&log[..3], 1), used);
     }
 }

@@ -107,7 +107,7 @@ impl Limits {
     ) -> Result<Option<Account>, Unavailable> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         account.keep_slot().await?;
-        account.settle_left(spec, records).await?;
+        account.settle_left(records).await?;
         Ok(Some(account))
     }
 }
@@ -204,7 +204,7 @@ impl Account {
     }
 
     /// Settles what another driver of the run left reserved.
-    async fn settle_left(&self, spec: &RunSpec, records: &[Arc<Record>]) -> Result<(), Unavailable> {
+    async fn settle_left(&self, records: &[Arc<Record>]) -> Result<(), Unavailable> {
         if !self.has_budgets() {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Account {
             let Some(step) = key.strip_prefix(&prefix).and_then(|step| step.parse().ok()) else { continue };
             let shares = decode(&document.value)?;
             let held = Held { key: key.into(), version: document.version, shares };
-            let charge = charge(records.iter().map(Arc::as_ref), &spec.price, step);
+            let charge = charge(records.iter().map(Arc::as_ref), step);
             self.close(&held, charge).await.map_err(crate::agent::error::unavailable)?;
             let estimated = charge == Charge::Everything;
             tracing::info!(run = %self.run, step, estimated, "settled what an interrupted driver had reserved");

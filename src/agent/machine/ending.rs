@@ -11,22 +11,20 @@ impl Run {
     pub fn outcome(&self, reason: StopReason, at_ms: u64) -> Outcome {
         let error = self.stop.as_ref().and_then(|(_, error)| error.clone()).or_else(|| default_error(reason));
         let error = if self.spec.on_limit == OnLimit::Error { error.or_else(|| limit_error(reason)) } else { error };
-        let mut output_text = self.last_turn.text.clone();
+        let mut output_text = self.last_turn.text().into_owned();
         if output_text.is_empty() && matches!(reason.status(), RunStatus::Incomplete) {
             limit_sentence(reason).clone_into(&mut output_text);
         }
-        let mut warnings = Vec::new();
-        if self.spec.price_estimated && self.used.cost.0 > 0 {
-            warnings
-                .push(format!("the cost is estimated: no price is known for the model {}", self.spec.upstream_model));
-        }
+        let unpriced = self.unpriced.iter();
+        let mut warnings: Vec<String> =
+            unpriced.map(|model| format!("the cost is estimated: no price is known for the model {model}")).collect();
         if self.usage.estimated {
             warnings.push("some of the usage is estimated: the upstream did not report it".to_owned());
         }
         Outcome {
             reason,
             output_text,
-            reasoning: self.last_turn.thinking.clone(),
+            reasoning: self.last_turn.thinking().into_owned(),
             error,
             required_calls: if reason == StopReason::ClientTools { self.required_calls() } else { Vec::new() },
             usage: self.usage,

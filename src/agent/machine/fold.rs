@@ -1,9 +1,10 @@
 //! What each event makes of a run.
 
 use super::{CallState, ContextEstimate, Executor, OpenCall, Phase, Run, UNANSWERED};
-use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::conversation::{Extra, Parts};
+use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
 use crate::types::outcome::{CallReport, StepReport};
-use crate::types::{Event, Message, Outcome, Record, RunStatus, ToolCall, ToolOutcome, Usage};
+use crate::types::{Event, Message, Outcome, Record, Role, RunStatus, ToolCall, ToolOutcome, Usage};
 
 /// How long a model call is taken to have gone on when nothing was recorded of it: as long as an upstream may
 /// take to begin, by its settings' default.
@@ -15,8 +16,9 @@ impl Run {
         self.time(record);
         match &record.event {
             Event::RunStarted => self.phase = Phase::Ready,
-            Event::RunResumed { answers } => self.resume(answers),
-            Event::StepStarted { step, reserved, closing } => {
+            Event::RunResumed { leg } => self.resume(leg.as_ref()),
+            Event::StepStarted { step, reserved, model, closing } => {
+                self.model = model.clone();
                 self.phase = Phase::ModelRunning;
                 self.step = *step;
                 self.reserved = *reserved;
@@ -94,11 +96,12 @@ impl Run {
         }
     }
 
-    fn resume(&mut self, answers: &[Message]) {
+    fn resume(&mut self, leg: Option<&Leg>) {
         if let Phase::HandedOver { waits: true } = self.phase {
             self.push_results();
-            for answer in answers {
-                self.push(answer.clone());
+            if let Some(leg) = leg {
+                self.leg = leg.number;
+                leg.answers.iter().cloned().for_each(|answer| self.push(answer));
             }
             self.phase = Phase::Ready;
         } else {
@@ -113,22 +116,25 @@ impl Run {
             index: self.step,
             llm_latency_ms: turn.latency_ms,
             tool_latency_ms: 0,
+            model: self.model.clone(),
             usage: turn.usage,
+            cost: self.model.price.cost(&turn.usage),
             finish_reason: turn.finish_reason.clone(),
             tool_calls: Vec::new(),
         });
         self.last_turn = turn.clone();
         self.resumes = 0;
-        if turn.text.is_empty() && turn.calls.is_empty() && turn.finish_reason != "length" && self.stop.is_none() {
+        if turn.is_empty() && turn.finish_reason != "length" && self.stop.is_none() {
             self.phase = Phase::EmptyTurn;
             self.empty += 1;
             return;
         }
         self.iterations += 1;
-        self.calls = turn.calls.iter().map(|call| self.open(call)).collect();
-        self.calls_minted += u16::try_from(turn.calls.len()).unwrap_or(u16::MAX);
-        if !(turn.text.is_empty() && turn.calls.is_empty()) {
-            self.push(Message::assistant(&turn.text, &turn.calls));
+        self.calls = turn.calls().map(|call| self.open(call)).collect();
+        self.calls_minted += u16::try_from(self.calls.len()).unwrap_or(u16::MAX);
+        if !turn.is_empty() {
+            let parts = Parts { list: turn.parts.clone(), extra: Extra::default() };
+            self.push(Message::from_parts(Role::Assistant, parts).from(self.step_origin()));
         }
         if !turn.usage.estimated {
             self.context = ContextEstimate { counted: turn.usage.total(), bytes_since: 0 };
@@ -155,7 +161,11 @@ impl Run {
     fn settle(&mut self, usage: Usage) {
         self.usage += usage;
         self.used.tokens = self.used.tokens.saturating_add(usage.total());
-        self.used.cost += self.spec.price.cost(&usage);
+        let cost = self.model.price.cost(&usage);
+        self.used.cost += cost;
+        if self.model.price_estimated && cost.0 > 0 && !self.unpriced.contains(&self.model.model) {
+            self.unpriced.push(self.model.model.clone());
+        }
         self.reserved = Reservation::default();
     }
 
@@ -217,7 +227,7 @@ impl Run {
     fn push_results(&mut self) {
         for open in std::mem::take(&mut self.calls) {
             if let CallState::Finished(outcome) = open.state {
-                self.push(Message::tool(&open.call.id, &outcome.content));
+                self.push(Message::tool(&open.call.id, &outcome.content).from(self.step_origin()));
             }
         }
     }

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use self::elapsed::Elapsed;
 pub use self::next::Step;
 use crate::agent::machine::budget::Used;
+use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{BudgetKind, Reservation, Turn};
 use crate::types::outcome::{Report, StepReport};
 use crate::types::run::RunSpec;
+use crate::types::usage::StepModel;
 use crate::types::{CallId, Effect, Message, Record, RunStatus, StopReason, ToolCall, ToolOutcome, Usage};
 
 /// The result of a call that nobody will answer.
@@ -38,6 +40,12 @@ pub struct Run {
     stop: Option<(StopReason, Option<RunError>)>,
     limit: Option<StopReason>,
     reserved: Reservation,
+    /// The model of the current step, or of the next.
+    model: Arc<StepModel>,
+    /// The models that cost something although no price is known for them.
+    unpriced: Vec<String>,
+    /// The number of the request that it runs on.
+    leg: u32,
     usage: Usage,
     used: Used,
     warned: Vec<BudgetKind>,
@@ -106,6 +114,7 @@ impl Run {
         let context = ContextEstimate { counted: spec.context_tokens, bytes_since: 0 };
         Self {
             messages: spec.input.clone(),
+            model: Arc::new(spec.step_model()),
             spec,
             phase: Phase::NotStarted,
             step: 0,
@@ -115,6 +124,8 @@ impl Run {
             stop: None,
             limit: None,
             reserved: Reservation::default(),
+            unpriced: Vec::new(),
+            leg: 0,
             usage: Usage::default(),
             used: Used::default(),
             warned: Vec::new(),
@@ -202,6 +213,22 @@ impl Run {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stop.is_some() && !self.wants_closing()
+    }
+
+    /// The number of the request that it runs on: 0 started it.
+    #[must_use]
+    pub fn leg(&self) -> u32 {
+        self.leg
+    }
+
+    /// The model that its next step calls.
+    #[must_use]
+    pub fn model(&self) -> &Arc<StepModel> {
+        &self.model
+    }
+
+    fn step_origin(&self) -> Origin {
+        Origin::Step { run: self.spec.id.clone(), step: self.step }
     }
 
     /// How many of the commands that were left for it are part of it.

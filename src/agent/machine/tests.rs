@@ -2,7 +2,8 @@ use super::*;
 use crate::agent::ledger::log::encode;
 use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
-use crate::types::event::DiscardReason;
+use crate::types::conversation::{Part, PartKind};
+use crate::types::event::{DiscardReason, Leg};
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant};
@@ -70,13 +71,16 @@ impl Story {
         let Step::CallModel { step, reserve, closing } = self.run.next_step() else {
             panic!("expected a model call, not {:?}", self.run.next_step())
         };
-        self.happens(Event::StepStarted { step, reserved: reserve, closing });
+        let model = self.run.model().clone();
+        self.happens(Event::StepStarted { step, reserved: reserve, model, closing });
     }
 
     fn says(&mut self, text: &str, calls: Vec<ToolCall>, usage: Usage) {
         self.calls_model();
         let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned();
-        let turn = Turn { text: text.into(), calls, usage, finish_reason, ..Turn::default() };
+        let text = (!text.is_empty()).then(|| Part::text(text));
+        let calls = calls.into_iter().map(|call| PartKind::ToolCall(call).into());
+        let turn = Turn { parts: text.into_iter().chain(calls).collect(), usage, finish_reason, ..Turn::default() };
         self.happens(Event::TurnFinished { step: self.run.step(), turn: Box::new(turn) });
     }
 
@@ -256,7 +260,11 @@ fn client_calls_wait_for_the_client_and_the_deadline_pauses() {
 
     let before = story.run.left_ms();
     let answer = Message::tool(&theirs.id, "yes");
-    let resumed = Record { seq: 99, at_ms: u64::MAX / 2, event: Event::RunResumed { answers: vec![answer] } };
+    let resumed = Record {
+        seq: 99,
+        at_ms: u64::MAX / 2,
+        event: Event::RunResumed { leg: Some(Leg { number: 1, answers: vec![answer] }) },
+    };
     story.run.apply(&resumed);
     assert_eq!(story.run.left_ms(), before, "waiting does not count");
     assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Tool, Role::Tool]);
@@ -305,7 +313,7 @@ fn an_interrupted_write_is_never_run_again() {
         let step = story.run.step();
         story.happens(Event::ToolStarted { step, call: write.clone(), effect: Effect::Write });
         story.happens(Event::ToolStarted { step, call: read.clone(), effect: Effect::Read });
-        story.happens(Event::RunResumed { answers: vec![] });
+        story.happens(Event::RunResumed { leg: None });
         assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![write.clone()], policy });
         story.finishes(&write, "unknown");
         if ends {
@@ -323,7 +331,7 @@ fn a_run_that_is_interrupted_again_and_again_ends() {
     let mut resumed = 0;
     while let Step::CallModel { .. } = story.run.next_step() {
         story.calls_model();
-        story.happens(Event::RunResumed { answers: vec![] });
+        story.happens(Event::RunResumed { leg: None });
         assert_eq!(story.run.next_step(), Step::DiscardStep(DiscardReason::Interrupted));
         let (step, reason, usage) = (story.run.step(), DiscardReason::Interrupted, usage(1, 1));
         story.happens(Event::StepDiscarded { step, reason, usage });
@@ -331,4 +339,22 @@ fn a_run_that_is_interrupted_again_and_again_ends() {
         assert!(resumed < 10, "it is gone on with for ever");
     }
     assert_eq!((story.ends().reason, resumed), (StopReason::CrashLoop, 4));
+}
+
+#[test]
+fn a_step_costs_what_the_model_costs_that_it_called() {
+    let mut story = Story::begin(spec());
+    let begins = {
+        let price = Price::from_usd(2.0, 2.0, 2.0);
+        let model = StepModel { upstream: "other".into(), model: "spare".into(), price, price_estimated: true };
+        Event::StepStarted { step: 1, reserved: Reservation::default(), model: Arc::new(model), closing: None }
+    };
+    let turn = Turn { parts: vec![Part::text("hi")], usage: usage(10, 5), ..Turn::default() };
+    story.happens(begins);
+    story.happens(Event::TurnFinished { step: 1, turn: Box::new(turn) });
+    story.completes_step();
+    let outcome = story.ends();
+    let step = &outcome.report.steps[0];
+    assert_eq!((outcome.cost, step.cost, step.model.model.as_str()), (Micros(30), Micros(30), "spare"));
+    assert_eq!(outcome.warnings, ["the cost is estimated: no price is known for the model spare"]);
 }

@@ -73,9 +73,8 @@ impl Say {
 fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Delta {
     let call = |(name, arguments): &(&str, &str)| ModelCall { name: (*name).into(), arguments: (*arguments).into() };
     let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
-    let (text, calls) = (text.to_owned(), calls.iter().map(call).collect());
-    let turn =
-        ModelTurn { text, calls, usage: Some(usage), finish_reason: finish_reason.into(), thinking: String::new() };
+    let calls = calls.iter().map(call).collect();
+    let turn = ModelTurn { usage: Some(usage), finish_reason: finish_reason.into(), ..ModelTurn::of("", text, calls) };
     Delta::Finished(Box::new(turn))
 }
 

@@ -1,4 +1,6 @@
 use super::support::{Say, bench, client_tool, outcome, request, shown, watch};
+use crate::agent::NewRun;
+use crate::types::conversation::Origin;
 use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
 
 fn results(records: &[Record]) -> Vec<(String, bool)> {
@@ -137,6 +139,30 @@ async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
     let tenant = crate::types::Tenant::default_tenant();
     assert_eq!(bench.agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::RequiresAction);
     assert_eq!(bench.agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_message_says_where_it_came_from() {
+    let turns = vec![Say::Calls("", vec![("echo", "{}")]), Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])];
+    let bench = bench(turns);
+    let session = SessionId::parse("s");
+    let first = NewRun { client_tools: vec![client_tool("ask")], session: session.clone(), ..request() };
+    let waiting = watch(bench.agent.start(first).await.unwrap()).await;
+    let call = outcome(&waiting).required_calls[0].id.clone();
+    let messages = vec![Message::tool(&call, "yes"), Message::text(Role::User, "and?")];
+    let answered = vec![call.clone()];
+    let second = NewRun { messages, answered, session: session.clone(), ..request() };
+    let records = watch(bench.agent.start(second).await.unwrap()).await;
+    assert_eq!(outcome(&records).output_text, "fine");
+    let (messages, _) =
+        bench.agent.messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10).await.unwrap();
+    let run = call.run().unwrap();
+    let request = |leg, index| Origin::Request { run: run.clone(), leg, index };
+    let step = |step| Origin::Step { run: run.clone(), step };
+    let origins: Vec<Origin> = messages.into_iter().map(|message| message.origin).collect();
+    assert_eq!(origins, [request(0, 0), step(1), step(1), step(2), request(1, 0), request(1, 1), step(3)]);
+    let costs = outcome(&records).report.steps;
+    assert!(costs.iter().all(|step| (step.model.upstream.as_str(), step.model.model.as_str()) == ("scripted", "m")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! One run, in every dialect, frame for frame.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 
 use super::agent::events::AgentEvents;
@@ -60,7 +62,9 @@ fn outcome(reason: StopReason) -> Outcome {
         index: 1,
         llm_latency_ms: 7,
         tool_latency_ms: 1,
+        model: Arc::default(),
         usage: usage(),
+        cost: Micros(1230),
         finish_reason: "tool_calls".into(),
         tool_calls: vec![report],
     };
@@ -95,7 +99,10 @@ fn story() -> Vec<Record> {
         tokens_used: 14,
         token_budget: Some(100),
     };
-    let started = |step| Event::StepStarted { step, reserved: Reservation::default(), closing: None };
+    let started = |step| {
+        let reserved = Reservation::default();
+        Event::StepStarted { step, reserved, model: Arc::default(), closing: None }
+    };
     record(vec![
         Event::RunStarted,
         started(1),
@@ -208,7 +215,7 @@ fn long_story() -> Vec<Record> {
     events.pop();
     // On a chat door, the discarded step ends the first answer, but not the second.
     let discarded = Event::StepDiscarded { step: 2, reason: DiscardReason::StreamBroke, usage: usage() };
-    events.extend([discarded, Event::RunFinished(Box::new(waiting)), Event::RunResumed { answers: Vec::new() }]);
+    events.extend([discarded, Event::RunFinished(Box::new(waiting)), Event::RunResumed { leg: None }]);
     events.extend(story().into_iter().skip(1).map(|record| record.event));
     record(events)
 }

@@ -18,7 +18,9 @@ use futures_util::future::BoxFuture;
 
 use crate::llm::demo::rules::{Offer, Reply};
 use crate::llm::demo::transcript::Transcript;
-use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
+use crate::llm::{
+    Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelRequest, ModelTurn,
+};
 use crate::types::Usage;
 
 /// What every answer begins with.
@@ -52,11 +54,11 @@ impl Model for DemoModel {
                     return;
                 }
             };
-            for word in turn.text.split_inclusive(' ') {
+            for word in turn.text().split_inclusive(' ') {
                 sleep(word_delay).await;
                 yield Ok(Delta::Text(word.to_owned()));
             }
-            for (index, call) in turn.calls.iter().enumerate() {
+            for (index, call) in turn.calls().enumerate() {
                 for word in call.arguments.split_inclusive(' ') {
                     sleep(word_delay).await;
                     yield Ok(Delta::CallArguments { index, delta: word.to_owned() });
@@ -81,13 +83,14 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
     let mut turn = ModelTurn::default();
     turn.finish_reason = match rules::reply(&transcript, &offer) {
         Reply::Text(text) => {
-            turn.text = allowance.take(&format!("{SIGNATURE}{text}"));
+            turn = ModelTurn::of("", &allowance.take(&format!("{SIGNATURE}{text}")), Vec::new());
             "stop".into()
         }
         Reply::Calls(calls) => {
             for call in calls {
                 if !allowance.cut {
-                    turn.calls.push(ModelCall { arguments: allowance.take(&call.arguments), ..call });
+                    let arguments = allowance.take(&call.arguments);
+                    turn.parts.push(ModelPart::Call(ModelCall { arguments, ..call }));
                 }
             }
             "tool_calls".into()

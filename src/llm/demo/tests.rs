@@ -43,7 +43,7 @@ fn user(text: &str) -> Value {
 /// The messages that calls and their results make, each result being `answer`'s.
 fn continued(messages: &mut Vec<Value>, turn: &ModelTurn, answer: impl Fn(&ModelCall) -> String) {
     let (mut calls, mut results) = (Vec::new(), Vec::new());
-    for (index, call) in turn.calls.iter().enumerate() {
+    for (index, call) in turn.calls().enumerate() {
         let id = format!("call_{}_{index}", messages.len());
         let function = json!({ "name": call.name, "arguments": call.arguments });
         calls.push(json!({ "id": id, "type": "function", "function": function }));
@@ -62,23 +62,22 @@ async fn deltas(request: ModelRequest) -> Vec<Delta> {
 async fn turn(request: ModelRequest) -> ModelTurn {
     let mut deltas = deltas(request).await;
     let Some(Delta::Finished(turn)) = deltas.pop() else { panic!("it does not finish") };
-    let mut said = ModelTurn { calls: vec![ModelCall::default(); turn.calls.len()], ..ModelTurn::default() };
+    let (mut said, mut arguments) = (String::new(), vec![String::new(); turn.calls().count()]);
     for delta in deltas {
         match delta {
-            Delta::Text(text) => said.text += &text,
-            Delta::CallArguments { index, delta } => said.calls[index].arguments += &delta,
+            Delta::Text(text) => said += &text,
+            Delta::CallArguments { index, delta } => arguments[index] += &delta,
             other @ (Delta::Thinking(_) | Delta::Retry { .. } | Delta::Finished(_)) => panic!("{other:?}"),
         }
     }
-    assert_eq!(said.text, turn.text);
-    let arguments = |turn: &ModelTurn| turn.calls.iter().map(|call| call.arguments.clone()).collect::<Vec<_>>();
-    assert_eq!(arguments(&said), arguments(&turn));
-    assert!(turn.text.starts_with(SIGNATURE) || SIGNATURE.starts_with(&turn.text), "{}", turn.text);
+    assert_eq!(said, turn.text());
+    assert_eq!(arguments, turn.calls().map(|call| call.arguments.clone()).collect::<Vec<_>>());
+    assert!(turn.text().starts_with(SIGNATURE) || SIGNATURE.starts_with(&*turn.text()), "{}", turn.text());
     *turn
 }
 
 fn calls(turn: &ModelTurn) -> Vec<(&str, &str)> {
-    turn.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
+    turn.calls().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
 }
 
 #[tokio::test]
@@ -87,14 +86,14 @@ async fn calls_two_tools_at_once_and_answers_from_their_results() {
     let first = turn(request(&messages, &TOOLS)).await;
     let expected = [("calculator", r#"{"expression":"1234 * 5678"}"#), ("current_time", r#"{"timezone":"Oslo"}"#)];
     assert_eq!(calls(&first), expected);
-    assert_eq!((first.text.as_str(), first.finish_reason.as_str()), ("", "tool_calls"));
+    assert_eq!((&*first.text(), first.finish_reason.as_str()), ("", "tool_calls"));
     continued(&mut messages, &first, |call| match call.name.as_str() {
         "calculator" => "7006652".into(),
         _ => "2026-11-21T23:05:12+01:00 (Saturday, Europe/Oslo)".into(),
     });
     let second = turn(request(&messages, &TOOLS)).await;
     let text = "[demo model] 1234 * 5678 = 7006652. It is 2026-11-21T23:05:12+01:00 (Saturday, Europe/Oslo).";
-    assert_eq!((second.text.as_str(), second.finish_reason.as_str()), (text, "stop"));
+    assert_eq!((&*second.text(), second.finish_reason.as_str()), (text, "stop"));
     let usage = second.usage.unwrap();
     assert!(usage.prompt_tokens > first.usage.unwrap().prompt_tokens && usage.completion_tokens > 10, "{usage:?}");
 }
@@ -109,7 +108,7 @@ async fn one_call_at_a_time_where_asked() {
         continued(&mut messages, &turn, |_| "a failure".into());
     }
     let last = turn(ask(&messages)).await;
-    assert_eq!(last.text, "[demo model] calculator says: a failure calculator says: a failure");
+    assert_eq!(last.text(), "[demo model] calculator says: a failure calculator says: a failure");
 }
 
 #[tokio::test]
@@ -121,21 +120,21 @@ async fn counts_one_step_at_a_time_and_says_how_far_it_came() {
         continued(&mut messages, &turn, |_| (number + 1).to_string());
         if number == 1 {
             let closing = self::turn(request(&messages, &[])).await;
-            assert_eq!(closing.text, "[demo model] I counted to 2: 1, 2.");
+            assert_eq!(closing.text(), "[demo model] I counted to 2: 1, 2.");
         }
     }
-    assert_eq!(turn(request(&messages, &TOOLS)).await.text, "[demo model] I counted to 3: 1, 2, 3.");
+    assert_eq!(turn(request(&messages, &TOOLS)).await.text(), "[demo model] I counted to 3: 1, 2, 3.");
 }
 
 #[tokio::test]
 async fn remembers_a_name() {
     let mut messages = vec![user("Hi! My name is Ada.")];
-    assert_eq!(turn(request(&messages, &TOOLS)).await.text, "[demo model] Nice to meet you, Ada.");
+    assert_eq!(turn(request(&messages, &TOOLS)).await.text(), "[demo model] Nice to meet you, Ada.");
     messages.push(json!({ "role": "assistant", "content": "Nice to meet you, Ada." }));
     messages.push(json!({ "role": "user", "content": [{ "type": "image_url", "image_url": {} }, { "type": "text", "text": "Who am I?" }] }));
-    assert_eq!(turn(request(&messages, &TOOLS)).await.text, "[demo model] Your name is Ada.");
+    assert_eq!(turn(request(&messages, &TOOLS)).await.text(), "[demo model] Your name is Ada.");
     let stranger = turn(request(&[user("What is my name?")], &[])).await;
-    assert_eq!(stranger.text, "[demo model] You have not told me your name yet.");
+    assert_eq!(stranger.text(), "[demo model] You have not told me your name yet.");
 }
 
 #[tokio::test]
@@ -146,16 +145,16 @@ async fn calls_a_clients_tool_by_name() {
     let turn_ = turn(request(&messages, &TOOLS)).await;
     assert_eq!(calls(&turn_), [("get_weather", r#"{"city": "Oslo 1 + 1"}"#)]);
     continued(&mut messages, &turn_, |_| "sunny".into());
-    assert_eq!(turn(request(&messages, &TOOLS)).await.text, "[demo model] get_weather says: sunny");
+    assert_eq!(turn(request(&messages, &TOOLS)).await.text(), "[demo model] get_weather says: sunny");
 }
 
 #[tokio::test]
 async fn says_that_it_is_a_demo() {
     for (question, tools) in [("Hello", &TOOLS[..]), ("What is 2 + 2?", &[]), ("", &TOOLS[..])] {
         let turn = turn(request(&[user(question)], tools)).await;
-        assert!(turn.text.contains("built-in demo") && turn.text.contains("Try"), "{}", turn.text);
+        assert!(turn.text().contains("built-in demo") && turn.text().contains("Try"), "{}", turn.text());
     }
-    assert!(turn(request(&[], &[])).await.text.contains("built-in demo"));
+    assert!(turn(request(&[], &[])).await.text().contains("built-in demo"));
 }
 
 #[tokio::test]
@@ -164,8 +163,8 @@ async fn a_tool_choice_is_followed() {
         tool_choice,
         ..request(&[user("What is 2 + 2 and what time is it?")], &TOOLS)
     };
-    assert!(turn(ask(ToolChoice::None)).await.calls.is_empty());
-    assert_eq!(turn(ask(ToolChoice::Auto)).await.calls.len(), 2);
+    assert!(turn(ask(ToolChoice::None)).await.calls().next().is_none());
+    assert_eq!(turn(ask(ToolChoice::Auto)).await.calls().count(), 2);
     let one = ask(ToolChoice::Function("current_time".into()));
     assert_eq!(calls(&turn(one).await), [("current_time", "{}")]);
     let other = ask(ToolChoice::Function("get_weather".into()));
@@ -183,7 +182,7 @@ async fn stops_where_the_tokens_end() {
         assert_eq!(text.finish_reason, "length");
         assert!(text.usage.unwrap().completion_tokens <= max_tokens);
         assert!(calls.usage.unwrap().completion_tokens <= max_tokens);
-        let whole = calls.calls.first().is_some_and(|call| call.arguments.ends_with('}'));
+        let whole = calls.calls().next().is_some_and(|call| call.arguments.ends_with('}'));
         assert_eq!(calls.finish_reason, if whole { "tool_calls" } else { "length" });
     }
 }

@@ -10,19 +10,29 @@ use serde::de::IgnoredAny;
 
 use super::chunk::{CallPiece, Chunk, Said};
 use super::fault::{Fault, MAX_CALLS, MAX_TURN};
-use crate::llm::{Delta, ModelCall, ModelTurn};
+use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
 use crate::types::Usage;
+use crate::types::conversation::{Part, PartKind, Thinking};
 
 /// The turn so far.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    text: String,
-    thinking: String,
+    pieces: Vec<Piece>,
     calls: Vec<Draft>,
     usage: Option<Usage>,
     finish_reason: Option<String>,
     /// What of [`MAX_TURN`] is used.
     size: usize,
+}
+
+/// Something of the turn, in the order in which it began.
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Refusal(String),
+    Thinking(String),
+    /// The next call.
+    Call,
 }
 
 /// A call that is being written.
@@ -78,16 +88,19 @@ impl Assembler {
     pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
         let finish_reason = self.finish_reason.ok_or(Fault::Truncated)?;
         let cut_short = matches!(finish_reason.as_str(), "length" | "max_tokens" | "content_filter");
-        let calls = self
-            .calls
-            .into_iter()
-            .take_while(|draft| !cut_short || is_whole_object(&draft.arguments))
-            .map(|Draft { name, arguments, .. }| ModelCall {
-                name,
-                arguments: if arguments.trim().is_empty() { "{}".to_owned() } else { arguments },
-            })
-            .collect();
-        Ok(ModelTurn { text: self.text, thinking: self.thinking, calls, usage: self.usage, finish_reason })
+        let calls = self.calls.into_iter().take_while(|draft| !cut_short || is_whole_object(&draft.arguments));
+        let mut calls = calls.map(|Draft { name, arguments, .. }| {
+            let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
+            ModelPart::Call(ModelCall { name, arguments })
+        });
+        let parts = self.pieces.into_iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(ModelPart::Part(Part::text(text))),
+            Piece::Refusal(text) => Some(ModelPart::Part(PartKind::Refusal(text).into())),
+            Piece::Thinking(text) => Some(ModelPart::Part(PartKind::Thinking(Thinking { text, seal: None }).into())),
+            // They began in the order of their numbers.
+            Piece::Call => calls.next(),
+        });
+        Ok(ModelTurn { parts: parts.collect(), usage: self.usage, finish_reason })
     }
 
     fn hear(&mut self, said: Said<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
@@ -96,18 +109,25 @@ impl Assembler {
         let thinking = if said.reasoning_content.0.is_empty() { said.reasoning } else { said.reasoning_content };
         if !thinking.0.is_empty() {
             self.grow(thinking.0.len())?;
-            self.thinking.push_str(&thinking.0);
+            match self.pieces.last_mut() {
+                Some(Piece::Thinking(text)) => text.push_str(&thinking.0),
+                _ => self.pieces.push(Piece::Thinking(thinking.0.to_string())),
+            }
             match deltas.last_mut() {
                 Some(Delta::Thinking(last)) => last.push_str(&thinking.0),
                 _ => deltas.push(Delta::Thinking(thinking.0.into_owned())),
             }
         }
-        for text in [said.content, said.refusal] {
+        for (text, is_refusal) in [(said.content, false), (said.refusal, true)] {
             if text.0.is_empty() {
                 continue;
             }
             self.grow(text.0.len())?;
-            self.text.push_str(&text.0);
+            match (self.pieces.last_mut(), is_refusal) {
+                (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(&text.0),
+                (_, false) => self.pieces.push(Piece::Text(text.0.to_string())),
+                (_, true) => self.pieces.push(Piece::Refusal(text.0.to_string())),
+            }
             match deltas.last_mut() {
                 Some(Delta::Text(last)) => last.push_str(&text.0),
                 _ => deltas.push(Delta::Text(text.0.into_owned())),
@@ -131,6 +151,7 @@ impl Assembler {
             Some(number) => number,
             None if self.calls.len() == MAX_CALLS => return Err(Fault::TooManyCalls),
             None => {
+                self.pieces.push(Piece::Call);
                 self.calls.push(Draft::default());
                 self.calls.len() - 1
             }

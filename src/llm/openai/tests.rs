@@ -190,7 +190,7 @@ async fn an_answer_becomes_deltas_and_a_turn() {
     let (model, requests) = upstream(vec![full_stream()]).await;
     let (deltas, turn) = ask_with(&model, request()).await;
     assert_eq!(deltas, [Delta::Text("hi".to_owned())]);
-    let expected = ModelTurn { text: "hi".to_owned(), finish_reason: "stop".to_owned(), ..ModelTurn::default() };
+    let expected = ModelTurn { finish_reason: "stop".to_owned(), ..ModelTurn::of("", "hi", Vec::new()) };
     assert_eq!(turn, Ok(expected));
     assert!(model.recovers_text_tool_calls());
 
@@ -282,7 +282,7 @@ async fn after_the_finish_reason_nothing_can_spoil_the_turn() {
         Act::Answer(said + "data: x\n\n"),
     ];
     for act in acts {
-        assert_eq!(ask(act, LONG, SHORT).await.1.map(|turn| turn.text), Ok("hi".to_owned()));
+        assert_eq!(ask(act, LONG, SHORT).await.1.map(|turn| turn.text().into_owned()), Ok("hi".to_owned()));
     }
 }
 
@@ -355,7 +355,7 @@ async fn a_failure_before_the_first_token_is_retried() {
         cause: "upstream test answered 500: oops".to_owned(),
     };
     assert_eq!(deltas, [retry, Delta::Text("hi".to_owned())]);
-    assert_eq!(turn.map(|turn| turn.text), Ok("hi".to_owned()));
+    assert_eq!(turn.map(|turn| turn.text().into_owned()), Ok("hi".to_owned()));
     let requests = requests.await.unwrap();
     assert_eq!(requests[0], requests[1]);
 }
@@ -438,7 +438,7 @@ async fn a_connection_that_closed_before_the_answer_is_replaced_at_once() {
     let (model, requests) = upstream(vec![Act::Answer(String::new()), full_stream()]).await;
     let model = Retrying::new(Arc::new(model), RetryPolicy::default());
     let (deltas, turn) = ask_with(&model, request()).await;
-    assert_eq!(turn.unwrap().text, "hi");
+    assert_eq!(turn.unwrap().text(), "hi");
     assert!(matches!(&deltas[0], Delta::Retry { delay, .. } if *delay < SHORT), "{deltas:?}");
     assert_eq!(requests.await.unwrap().len(), 2);
 }

@@ -59,7 +59,7 @@ fn text() -> Delta {
 }
 
 fn finished() -> Delta {
-    Delta::Finished(Box::new(ModelTurn { text: "hi".to_owned(), ..ModelTurn::default() }))
+    Delta::Finished(Box::new(ModelTurn::of("", "hi", Vec::new())))
 }
 
 /// The waits among what was seen, in whole attempts' order.

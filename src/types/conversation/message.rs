@@ -164,7 +164,8 @@ impl Part {
     fn weight(&self) -> usize {
         match &self.kind {
             PartKind::Text(text) | PartKind::Refusal(text) => text.len(),
-            PartKind::Thinking(thinking) => thinking.text.len(),
+            // Without a seal it does not go back to the model.
+            PartKind::Thinking(thinking) => thinking.seal.as_ref().map_or(0, |_| thinking.text.len()),
             PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } => MEDIA_WEIGHT,
             PartKind::ToolCall(call) => CALL_WEIGHT + call.id.as_str().len() + call.name.len() + call.arguments.len(),
             PartKind::ToolResult(result) => result.weight(),

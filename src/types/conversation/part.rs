@@ -1,5 +1,7 @@
 //! What a message holds: parts, in the order in which they were said.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::CallId;
@@ -201,10 +203,37 @@ impl Part {
         PartKind::Text(text.into()).into()
     }
 
+    /// Whether it is text or thinking without any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match &self.kind {
+            PartKind::Text(text) | PartKind::Refusal(text) => text.is_empty(),
+            PartKind::Thinking(thinking) => thinking.text.is_empty() && thinking.seal.is_none(),
+            PartKind::Image { .. }
+            | PartKind::Audio { .. }
+            | PartKind::File { .. }
+            | PartKind::ToolCall(_)
+            | PartKind::ToolResult(_)
+            | PartKind::Unknown { .. } => false,
+        }
+    }
+
     /// Its text, if it is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         if let PartKind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// Its text, if it is what the model says to whoever asked.
+    #[must_use]
+    pub fn as_said(&self) -> Option<&str> {
+        if let PartKind::Text(text) | PartKind::Refusal(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// The thinking, if it is that.
+    #[must_use]
+    pub fn as_thinking(&self) -> Option<&Thinking> {
+        if let PartKind::Thinking(thinking) = &self.kind { Some(thinking) } else { None }
     }
 
     /// The call, if it is one.
@@ -217,5 +246,14 @@ impl Part {
     #[must_use]
     pub fn as_result(&self) -> Option<&ToolResult> {
         if let PartKind::ToolResult(result) = &self.kind { Some(result) } else { None }
+    }
+}
+
+/// Texts as one; copied only where there are several.
+pub fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
+    let first = texts.next().unwrap_or_default();
+    match texts.next() {
+        None => Cow::Borrowed(first),
+        Some(second) => Cow::Owned([first, second].into_iter().chain(texts).collect()),
     }
 }

@@ -46,6 +46,8 @@ async fn try_begin(
     closing: Option<StopReason>,
 ) -> Result<bool, Refusal> {
     driver.meter.reserve(&driver.recorder, step, reserve).await?;
-    let (event, change) = (Event::StepStarted { step, reserved: reserve, closing }, driver.meter.begin(reserve));
+    let model = driver.recorder.run().model().clone();
+    let event = Event::StepStarted { step, reserved: reserve, model, closing };
+    let change = driver.meter.begin(reserve);
     driver.record_unless_told([event], change).await.map_err(|error| driver.meter.refusal(error))
 }

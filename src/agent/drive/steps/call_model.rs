@@ -13,12 +13,13 @@ use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::machine::budget::estimated_usage;
 use crate::failpoint;
-use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
+use crate::llm::{Delta, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn};
+use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall};
 
 /// Most calls of one turn.
-const MAX_CALLS: usize = 64;
+const MAX_CALLS: u16 = 64;
 
 /// How a model call ended.
 enum End {
@@ -147,23 +148,27 @@ fn finish_turn(
     closing: bool,
 ) -> Turn {
     if closing {
-        turn.calls.clear();
+        turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
-    let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, turn.text.len()));
-    let (text, found, rest) = said.finish(turn.text, !turn.calls.is_empty(), turn.finish_reason == "length");
+    let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, turn.text().len()));
+    let (parts, rest) = said.finish(turn.parts, turn.finish_reason == "length");
     if !rest.is_empty() {
         let step = driver.recorder.run().step();
         driver.recorder.queue(Event::TextDelta { step, text: rest });
     }
     let run = driver.recorder.run();
     let minted = run.calls_minted();
-    let calls = (1..).zip(turn.calls.into_iter().chain(found).take(MAX_CALLS)).map(|(number, call)| ToolCall {
-        id: run.spec().id.call(minted.saturating_add(number)),
-        name: call.name,
-        arguments: call.arguments,
+    let mut number = 0;
+    let parts = parts.into_iter().filter_map(|part| match part {
+        ModelPart::Part(part) => Some(part),
+        ModelPart::Call(_) if number == MAX_CALLS => None,
+        ModelPart::Call(ModelCall { name, arguments }) => {
+            number += 1;
+            let id = run.spec().id.call(minted.saturating_add(number));
+            Some(PartKind::ToolCall(ToolCall { id, name, arguments }).into())
+        }
     });
-    let calls = calls.collect();
-    Turn { text, thinking: turn.thinking, calls, usage, finish_reason: turn.finish_reason, latency_ms }
+    Turn { parts: parts.collect(), usage, finish_reason: turn.finish_reason, latency_ms }
 }
 
 fn run_error(error: &ModelError, said_something: bool) -> RunError {

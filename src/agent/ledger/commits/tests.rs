@@ -107,7 +107,7 @@ async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     let mut place = Place::with_run(Turn::Now).await;
     assert_eq!(place.end(StopReason::ClientTools, None).await, None);
     assert_eq!(place.stands().await, (RunStatus::RequiresAction, true, 2));
-    let resumed = place.entry(Event::RunResumed { answers: Vec::new() });
+    let resumed = place.entry(Event::RunResumed { leg: None });
     let session = Some(place.session().await);
     let commit = resume(&place.spec, place.fence, (2, resumed), session, RETENTION);
     place.commit(commit.index).await;

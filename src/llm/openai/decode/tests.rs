@@ -7,6 +7,8 @@ use crate::llm::sse::SseError;
 use crate::llm::{ModelCall, ModelErrorKind};
 use crate::types::Usage;
 
+mod order;
+
 /// A stream of these chunks, as OpenAI frames it.
 fn stream(chunks: &[Value]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).chain(["data: [DONE]\n\n".to_owned()]).collect()
@@ -53,7 +55,7 @@ fn turn(chunks: &[Value]) -> ModelTurn {
 /// The calls of these chunks and how they end, as name and arguments.
 fn calls(chunks: &[Value], reason: &str) -> Vec<(String, String)> {
     let chunks = [chunks, &[ended(reason)]].concat();
-    turn(&chunks).calls.into_iter().map(|ModelCall { name, arguments }| (name, arguments)).collect()
+    turn(&chunks).calls().map(|call| (call.name.clone(), call.arguments.clone())).collect()
 }
 
 fn owned<const N: usize>(calls: [(&str, &str); N]) -> Vec<(String, String)> {
@@ -80,12 +82,10 @@ fn recorded() -> Vec<(&'static str, String, ModelTurn)> {
         ended("stop"),
         usage_chunk.clone(),
     ]);
-    let plain_turn = ModelTurn {
-        text: "Grüße, \"world\" 🙂\n".to_owned(),
-        usage,
-        finish_reason: "stop".to_owned(),
-        ..ModelTurn::default()
-    };
+    let plain_turn =
+        ModelTurn {
+            usage, finish_reason: "stop".to_owned(), ..ModelTurn::of("", "Grüße, \"world\" 🙂\n", Vec::new())
+        };
     let parallel = stream(&[
         call(0, "call_a", "add", ""),
         call(0, (), (), "{\"a\""),
@@ -95,7 +95,7 @@ fn recorded() -> Vec<(&'static str, String, ModelTurn)> {
         call(1, (), (), "\"}"),
         ended("tool_calls"),
     ]);
-    let calls_turn = ModelTurn { calls: two_calls, finish_reason: "tool_calls".to_owned(), ..ModelTurn::default() };
+    let calls_turn = ModelTurn { finish_reason: "tool_calls".to_owned(), ..ModelTurn::of("", "", two_calls) };
     let reused = stream(&[
         call(0, "call_a", "add", json!({ "a": 1 })),
         call(0, "call_b", "sub", "{\"b\":\"ä\"}"),
@@ -110,13 +110,8 @@ fn recorded() -> Vec<(&'static str, String, ModelTurn)> {
                 "usage": { "prompt_tokens": 1, "completion_tokens": null } }),
         usage_chunk,
     ]);
-    let reasoning_turn = ModelTurn {
-        text: "42".to_owned(),
-        thinking: "Let me think.!".to_owned(),
-        usage,
-        finish_reason: "stop".to_owned(),
-        ..ModelTurn::default()
-    };
+    let reasoning_turn =
+        ModelTurn { usage, finish_reason: "stop".to_owned(), ..ModelTurn::of("Let me think.!", "42", Vec::new()) };
     vec![
         ("CRLF", plain.replace('\n', "\r\n"), plain_turn.clone()),
         (
@@ -144,7 +139,7 @@ fn a_stream_means_the_same_wherever_it_is_cut() {
         assert_eq!(turn.as_ref(), Ok(&expected), "{name} byte by byte");
         let texts =
             deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None });
-        assert_eq!(texts.collect::<String>(), expected.text, "{name}");
+        assert_eq!(texts.collect::<String>(), expected.text(), "{name}");
     }
 }
 
@@ -160,7 +155,7 @@ fn a_stream_that_breaks_off_has_no_turn_before_its_finish_reason() {
                 assert_eq!(turn, Err(Fault::Truncated), "{name} ended at {end}");
             } else if let Ok(turn) = turn {
                 // All that may be missing then is the usage.
-                assert_eq!((&turn.text, &turn.calls), (&expected.text, &expected.calls), "{name} ended at {end}");
+                assert_eq!(&turn.parts, &expected.parts, "{name} ended at {end}");
                 ends_early += 1;
             }
         }
@@ -294,7 +289,7 @@ fn other_alternatives_are_left_out_and_refusals_are_text() {
         { "delta": { "refusal": "won't" } },
     ] });
     let turn = turn(&[other, json!({}), json!({ "choices": null }), ended("stop")]);
-    assert_eq!((turn.text.as_str(), turn.finish_reason.as_str()), ("I won't", "stop"));
+    assert_eq!((&*turn.text(), turn.finish_reason.as_str()), ("I won't", "stop"));
 }
 
 #[test]
@@ -311,7 +306,10 @@ fn a_whole_completion_is_a_turn_too() {
     let arguments = Delta::CallArguments { index: 0, delta: "{}".to_owned() };
     assert_eq!(deltas, [Delta::Text("so".to_owned()), arguments]);
     let turn = decoder.finish().unwrap();
-    assert_eq!(turn.calls, [ModelCall { name: "add".to_owned(), arguments: "{}".to_owned() }]);
+    assert_eq!(
+        turn.calls().cloned().collect::<Vec<_>>(),
+        [ModelCall { name: "add".to_owned(), arguments: "{}".to_owned() }]
+    );
     assert_eq!(turn.usage.map(|usage| usage.total()), Some(7));
 }
 
