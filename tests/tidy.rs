@@ -56,7 +56,7 @@ const ROOMS: [(&str, u8); 21] = [
 ];
 
 /// Folders in which files still use each other in a circle. May only become fewer.
-const CIRCLES_LEFT: [&str; 2] = ["src/llm/openai/", "src/store/"];
+const CIRCLES_LEFT: [&str; 2] = ["src/llm/none/", "src/none/"];
 
 /// Files of `src` that still have more than one subject. May only become fewer.
 const STILL_LONG: [&str; 3] = ["src/agent/tests/idempotency.rs", "src/agent/tests/quota.rs", "src/llm/openai/tests.rs"];

@@ -1,8 +1,8 @@
 //! Continues a run that waits for its client.
 
 use crate::agent::admission::backoff::Backoff;
-use crate::agent::admission::claims::Held;
-use crate::agent::admission::verdict::Product;
+use crate::agent::admission::claims::HeldClaim;
+use crate::agent::admission::verdict::Target;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{LookupError, StartError};
 use crate::agent::launch::ready::Idle;
@@ -59,7 +59,7 @@ impl Admission {
         &self,
         new: &NewRun,
         head: &Head,
-        claim: Option<&mut Held>,
+        claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
         let idle = self.acquire_waiting(&new.tenant, head).await?;
@@ -102,8 +102,8 @@ impl Admission {
         }
         if let Some(claim) = claim {
             let after = idle.seq();
-            let product = Product::Run { id: head.id.clone(), session: head.session.clone(), after };
-            if let Err(error) = self.set_target(claim, product).await {
+            let target = Target::Run { id: head.id.clone(), session: head.session.clone(), after };
+            if let Err(error) = self.set_target(claim, target).await {
                 idle.release().await?;
                 return Err(error);
             }

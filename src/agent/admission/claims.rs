@@ -1,13 +1,12 @@
 //! The stored claims of requests that may come again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::agent::admission::Admission;
 use crate::agent::admission::backoff::Backoff;
-use crate::agent::admission::verdict::{Claim, Product, Since, Standing, Verdict, judge};
+use crate::agent::admission::verdict::{Claim, Target, TargetState, Verdict, judge};
 use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
@@ -16,12 +15,12 @@ use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, W
 use crate::types::clock::now_ms;
 use crate::types::{Event, RunStatus, Tenant};
 
-/// How often a claim that changes meanwhile is read again to note that its product was made.
+/// How often a claim that changes meanwhile is read again to note that its target was made.
 const ATTEMPTS: usize = 4;
 
 /// A claim of this request.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldClaim {
     pub(super) partition: Partition,
     pub(super) claim: Claim,
     /// Of its document.
@@ -34,42 +33,38 @@ pub(super) struct Held {
 /// Whose turn it is to make what a request asks for.
 pub(super) enum Claimed {
     /// This one's.
-    Ours(Held),
+    Ours(HeldClaim),
     /// An earlier one's, which has made it.
     Theirs {
-        product: Product,
+        target: Target,
         /// Whether it is as it will be.
         complete: bool,
     },
 }
 
 impl Admission {
-    /// Says what a claim's product is going to be, before it is.
-    pub(super) async fn set_target(&self, held: &mut Held, product: Product) -> Result<(), StartError> {
-        held.claim.product = product;
+    /// Says what a claim's target is going to be, before it is.
+    pub(super) async fn set_target(&self, held: &mut HeldClaim, target: Target) -> Result<(), StartError> {
+        held.claim.target = target;
         if self.put(held).await? { Ok(()) } else { Err(ClaimError::Busy.into()) }
     }
 
-    /// Claims a request's name for `fresh`, or finds whose it is. Backoffs for a twin that is making its
-    /// product at this moment.
+    /// Claims a request's name for `fresh`, or finds whose it is. Waits while a duplicate makes its target.
     pub(super) async fn claim(
         &self,
         tenant: &Tenant,
         once: &Once,
-        fresh: Product,
-        wait: &mut Backoff,
+        fresh: Target,
+        backoff: &mut Backoff,
     ) -> Result<Claimed, ClaimError> {
         let partition = keys::claim_partition(tenant, &once.name);
         let hold = |claim, version, taken_over| {
             let partition = partition.clone();
-            Held { partition, claim, version, taken_over, kind: once.kind }
+            HeldClaim { partition, claim, version, taken_over, kind: once.kind }
         };
-        let fresh = || {
-            let (fingerprint, product, now) = (once.fingerprint.clone(), fresh.clone(), now_ms());
-            Claim { fingerprint, product, made: false, since_ms: now, tried_ms: now }
-        };
+        let mut ours = Some(hold(Claim::new(once, fresh.clone()), 0, false));
+        // Since when the stored claim has been seen unchanged.
         let mut seen = (0, Instant::now());
-        let mut ours = Some(hold(fresh(), 0, false));
         loop {
             if let Some(mut held) = ours
                 && self.put(&mut held).await?
@@ -77,64 +72,61 @@ impl Admission {
                 return Ok(Claimed::Ours(held));
             }
             let Some((claim, version)) = self.read_claim(&partition).await? else {
-                ours = Some(hold(fresh(), 0, false));
+                ours = Some(hold(Claim::new(once, fresh.clone()), 0, false));
                 continue;
             };
-            let standing = self.standing(tenant, &claim.product).await?;
+            let state = self.target_state(tenant, &claim.target).await?;
             if seen.0 != version {
                 seen = (version, Instant::now());
             }
-            let passed = |since_ms| Duration::from_millis(now_ms().saturating_sub(since_ms));
-            // Clocks of several machines differ; what was waited here has surely passed.
-            let tried = passed(claim.tried_ms).max(seen.1.elapsed());
-            let since = Since { claimed: passed(claim.since_ms), tried };
-            ours = match judge(once, &claim, standing, since, self.ledger.retention().run) {
+            let since = claim.since(seen.1.elapsed());
+            ours = match judge(once, &claim, state, since, self.ledger.retention().run) {
                 Verdict::Join => {
-                    return Ok(Claimed::Theirs { product: claim.product, complete: standing != Standing::Live });
+                    return Ok(Claimed::Theirs { target: claim.target, complete: state != TargetState::Live });
                 }
                 Verdict::Reused => return Err(ClaimError::Reused),
                 Verdict::Gone => return Err(ClaimError::Gone),
-                Verdict::BeginAnew => Some(hold(fresh(), version, false)),
+                Verdict::BeginAnew => Some(hold(Claim::new(once, fresh.clone()), version, false)),
                 Verdict::TakeOver => Some(hold(Claim { tried_ms: now_ms(), ..claim }, version, true)),
                 Verdict::Wait => {
-                    wait.pause().await?;
+                    backoff.pause().await?;
                     None
                 }
             };
         }
     }
 
-    /// How a claim's product is found.
-    pub(super) async fn standing(&self, tenant: &Tenant, product: &Product) -> Result<Standing, Unavailable> {
-        let (id, session, after) = match product {
-            Product::Run { id, session, after } => (id, session, *after),
-            Product::Session { id } => {
+    /// How a claim's target is found.
+    pub(super) async fn target_state(&self, tenant: &Tenant, target: &Target) -> Result<TargetState, Unavailable> {
+        let (id, session, after) = match target {
+            Target::Run { id, session, after } => (id, session, *after),
+            Target::Session { id } => {
                 let found = self.ledger.find_session(tenant, id).await?;
-                return Ok(found.map_or(Standing::Missing, |_| Standing::Complete { may_be_repeated: false }));
+                return Ok(found.map_or(TargetState::Missing, |_| TargetState::Complete { may_be_repeated: false }));
             }
         };
         let partition = keys::run_partition(tenant, session.as_ref(), id);
-        let Some(head) = self.ledger.head(&partition, id).await? else { return Ok(Standing::Missing) };
-        let Some(last) = self.ledger.last_record(&partition, id).await? else { return Ok(Standing::Missing) };
+        let Some(head) = self.ledger.head(&partition, id).await? else { return Ok(TargetState::Missing) };
+        let Some(last) = self.ledger.last_record(&partition, id).await? else { return Ok(TargetState::Missing) };
         if last.seq <= after {
-            return Ok(Standing::Untouched);
+            return Ok(TargetState::Untouched);
         }
         Ok(match head.status {
-            RunStatus::Queued | RunStatus::InProgress => Standing::Live,
+            RunStatus::Queued | RunStatus::InProgress => TargetState::Live,
             RunStatus::RequiresAction
             | RunStatus::Completed
             | RunStatus::Incomplete
             | RunStatus::Cancelled
             | RunStatus::Failed => {
                 let may_be_repeated = matches!(&last.event, Event::RunFinished(outcome) if outcome.may_be_repeated());
-                Standing::Complete { may_be_repeated }
+                TargetState::Complete { may_be_repeated }
             }
         })
     }
 
     /// Notes beside the answer that a caller's key led to something: from then on, should that go, it is
     /// known to have been. Where the note fails, the claim's age tells nearly the same.
-    pub(super) fn note_made(self: &Arc<Self>, held: Held) {
+    pub(super) fn note_made(self: &Arc<Self>, held: HeldClaim) {
         if held.kind != Kind::Key {
             return;
         }
@@ -146,14 +138,14 @@ impl Admission {
         });
     }
 
-    async fn put_made(&self, mut held: Held) -> Result<(), Unavailable> {
+    async fn put_made(&self, mut held: HeldClaim) -> Result<(), Unavailable> {
         held.claim.made = true;
         for _ in 0..ATTEMPTS {
             if self.put(&mut held).await? {
                 break;
             }
             match self.read_claim(&held.partition).await? {
-                Some((claim, version)) if claim.product == held.claim.product => held.version = version,
+                Some((claim, version)) if claim.target == held.claim.target => held.version = version,
                 Some(_) | None => break,
             }
         }
@@ -161,7 +153,7 @@ impl Admission {
     }
 
     /// Gives a refused request's name back. Returns whether the claim was shared, and so stays.
-    pub(super) async fn release(&self, held: Held) -> bool {
+    pub(super) async fn release(&self, held: HeldClaim) -> bool {
         if held.taken_over {
             self.give_way(held).await;
             return true;
@@ -179,7 +171,7 @@ impl Admission {
     }
 
     /// Says that this request is not at it any more, so that the next need not wait. Best effort.
-    pub(super) async fn give_way(&self, mut held: Held) {
+    pub(super) async fn give_way(&self, mut held: HeldClaim) {
         held.claim.tried_ms = 0;
         if let Err(error) = self.put(&mut held).await {
             tracing::warn!(%error, "could not give way to the next request of the same name");
@@ -187,7 +179,7 @@ impl Admission {
     }
 
     /// Stores a claim, unless it changed since it was read.
-    async fn put(&self, held: &mut Held) -> Result<bool, Unavailable> {
+    async fn put(&self, held: &mut HeldClaim) -> Result<bool, Unavailable> {
         let longest = self.generations.current().catalog.longest_timeout();
         let durability = match held.kind {
             Kind::Key => Durability::Synced,

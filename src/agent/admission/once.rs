@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::Claimed;
-use crate::agent::admission::verdict::{Product, Standing};
+use crate::agent::admission::verdict::{Target, TargetState};
 use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
 use crate::agent::ledger::keys;
@@ -38,17 +38,17 @@ impl Admission {
         let named = new.run.clone();
         let mut wait = Backoff::new(self.lifecycle.ending());
         loop {
-            let fresh = Product::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
+            let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
             let mut held = match self.claim(&new.tenant, once, fresh, &mut wait).await? {
                 Claimed::Ours(held) => held,
-                Claimed::Theirs { product, complete } => return self.join(&new.tenant, &product, complete).await,
+                Claimed::Theirs { target, complete } => return self.join(&new.tenant, &target, complete).await,
             };
             failpoint::hit("claim.recorded");
-            match &held.claim.product {
-                Product::Run { id, after: 0, .. } => (new.id, new.run) = (id.clone(), named.clone()),
+            match &held.claim.target {
+                Target::Run { id, after: 0, .. } => (new.id, new.run) = (id.clone(), named.clone()),
                 // Going on with the run is all that is left to do; beginning another would be wrong.
-                Product::Run { id, .. } => new.run = Some(id.clone()),
-                Product::Session { .. } => return Err(ClaimError::Reused.into()),
+                Target::Run { id, .. } => new.run = Some(id.clone()),
+                Target::Session { .. } => return Err(ClaimError::Reused.into()),
             }
             let error = match self.start_under(&new, Some(&mut held)).await {
                 Ok(started) => {
@@ -58,10 +58,10 @@ impl Admission {
                 Err(error) => error,
             };
             // Whoever shares the claim may have been faster, and that is in this one's way.
-            match self.standing(&new.tenant, &held.claim.product).await? {
-                Standing::Live => return self.join(&new.tenant, &held.claim.product, false).await,
-                Standing::Complete { .. } => return self.join(&new.tenant, &held.claim.product, true).await,
-                Standing::Missing | Standing::Untouched => {}
+            match self.target_state(&new.tenant, &held.claim.target).await? {
+                TargetState::Live => return self.join(&new.tenant, &held.claim.target, false).await,
+                TargetState::Complete { .. } => return self.join(&new.tenant, &held.claim.target, true).await,
+                TargetState::Missing | TargetState::Untouched => {}
             }
             // Another process is about its run at this moment.
             if matches!(error, StartError::Claim(ClaimError::Busy)) {
@@ -91,10 +91,10 @@ impl Admission {
     {
         let held = match self.claim_session(tenant, once, id).await? {
             Claimed::Ours(held) => held,
-            Claimed::Theirs { product, .. } => return Ok((self.made_session(tenant, &product).await?, true)),
+            Claimed::Theirs { target, .. } => return Ok((self.made_session(tenant, &target).await?, true)),
         };
-        let product = held.claim.product.clone();
-        let Product::Session { id } = &product else { return Err(LookupError::from(ClaimError::Reused).into()) };
+        let target = held.claim.target.clone();
+        let Target::Session { id } = &target else { return Err(LookupError::from(ClaimError::Reused).into()) };
         let error = match make(id.clone()).await {
             Ok(made) => {
                 self.note_made(held);
@@ -113,7 +113,7 @@ impl Admission {
                 let exists = matches!(cause, Some(LookupError::SessionExists(_)));
                 // Whoever shares the claim made it.
                 if self.release(held).await && exists {
-                    return Ok((self.made_session(tenant, &product).await?, true));
+                    return Ok((self.made_session(tenant, &target).await?, true));
                 }
                 Err(error)
             }
@@ -127,17 +127,17 @@ impl Admission {
         {
             return Err(LookupError::SessionExists(id));
         }
-        Ok(self.claim(tenant, once, Product::Session { id }, &mut Backoff::new(self.lifecycle.ending())).await?)
+        Ok(self.claim(tenant, once, Target::Session { id }, &mut Backoff::new(self.lifecycle.ending())).await?)
     }
 
-    async fn made_session(&self, tenant: &Tenant, product: &Product) -> Result<Versioned, LookupError> {
-        let Product::Session { id } = product else { return Err(ClaimError::Reused.into()) };
+    async fn made_session(&self, tenant: &Tenant, target: &Target) -> Result<Versioned, LookupError> {
+        let Target::Session { id } = target else { return Err(ClaimError::Reused.into()) };
         Ok(self.ledger.find_session(tenant, id).await?.ok_or(ClaimError::Gone)?)
     }
 
     /// Follows the run that an earlier request began or went on with, from where that set in.
-    async fn join(&self, tenant: &Tenant, product: &Product, complete: bool) -> Result<Started, StartError> {
-        let Product::Run { id, session, after } = product else { return Err(ClaimError::Reused.into()) };
+    async fn join(&self, tenant: &Tenant, target: &Target, complete: bool) -> Result<Started, StartError> {
+        let Target::Run { id, session, after } = target else { return Err(ClaimError::Reused.into()) };
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
         let live = self.followers.live(id);
         let partition = keys::run_partition(tenant, session.as_ref(), id);

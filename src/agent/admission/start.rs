@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::agent::admission::claims::Held;
+use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::generation::Generation;
@@ -41,7 +41,11 @@ impl Admission {
     }
 
     /// The same; a claim learns of the waiting run before that goes on.
-    pub(super) async fn start_under(&self, new: &NewRun, mut claim: Option<&mut Held>) -> Result<Started, StartError> {
+    pub(super) async fn start_under(
+        &self,
+        new: &NewRun,
+        mut claim: Option<&mut HeldClaim>,
+    ) -> Result<Started, StartError> {
         if self.lifecycle.is_refusing() {
             return Err(StartError::Draining);
         }

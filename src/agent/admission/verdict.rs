@@ -1,13 +1,14 @@
-//! What is kept of a request that may come again, and what its twin is to do. Pure.
+//! What is kept of a request that may come again, and what its duplicate is to do. No I/O.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::agent::request_key::{Kind, Once};
+use crate::types::clock::now_ms;
 use crate::types::{RunId, SessionId};
 
-/// How long a request waits for its twin to get further before it takes its place.
+/// How long a request waits for its duplicate to get further before it takes its place.
 const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
 /// How long after a run's start an attempt that is marked as repeated is given what that run came to.
 /// Clients wait ten minutes for an answer, then pause.
@@ -31,7 +32,7 @@ pub(super) struct Claim {
     /// Hash of what it asks for.
     pub(super) fingerprint: String,
     /// What it makes, named before it is made, so that it is the same whoever makes it.
-    pub(super) product: Product,
+    pub(super) target: Target,
     /// Whether that is known to have been made; it may have gone since.
     pub(super) made: bool,
     /// Since when, Unix milliseconds.
@@ -43,16 +44,16 @@ pub(super) struct Claim {
 /// What a request makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Product {
+pub enum Target {
     /// A run's events after number `after`: 0 for a new run, more for one that waited for its client.
     Run { id: RunId, session: Option<SessionId>, after: u64 },
     /// A session.
     Session { id: SessionId },
 }
 
-/// How a claim's product is found.
+/// How a claim's target is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum TargetState {
     /// It is not there.
     Missing,
     /// It is there, but as it was before the request.
@@ -71,30 +72,30 @@ pub(super) enum Standing {
 pub(super) struct Since {
     /// Since the first request claimed the name.
     pub(super) claimed: Duration,
-    /// Since somebody last set about making its product.
+    /// Since somebody last set about making its target.
     pub(super) tried: Duration,
 }
 
 /// What a request does about an earlier one of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Share its product.
+    /// Share its target.
     Join,
-    /// Give it time to make its product.
+    /// Give it time to make its target.
     Wait,
-    /// Make its product in its place.
+    /// Make its target in its place.
     TakeOver,
-    /// Forget it and make a product of its own.
+    /// Forget it and make a target of its own.
     BeginAnew,
     /// Give up: it was another request.
     Reused,
-    /// Give up: its product is gone.
+    /// Give up: its target is gone.
     Gone,
 }
 
-/// What `once` does about `claim`, whose product stands so. A run is gone no sooner than `kept` after its
+/// What `once` does about `claim`, whose target stands so. A run is gone no sooner than `kept` after its
 /// end.
-pub(super) fn judge(once: &Once, claim: &Claim, standing: Standing, since: Since, kept: Duration) -> Verdict {
+pub(super) fn judge(once: &Once, claim: &Claim, state: TargetState, since: Since, kept: Duration) -> Verdict {
     let Since { claimed: age, tried } = since;
     if claim.fingerprint != once.fingerprint {
         return Verdict::Reused;
@@ -102,29 +103,42 @@ pub(super) fn judge(once: &Once, claim: &Claim, standing: Standing, since: Since
     let begins_anew = match once.kind {
         Kind::Key => false,
         Kind::FirstAttempt => true,
-        Kind::Repeated => match standing {
-            Standing::Live => false,
+        Kind::Repeated => match state {
+            TargetState::Live => false,
             // Nothing was done, and an answer was not had: that is what clients try again for.
-            Standing::Complete { may_be_repeated: true } => true,
-            Standing::Missing | Standing::Untouched | Standing::Complete { .. } => age > REPEATED_WITHIN,
+            TargetState::Complete { may_be_repeated: true } => true,
+            TargetState::Missing | TargetState::Untouched | TargetState::Complete { .. } => age > REPEATED_WITHIN,
         },
     };
     if begins_anew {
         return Verdict::BeginAnew;
     }
     let pending = if tried < TAKEOVER_DELAY { Verdict::Wait } else { Verdict::TakeOver };
-    match standing {
-        Standing::Live | Standing::Complete { .. } => Verdict::Join,
+    match state {
+        TargetState::Live | TargetState::Complete { .. } => Verdict::Join,
         // A run that waited for its client existed; so did what was made, or may have been and expired.
-        Standing::Missing if claim.made || claim.continues() || age >= kept => Verdict::Gone,
-        Standing::Missing | Standing::Untouched => pending,
+        TargetState::Missing if claim.made || claim.continues() || age >= kept => Verdict::Gone,
+        TargetState::Missing | TargetState::Untouched => pending,
     }
 }
 
 impl Claim {
+    /// A claim that is made now, for this target.
+    pub(super) fn new(once: &Once, target: Target) -> Self {
+        let (fingerprint, now) = (once.fingerprint.clone(), now_ms());
+        Self { fingerprint, target, made: false, since_ms: now, tried_ms: now }
+    }
+
+    /// How much time has passed for a claim that was seen `unchanged` for so long. Clocks of several machines
+    /// differ; what was waited here has surely passed.
+    pub(super) fn since(&self, unchanged: Duration) -> Since {
+        let passed = |since_ms| Duration::from_millis(now_ms().saturating_sub(since_ms));
+        Since { claimed: passed(self.since_ms), tried: passed(self.tried_ms).max(unchanged) }
+    }
+
     /// Whether it goes on with a run that was there before.
     fn continues(&self) -> bool {
-        matches!(self.product, Product::Run { after, .. } if after > 0)
+        matches!(self.target, Target::Run { after, .. } if after > 0)
     }
 }
 
@@ -133,82 +147,82 @@ mod tests {
     use super::*;
 
     const KEPT: Duration = Duration::from_secs(3600);
-    const REPEATABLE: Standing = Standing::Complete { may_be_repeated: true };
-    const FINAL: Standing = Standing::Complete { may_be_repeated: false };
+    const REPEATABLE: TargetState = TargetState::Complete { may_be_repeated: true };
+    const FINAL: TargetState = TargetState::Complete { may_be_repeated: false };
 
-    fn verdict(kind: Kind, claim: &Claim, standing: Standing, age_s: u64) -> Verdict {
+    fn verdict(kind: Kind, claim: &Claim, state: TargetState, age_s: u64) -> Verdict {
         let once = Once { name: "n".into(), fingerprint: "f".into(), kind };
         let age = Duration::from_secs(age_s);
-        judge(&once, claim, standing, Since { claimed: age, tried: age }, KEPT)
+        judge(&once, claim, state, Since { claimed: age, tried: age }, KEPT)
     }
 
     fn claim(after: u64, made: bool) -> Claim {
-        let product = Product::Run { id: RunId::mint(), session: None, after };
-        Claim { fingerprint: "f".into(), product, made, since_ms: 0, tried_ms: 0 }
+        let target = Target::Run { id: RunId::mint(), session: None, after };
+        Claim { fingerprint: "f".into(), target, made, since_ms: 0, tried_ms: 0 }
     }
 
     #[test]
     fn a_duplicate_joins_what_exists_and_makes_what_is_missing_under_the_same_id() {
         let new = claim(0, false);
-        for (standing, age_s, expected) in [
-            (Standing::Live, 0, Verdict::Join),
+        for (state, age_s, expected) in [
+            (TargetState::Live, 0, Verdict::Join),
             (FINAL, 90_000, Verdict::Join),
             (REPEATABLE, 1, Verdict::Join),
-            (Standing::Missing, 0, Verdict::Wait),
-            (Standing::Missing, 3, Verdict::TakeOver),
-            (Standing::Missing, 3599, Verdict::TakeOver),
+            (TargetState::Missing, 0, Verdict::Wait),
+            (TargetState::Missing, 3, Verdict::TakeOver),
+            (TargetState::Missing, 3599, Verdict::TakeOver),
         ] {
-            assert_eq!(verdict(Kind::Key, &new, standing, age_s), expected, "{standing:?} after {age_s} s");
+            assert_eq!(verdict(Kind::Key, &new, state, age_s), expected, "{state:?} after {age_s} s");
         }
     }
 
     #[test]
     fn a_target_that_may_have_existed_is_never_made_again() {
-        assert_eq!(verdict(Kind::Key, &claim(0, false), Standing::Missing, 3600), Verdict::Gone);
+        assert_eq!(verdict(Kind::Key, &claim(0, false), TargetState::Missing, 3600), Verdict::Gone);
         for age_s in [0, 3, 90_000] {
-            assert_eq!(verdict(Kind::Key, &claim(0, true), Standing::Missing, age_s), Verdict::Gone);
-            assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Missing, age_s), Verdict::Gone);
+            assert_eq!(verdict(Kind::Key, &claim(0, true), TargetState::Missing, age_s), Verdict::Gone);
+            assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Missing, age_s), Verdict::Gone);
         }
-        assert_eq!(verdict(Kind::Repeated, &claim(0, true), Standing::Missing, 600), Verdict::Gone);
+        assert_eq!(verdict(Kind::Repeated, &claim(0, true), TargetState::Missing, 600), Verdict::Gone);
     }
 
     #[test]
     fn a_waiting_run_that_was_not_resumed_is_resumed_however_old_the_claim() {
-        assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Untouched, 0), Verdict::Wait);
-        assert_eq!(verdict(Kind::Key, &claim(7, false), Standing::Untouched, 4000), Verdict::TakeOver);
+        assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Untouched, 0), Verdict::Wait);
+        assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Untouched, 4000), Verdict::TakeOver);
     }
 
     #[test]
     fn a_new_claimant_gets_its_full_time() {
         let once = Once { name: "n".into(), fingerprint: "f".into(), kind: Kind::Key };
         let since = |tried| Since { claimed: Duration::from_secs(60), tried: Duration::from_secs(tried) };
-        let verdict = |tried| judge(&once, &claim(0, false), Standing::Missing, since(tried), KEPT);
+        let verdict = |tried| judge(&once, &claim(0, false), TargetState::Missing, since(tried), KEPT);
         assert_eq!((verdict(2), verdict(3)), (Verdict::Wait, Verdict::TakeOver));
     }
 
     #[test]
     fn a_different_request_is_refused_whatever_became_of_the_first() {
         let other = Claim { fingerprint: "g".into(), ..claim(0, false) };
-        for standing in [Standing::Missing, Standing::Live, FINAL] {
-            assert_eq!(verdict(Kind::Key, &other, standing, 5), Verdict::Reused);
+        for state in [TargetState::Missing, TargetState::Live, FINAL] {
+            assert_eq!(verdict(Kind::Key, &other, state, 5), Verdict::Reused);
         }
     }
 
     #[test]
     fn a_first_attempt_starts_anew_and_a_retry_joins_its_own_run() {
         let earlier = claim(0, false);
-        for standing in [Standing::Missing, Standing::Live, FINAL] {
-            assert_eq!(verdict(Kind::FirstAttempt, &earlier, standing, 1), Verdict::BeginAnew);
+        for state in [TargetState::Missing, TargetState::Live, FINAL] {
+            assert_eq!(verdict(Kind::FirstAttempt, &earlier, state, 1), Verdict::BeginAnew);
         }
-        for (standing, age_s, expected) in [
-            (Standing::Live, 5000, Verdict::Join),
+        for (state, age_s, expected) in [
+            (TargetState::Live, 5000, Verdict::Join),
             (FINAL, 608, Verdict::Join),
             (FINAL, 661, Verdict::BeginAnew),
             (REPEATABLE, 1, Verdict::BeginAnew),
-            (Standing::Missing, 1, Verdict::Wait),
-            (Standing::Missing, 30, Verdict::TakeOver),
+            (TargetState::Missing, 1, Verdict::Wait),
+            (TargetState::Missing, 30, Verdict::TakeOver),
         ] {
-            assert_eq!(verdict(Kind::Repeated, &earlier, standing, age_s), expected, "{standing:?} after {age_s} s");
+            assert_eq!(verdict(Kind::Repeated, &earlier, state, age_s), expected, "{state:?} after {age_s} s");
         }
     }
 }

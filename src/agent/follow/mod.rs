@@ -157,18 +157,9 @@ impl Follower {
     ///
     /// Cancel-safe: a call that is dropped loses no record.
     pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, FollowError> {
-        loop {
-            if self.ended {
-                return Ok(None);
-            }
-            if self.live.is_none()
-                && let Some(live) = self.active.get(&self.run)
-            {
-                self.live = Some(live.tail.reader());
-                // Here it is counted.
-                self.announcing = JoinSet::new();
-            }
-            let mut records = match self.live.as_mut().map(|live| live.read(self.seq)) {
+        while !self.ended {
+            self.attach();
+            let records = match self.live.as_mut().map(|live| live.read(self.seq)) {
                 Some(Found::Records(records)) => {
                     (self.more_in_log, self.last_entry) = (false, None);
                     records
@@ -186,19 +177,38 @@ impl Follower {
                 }
                 Some(Found::InTheLog) | None => self.read_patiently().await?,
             };
-            if self.to_first_end
-                && let Some(end) = records.iter().position(|record| ends(&record.event))
-            {
-                records.truncate(end + 1);
-            }
-            if let Some(last) = records.last() {
-                self.seq = last.seq;
-                self.position = self.position.max(self.seq);
-                self.ended = ends(&last.event) && (self.to_first_end || !self.more_in_log);
+            if let Some(records) = self.accept(records) {
                 return Ok(Some(records));
             }
             self.wait().await?;
         }
+        Ok(None)
+    }
+
+    /// Reads a run that this process drives by now where it drives it.
+    fn attach(&mut self) {
+        if self.live.is_none()
+            && let Some(live) = self.active.get(&self.run)
+        {
+            self.live = Some(live.tail.reader());
+            // Here it is counted.
+            self.announcing = JoinSet::new();
+        }
+    }
+
+    /// Takes note of the records that are returned next, up to where the reader ends; `None` if there are
+    /// none.
+    fn accept(&mut self, mut records: Vec<Arc<Record>>) -> Option<Vec<Arc<Record>>> {
+        if self.to_first_end
+            && let Some(end) = records.iter().position(|record| ends(&record.event))
+        {
+            records.truncate(end + 1);
+        }
+        let last = records.last()?;
+        self.seq = last.seq;
+        self.position = self.position.max(self.seq);
+        self.ended = ends(&last.event) && (self.to_first_end || !self.more_in_log);
+        Some(records)
     }
 
     /// Waits until a run that is not driven here may have got further.
