@@ -10,11 +10,11 @@ use http::header::CONTENT_TYPE;
 use reqwest::Response;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use super::Upstream;
 use super::decode::{Decoder, Progress};
 use super::failure::{Report, refusal, retry_after};
 use super::fault::Fault;
 use super::fault::MAX_TURN;
+use super::upstream::Upstream;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
 use crate::types::clock::now_ms;
 

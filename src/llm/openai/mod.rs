@@ -23,31 +23,26 @@ mod object;
 mod request;
 pub mod sampling;
 pub mod tools;
+mod upstream;
 
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
 use async_stream::try_stream;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::Client;
 use serde::Deserialize;
 use tokio::time::Instant;
 use url::Url;
 
 use self::answer::Answer;
-use self::fault::Fault;
 use self::request::OutputBound;
+use self::upstream::Upstream;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
-use crate::config::{OpenAiUpstream, Secret};
+use crate::config::OpenAiUpstream;
 
-/// Longest message of an error, in characters.
-const MAX_MESSAGE: usize = 500;
-/// The wait before an attempt that need not wait.
-const AT_ONCE: Duration = Duration::from_millis(1);
 /// How long the list of models may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest list of models, in bytes.
@@ -104,7 +99,7 @@ impl OpenAiModel {
     /// The names of the models that the upstream offers; takes at most 5 seconds.
     async fn ask_for_models(&self) -> Result<Vec<String>, ModelError> {
         let upstream = &self.upstream;
-        let list = upstream.list_models();
+        let list = list_models(upstream);
         tokio::time::timeout(LIST_TIMEOUT, list)
             .await
             .unwrap_or_else(|_| Err(upstream.error(ModelErrorKind::Timeout, "did not list its models in time")))
@@ -142,111 +137,6 @@ impl Model for OpenAiModel {
     }
 }
 
-/// An upstream, ready to be asked.
-struct Upstream {
-    name: String,
-    completions: Url,
-    models: Url,
-    headers: HeaderMap,
-    api_key: Option<Secret>,
-    bound: OutputBound,
-    first_byte_timeout: Duration,
-    idle_timeout: Duration,
-    client: Client,
-}
-
-impl Upstream {
-    fn post(&self, request: &ModelRequest) -> reqwest::RequestBuilder {
-        self.client
-            .post(self.completions.clone())
-            .headers(self.headers.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(request::body(request, self.bound))
-    }
-
-    async fn list_models(&self) -> Result<Vec<String>, ModelError> {
-        #[derive(Deserialize)]
-        struct List {
-            data: Option<Vec<Entry>>,
-        }
-        #[derive(Deserialize)]
-        struct Entry {
-            id: String,
-        }
-
-        let request = self.client.get(self.models.clone()).headers(self.headers.clone());
-        let mut response = request.send().await.map_err(|error| self.unreachable(error))?;
-        if !response.status().is_success() {
-            return Err(answer::refused(self, response, Instant::now() + LIST_TIMEOUT).await);
-        }
-        let mut body = Vec::new();
-        while let Some(bytes) = response.chunk().await.map_err(|error| self.broken_off(error))? {
-            if body.len() + bytes.len() > MAX_LIST {
-                return Err(self.error(ModelErrorKind::Rejected, "lists its models in more than 1 MiB"));
-            }
-            body.extend_from_slice(&bytes);
-        }
-        let list: List = serde_json::from_slice(&body)
-            .map_err(|_| self.error(ModelErrorKind::Rejected, "does not list its models as OpenAI does"))?;
-        Ok(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
-    }
-
-    /// An error of this upstream; `what` follows its name.
-    fn error(&self, kind: ModelErrorKind, what: impl fmt::Display) -> ModelError {
-        let mut message = format!("upstream {} {what}", self.name);
-        if let Some(key) = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty()) {
-            message = message.replace(key, "[key]");
-        }
-        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
-            message.truncate(end);
-            message.push('…');
-        }
-        ModelError { kind, message, status: None, retry_after: None }
-    }
-
-    fn fault(&self, fault: &Fault) -> ModelError {
-        let kind = if let Fault::Reported(report) = fault { report.kind(None) } else { ModelErrorKind::Transient };
-        self.error(kind, fault)
-    }
-
-    fn unreachable(&self, error: reqwest::Error) -> ModelError {
-        if error.is_timeout() {
-            return self.error(ModelErrorKind::Timeout, "did not accept a connection in time");
-        }
-        let error = error.without_url();
-        let cause = root_cause(&error);
-        // Servers close connections that were kept for the next request, often just as it is sent. That
-        // says nothing about how they are: the next attempt need not wait.
-        let closed = cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
-        ModelError {
-            retry_after: closed.then_some(AT_ONCE),
-            ..self.error(ModelErrorKind::Transient, format_args!("cannot be reached: {cause}"))
-        }
-    }
-
-    fn broken_off(&self, error: reqwest::Error) -> ModelError {
-        self.error(
-            ModelErrorKind::Transient,
-            format_args!("broke off its answer: {}", root_cause(&error.without_url())),
-        )
-    }
-}
-
-impl fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// The innermost error, which says what happened; the outer ones only say during what.
-fn root_cause(error: &reqwest::Error) -> &(dyn Error + 'static) {
-    let mut cause: &(dyn Error + 'static) = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause
-}
-
 fn endpoint(base: &Url, path: &[&str]) -> Url {
     let mut url = base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {
@@ -262,6 +152,33 @@ fn output_bound(base: &Url) -> OutputBound {
     } else {
         OutputBound::MaxTokens
     }
+}
+
+async fn list_models(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
+    #[derive(Deserialize)]
+    struct List {
+        data: Option<Vec<Entry>>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        id: String,
+    }
+
+    let request = upstream.client.get(upstream.models.clone()).headers(upstream.headers.clone());
+    let mut response = request.send().await.map_err(|error| upstream.unreachable(error))?;
+    if !response.status().is_success() {
+        return Err(answer::refused(upstream, response, Instant::now() + LIST_TIMEOUT).await);
+    }
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.map_err(|error| upstream.broken_off(error))? {
+        if body.len() + bytes.len() > MAX_LIST {
+            return Err(upstream.error(ModelErrorKind::Rejected, "lists its models in more than 1 MiB"));
+        }
+        body.extend_from_slice(&bytes);
+    }
+    let list: List = serde_json::from_slice(&body)
+        .map_err(|_| upstream.error(ModelErrorKind::Rejected, "does not list its models as OpenAI does"))?;
+    Ok(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::upstream::MAX_MESSAGE;
 use super::*;
+use crate::config::Secret;
 use crate::llm::ModelTurn;
 use crate::llm::http::http_client;
 use crate::llm::retry::{RetryPolicy, Retrying};
