@@ -3,10 +3,9 @@ use std::time::Duration;
 
 use super::support::{Bench, Say, bench_over, client_tool, outcome, request, shown};
 use crate::agent::control::Filter;
-use crate::agent::error::{ClaimError, LookupError, StartError};
+use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
 use crate::agent::request_key::{Kind, Once};
-use crate::agent::session::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
@@ -18,7 +17,7 @@ fn once(kind: Kind) -> Once {
     Once { name: "name".into(), fingerprint: "fingerprint".into(), kind }
 }
 
-fn by_key() -> Once {
+pub(super) fn by_key() -> Once {
     once(Kind::Key)
 }
 
@@ -27,11 +26,11 @@ fn turns() -> Vec<Say> {
     vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["he", "llo"])]
 }
 
-fn memory() -> Arc<dyn Store> {
+pub(super) fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
 }
 
-fn replica(store: &Arc<dyn Store>) -> Bench {
+pub(super) fn replica(store: &Arc<dyn Store>) -> Bench {
     bench_over(store.clone(), turns(), Effect::Read)
 }
 
@@ -388,49 +387,4 @@ async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key()
     let (failed, records, _) = start(Kind::Repeated).await;
     assert!(outcome(&records).may_be_repeated());
     assert_ne!(start(Kind::Repeated).await.0, failed);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_session_is_made_once() {
-    let faulty = Faulty::memory();
-    let store: Arc<dyn Store> = faulty.clone();
-    let bench = replica(&store);
-    let make = async |name: &str| {
-        let once = Once { name: name.into(), ..by_key() };
-        let make = |id| bench.agent.create_session(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
-        bench.agent.make_session_once(&TENANT, &once, SessionId::mint(), make).await
-    };
-    let (first, was_there) = make("a").await.unwrap();
-    let (again, was_there_then) = make("a").await.unwrap();
-    assert_eq!((&first.session.id, was_there, was_there_then), (&again.session.id, false, true));
-    assert_ne!(make("b").await.unwrap().0.session.id, first.session.id);
-
-    faulty.next(
-        |tx| tx.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if **key == *"session")),
-        Fate::FailsAfterwards,
-    );
-    assert!(matches!(make("c").await, Err(LookupError::Store(_))));
-    let (third, was_there) = make("c").await.unwrap();
-    assert!(was_there, "it was made, though nobody said so");
-    let listed = bench.agent.sessions(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
-    bench.agent.delete_session(&TENANT, &first.session.id).await.unwrap();
-    assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
-    assert_eq!((listed, third.version), (3, 1), "what nobody acknowledged is listed too");
-}
-
-static TENANT: std::sync::LazyLock<Tenant> = std::sync::LazyLock::new(Tenant::default_tenant);
-
-#[tokio::test(start_paused = true)]
-async fn creating_a_session_whose_chosen_id_exists_is_refused() {
-    let store = memory();
-    let bench = replica(&store);
-    let id = SessionId::parse("mine").unwrap();
-    let new = NewSession { id: Some(id.clone()), ..NewSession::default() };
-    bench.agent.create_session(&TENANT, new.clone()).await.unwrap();
-    let make = |_| bench.agent.create_session(&TENANT, new.clone());
-    let refused = bench.agent.make_session_once(&TENANT, &by_key(), id.clone(), make).await;
-    assert!(matches!(refused, Err(LookupError::SessionExists(_))), "{refused:?}");
-    bench.agent.delete_session(&TENANT, &id).await.unwrap();
-    let make = |_| bench.agent.create_session(&TENANT, new);
-    assert!(!bench.agent.make_session_once(&TENANT, &by_key(), id, make).await.unwrap().1, "the key was given back");
 }
