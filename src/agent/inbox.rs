@@ -117,9 +117,8 @@ pub async fn send(
     Err(LookupError::Store(Unavailable(format!("run {} is being changed by others", head.id))))
 }
 
-/// How many of the commands that were seen may be taken for those that are there, of which there are so
-/// many. Where there are fewer than were seen the store has lost some, and others may have got their
-/// numbers.
+/// Returns `seen`, or 0 if the inbox is now shorter: then the store lost entries, and their numbers may have
+/// been reused.
 pub fn known(seen: u64, length: u64) -> u64 {
     if length < seen { 0 } else { seen }
 }

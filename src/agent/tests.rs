@@ -5,7 +5,8 @@
 mod commands;
 mod conflicts;
 mod crash_loops;
-mod estates;
+mod dead_replicas;
+mod detached;
 mod histories;
 mod idempotency;
 mod limits;
@@ -20,4 +21,3 @@ mod sessions;
 mod slots;
 pub(crate) mod support;
 mod tools;
-mod undropped;

@@ -16,7 +16,7 @@ impl Pauses {
         Self { next: first, longest }
     }
 
-    /// How long to pause now: half of what its turn is to all of it.
+    /// The next delay: the current step, jittered to 50–100 %.
     pub fn draw(&mut self) -> Duration {
         let pause = self.next;
         self.next = (2 * pause).min(self.longest);

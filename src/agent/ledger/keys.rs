@@ -39,8 +39,8 @@ pub fn live_partition() -> Partition {
     Partition::new("live")
 }
 
-/// The partition of what is kept of a request that may come again, by a hash of what it is known by. One
-/// for each, so that twins meet there whatever sessions they name.
+/// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
+/// sessions they name.
 pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {
     Partition::new(format!("{tenant}/idem/{name}"))
 }
@@ -148,7 +148,7 @@ pub fn replica(id: &str) -> Key {
 /// What the keys of replicas begin with.
 pub const REPLICAS: &str = "replica/";
 
-/// Stands for a replica where a run is nobody's.
+/// Stands for a replica in the registrations of orphaned runs.
 pub const ORPHANED: &str = "-";
 
 /// What the keys of a replica's live runs begin with.
@@ -161,7 +161,7 @@ pub fn live_entry(replica: &str, run: &RunId) -> Key {
     format!("run/{replica}/{run}").into()
 }
 
-/// Nudged when a run is nobody's.
+/// Nudged when a run is orphaned or woken.
 pub fn due_topic() -> Topic {
     Topic::new(live_partition(), "due")
 }

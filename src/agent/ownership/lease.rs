@@ -42,7 +42,7 @@ struct Held {
     partition: Partition,
     key: Key,
     /// The log whose length each renewal tells.
-    mail: Key,
+    inbox: Key,
     fence: Fence,
     /// Until when it is surely ours, by this process's clock; `None` once it is not.
     good_until: watch::Sender<Option<Instant>>,
@@ -139,13 +139,19 @@ impl Leases {
         self.acquire_named(keys::partition_of(spec), keys::lease(&spec.id), keys::inbox(&spec.id)).await
     }
 
-    /// Takes any lease; its renewals tell the length of `mail`.
-    pub async fn acquire_named(&self, partition: Partition, key: Key, mail: Key) -> Result<Option<Lease>, Unavailable> {
+    /// Takes any lease; its renewals tell the length of `inbox`.
+    pub async fn acquire_named(
+        &self,
+        partition: Partition,
+        key: Key,
+        inbox: Key,
+    ) -> Result<Option<Lease>, Unavailable> {
         let asked = Instant::now();
         let Some(fence) = self.0.store.acquire(&partition, &key, LEASE_TTL).await? else { return Ok(None) };
         let good_until = watch::Sender::new(Some(asked + LEASE_TTL - MARGIN));
         let commands = watch::Sender::new(0);
-        let held = Arc::new(Held { partition: partition.clone(), key: key.clone(), mail, fence, good_until, commands });
+        let held =
+            Arc::new(Held { partition: partition.clone(), key: key.clone(), inbox, fence, good_until, commands });
         self.0.held().insert((partition, key), held.clone());
         Ok(Some(Lease { held, shared: self.0.clone() }))
     }
@@ -163,9 +169,9 @@ impl Leases {
 
     /// Renews one lease; `false` if the store did not answer.
     async fn renew(&self, held: &Held) -> bool {
-        let Held { partition, key, mail, fence, .. } = held;
+        let Held { partition, key, inbox, fence, .. } = held;
         let asked = Instant::now();
-        match self.0.store.renew(partition, key, *fence, LEASE_TTL, mail).await {
+        match self.0.store.renew(partition, key, *fence, LEASE_TTL, inbox).await {
             Ok(Some(commands)) => {
                 held.good_until.send_modify(|until| *until = until.map(|until| until.max(asked + LEASE_TTL - MARGIN)));
                 held.commands.send_if_modified(|known| commands > std::mem::replace(known, commands.max(*known)));

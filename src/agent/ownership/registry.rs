@@ -1,9 +1,9 @@
 //! This process among the replicas that share a store.
 //!
-//! Every run that somebody must drive has an entry under its replica's name, and every replica holds a
-//! lease of its own. A replica whose lease ran out is dead, or will find that it has lost everything:
-//! whoever takes its lease over is its heir, and moves its entries to where all replicas look for runs
-//! that are nobody's. An entry is a hint: whether a run may be driven says only its own lease.
+//! Every run that somebody must drive is registered under its replica's name, and every replica holds a
+//! lease of its own. A replica whose lease ran out is dead, or will find that it has lost everything. The
+//! replica that takes that lease over reaps the dead one: it moves its registrations to where all replicas
+//! look for orphaned runs. A registration is a hint: only a run's own lease says whether it may be driven.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,19 +99,19 @@ impl Replica {
         Ok(())
     }
 
-    /// Leaves the ranks. What is still under its name becomes nobody's.
+    /// Leaves the other replicas. The runs that are still registered under its name become orphans.
     pub async fn retire(&self) -> Result<(), Unavailable> {
         let Some(lease) = self.lease.lock().await.take() else { return Ok(()) };
         self.reap(&self.id, &lease).await?;
         lease.release().await
     }
 
-    /// Names a run as this replica's.
+    /// Registers a new run as this replica's.
     pub fn register_new(&self, run: &RunId, entry: &Registration) -> Tx {
         let put = Write::Put { key: keys::live_entry(&self.id, run), value: encode(entry), ttl: None };
         let tx = Tx::new(keys::live_partition()).write(put);
         match *self.fence() {
-            // What is named after the heir has looked would never be found.
+            // A run that is registered after this replica was reaped would never be found.
             Some(fence) => tx.check(Check::Fence { lease: keys::replica(&self.id), fence }),
             None => tx,
         }
@@ -121,7 +121,7 @@ impl Replica {
         self.fence.lock()
     }
 
-    /// Names a run as this replica's that was nobody's.
+    /// Registers an orphaned run as this replica's.
     pub fn register(&self, run: &RunId, entry: &Registration) -> Tx {
         self.register_new(run, entry).write(Write::Delete { key: keys::live_entry(keys::ORPHANED, run) })
     }
@@ -132,7 +132,7 @@ impl Replica {
         self.store.commit(tx).await.map_err(unavailable)
     }
 
-    /// Names a run as nobody's, and wakes whoever can drive it.
+    /// Registers a run as orphaned, and wakes the replicas that can drive it.
     pub async fn enqueue(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
         let key = keys::live_entry(keys::ORPHANED, run);
         let tx = Tx {
@@ -209,7 +209,7 @@ impl Replica {
             match self.store.commit(tx).await {
                 Ok(()) if last => return Ok(()),
                 Ok(()) => {}
-                // It lives after all, or another one is its heir.
+                // It lives after all, or another replica reaps it.
                 Err(CommitError::Fenced { .. }) => return Ok(()),
                 Err(error) => return Err(unavailable(error)),
             }
