@@ -31,7 +31,7 @@ const FLOORS: [(&str, u8); 14] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 21] = [
+const ROOMS: [(&str, u8); 22] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -47,6 +47,7 @@ const ROOMS: [(&str, u8); 21] = [
     ("follow", 2),
     ("inbox", 2),
     ("context", 2),
+    ("own_tool", 1),
     ("catalog", 1),
     ("ledger", 1),
     ("lifecycle", 0),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::agent::catalog::Catalog;
+use crate::agent::own_tool::OwnTool;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
 use crate::tools::Registry;
@@ -20,6 +21,8 @@ pub struct Generation {
     pub catalog: Catalog,
     /// The tools that agents can be given.
     pub tools: Registry,
+    /// The tools that runs answer themselves.
+    pub own_tools: Vec<Arc<dyn OwnTool>>,
     /// What the runs of each key may take together.
     pub quotas: Quotas,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.

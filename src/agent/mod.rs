@@ -28,6 +28,7 @@ mod ledger;
 mod lifecycle;
 pub mod limits;
 pub mod machine;
+pub mod own_tool;
 pub mod ownership;
 mod quotas;
 mod recovery;

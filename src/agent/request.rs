@@ -41,6 +41,8 @@ pub struct NewRun {
     pub tool_choice: ToolChoice,
     /// How the model is to answer.
     pub sampling: Arc<Sampling>,
+    /// The trace that it belongs to, as a W3C `traceparent`.
+    pub trace: Option<String>,
     /// Most output tokens of one model call.
     pub max_output_tokens: Option<u64>,
     /// Whether several calls of one turn may run at once.

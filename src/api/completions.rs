@@ -92,6 +92,7 @@ async fn complete(
         generation: caller.generation.clone(),
         key_name: caller.key_name.clone(),
         allowed_agents: caller.agents.clone(),
+        trace: trace(headers),
         session_header: session.map(str::to_owned),
         default_events: endpoint.events,
     };
@@ -165,4 +166,13 @@ async fn unary(
     };
     sse::name_run(&mut response, names);
     Ok(response)
+}
+
+/// The trace that a request names. A header that is none is ignored, as its standard demands.
+fn trace(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let fields: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = fields.iter().map(|field| field.len()).collect();
+    (lengths == [2, 32, 16, 2] && fields.into_iter().all(hex)).then(|| text.to_owned())
 }

@@ -93,6 +93,7 @@ pub(super) fn generation(
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
     Ok(Generation {
+        own_tools: Vec::new(),
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: build_tools(settings, clients)?,
         quotas: Quotas::new(&settings.keys),

@@ -8,8 +8,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::tools::registry::RegisteredTool;
 use crate::tools::truncate::{MAX_RESULT_BYTES, truncate};
-use crate::tools::{CallContext, ToolError};
+use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::ToolOutcome;
+use crate::types::conversation::{Part, PartKind};
 
 /// Calls a tool with arguments that [`RegisteredTool::check`] let pass, in a task of its own.
 ///
@@ -23,28 +24,48 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
     // A set aborts its tasks when it is dropped.
     let mut task = JoinSet::new();
     task.spawn(async move { tool.tool().call(&arguments, &context).await });
-    let (content, is_error) = match timeout(limit, task.join_next()).await {
+    let answer = match timeout(limit, task.join_next()).await {
         Ok(Some(joined)) => told(&name, joined),
-        Ok(None) => (crashed(&name), true),
-        Err(_) => (format!("The tool `{name}` did not answer within {} ms and was stopped.", limit.as_millis()), true),
+        Ok(None) => failure(crashed(&name)),
+        Err(_) => failure(format!("The tool `{name}` did not answer within {} ms and was stopped.", limit.as_millis())),
     };
-    let (cut, truncated) = truncate(&content, MAX_RESULT_BYTES);
-    let content = if truncated { cut.into_owned() } else { content };
+    let ToolAnswer { mut parts, structured, is_error, bytes, status } = answer;
+    let truncated = cut_to_size(&mut parts);
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    ToolOutcome { content, is_error, truncated, skipped: false, latency_ms }
+    ToolOutcome { parts, structured, is_error, truncated, skipped: false, latency_ms, bytes, status }
 }
 
-/// What the model is told of a task that ended, and whether that is a failure.
-fn told(name: &str, joined: Result<Result<String, ToolError>, JoinError>) -> (String, bool) {
+/// Cuts texts so that all of them together are within the size limit; whether anything was cut.
+fn cut_to_size(parts: &mut [Part]) -> bool {
+    let (mut room, mut any) = (MAX_RESULT_BYTES, false);
+    for part in parts {
+        if let PartKind::Text(text) = &mut part.kind {
+            let (cut, truncated) = truncate(text, room);
+            if truncated {
+                *text = cut.into_owned();
+                any = true;
+            }
+            room = room.saturating_sub(text.len());
+        }
+    }
+    any
+}
+
+/// What comes of a task that ended.
+fn told(name: &str, joined: Result<Result<ToolAnswer, ToolError>, JoinError>) -> ToolAnswer {
     match joined {
-        Ok(Ok(content)) => (content, false),
-        Ok(Err(ToolError(reason))) => (reason, true),
+        Ok(Ok(answer)) => answer,
+        Ok(Err(ToolError(reason))) => failure(reason),
         Err(error) => {
             // The panic's words stay out of the log and the answer: they may quote arguments.
             tracing::error!(tool = name, panicked = error.is_panic(), "a tool's task did not end by itself");
-            (crashed(name), true)
+            failure(crashed(name))
         }
     }
+}
+
+fn failure(why: String) -> ToolAnswer {
+    ToolAnswer { is_error: true, ..ToolAnswer::text(why) }
 }
 
 fn crashed(name: &str) -> String {
@@ -69,17 +90,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_passed_on_with_its_latency() {
         let outcome = call(Behaviour::Answer { text: "done".into(), after: Duration::from_millis(250) }).await;
-        let expected =
-            ToolOutcome { content: "done".into(), is_error: false, truncated: false, skipped: false, latency_ms: 250 };
+        let parts = vec![Part::text("done")];
+        let expected = ToolOutcome { parts, bytes: 4, latency_ms: 250, ..ToolOutcome::default() };
         assert_eq!(outcome, expected);
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_are_outcomes() {
         let failed = call(Behaviour::Fail("no such city".into())).await;
-        assert!(failed.is_error && failed.content == "no such city");
+        assert!(failed.is_error && failed.text() == "no such city");
         let panicked = call(Behaviour::Panic).await;
-        assert!(panicked.is_error && panicked.content == "The tool `stub` crashed.");
+        assert!(panicked.is_error && panicked.text() == "The tool `stub` crashed.");
     }
 
     #[tokio::test(start_paused = true)]
@@ -87,7 +108,7 @@ mod tests {
         let (behaviour, stopped) = Behaviour::hang();
         let outcome = call(behaviour).await;
         assert!(outcome.is_error && outcome.latency_ms == 5_000, "{outcome:?}");
-        assert_eq!(outcome.content, "The tool `stub` did not answer within 5000 ms and was stopped.");
+        assert_eq!(outcome.text(), "The tool `stub` did not answer within 5000 ms and was stopped.");
         stopped.await.expect_err("its task was dropped and never sent anything");
     }
 
@@ -103,10 +124,10 @@ mod tests {
     async fn a_long_answer_is_cut_within_no_character() {
         let outcome = call(Behaviour::Answer { text: "é".repeat(100_000), after: Duration::ZERO }).await;
         assert!(outcome.truncated && !outcome.is_error);
-        assert!(outcome.content.len() <= MAX_RESULT_BYTES && outcome.content.len() > MAX_RESULT_BYTES - 100);
-        assert!(outcome.content.starts_with('é') && outcome.content.ends_with('é'));
-        assert!(outcome.content.contains(" bytes removed …]"));
+        assert!(outcome.text().len() <= MAX_RESULT_BYTES && outcome.text().len() > MAX_RESULT_BYTES - 100);
+        assert!(outcome.text().starts_with('é') && outcome.text().ends_with('é'));
+        assert!(outcome.text().contains(" bytes removed …]"));
         let error = call(Behaviour::Fail("x".repeat(100_000))).await;
-        assert!(error.truncated && error.content.len() <= MAX_RESULT_BYTES);
+        assert!(error.truncated && error.text().len() <= MAX_RESULT_BYTES);
     }
 }

@@ -1,6 +1,6 @@
 //! Tools that the server executes.
 //!
-//! A tool takes a JSON object and gives text back. What offers, checks, times and records calls is
+//! A tool takes a JSON object and gives text and pictures back. What offers, checks, times and records calls is
 //! elsewhere; a tool knows nothing of runs, models or stores.
 
 use std::fmt;
@@ -9,11 +9,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
-use crate::types::{CallId, Effect, RunId};
+pub use progress::ProgressSink;
+
+use crate::types::conversation::Part;
+use crate::types::json::RawValueEq;
+use crate::types::{CallId, Effect, RunId, Tenant};
 
 pub mod builtin;
 pub mod http;
 pub mod invoke;
+pub mod progress;
 pub mod registry;
 pub mod schema;
 #[cfg(test)]
@@ -63,17 +68,53 @@ impl Source {
 /// What a call knows of its surroundings.
 #[derive(Debug, Clone)]
 pub struct CallContext {
+    /// Whose run it is.
+    pub tenant: Tenant,
+    /// The end user, where the caller names one.
+    pub user: Option<String>,
+    /// The agent that calls.
+    pub agent: String,
     /// The run that calls.
     pub run: RunId,
     /// The call; the same when the call is repeated.
     pub call: CallId,
     /// The step of the run, counted from 1.
     pub step: u32,
+    /// Counted from 1; grows when the call is repeated after a crash.
+    pub attempt: u32,
+    /// The trace that the call belongs to, as a W3C `traceparent`.
+    pub trace: Option<String>,
     /// How long the call may take from now. The caller enforces it.
     pub timeout: Duration,
     /// Grows whenever another process takes the run over: who has seen a greater one for this run may
     /// refuse the call as a stalled process's.
     pub fence: u64,
+    /// Where the tool may tell how far it is.
+    pub progress: ProgressSink,
+}
+
+/// What a tool answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolAnswer {
+    /// What the model is told.
+    pub parts: Vec<Part>,
+    /// The same as JSON, where the tool gives it so.
+    pub structured: Option<RawValueEq>,
+    /// Whether it describes a failure.
+    pub is_error: bool,
+    /// What was received, in bytes.
+    pub bytes: u64,
+    /// The status of the answer, where it has one.
+    pub status: Option<u16>,
+}
+
+impl ToolAnswer {
+    /// An answer of plain text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { bytes: text.len() as u64, parts: vec![Part::text(text)], ..Self::default() }
+    }
 }
 
 /// Why a call failed, in words for the model.
@@ -88,5 +129,5 @@ pub trait Tool: Send + Sync + fmt::Debug + 'static {
     fn spec(&self) -> &ToolSpec;
 
     /// Does it. `arguments` is a JSON object that the schema allows. Dropping the future stops it.
-    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError>;
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError>;
 }

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::tools::{CallContext, Source, Tool, ToolError, ToolSpec};
-use crate::types::{Effect, RunId};
+use crate::tools::{CallContext, ProgressSink, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::{Effect, RunId, Tenant};
 
 /// What a [`StubTool`] does when it is called.
 #[derive(Debug)]
@@ -74,11 +74,11 @@ impl Tool for StubTool {
         &self.spec
     }
 
-    async fn call(&self, _: &RawValue, _: &CallContext) -> Result<String, ToolError> {
+    async fn call(&self, _: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
         match &self.behaviour {
             Behaviour::Answer { text, after } => {
                 tokio::time::sleep(*after).await;
-                Ok(text.clone())
+                Ok(ToolAnswer::text(text.as_str()))
             }
             Behaviour::Fail(reason) => Err(ToolError(reason.clone())),
             Behaviour::Panic => panic!("as told"),
@@ -93,5 +93,17 @@ impl Tool for StubTool {
 /// The surroundings of some call.
 pub(crate) fn context(timeout: Duration) -> CallContext {
     let run = RunId::mint();
-    CallContext { call: run.call(1), run, step: 1, timeout, fence: 7 }
+    CallContext {
+        tenant: Tenant::default_tenant(),
+        user: None,
+        agent: "default".into(),
+        call: run.call(1),
+        run,
+        step: 1,
+        attempt: 1,
+        trace: None,
+        timeout,
+        fence: 7,
+        progress: ProgressSink::default(),
+    }
 }

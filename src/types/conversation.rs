@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub use self::message::{Content, MEDIA_WEIGHT, Message, Role};
 pub use self::origin::Origin;
 pub use self::part::{
-    Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined,
+    Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined, lines,
 };
 
 use crate::types::RunId;

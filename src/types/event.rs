@@ -12,7 +12,7 @@ use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::usage::{Micros, StepModel, Usage};
-use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome};
+use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress};
 
 /// An event as it stands in the log.
 ///
@@ -74,6 +74,8 @@ pub enum Event {
     BudgetWarning { kind: BudgetKind, used: u64, limit: u64 },
     /// A server-side tool is about to be dispatched.
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
+    /// A server-side tool tells how far it is.
+    ToolProgress { step: u32, call_id: CallId, name: String, progress: ToolProgress },
     /// A server-side call has its result.
     ToolFinished { step: u32, call_id: CallId, name: String, outcome: ToolOutcome },
     /// The model call and all of its server-side tools are done.
@@ -127,6 +129,7 @@ impl Event {
             | Self::StepDiscarded { .. }
             | Self::BudgetWarning { .. }
             | Self::ToolStarted { .. }
+            | Self::ToolProgress { .. }
             | Self::ToolFinished { .. }
             | Self::StepCompleted { .. }
             | Self::RunFinished(_) => true,

@@ -24,5 +24,5 @@ pub use event::{Event, Record};
 pub use id::{CallId, RunId, SessionId, Tenant};
 pub use outcome::{Outcome, Report, RunStatus, StopReason};
 pub use run::{Limits, RunSpec};
-pub use tool::{Effect, ToolOutcome};
+pub use tool::{Effect, ToolOutcome, ToolProgress};
 pub use usage::{Micros, Price, Usage};

@@ -114,6 +114,9 @@ pub struct RunSpec {
     pub context_tokens: u64,
     /// Names of the server's tools that are offered.
     pub tools: Vec<String>,
+    /// The tools that the run answers itself, because they need it or the store.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_tools: Vec<Arc<ToolDefinition>>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
     /// Which tool must be called first; what follows is the model's choice.
@@ -122,6 +125,9 @@ pub struct RunSpec {
     /// How the model is to answer.
     #[serde(default)]
     pub sampling: Arc<Sampling>,
+    /// The trace that it belongs to, as a W3C `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Most output tokens of one model call.
     pub max_output_tokens: u64,
     /// The run's bounds.

@@ -1,6 +1,12 @@
 //! What calling a tool does, and what comes back.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+use crate::types::CallId;
+use crate::types::conversation::{Part, ToolResult, lines};
+use crate::types::json::RawValueEq;
 
 /// What repeating a call would do, as its operator declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -16,14 +22,17 @@ pub enum Effect {
 }
 
 /// How one call ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutcome {
     /// What the model is told.
-    pub content: String,
-    /// Whether `content` describes a failure.
+    pub parts: Vec<Part>,
+    /// The same as JSON, where the tool gives it so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<RawValueEq>,
+    /// Whether it describes a failure.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
-    /// Whether `content` was cut to the size limit.
+    /// Whether its text was cut to the size limit.
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
     /// Whether the tool was never dispatched.
@@ -31,14 +40,50 @@ pub struct ToolOutcome {
     pub skipped: bool,
     /// From dispatch to answer, in milliseconds.
     pub latency_ms: u64,
+    /// What was received from the tool, in bytes.
+    #[serde(default)]
+    pub bytes: u64,
+    /// The status with which it answered, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
 }
 
 impl ToolOutcome {
     /// A call that was refused or abandoned before it was dispatched.
     #[must_use]
     pub fn skipped(why: impl Into<String>) -> Self {
-        Self { content: why.into(), is_error: true, truncated: false, skipped: true, latency_ms: 0 }
+        Self { parts: vec![Part::text(why)], is_error: true, skipped: true, ..Self::default() }
     }
+
+    /// What the model is told, as text.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        match (&self.structured, self.parts.is_empty()) {
+            (Some(json), true) => Cow::Borrowed(json.get()),
+            (Some(_) | None, _) => lines(&self.parts),
+        }
+    }
+
+    /// What a conversation keeps of it.
+    #[must_use]
+    pub fn result(&self, call: &CallId) -> ToolResult {
+        let (parts, structured) = (self.parts.clone(), self.structured.clone());
+        ToolResult { call: call.clone(), parts, structured, is_error: self.is_error }
+    }
+}
+
+/// How far a call is, as its tool tells. What is not told is not known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolProgress {
+    /// How much is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<f64>,
+    /// How much there is to do, in the same unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// What it does now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

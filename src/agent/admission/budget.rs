@@ -28,6 +28,7 @@ impl Admission {
             Step::DiscardStep(_)
             | Step::WarnBudget { .. }
             | Step::RunTools(_)
+            | Step::AnswerCall(_)
             | Step::SettleUnknown { .. }
             | Step::SkipTools(_)
             | Step::CompleteStep

@@ -52,9 +52,11 @@ impl Admission {
             input: requested(&new.id, 0, new.messages.clone()),
             context_tokens: 0,
             tools,
+            own_tools: generation.own_tools.iter().map(|tool| tool.definition().clone()).collect(),
             client_tools: new.client_tools.clone(),
             tool_choice: new.tool_choice.clone(),
             sampling: new.sampling.clone(),
+            trace: new.trace.clone(),
             max_output_tokens: new.max_output_tokens.unwrap_or(u64::MAX).min(resolved.facts.max_output_tokens),
             limits: narrow(settings, new.limits)?,
             price: resolved.facts.price,
@@ -70,15 +72,18 @@ impl Admission {
         };
         let offer = Toolbox::new(&generation.tools, &spec).offer();
         spec.context_tokens = context::estimate(&spec, history_weight, offer.weight());
-        if spec.context_tokens > resolved.facts.context_window {
-            let message = format!(
-                "the messages take about {} tokens; the model {} takes {}",
-                spec.context_tokens, spec.upstream_model, resolved.facts.context_window
-            );
-            return Err(StartError::ContextLength(message));
-        }
-        Ok(spec)
+        fits(spec, resolved.facts.context_window)
     }
+}
+
+/// The run, if its first request fits the model's context.
+fn fits(spec: RunSpec, window: u64) -> Result<RunSpec, StartError> {
+    let (tokens, model) = (spec.context_tokens, &spec.upstream_model);
+    if tokens > window {
+        let message = format!("the messages take about {tokens} tokens; the model {model} takes {window}");
+        return Err(StartError::ContextLength(message));
+    }
+    Ok(spec)
 }
 
 /// The server's tools that the run is offered.

@@ -29,7 +29,7 @@ impl Toolbox {
     pub fn new(registry: &Registry, spec: &RunSpec) -> Self {
         let ours: Vec<_> = spec.tools.iter().filter_map(|name| registry.get(name).cloned()).collect();
         let ours_first = ours.iter().map(|tool| tool.definition());
-        let offer = ours_first.chain(&spec.client_tools).cloned().collect();
+        let offer = ours_first.chain(&spec.own_tools).chain(&spec.client_tools).cloned().collect();
         let clients = spec
             .client_tools
             .iter()

@@ -12,6 +12,7 @@ use crate::agent::inbox::Numbered;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
+use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
@@ -28,6 +29,8 @@ pub struct Driver {
     pub model: Arc<dyn Model>,
     /// What it may do.
     pub tools: Toolbox,
+    /// The tools that it answers itself.
+    pub own_tools: Vec<Arc<dyn OwnTool>>,
     /// The session's earlier messages.
     pub history: Conversation,
     /// What its steps may take of the budgets that it shares.

@@ -39,6 +39,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
                 driver.recorder.queue(Event::BudgetWarning { kind, used, limit });
             }
             Step::RunTools(calls) => steps::run_tools::run_tools(driver, calls).await?,
+            Step::AnswerCall(call) => steps::answer_call::answer_call(driver, call).await?,
             Step::SettleUnknown { calls, policy } => settle_unknown(driver, calls, policy),
             Step::SkipTools(calls) => skip_tools(driver, calls),
             Step::CompleteStep => complete_step(driver),

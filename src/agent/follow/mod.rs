@@ -325,6 +325,7 @@ fn ends(event: &Event) -> bool {
         | Event::StepDiscarded { .. }
         | Event::BudgetWarning { .. }
         | Event::ToolStarted { .. }
+        | Event::ToolProgress { .. }
         | Event::ToolFinished { .. }
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }

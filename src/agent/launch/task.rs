@@ -125,6 +125,7 @@ impl Launcher {
         let mut driver = Driver {
             model: generation.catalog.model(&spec.upstream),
             tools: Toolbox::new(&generation.tools, &spec),
+            own_tools: generation.own_tools.clone(),
             recorder,
             history,
             meter: Meter::new(budget, account),

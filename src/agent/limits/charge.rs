@@ -51,6 +51,7 @@ pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> C
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
             | Event::ToolStarted { .. }
+            | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }

@@ -52,7 +52,8 @@ impl Run {
             | Event::ThinkingDelta { .. }
             | Event::TextDelta { .. }
             | Event::ToolArgumentsDelta { .. }
-            | Event::ProviderRetry { .. } => {}
+            | Event::ProviderRetry { .. }
+            | Event::ToolProgress { .. } => {}
         }
         self.steer();
     }
@@ -144,7 +145,12 @@ impl Run {
 
     fn open(&self, call: &ToolCall) -> OpenCall {
         let is_clients = self.spec.client_tools.iter().any(|tool| tool.name == call.name);
-        let executor = if is_clients { Executor::Client } else { Executor::Server };
+        let is_own = self.spec.own_tools.iter().any(|tool| tool.name == call.name);
+        let executor = match (is_clients, is_own) {
+            (true, _) => Executor::Client,
+            (false, true) => Executor::Run,
+            (false, false) => Executor::Server,
+        };
         OpenCall { call: call.clone(), executor, state: CallState::Pending }
     }
 
@@ -188,10 +194,10 @@ impl Run {
                 call_id: call.id.clone(),
                 name: call.name.clone(),
                 arguments: call.arguments.clone(),
-                result_bytes: outcome.content.len() as u64,
+                result_bytes: outcome.text().len() as u64,
                 latency_ms: outcome.latency_ms,
                 skipped: outcome.skipped,
-                error: outcome.is_error.then(|| outcome.content.clone()),
+                error: outcome.is_error.then(|| outcome.text().into_owned()),
             });
         }
     }
@@ -227,7 +233,7 @@ impl Run {
     fn push_results(&mut self) {
         for open in std::mem::take(&mut self.calls) {
             if let CallState::Finished(outcome) = open.state {
-                self.push(Message::tool(&open.call.id, &outcome.content).from(self.step_origin()));
+                self.push(Message::result(outcome.result(&open.call.id)).from(self.step_origin()));
             }
         }
     }

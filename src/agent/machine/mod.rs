@@ -88,7 +88,11 @@ struct OpenCall {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Executor {
+    /// A tool of the server, which knows nothing of runs.
     Server,
+    /// The run itself: the tool needs it or the store.
+    Run,
+    /// The client.
     Client,
 }
 
@@ -249,10 +253,12 @@ impl Run {
         self.iterations
     }
 
-    /// Whether this call's intent is recorded.
+    /// Which time this call is dispatched now, counted from 1: more than once only after a crash.
     #[must_use]
-    pub fn has_started(&self, call: &CallId) -> bool {
-        self.calls.iter().any(|open| open.call.id == *call && matches!(open.state, CallState::Started(_)))
+    pub fn attempt(&self, call: &CallId) -> u32 {
+        let has_begun =
+            self.calls.iter().any(|open| open.call.id == *call && matches!(open.state, CallState::Started(_)));
+        if has_begun { 1 + self.resumes.max(1) } else { 1 }
     }
 
     /// The client's calls that it waits for.

@@ -1,6 +1,6 @@
 //! What a run does now, by what has happened in it.
 
-use super::{CallState, Executor, Phase, Run};
+use super::{CallState, Executor, OpenCall, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::run::{OnLimit, OnUnknownOutcome};
@@ -30,6 +30,8 @@ pub enum Step {
     WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
     /// Dispatch these calls. One that had begun before a crash may be repeated.
     RunTools(Vec<ToolCall>),
+    /// Answer this call, whose tool needs the run or the store. One that had begun may be repeated.
+    AnswerCall(ToolCall),
     /// Answer these calls, which a crash interrupted and which must not be repeated.
     SettleUnknown { calls: Vec<ToolCall>, policy: OnUnknownOutcome },
     /// Answer these calls without dispatching them: the run is to stop.
@@ -110,20 +112,26 @@ impl Run {
     }
 
     fn next_answer(&self) -> Step {
-        let with = |wanted: &dyn Fn(&CallState) -> bool| -> Vec<ToolCall> {
-            let ours = self.calls.iter().filter(|open| open.executor == Executor::Server);
-            ours.filter(|open| wanted(&open.state)).map(|open| open.call.clone()).collect()
+        let with = |wanted: &dyn Fn(&OpenCall) -> bool| -> Vec<ToolCall> {
+            let ours = self.calls.iter().filter(|open| open.executor != Executor::Client);
+            ours.filter(|open| wanted(open)).map(|open| open.call.clone()).collect()
         };
-        let interrupted = with(&|state| *state == CallState::Started(Effect::Write));
+        let interrupted = with(&|open| open.state == CallState::Started(Effect::Write));
         if !interrupted.is_empty() {
             return Step::SettleUnknown { calls: interrupted, policy: self.spec.on_unknown_outcome };
         }
-        let open = with(&|state| !matches!(state, CallState::Finished(_)));
-        match (open.is_empty(), &self.stop) {
-            (true, _) => Step::CompleteStep,
-            (false, Some(_)) => Step::SkipTools(open),
-            (false, None) if self.resumes > MAX_RESUMES => Step::SkipTools(open),
-            (false, None) => Step::RunTools(open),
+        let is_open = |open: &OpenCall| !matches!(open.state, CallState::Finished(_));
+        let all = with(&is_open);
+        if all.is_empty() {
+            return Step::CompleteStep;
+        }
+        if self.stop.is_some() || self.resumes > MAX_RESUMES {
+            return Step::SkipTools(all);
+        }
+        let servers = with(&|open| is_open(open) && open.executor == Executor::Server);
+        match all.into_iter().next() {
+            Some(call) if servers.is_empty() => Step::AnswerCall(call),
+            Some(_) | None => Step::RunTools(servers),
         }
     }
 

@@ -26,9 +26,11 @@ pub(in crate::agent) fn spec() -> RunSpec {
         input: vec![Message::text(Role::User, "question")],
         context_tokens: 10,
         tools: vec!["echo".into()],
+        own_tools: Vec::new(),
         client_tools: Vec::new(),
         tool_choice: crate::types::offer::ToolChoice::Auto,
         sampling: Arc::default(),
+        trace: None,
         max_output_tokens: 8_192,
         limits: Limits {
             max_iterations: 20,
@@ -357,4 +359,25 @@ fn a_step_costs_what_the_model_costs_that_it_called() {
     let step = &outcome.report.steps[0];
     assert_eq!((outcome.cost, step.cost, step.model.model.as_str()), (Micros(30), Micros(30), "spare"));
     assert_eq!(outcome.warnings, ["the cost is estimated: no price is known for the model spare"]);
+}
+
+#[test]
+fn calls_that_need_the_run_come_after_the_servers_and_one_by_one() {
+    let mut spec = spec();
+    spec.own_tools = vec![client_tool("recall")];
+    let mut story = Story::begin(spec);
+    let (first, second, third) = (call(1, "recall"), call(2, "add"), call(3, "recall"));
+    story.says("", vec![first.clone(), second.clone(), third.clone()], usage(1, 1));
+    assert_eq!(story.run.next_step(), Step::RunTools(vec![second.clone()]));
+    story.answers(&second, Effect::Read);
+    assert_eq!(story.run.next_step(), Step::AnswerCall(first.clone()));
+    story.answers(&first, Effect::Write);
+    assert_eq!(story.run.next_step(), Step::AnswerCall(third.clone()));
+    let mut stopped = story.run.clone();
+    stopped.apply(&encode(&mut 90, now_ms(), Event::StopRequested { reason: StopReason::Cancelled, error: None }).0);
+    assert_eq!(stopped.next_step(), Step::SkipTools(vec![third.clone()]));
+    story.happens(Event::ToolStarted { step: 1, call: third.clone(), effect: Effect::Write });
+    story.happens(Event::RunResumed { leg: None });
+    let policy = story.run.spec().on_unknown_outcome;
+    assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![third], policy });
 }

@@ -13,13 +13,14 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use crate::agent::catalog::Upstream;
+use crate::agent::own_tool::OwnTool;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
 use crate::llm::openai::messages::parts;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::tools::{CallContext, Registry, Source, Tool, ToolError, ToolSpec};
+use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::conversation::Part;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
@@ -188,11 +189,11 @@ impl Tool for Echo {
         &self.spec
     }
 
-    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError> {
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
         self.fences.lock().push(context.fence);
         self.journal.lock().push(arguments.get().to_owned());
         let _permit = self.permits.acquire().await.unwrap();
-        Ok(arguments.get().to_owned())
+        Ok(ToolAnswer::text(arguments.get()))
     }
 }
 
@@ -230,6 +231,19 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
     let keep = Retention { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
     let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), quotas, ..Generation::default() };
     Bench { agent: Agent::new(store, generation, keep), model, journal, fences }
+}
+
+/// An agent whose model plays `turns`, with these tools and those that its runs answer themselves.
+pub(super) fn agent_with(turns: Vec<Say>, tools: Vec<Arc<dyn Tool>>, own_tools: Vec<Arc<dyn OwnTool>>) -> Agent {
+    let keep = Retention { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
+    let (catalog, tools) = (catalog(Scripted::new(turns)), Registry::new(tools).unwrap());
+    let agent = Agent::new(
+        Arc::new(MemoryStore::default()),
+        Generation { catalog, tools, own_tools, ..Generation::default() },
+        keep,
+    );
+    agent.begin();
+    agent
 }
 
 /// One agent, which may use all tools and asks this model.
@@ -276,6 +290,7 @@ pub(super) fn request() -> NewRun {
         client_tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         sampling: Arc::default(),
+        trace: None,
         max_output_tokens: None,
         parallel_tool_calls: true,
         tools: None,

@@ -5,7 +5,7 @@ use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, S
 
 fn results(records: &[Record]) -> Vec<(String, bool)> {
     let results = records.iter().filter_map(|record| match &record.event {
-        Event::ToolFinished { outcome, .. } => Some((outcome.content.clone(), outcome.is_error)),
+        Event::ToolFinished { outcome, .. } => Some((outcome.text().into_owned(), outcome.is_error)),
         _ => None,
     });
     results.collect()

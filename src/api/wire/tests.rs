@@ -8,11 +8,12 @@ use super::agent::events::AgentEvents;
 use super::openai_chat::completion::completion;
 use super::openai_chat::stream::ChatChunks;
 use super::{Encoder, Resumed, RunNames};
+use crate::types::conversation::Part;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, StepReport};
 use crate::types::{
     CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall,
-    ToolOutcome, Usage,
+    ToolOutcome, ToolProgress, Usage,
 };
 
 const RUN: &str = "run_019a0000000070008000000000000000";
@@ -45,7 +46,11 @@ fn usage() -> Usage {
 }
 
 fn result() -> ToolOutcome {
-    ToolOutcome { content: "2\n".into(), is_error: false, truncated: false, skipped: false, latency_ms: 1 }
+    ToolOutcome { parts: vec![Part::text("2\n")], latency_ms: 1, ..ToolOutcome::default() }
+}
+
+fn progress() -> ToolProgress {
+    ToolProgress { done: Some(0.5), total: None, message: Some("half".into()) }
 }
 
 fn outcome(reason: StopReason) -> Outcome {
@@ -110,6 +115,7 @@ fn story() -> Vec<Record> {
         Event::ThinkingDelta { step: 1, text: "hm".into() },
         Event::ToolArgumentsDelta { step: 1, call_id: call().id, delta: "{\"expr".into() },
         Event::ToolStarted { step: 1, call: call(), effect: Effect::Read },
+        Event::ToolProgress { step: 1, call_id: call().id, name: "calculator".into(), progress: progress() },
         Event::ToolFinished { step: 1, call_id: call().id, name: "calculator".into(), outcome: result() },
         completed(1),
         Event::BudgetWarning { kind: BudgetKind::Tokens, used: 80, limit: 100 },

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::tools::builtin::define;
-use crate::tools::{CallContext, Tool, ToolError, ToolSpec};
+use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::clock::now_ms;
 
 /// The tool.
@@ -32,7 +32,7 @@ impl Tool for CurrentTime {
         &self.spec
     }
 
-    async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<String, ToolError> {
+    async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {
             #[serde(default)]
@@ -41,7 +41,7 @@ impl Tool for CurrentTime {
         let Arguments { timezone } = define::decode(arguments)?;
         let now = i64::try_from(now_ms()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let now = now.ok_or_else(|| ToolError("The server's clock is beyond the calendar.".into()))?;
-        describe(now, timezone.as_deref().unwrap_or("UTC"))
+        describe(now, timezone.as_deref().unwrap_or("UTC")).map(ToolAnswer::text)
     }
 }
 
@@ -118,6 +118,7 @@ mod tests {
     async fn without_a_zone_it_is_utc_now() {
         let arguments = RawValue::from_string("{}".into()).unwrap();
         let answer = CurrentTime::new().call(&arguments, &context(Duration::from_secs(1))).await.unwrap();
+        let answer = answer.parts[0].as_text().unwrap();
         let (time, zone) = answer.split_once(' ').unwrap();
         let told = time.parse::<Timestamp>().unwrap().as_millisecond();
         assert!(now_ms().abs_diff(u64::try_from(told).unwrap()) < 60_000, "{answer}");

@@ -1,10 +1,23 @@
-//! Reads an answer, up to a size, as text.
+//! Reads an answer, up to a size.
 
 use ::http::header::CONTENT_TYPE;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Response;
 
-/// The body as text. No more than `max_bytes` are read, and a note says so if there is more.
-pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<String, reqwest::Error> {
+use crate::types::conversation::{Part, PartKind, Source};
+
+/// What an answer holds.
+pub(super) struct Answer {
+    /// Its content; `None` if it is empty.
+    pub(super) part: Option<Part>,
+    /// How many bytes of it were read.
+    pub(super) bytes: u64,
+}
+
+/// The body: a picture that is whole, else text. No more than `max_bytes` are read, and a note says so if
+/// there is more.
+pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Answer, reqwest::Error> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
     let mut body = Vec::new();
     let mut cut = false;
@@ -13,9 +26,22 @@ pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Str
         cut = chunk.len() > room;
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }
+    let bytes = body.len() as u64;
+    if let Some(media_type) = image(&kind).filter(|_| !cut && !body.is_empty()) {
+        let source = Source::Base64 { media_type, data: STANDARD.encode(&body) };
+        return Ok(Answer { part: Some(PartKind::Image { source, detail: None }.into()), bytes });
+    }
     let text = text(&body, cut).unwrap_or_else(|| binary(body.len(), cut, &kind));
     let note = format!("\n[The answer is longer than {max_bytes} bytes; the rest was not read.]");
-    Ok(if cut { text + &note } else { text })
+    let text = if cut { text + &note } else { text };
+    let part = (!text.is_empty()).then(|| Part::text(text));
+    Ok(Answer { part, bytes })
+}
+
+/// The media type of a picture that models can look at.
+fn image(kind: &str) -> Option<String> {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(kind.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp").then_some(kind)
 }
 
 /// Bytes as text, with a replacement character for each stray byte; `None` if they are no text.

@@ -18,8 +18,10 @@ use serde_json::value::RawValue;
 
 use crate::config::HttpToolConfig;
 use crate::failpoint;
+use crate::tools::http::answer::Answer;
 use crate::tools::http::template::{Arguments, Template};
-use crate::tools::{CallContext, Source, Tool, ToolError, ToolSpec};
+use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::conversation::Part;
 
 /// Why a tool cannot be set up, in one sentence without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +96,9 @@ impl HttpTool {
         headers.insert("x-loopgate-fence", HeaderValue::from(context.fence));
         let remaining_ms = u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX);
         headers.insert("x-loopgate-deadline-ms", HeaderValue::from(remaining_ms));
+        if let Some(trace) = context.trace.as_deref().and_then(|trace| HeaderValue::from_str(trace).ok()) {
+            headers.insert("traceparent", trace);
+        }
         if let Some(body) = body {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.into());
@@ -108,7 +113,7 @@ impl Tool for HttpTool {
         &self.spec
     }
 
-    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<String, ToolError> {
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
         let request = self.request(arguments, context)?;
         let name = &self.spec.name;
         let response = self.client.execute(request).await.map_err(|error| {
@@ -121,7 +126,7 @@ impl Tool for HttpTool {
             tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool's answer broke off");
             ToolError(format!("The service behind `{name}` broke off its answer, HTTP {status}."))
         })?;
-        judge(status, answer)
+        Ok(judge(status, answer))
     }
 }
 
@@ -140,16 +145,17 @@ fn arguments_go(method: &Method) -> Option<Place> {
 }
 
 /// What the model is told of an answer, by its status.
-fn judge(status: StatusCode, answer: String) -> Result<String, ToolError> {
-    if status.is_redirection() {
-        return Err(ToolError(format!("HTTP {status}: the service redirects elsewhere, which is not followed.")));
-    }
-    match (status.is_success(), answer.is_empty()) {
-        (true, true) => Ok(format!("HTTP {status}, without content.")),
-        (true, false) => Ok(answer),
-        (false, true) => Err(ToolError(format!("HTTP {status}, without content."))),
-        (false, false) => Err(ToolError(format!("HTTP {status}: {answer}"))),
-    }
+fn judge(status: StatusCode, Answer { part, bytes }: Answer) -> ToolAnswer {
+    let part = match (status, part) {
+        (status, _) if status.is_redirection() => {
+            Part::text(format!("HTTP {status}: the service redirects elsewhere, which is not followed."))
+        }
+        (status, None) => Part::text(format!("HTTP {status}, without content.")),
+        (status, Some(part)) if status.is_success() => part,
+        (status, Some(part)) => Part::text(format!("HTTP {status}: {}", part.in_words())),
+    };
+    let is_error = !status.is_success();
+    ToolAnswer { parts: vec![part], is_error, bytes, status: Some(status.as_u16()), structured: None }
 }
 
 /// The first of the URL's parameters that the schema's `properties` lack, if it has any.

@@ -91,7 +91,9 @@ async fn answer(State(seen): State<Seen>, request: Received) -> Response {
 
 async fn call(tool: &HttpTool, arguments: &str) -> Result<String, String> {
     let arguments = RawValue::from_string(arguments.into()).unwrap();
-    tool.call(&arguments, &context(Duration::from_millis(7_500))).await.map_err(|error| error.0)
+    let answer = tool.call(&arguments, &context(Duration::from_millis(7_500))).await.map_err(|error| error.0)?;
+    let text = answer.parts[0].in_words().into_owned();
+    if answer.is_error { Err(text) } else { Ok(text) }
 }
 
 #[tokio::test]
@@ -100,7 +102,7 @@ async fn a_get_takes_its_arguments_in_the_url() {
     let tool = endpoint.tool(Method::GET, "/weather/{city}?units=metric");
     let arguments = RawValue::from_string(r#"{"city":"São Paulo","n":3}"#.into()).unwrap();
     let context = context(Duration::from_millis(7_500));
-    assert_eq!(tool.call(&arguments, &context).await, Ok("sunny".into()));
+    assert_eq!(tool.call(&arguments, &context).await.unwrap().parts, [Part::text("sunny")]);
     let (method, url, headers, body) = endpoint.last();
     assert_eq!((method, url.as_str()), (Method::GET, "/weather/S%C3%A3o%20Paulo?units=metric&n=3"));
     assert_eq!(body, "");
@@ -166,12 +168,12 @@ async fn an_answer_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
-async fn answers_of_every_kind_become_text() {
+async fn answers_of_every_kind_are_told() {
     let endpoint = Endpoint::start().await;
     let empty = call(&endpoint.tool(Method::DELETE, "/empty"), "{}").await;
     assert_eq!(empty.as_deref(), Ok("HTTP 204 No Content, without content."));
     let image = call(&endpoint.tool(Method::GET, "/image"), "{}").await;
-    assert_eq!(image.as_deref(), Ok("[binary, 6 bytes, image/png]"));
+    assert_eq!(image.as_deref(), Ok("[image, image/png, 6 bytes]"));
     let endless = call(&endpoint.tool(Method::GET, "/endless"), "{}").await.unwrap();
     let expected = format!("{}\n[The answer is longer than 1000 bytes; the rest was not read.]", "é".repeat(500));
     assert_eq!(endless, expected);
@@ -186,7 +188,7 @@ async fn it_can_be_registered_and_invoked() {
     assert!(tool.check(r#"{"city":7}"#).is_err());
     let arguments = tool.check(r#"{"city":"Oslo"}"#).unwrap();
     let outcome = invoke(Arc::clone(tool), arguments, context(Duration::from_secs(30))).await;
-    assert!(!outcome.is_error && outcome.content == "sunny", "{outcome:?}");
+    assert!(!outcome.is_error && outcome.text() == "sunny", "{outcome:?}");
 }
 
 #[tokio::test]

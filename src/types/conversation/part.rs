@@ -224,6 +224,21 @@ impl Part {
         if let PartKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
+    /// The part as text, for whoever reads nothing else: pictures and the like are told of.
+    #[must_use]
+    pub fn in_words(&self) -> Cow<'_, str> {
+        match &self.kind {
+            PartKind::Text(text) | PartKind::Refusal(text) => Cow::Borrowed(text),
+            PartKind::Thinking(thinking) => Cow::Borrowed(&thinking.text),
+            PartKind::Image { source, .. } => source.in_words("image"),
+            PartKind::Audio { source } => source.in_words("audio"),
+            PartKind::File { source, .. } => source.in_words("file"),
+            PartKind::ToolCall(call) => Cow::Borrowed(&call.arguments),
+            PartKind::ToolResult(result) => lines(&result.parts),
+            PartKind::Unknown { json, .. } => Cow::Borrowed(json.get()),
+        }
+    }
+
     /// Its text, if it is what the model says to whoever asked.
     #[must_use]
     pub fn as_said(&self) -> Option<&str> {
@@ -255,5 +270,24 @@ pub fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
     match texts.next() {
         None => Cow::Borrowed(first),
         Some(second) => Cow::Owned([first, second].into_iter().chain(texts).collect()),
+    }
+}
+
+/// Parts as text, a line or more for each.
+#[must_use]
+pub fn lines(parts: &[Part]) -> Cow<'_, str> {
+    match parts {
+        [part] => part.in_words(),
+        parts => Cow::Owned(parts.iter().map(Part::in_words).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+impl Source {
+    fn in_words(&self, what: &str) -> Cow<'_, str> {
+        Cow::Owned(match self {
+            Self::Url(url) => format!("[{what}: {url}]"),
+            Self::Base64 { media_type, data } => format!("[{what}, {media_type}, {} bytes]", data.len() / 4 * 3),
+            Self::Id(id) => format!("[{what} {id}]"),
+        })
     }
 }

@@ -10,15 +10,17 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::machine::Run;
+use crate::agent::drive::signals::Interruption;
 use crate::failpoint;
-use crate::tools::CallContext;
-use crate::tools::{RegisteredTool, invoke};
-use crate::types::{Effect, Event, ToolCall, ToolOutcome};
+use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
+use crate::types::{CallId, Effect, Event, ToolCall, ToolOutcome, ToolProgress};
 
+/// Most reports of progress that wait to be recorded; more are dropped.
+const MAX_REPORTS: usize = 16;
 /// Most calls that run at once.
 const MAX_PARALLEL: usize = 8;
 
@@ -26,6 +28,8 @@ struct Checked {
     call: ToolCall,
     tool: Arc<RegisteredTool>,
     arguments: Box<RawValue>,
+    /// Counted from 1; more after a crash in which it had begun.
+    attempt: u32,
 }
 
 /// Answers `calls`, or as many as an interruption leaves time for.
@@ -33,7 +37,10 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
     let mut checked = Vec::with_capacity(calls.len());
     for call in calls {
         match driver.tools.check(&call) {
-            Ok((tool, arguments)) => checked.push(Checked { call, tool, arguments }),
+            Ok((tool, arguments)) => {
+                let attempt = driver.recorder.run().attempt(&call.id);
+                checked.push(Checked { call, tool, arguments, attempt });
+            }
             Err(why) => {
                 let step = driver.recorder.run().step();
                 driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
@@ -58,41 +65,34 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
     Ok(())
 }
 
+/// What happened while a batch ran.
+enum Happened {
+    Answered(Option<(ToolCall, ToolOutcome)>),
+    Reported(CallId, ToolProgress),
+    Interrupted(Interruption),
+}
+
 /// Runs a batch to its end; `false` if it was interrupted.
 async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
-    if let Some(interruption) = driver.signals.before_a_step() {
-        driver.handle_interruption(interruption)?;
+    if !begin(driver, &batch).await? {
         return Ok(false);
-    }
-    failpoint::hit("tool.before_intent");
-    let intents = intents(driver.recorder.run(), &batch);
-    if !driver.record_unless_told(intents, |tx| tx).await? {
-        return Ok(false);
-    }
-    failpoint::hit("tool.intent_recorded");
-    // Recording may have taken longer than the lease lasts.
-    if !driver.signals.validity.is_valid() {
-        return Err(Exit::HandedOff);
     }
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
-    let mut running: FuturesUnordered<_> = batch
-        .into_iter()
-        .map(|Checked { call, tool, arguments }| {
-            let context = context(driver, &call, &tool);
-            async move { (call, invoke(tool, arguments, context).await) }
-        })
-        .collect();
+    let (reports, mut progress) = mpsc::channel(MAX_REPORTS);
+    let mut running: FuturesUnordered<_> = batch.into_iter().map(|checked| answer(driver, checked, &reports)).collect();
+    drop(reports);
     while !open.is_empty() {
-        let answered = {
+        let happened = {
             let interrupted = driver.signals.interrupted();
             tokio::select! {
                 biased;
-                answered = running.next() => Ok(answered),
-                interruption = interrupted => Err(interruption),
+                answered = running.next() => Happened::Answered(answered),
+                interruption = interrupted => Happened::Interrupted(interruption),
+                Some((call, report)) = progress.recv() => Happened::Reported(call, report),
             }
         };
-        match answered {
-            Ok(Some((call, outcome))) => {
+        match happened {
+            Happened::Answered(Some((call, outcome))) => {
                 failpoint::hit("tool.answered");
                 open.retain(|open| open.id != call.id);
                 driver.finish_call(&call, outcome);
@@ -100,8 +100,17 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit
                     driver.recorder.flush().await?;
                 }
             }
-            Ok(None) => break,
-            Err(interruption) => {
+            Happened::Answered(None) => break,
+            Happened::Reported(id, progress) => {
+                if let Some(call) = open.iter().find(|call| call.id == id) {
+                    let (step, call_id, name) = (driver.recorder.run().step(), id, call.name.clone());
+                    driver
+                        .recorder
+                        .record_with([Event::ToolProgress { step, call_id, name, progress }], |tx| tx)
+                        .await?;
+                }
+            }
+            Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
                 drop(running);
                 for call in open {
@@ -116,23 +125,51 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit
     Ok(true)
 }
 
-/// What is recorded before a batch is dispatched; nothing of calls that a crash interrupted.
-fn intents(run: &Run, batch: &[Checked]) -> Vec<Event> {
-    let unbegun = batch.iter().filter(|checked| !run.has_started(&checked.call.id));
-    let intent = |Checked { call, tool, .. }: &Checked| Event::ToolStarted {
-        step: run.step(),
-        call: call.clone(),
-        effect: tool.spec().effect,
-    };
-    unbegun.map(intent).collect()
+/// Records that a batch begins; `false` if it must not.
+async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
+    if let Some(interruption) = driver.signals.before_a_step() {
+        driver.handle_interruption(interruption)?;
+        return Ok(false);
+    }
+    let run = driver.recorder.run();
+    let step = run.step();
+    // Nothing of calls that a crash interrupted.
+    let unbegun = batch.iter().filter(|checked| checked.attempt == 1);
+    let intents: Vec<_> = unbegun
+        .map(|Checked { call, tool, .. }| Event::ToolStarted { step, call: call.clone(), effect: tool.spec().effect })
+        .collect();
+    failpoint::hit("tool.before_intent");
+    if !driver.record_unless_told(intents, |tx| tx).await? {
+        return Ok(false);
+    }
+    failpoint::hit("tool.intent_recorded");
+    // Recording may have taken longer than the lease lasts.
+    if driver.signals.validity.is_valid() { Ok(true) } else { Err(Exit::HandedOff) }
 }
 
-/// What a tool is told of its call: it has the shortest of its own time, the run's for each call, and what
-/// the run has left.
-fn context(driver: &Driver, call: &ToolCall, tool: &RegisteredTool) -> CallContext {
-    let (run, fence) = (driver.recorder.run(), driver.recorder.fence().token);
-    let timeout = Duration::from_millis(run.spec().limits.tool_timeout_ms);
+/// Calls a tool, which has the shortest of its own time, the run's for each call, and what the run has left.
+fn answer(
+    driver: &Driver,
+    checked: Checked,
+    reports: &mpsc::Sender<(CallId, ToolProgress)>,
+) -> impl Future<Output = (ToolCall, ToolOutcome)> + use<> {
+    let Checked { call, tool, arguments, attempt } = checked;
+    let run = driver.recorder.run();
+    let spec = run.spec();
+    let timeout = Duration::from_millis(spec.limits.tool_timeout_ms);
     let timeout = tool.spec().timeout.map_or(timeout, |own| own.min(timeout));
-    let timeout = timeout.min(driver.signals.deadline.saturating_duration_since(Instant::now()));
-    CallContext { run: run.spec().id.clone(), call: call.id.clone(), step: run.step(), timeout, fence }
+    let context = CallContext {
+        tenant: spec.tenant.clone(),
+        user: spec.sampling.user.clone(),
+        agent: spec.agent.clone(),
+        run: spec.id.clone(),
+        call: call.id.clone(),
+        step: run.step(),
+        attempt,
+        trace: spec.trace.clone(),
+        timeout: timeout.min(driver.signals.deadline.saturating_duration_since(Instant::now())),
+        fence: driver.recorder.fence().token,
+        progress: ProgressSink::new(call.id.clone(), reports.clone()),
+    };
+    async move { (call, invoke(tool, arguments, context).await) }
 }

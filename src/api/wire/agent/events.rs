@@ -1,6 +1,8 @@
 //! The agent door's stream: text as OpenAI chunks, everything else as named events, one frame each,
 //! numbered as in the log.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,7 +13,7 @@ use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::BudgetKind;
-use crate::types::{Event, Micros, Outcome, Record, RunStatus, SessionId};
+use crate::types::{CallId, Event, Micros, Outcome, Record, RunStatus, SessionId, ToolProgress};
 
 /// Writes native events.
 #[derive(Debug)]
@@ -79,6 +81,20 @@ pub enum NativeEvent<'a> {
         #[schema(value_type = Object)]
         arguments: Arguments<'a>,
     },
+    /// A server-side tool tells how far it is.
+    #[serde(rename = "tool.progress")]
+    ToolProgress {
+        seq: u64,
+        step: u32,
+        call_id: &'a str,
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        progress: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+    },
     /// A server-side tool ended.
     #[serde(rename = "tool.result")]
     ToolResult {
@@ -87,7 +103,7 @@ pub enum NativeEvent<'a> {
         call_id: &'a str,
         name: &'a str,
         is_error: bool,
-        content: &'a str,
+        content: Cow<'a, str>,
         truncated: bool,
         latency_ms: u64,
     },
@@ -199,13 +215,14 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             name: &call.name,
             arguments: Arguments::new(&call.arguments),
         },
+        Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::ToolFinished { step, call_id, name, outcome } => NativeEvent::ToolResult {
             seq,
             step: *step,
             call_id: call_id.as_str(),
             name,
             is_error: outcome.is_error,
-            content: &outcome.content,
+            content: outcome.text(),
             truncated: outcome.truncated,
             latency_ms: outcome.latency_ms,
         },
@@ -224,6 +241,18 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             return None;
         }
     })
+}
+
+fn tool_progress<'a>(
+    seq: u64,
+    step: u32,
+    call_id: &'a CallId,
+    name: &'a str,
+    progress: &'a ToolProgress,
+) -> NativeEvent<'a> {
+    let ToolProgress { done, total, message } = progress;
+    let (progress, total, message) = (*done, *total, message.as_deref());
+    NativeEvent::ToolProgress { seq, step, call_id: call_id.as_str(), name, progress, total, message }
 }
 
 fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: bool) -> NativeEvent<'a> {
@@ -264,6 +293,7 @@ impl NativeEvent<'_> {
             Self::StepDiscarded { .. } => "step.discarded",
             Self::BudgetWarning { .. } => "budget.warning",
             Self::ToolCall { .. } => "tool.call",
+            Self::ToolProgress { .. } => "tool.progress",
             Self::ToolResult { .. } => "tool.result",
             Self::StepCompleted { .. } => "step.completed",
             Self::RunCompleted(_) => "run.completed",

@@ -141,6 +141,8 @@ pub struct RequestContext {
     pub key_name: Option<String>,
     /// The agents that the key may use.
     pub allowed_agents: Option<Vec<String>>,
+    /// The trace that a header names.
+    pub trace: Option<String>,
     /// The session that a header names.
     pub session_header: Option<String>,
     /// What the door's streams show unless asked otherwise.
@@ -188,6 +190,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         client_tools: if no_tools { Vec::new() } else { client_tools },
         tool_choice,
         sampling,
+        trace: context.trace,
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },

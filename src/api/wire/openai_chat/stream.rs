@@ -98,6 +98,7 @@ impl ChatChunks {
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
             | Event::ToolStarted { .. }
+            | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. } => self.extend(record, out),
             Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {}

@@ -106,25 +106,16 @@ fn write_result(result: &ToolResult, out: &mut Vec<u8>) {
 
 /// A part of a result as this dialect can tell it.
 fn told(part: &Part) -> Cow<'_, Part> {
-    let what = match &part.kind {
-        PartKind::Image { source, .. } => media("image", source),
-        PartKind::Audio { source } => media("audio", source),
-        PartKind::File { source, .. } => media("file", source),
+    match &part.kind {
+        PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } => {
+            Cow::Owned(Part::text(part.in_words()))
+        }
         PartKind::Text(_)
         | PartKind::Refusal(_)
         | PartKind::Thinking(_)
         | PartKind::ToolCall(_)
         | PartKind::ToolResult(_)
-        | PartKind::Unknown { .. } => return Cow::Borrowed(part),
-    };
-    Cow::Owned(Part::text(what))
-}
-
-fn media(what: &str, source: &Source) -> String {
-    match source {
-        Source::Url(url) => format!("[{what}: {url}]"),
-        Source::Base64 { media_type, data } => format!("[{what}, {media_type}, {} bytes]", data.len() / 4 * 3),
-        Source::Id(id) => format!("[{what} {id}]"),
+        | PartKind::Unknown { .. } => Cow::Borrowed(part),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::tools::builtin::define;
-use crate::tools::{CallContext, Tool, ToolError, ToolSpec};
+use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 
 /// The longest expression, in characters.
 const MAX_CHARS: usize = 1_000;
@@ -36,13 +36,13 @@ impl Tool for Calculator {
         &self.spec
     }
 
-    async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<String, ToolError> {
+    async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {
             expression: String,
         }
         let Arguments { expression } = define::decode(arguments)?;
-        evaluate(&expression).map_err(ToolError)
+        evaluate(&expression).map(ToolAnswer::text).map_err(ToolError)
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     async fn answers_and_fails_in_words() {
         let arguments = RawValue::from_string(r#"{"expression":"1234 * 5678"}"#.into()).unwrap();
         let context = context(Duration::from_secs(1));
-        assert_eq!(Calculator::new().call(&arguments, &context).await, Ok("7006652".into()));
+        assert_eq!(Calculator::new().call(&arguments, &context).await, Ok(ToolAnswer::text("7006652")));
         let arguments = RawValue::from_string(r#"{"expression":"1/0"}"#.into()).unwrap();
         let error = Calculator::new().call(&arguments, &context).await.unwrap_err();
         assert_eq!(error, ToolError("Division by zero is not defined.".into()));
