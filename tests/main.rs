@@ -4,6 +4,7 @@ mod bad_inputs;
 mod durability;
 mod faults;
 mod idempotency;
+mod offers;
 mod programs;
 mod reload;
 mod round_trips;

@@ -1,7 +1,8 @@
 //! What the configuration says of runs and callers, as one value that is replaced as a whole.
 //!
-//! A request takes the current generation once and is served by it to its end. A run keeps what it took
-//! from its generation (model, tools, quotas) for as long as one driver moves it.
+//! A request takes the current generation once and is served by it to its end. A driver keeps what it took
+//! from its generation: the upstream, where tools are called, quotas. What a model is offered is pinned for the
+//! whole run.
 
 use std::collections::HashMap;
 use std::sync::Arc;

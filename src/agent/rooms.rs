@@ -9,6 +9,7 @@ use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
 use crate::agent::launch::Launcher;
 use crate::agent::ledger::Ledger;
+use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
 use crate::agent::ownership::Ownership;
@@ -47,6 +48,7 @@ impl Rooms {
         let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));
         let launcher = Arc::new(Launcher {
             ledger: ledger.clone(),
+            offers: Offers::new(ledger.clone()),
             generations: generations.clone(),
             sessions: sessions.clone(),
             limits: limits.clone(),

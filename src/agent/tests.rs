@@ -14,6 +14,7 @@ mod link;
 mod lost;
 mod made_once;
 mod metered;
+mod offers;
 mod own_tools;
 mod quota;
 mod replicas;

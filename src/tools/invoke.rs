@@ -12,7 +12,7 @@ use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::ToolOutcome;
 use crate::types::conversation::{Part, PartKind};
 
-/// Calls a tool with arguments that [`RegisteredTool::check`] let pass, in a task of its own.
+/// Calls a tool with arguments that [`check_arguments`](crate::tools::check_arguments) let pass, in a task of its own.
 ///
 /// Whatever happens becomes an outcome: a failure, a panic, a tool that does not answer within the
 /// context's timeout. The task is aborted on timeout and when this future is dropped, so nothing that
@@ -77,13 +77,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tools::registry::Registry;
+    use crate::tools::registry::{Registry, check_arguments};
     use crate::tools::testing::{Behaviour, StubTool, context};
 
     fn call(behaviour: Behaviour) -> impl Future<Output = ToolOutcome> {
         let registry = Registry::new([StubTool::named("stub").behaving(behaviour).shared()]).unwrap();
         let tool = Arc::clone(registry.get("stub").unwrap());
-        let arguments = tool.check("").unwrap();
+        let arguments = check_arguments("stub", tool.schema(), "").unwrap();
         invoke(tool, arguments, context(Duration::from_secs(5)))
     }
 

@@ -26,7 +26,7 @@ mod testing;
 pub mod truncate;
 
 pub use invoke::invoke;
-pub use registry::{RegisteredTool, Registry, RegistryError};
+pub use registry::{RegisteredTool, Registry, RegistryError, check_arguments};
 
 /// What a tool is, for the model and for `GET /v1/tools`.
 #[derive(Debug, Clone)]

@@ -96,7 +96,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 #[derive(Debug)]
 pub struct RegisteredTool {
     tool: Arc<dyn Tool>,
-    schema: Schema,
+    schema: Arc<Schema>,
     definition: Arc<ToolDefinition>,
 }
 
@@ -109,7 +109,7 @@ impl RegisteredTool {
         }
         let schema = schema::compile(&spec.parameters).map_err(|reason| RegistryError::Schema { name, reason })?;
         let definition = definition(spec);
-        Ok(Self { tool, schema, definition })
+        Ok(Self { tool, schema: Arc::new(schema), definition })
     }
 
     /// What it is.
@@ -130,23 +130,29 @@ impl RegisteredTool {
         &self.definition
     }
 
-    /// Checks the arguments of a call. Nothing at all counts as `{}`; nothing else is repaired, as a
-    /// wrong guess would do what nobody asked for. The error tells the model what is wrong and where.
-    pub fn check(&self, arguments: &str) -> Result<Box<RawValue>, String> {
-        let name = &self.spec().name;
-        let arguments = match arguments.trim() {
-            "" => "{}",
-            other => other,
-        };
-        let value: Value = serde_json::from_str(arguments)
-            .map_err(|error| format!("The arguments of `{name}` are not valid JSON: {error}. Send one JSON object."))?;
-        if !value.is_object() {
-            return Err(format!("The arguments of `{name}` are not a JSON object. Send one JSON object."));
-        }
-        let wrong = |reason| format!("The arguments of `{name}` do not fit its schema: {reason}.");
-        self.schema.check(&value).map_err(wrong)?;
-        Ok(RawValue::from_string(arguments.to_owned()).expect("it was parsed above"))
+    /// What its arguments must be.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
     }
+}
+
+/// Checks the arguments of a call of the tool `name`, which must fit `schema`. Nothing at all counts as `{}`;
+/// nothing else is repaired, as a wrong guess would do what nobody asked for. The error tells the model what
+/// is wrong and where.
+pub fn check_arguments(name: &str, schema: &Schema, arguments: &str) -> Result<Box<RawValue>, String> {
+    let arguments = match arguments.trim() {
+        "" => "{}",
+        other => other,
+    };
+    let value: Value = serde_json::from_str(arguments)
+        .map_err(|error| format!("The arguments of `{name}` are not valid JSON: {error}. Send one JSON object."))?;
+    if !value.is_object() {
+        return Err(format!("The arguments of `{name}` are not a JSON object. Send one JSON object."));
+    }
+    let wrong = |reason| format!("The arguments of `{name}` do not fit its schema: {reason}.");
+    schema.check(&value).map_err(wrong)?;
+    Ok(RawValue::from_string(arguments.to_owned()).expect("it was parsed above"))
 }
 
 fn definition(spec: &ToolSpec) -> Arc<ToolDefinition> {
@@ -201,7 +207,7 @@ mod tests {
         let parameters = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
         let registry = Registry::new([StubTool::named("t").parameters(parameters).shared()]).unwrap();
         let tool = registry.get("t").unwrap();
-        let check = |arguments| tool.check(arguments).map(|raw| raw.get().to_owned());
+        let check = |arguments| check_arguments("t", tool.schema(), arguments).map(|raw| raw.get().to_owned());
         assert_eq!(check(" "), Ok("{}".into()));
         assert_eq!(check(" {\"n\": 12345678901234567890} "), Ok("{\"n\": 12345678901234567890}".into()));
         for (bad, reason) in [

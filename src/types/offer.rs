@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::RawValueEq;
@@ -74,6 +76,27 @@ impl ToolDefinition {
     fn weight(&self) -> usize {
         let description = self.description.as_ref().map_or(0, String::len);
         FRAME_WEIGHT + self.name.len() + description + self.parameters.as_ref().map_or(0, |json| json.get().len())
+    }
+}
+
+/// Names the server's tools that a run is offered, by the SHA-256 of their definitions, in hex. Whoever has
+/// the definitions knows the name, and the name tells whether they are the right ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OfferHash(Arc<str>);
+
+impl OfferHash {
+    /// The name of an offer that is written so.
+    #[must_use]
+    pub fn of(written: &[u8]) -> Self {
+        let digest = Sha256::digest(written);
+        Self(format!("{:x}", Bytes::copy_from_slice(&digest)).into())
+    }
+
+    /// 64 hex digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

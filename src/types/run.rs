@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::sampling::Sampling;
 use crate::types::usage::{Micros, Price, StepModel};
 use crate::types::{Message, RunId, SessionId, Tenant};
@@ -114,6 +114,8 @@ pub struct RunSpec {
     pub context_tokens: u64,
     /// Names of the server's tools that are offered.
     pub tools: Vec<String>,
+    /// How those tools were defined when the run was accepted; the store has the definitions under this name.
+    pub offer: OfferHash,
     /// The tools that the run answers itself, because they need it or the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_tools: Vec<Arc<ToolDefinition>>,

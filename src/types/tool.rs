@@ -8,8 +8,8 @@ use crate::types::CallId;
 use crate::types::conversation::{Part, ToolResult, lines};
 use crate::types::json::RawValueEq;
 
-/// What repeating a call would do, as its operator declares it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// What repeating a call would do, as its operator declares it. The greater one asks for more care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// Changes nothing; may be repeated and runs beside other calls.

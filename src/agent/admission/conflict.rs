@@ -1,7 +1,5 @@
 //! What the other runs of a session mean for a new one.
 
-use std::sync::Arc;
-
 use crate::agent::admission::Admission;
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::launch::queued;
@@ -49,7 +47,7 @@ impl Admission {
         // It waited for its client, which asks for something else now; unless it was answered meanwhile. A
         // request that is refused changes nothing, so it is checked first.
         let generation = self.generation_of(new);
-        let spec = Arc::new(self.specify(new, &generation, Some(session), 0).await?);
+        let spec = self.specify(new, &generation, Some(session), 0).await?.spec;
         self.has_budget(&spec, Some(session), &generation.quotas).await?;
         self.launcher.stop(&new.tenant, &waiting).await?;
         Ok(None)

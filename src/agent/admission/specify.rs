@@ -1,9 +1,11 @@
 //! From what a caller asks to what the run is: everything that shapes it is pinned before it begins.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::Admission;
 use crate::agent::context;
+use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
@@ -17,15 +19,22 @@ use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{Limits, Message, Role, RunSpec};
 
+/// A run to be, and its tools.
+pub(super) struct Specified {
+    pub(super) spec: Arc<RunSpec>,
+    pub(super) offer: Offer,
+    pub(super) tools: Toolbox,
+}
+
 impl Admission {
     /// Pins everything that shapes the run.
-    pub(in crate::agent) async fn specify(
+    pub(super) async fn specify(
         &self,
         new: &NewRun,
         generation: &Generation,
         session: Option<&Session>,
         history_weight: usize,
-    ) -> Result<RunSpec, StartError> {
+    ) -> Result<Specified, StartError> {
         let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
             StartError::Invalid { param: "model".to_owned(), message: "name a model or an agent".to_owned() }
         })?;
@@ -34,7 +43,8 @@ impl Admission {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let settings = &resolved.settings;
-        let tools = offer(&generation.tools, settings, new)?;
+        let names = offered(&generation.tools, settings, new)?;
+        let offer = Offer::current(&generation.tools, &names);
         let system = settings.system.iter().map(|text| Message::text(Role::System, text));
         let mut spec = RunSpec {
             id: new.id.clone(),
@@ -51,7 +61,8 @@ impl Admission {
             history_len: session.map_or(0, |session| session.message_count),
             input: requested(&new.id, 0, new.messages.clone()),
             context_tokens: 0,
-            tools,
+            tools: names,
+            offer: offer.hash().clone(),
             own_tools: generation.own_tools.iter().map(|tool| tool.definition().clone()).collect(),
             client_tools: new.client_tools.clone(),
             tool_choice: new.tool_choice.clone(),
@@ -70,24 +81,25 @@ impl Admission {
             stream_tool_arguments: new.stream_tool_arguments,
             max_discards: new.max_discards,
         };
-        let offer = Toolbox::new(&generation.tools, &spec).offer();
-        spec.context_tokens = context::estimate(&spec, history_weight, offer.weight());
-        fits(spec, resolved.facts.context_window)
+        let tools = Toolbox::new(&offer, &generation.tools, &spec);
+        spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
+        fit(&spec, resolved.facts.context_window)?;
+        Ok(Specified { spec: Arc::new(spec), offer, tools })
     }
 }
 
-/// The run, if its first request fits the model's context.
-fn fits(spec: RunSpec, window: u64) -> Result<RunSpec, StartError> {
+/// Refuses a run whose first request does not fit the model's context.
+fn fit(spec: &RunSpec, window: u64) -> Result<(), StartError> {
     let (tokens, model) = (spec.context_tokens, &spec.upstream_model);
     if tokens > window {
         let message = format!("the messages take about {tokens} tokens; the model {model} takes {window}");
         return Err(StartError::ContextLength(message));
     }
-    Ok(spec)
+    Ok(())
 }
 
-/// The server's tools that the run is offered.
-fn offer(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<Vec<String>, StartError> {
+/// The names of the server's tools that the run is offered.
+fn offered(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<Vec<String>, StartError> {
     let allowed = registry.select(&settings.tools);
     let mut names: Vec<String> = allowed.iter().map(|tool| tool.spec().name.clone()).collect();
     if let Some(patterns) = &new.tools {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::agent::admission::claims::HeldClaim;
+use crate::agent::admission::specify::Specified;
 use crate::agent::admission::{Admission, Started};
+use crate::agent::context::offer::Offer;
+use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
@@ -26,6 +29,8 @@ const ATTEMPTS: usize = 8;
 /// A run that may begin, and what it holds already. Nothing of it is stored yet.
 struct Candidate {
     spec: Arc<RunSpec>,
+    offer: Offer,
+    tools: Toolbox,
     generation: Arc<Generation>,
     history: Conversation,
     budget: Option<SessionBudget>,
@@ -107,12 +112,12 @@ impl Admission {
             None => Conversation::default(),
         };
         let generation = self.generation_of(new);
-        let spec = Arc::new(self.specify(new, &generation, found, history.weight()).await?);
+        let Specified { spec, offer, tools } = self.specify(new, &generation, found, history.weight()).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = self.ownership.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
-        Ok(Candidate { spec, generation, history, budget, account, lease })
+        Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
     }
 
     /// Stores the run with its first event; `false` if its session changed meanwhile.
@@ -124,11 +129,12 @@ impl Admission {
         (_, entry): &(Arc<Record>, bytes::Bytes),
     ) -> Result<bool, StartError> {
         failpoint::hit("run.before_create");
-        let Candidate { spec, lease, .. } = candidate;
+        let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
         let commit = commits::create(spec, lease.fence(), entry.clone(), turn, session, retention);
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
-        tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live)).map_err(unavailable)?;
+        let offered = self.launcher.offers.keep(spec, offer.written());
+        tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered).map_err(unavailable)?;
         failpoint::hit("run.indexed");
         match self.ledger.commit(commit.run).await {
             Ok(()) => {
@@ -153,14 +159,14 @@ impl Admission {
 
     /// Lets a stored run begin here, or wait for its turn.
     async fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>) -> Result<Started, StartError> {
-        let Candidate { spec, generation, history, budget, account, lease } = candidate;
+        let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
         let head = Head { status: turn.status(), ..Head::new(&spec) };
         let follower = if turn.must_wait() {
             lease.release().await?;
             self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0)
         } else {
             let idle = Idle::new(spec, vec![first], lease);
-            let prepared = Prepared { history, budget, account, commands: Vec::new() };
+            let prepared = Prepared { history, budget, account, commands: Vec::new(), tools: Some(tools) };
             self.launcher.spawn(Ready { idle, generation, prepared }, 0)
         };
         Ok(Started { head, follower: follower.to_first_end(), replayed: false })

@@ -1,5 +1,6 @@
 //! What a model is told and what is understood of its answer. Pure.
 
+pub(super) mod offer;
 pub mod recover;
 pub(super) mod request;
 pub(super) mod toolbox;

@@ -1,34 +1,61 @@
-//! The tools of one run: what the model is offered is what may be executed.
+//! The tools of one run: what the model was offered is what may be executed.
+//!
+//! A run keeps the definitions that it was accepted with. A call is checked by those, and made of the tool that
+//! has the name now: at its present address, or not at all if there is none.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::agent::context::offer::{Offer, OfferedTool};
 use crate::tools::schema::{Schema, compile};
-use crate::tools::{RegisteredTool, Registry};
+use crate::tools::{RegisteredTool, Registry, check_arguments};
 use crate::types::offer::{ToolDefinition, ToolOffer};
-use crate::types::{RunSpec, ToolCall};
+use crate::types::{Effect, RunSpec, ToolCall};
 
 /// Longest schema of a client's tool.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// The server's and the client's tools that one run was given.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Toolbox(Arc<Tools>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tools {
-    ours: Vec<Arc<RegisteredTool>>,
+    ours: Vec<ServerTool>,
     clients: Vec<(String, Option<Schema>)>,
     offer: ToolOffer,
 }
 
+/// A tool of the server, as the run was offered it and as it is now.
+#[derive(Debug)]
+struct ServerTool {
+    name: String,
+    /// By what was offered or by what is configured now, whichever asks for more care.
+    effect: Effect,
+    /// Of the arguments that the model was told of. `None` if it cannot be compiled any more.
+    schema: Option<Arc<Schema>>,
+    /// What is called. `None` if the tool is gone.
+    current: Option<Arc<RegisteredTool>>,
+}
+
+/// A call that may be made.
+#[derive(Debug)]
+pub struct CheckedCall {
+    /// What to call.
+    pub tool: Arc<RegisteredTool>,
+    /// What repeating it would do.
+    pub effect: Effect,
+    /// Its arguments.
+    pub arguments: Box<RawValue>,
+}
+
 impl Toolbox {
-    /// The tools that `spec` names, as far as the registry still has them.
-    pub fn new(registry: &Registry, spec: &RunSpec) -> Self {
-        let ours: Vec<_> = spec.tools.iter().filter_map(|name| registry.get(name).cloned()).collect();
-        let ours_first = ours.iter().map(|tool| tool.definition());
+    /// The tools of `offer`, to be called where the registry has them now, and those of the run and of its client.
+    pub fn new(offer: &Offer, registry: &Registry, spec: &RunSpec) -> Self {
+        let ours = offer.tools().iter().map(|offered| ServerTool::new(offered, registry)).collect();
+        let ours_first = offer.tools().iter().map(|tool| &tool.definition);
         let offer = ours_first.chain(&spec.own_tools).chain(&spec.client_tools).cloned().collect();
         let clients = spec
             .client_tools
@@ -48,21 +75,26 @@ impl Toolbox {
         !self.0.offer.is_empty()
     }
 
-    /// The tool that a call means and its arguments, or what to tell the model that made it.
-    pub fn check(&self, call: &ToolCall) -> Result<(Arc<RegisteredTool>, Box<RawValue>), String> {
-        let Some(tool) = self.find(&call.name) else {
-            let names: Vec<&str> = self.0.ours.iter().map(|tool| tool.spec().name.as_str()).collect();
-            return Err(format!("There is no tool named {:?}. The tools are: {}.", call.name, names.join(", ")));
+    /// What a call comes to, or what to tell the model that made it.
+    pub fn check(&self, call: &ToolCall) -> Result<CheckedCall, String> {
+        let name = &call.name;
+        let Some(ours) = self.find(name) else {
+            let there = self.0.ours.iter().filter(|tool| tool.current.is_some());
+            let names: Vec<&str> = there.map(|tool| tool.name.as_str()).collect();
+            return Err(format!("There is no tool named {name:?}. The tools are: {}.", names.join(", ")));
         };
-        let arguments = tool.check(&call.arguments)?;
-        Ok((tool.clone(), arguments))
+        let (Some(tool), Some(schema)) = (&ours.current, &ours.schema) else {
+            return Err(format!("The tool `{name}` is no longer available. Go on without it."));
+        };
+        let arguments = check_arguments(name, schema, &call.arguments)?;
+        Ok(CheckedCall { tool: tool.clone(), effect: ours.effect, arguments })
     }
 
     /// Whether this would be a valid call: of one of our tools with arguments that it takes, or of one
     /// of the client's with a JSON object.
     pub fn allows(&self, name: &str, arguments: &str) -> bool {
         if let Some(tool) = self.find(name) {
-            return tool.check(arguments).is_ok();
+            return tool.schema.as_ref().is_some_and(|schema| check_arguments(name, schema, arguments).is_ok());
         }
         let arguments = serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object);
         let client = self.0.clients.iter().find(|(client, _)| client == name);
@@ -83,7 +115,20 @@ impl Toolbox {
         }
     }
 
-    fn find(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        self.0.ours.iter().find(|tool| tool.spec().name == name)
+    fn find(&self, name: &str) -> Option<&ServerTool> {
+        self.0.ours.iter().find(|tool| tool.name == name)
+    }
+}
+
+impl ServerTool {
+    fn new(offered: &OfferedTool, registry: &Registry) -> Self {
+        let OfferedTool { definition, effect } = offered;
+        let current = registry.get(&definition.name);
+        let schema = match current.filter(|tool| tool.definition().parameters == definition.parameters) {
+            Some(same) => Some(same.schema().clone()),
+            None => definition.parameters.as_ref().and_then(|schema| compile(&schema.0).ok()).map(Arc::new),
+        };
+        let effect = current.map_or(*effect, |tool| tool.spec().effect.max(*effect));
+        Self { name: definition.name.clone(), effect, schema, current: current.cloned() }
     }
 }

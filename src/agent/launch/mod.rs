@@ -4,6 +4,7 @@ pub(super) mod queued;
 pub(super) mod ready;
 pub(super) mod resume;
 pub(super) mod task;
+mod tools;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
 use crate::agent::ledger::Ledger;
+use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
 use crate::agent::ownership::Ownership;
@@ -20,6 +22,7 @@ use crate::agent::session::Sessions;
 #[derive(Debug)]
 pub struct Launcher {
     pub(super) ledger: Ledger,
+    pub(super) offers: Offers,
     pub(super) generations: Arc<Generations>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) limits: Arc<Limits>,

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use crate::agent::context;
-use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::unavailable;
 use crate::agent::generation::Generation;
 use crate::agent::launch::Launcher;
@@ -86,8 +85,9 @@ impl Launcher {
     ) -> Result<Prepared, Unavailable> {
         let history = self.sessions.history(&idle.spec().tenant, &found.session).await?;
         let mut begun = RunSpec { history_len: found.session.message_count, ..(**idle.spec()).clone() };
-        let offer = Toolbox::new(&generation.tools, &begun).offer();
-        begun.context_tokens = context::estimate(&begun, history.weight(), offer.weight());
+        let tools = self.tools(&begun, generation).await?;
+        let weight = tools.as_ref().map_or(0, |tools| tools.offer().weight());
+        begun.context_tokens = context::estimate(&begun, history.weight(), weight);
         idle.respecify(begun);
         let account = self.open_account(idle, generation).await?;
         let (started, entry) = idle.next_record(Event::RunStarted);
@@ -98,6 +98,6 @@ impl Launcher {
         self.ledger.commit(tx).await.map_err(unavailable)?;
         idle.push(started);
         let commands = self.commands(idle).await?;
-        Ok(Prepared { history, budget: Some(budget), account, commands })
+        Ok(Prepared { history, budget: Some(budget), account, commands, tools })
     }
 }

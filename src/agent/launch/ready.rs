@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::agent::context::toolbox::Toolbox;
 use crate::agent::generation::Generation;
 use crate::agent::inbox::Command;
 use crate::agent::ledger::log;
@@ -87,13 +88,13 @@ impl Idle {
 #[derive(Debug)]
 pub(in crate::agent) struct Ready {
     pub(in crate::agent) idle: Idle,
-    /// Where its model and its tools come from.
+    /// Where its model and its account come from.
     pub(in crate::agent) generation: Arc<Generation>,
     pub(in crate::agent) prepared: Prepared,
 }
 
 /// What driving a run takes beside its log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::agent) struct Prepared {
     /// The session's earlier messages.
     pub(in crate::agent) history: Conversation,
@@ -103,4 +104,6 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) account: Option<Account>,
     /// What others left for it that is not part of it yet.
     pub(in crate::agent) commands: Vec<Command>,
+    /// Its tools; `None` if nobody knows any more how they were defined, so that it cannot go on.
+    pub(in crate::agent) tools: Option<Toolbox>,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::driver::Exit;
 use crate::agent::drive::run_loop;
 use crate::agent::error::unavailable;
@@ -21,7 +22,7 @@ use crate::failpoint;
 use crate::store::Unavailable;
 use crate::types::conversation::requested;
 use crate::types::event::Leg;
-use crate::types::{Event, Message, RunSpec, RunStatus, StopReason, Tenant};
+use crate::types::{Conversation, Event, Message, RunSpec, RunStatus, StopReason, Tenant};
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,6 +102,7 @@ impl Launcher {
     ) -> Result<Prepared, Unavailable> {
         let account = self.open_account(idle, generation).await?;
         let spec = idle.spec().clone();
+        let tools = self.tools(&spec, generation).await?;
         let session = match &spec.session {
             Some(id) => self.ledger.find_session(&spec.tenant, id).await?,
             None => None,
@@ -122,7 +124,7 @@ impl Launcher {
         idle.push(resumed);
         let history = self.sessions.history_of(&spec).await?;
         let commands = self.commands(idle).await?;
-        Ok(Prepared { history, budget, account, commands })
+        Ok(Prepared { history, budget, account, commands, tools })
     }
 
     /// The account of a run that goes on here.
@@ -158,8 +160,9 @@ impl Launcher {
         };
         let generation = self.generations.current();
         let account = self.open_account(&idle, &generation).await?;
-        // What was left for it is read when it ends.
-        let prepared = Prepared { budget, account, ..Prepared::default() };
+        // It calls nothing any more, and what was left for it is read when it ends.
+        let (history, commands, tools) = (Conversation::default(), Vec::new(), Some(Toolbox::default()));
+        let prepared = Prepared { history, budget, account, commands, tools };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { leg: None });

@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::recorder::Recorder;
@@ -27,8 +26,10 @@ use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
 use crate::store::CommitError;
 use crate::types::run::{OnDisconnect, OnLimit};
-use crate::types::{Event, RunId, StopReason};
+use crate::types::{ErrorKind, Event, RunError, RunId, StopReason};
 
+/// Why a run fails that cannot be offered what it was offered before.
+const LOST_TOOLS: &str = "The definitions of the run's tools are no longer there.";
 /// Time held back for a closing answer, if a tenth of the run's is more.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
 
@@ -88,8 +89,9 @@ impl Launcher {
     /// What drives a run, and what stands beside it.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
-        let Prepared { history, budget, account, commands } = prepared;
+        let Prepared { history, budget, account, commands, tools } = prepared;
         let (run, records, lease) = idle.into_parts();
+        let is_lost = tools.is_none();
         let spec = run.spec().clone();
         let recorder = Recorder::resume(self.ledger.store().clone(), run, &records, &lease);
         let left_ms = recorder.run().left_ms();
@@ -124,7 +126,7 @@ impl Launcher {
         };
         let mut driver = Driver {
             model: generation.catalog.model(&spec.upstream),
-            tools: Toolbox::new(&generation.tools, &spec),
+            tools: tools.unwrap_or_default(),
             own_tools: generation.own_tools.clone(),
             recorder,
             history,
@@ -135,6 +137,10 @@ impl Launcher {
             commands_seen: read,
             next_in_session: None,
         };
+        if is_lost {
+            let error = RunError::new(ErrorKind::StoreLostState, LOST_TOOLS);
+            driver.recorder.queue(Event::StopRequested { reason: StopReason::StoreLostState, error: Some(error) });
+        }
         for (number, command) in (read + 1..).zip(commands) {
             driver.take_in(number, command);
         }

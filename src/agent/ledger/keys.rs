@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use crate::store::{Key, Partition, Topic};
 use crate::types::event::BudgetKind;
+use crate::types::offer::OfferHash;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// The partition of a session and its runs.
@@ -105,6 +106,17 @@ pub fn slots_taken() -> Key {
 /// A run's specification.
 pub fn spec(run: &RunId) -> Key {
     format!("spec/{run}").into()
+}
+
+/// The partition of the definitions of tools that runs of a tenant are offered, by their hash. They are many
+/// runs', so they lie beside none of them.
+pub fn offer_partition(tenant: &Tenant, hash: &OfferHash) -> Partition {
+    Partition::new(format!("{tenant}/offer/{}", hash.as_str()))
+}
+
+/// Those definitions.
+pub fn offer() -> Key {
+    "offer".into()
 }
 
 /// A run's head: where it stands.

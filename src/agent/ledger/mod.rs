@@ -7,6 +7,7 @@ pub(super) mod document;
 pub(super) mod head;
 pub(super) mod keys;
 pub(super) mod log;
+pub(super) mod offers;
 pub mod retention;
 pub mod session;
 

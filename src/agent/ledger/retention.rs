@@ -10,6 +10,10 @@ const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
 /// How much longer than its session an index entry is kept, since a run's end renews only the session.
 const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
 
+/// How long the definitions of a run's tools are kept, beyond an ended run's time. No run is queued, driven
+/// or waits for as long at a stretch, and each time that it begins or goes on they are kept anew.
+const OFFERED: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// How long things are kept, and how much of them at hand.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
@@ -37,6 +41,11 @@ impl Retention {
     /// How long the entry of a session that is kept for `ttl` stands in its tenant's index.
     pub(super) fn session_entry_ttl(ttl: Duration) -> Duration {
         ttl + INDEX_SLACK
+    }
+
+    /// How long the definitions of tools are kept after a run that is offered them began or went on.
+    pub(super) fn offer_ttl(&self) -> Duration {
+        self.run + OFFERED
     }
 
     /// How long the entry of a run stands in its tenant's index.

@@ -26,6 +26,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         input: vec![Message::text(Role::User, "question")],
         context_tokens: 10,
         tools: vec!["echo".into()],
+        offer: crate::types::offer::OfferHash::default(),
         own_tools: Vec::new(),
         client_tools: Vec::new(),
         tool_choice: crate::types::offer::ToolChoice::Auto,

@@ -18,8 +18,13 @@ fn turns() -> Vec<Say> {
 
 /// The whole log of a run that nothing disturbed, and its specification.
 async fn undisturbed() -> (RunSpec, Vec<Record>) {
+    undisturbed_with(Effect::Read).await
+}
+
+/// The same of one whose tool has this effect.
+async fn undisturbed_with(effect: Effect) -> (RunSpec, Vec<Record>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = bench_over(store.clone(), turns(), Effect::Read);
+    let bench = bench_over(store.clone(), turns(), effect);
     let started = bench.agent.start(request()).await.unwrap();
     let run = started.head.id.clone();
     // The specification goes when the run ends.
@@ -107,12 +112,7 @@ async fn every_prefix_of_a_log_resumes_to_the_same_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_was_interrupted_is_not_run_again() {
-    let (spec, mut whole) = undisturbed().await;
-    for record in &mut whole {
-        if let Event::ToolStarted { effect, .. } = &mut record.event {
-            *effect = Effect::Write;
-        }
-    }
+    let (spec, whole) = undisturbed_with(Effect::Write).await;
     let started = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
     let (bench, _) = found(&spec, &whole[..=started], Effect::Write).await;
     let records = ended(&bench, &spec.id).await;

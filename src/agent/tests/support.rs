@@ -183,6 +183,15 @@ impl Echo {
     }
 }
 
+impl Echo {
+    /// The same tool, described and to be called otherwise.
+    pub(super) fn defined(mut self, description: &str, parameters: &str) -> Self {
+        self.spec.description = description.into();
+        self.spec.parameters = RawValue::from_string(parameters.into()).unwrap();
+        self
+    }
+}
+
 #[async_trait]
 impl Tool for Echo {
     fn spec(&self) -> &ToolSpec {
@@ -248,6 +257,11 @@ pub(super) fn agent_with(turns: Vec<Say>, tools: Vec<Arc<dyn Tool>>, own_tools: 
 
 /// One agent, which may use all tools and asks this model.
 pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
+    instructed(model, None)
+}
+
+/// The same agent with these instructions.
+pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
     let limits = LimitsConfig {
         max_iterations: 20,
         timeout: Duration::from_secs(60),
@@ -258,7 +272,7 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
     let config = AgentConfig {
         name: DEFAULT_AGENT.into(),
         model: None,
-        system: None,
+        system: system.map(Into::into),
         tools: vec!["*".into()],
         on_limit: OnLimit::Stop,
         limits,

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::failpoint;
@@ -24,9 +25,13 @@ const MAX_REPORTS: usize = 16;
 /// Most calls that run at once.
 const MAX_PARALLEL: usize = 8;
 
+/// What a model is told of a call that a crash interrupted and that cannot be made again.
+const INTERRUPTED: &str = "The call was interrupted. Whether it took effect is unknown: do not assume either.";
+
 struct Checked {
     call: ToolCall,
     tool: Arc<RegisteredTool>,
+    effect: Effect,
     arguments: Box<RawValue>,
     /// Counted from 1; more after a crash in which it had begun.
     attempt: u32,
@@ -36,21 +41,24 @@ struct Checked {
 pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), Exit> {
     let mut checked = Vec::with_capacity(calls.len());
     for call in calls {
+        let attempt = driver.recorder.run().attempt(&call.id);
         match driver.tools.check(&call) {
-            Ok((tool, arguments)) => {
-                let attempt = driver.recorder.run().attempt(&call.id);
-                checked.push(Checked { call, tool, arguments, attempt });
+            // It was one that could be repeated when it began, and is not any more.
+            Ok(CheckedCall { effect: Effect::Write, .. }) if attempt > 1 => refuse(driver, &call, INTERRUPTED),
+            Ok(CheckedCall { tool, effect, arguments }) => {
+                checked.push(Checked { call, tool, effect, arguments, attempt });
             }
+            Err(why) if attempt > 1 => refuse(driver, &call, &format!("{INTERRUPTED} {why}")),
             Err(why) => {
                 let step = driver.recorder.run().step();
                 driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
-                driver.finish_call(&call, ToolOutcome::skipped(why));
+                refuse(driver, &call, &why);
             }
         }
     }
     let parallel = driver.recorder.run().spec().parallel_tool_calls;
     let (together, one_by_one): (Vec<_>, Vec<_>) =
-        checked.into_iter().partition(|checked| parallel && checked.tool.spec().effect != Effect::Write);
+        checked.into_iter().partition(|checked| parallel && checked.effect != Effect::Write);
     let mut batches: Vec<Vec<Checked>> = Vec::new();
     let mut together = together.into_iter().peekable();
     while together.peek().is_some() {
@@ -63,6 +71,11 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Answers a call that is not made.
+fn refuse(driver: &mut Driver, call: &ToolCall, why: &str) {
+    driver.finish_call(call, ToolOutcome::skipped(why));
 }
 
 /// What happened while a batch ran.
@@ -136,7 +149,7 @@ async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
     // Nothing of calls that a crash interrupted.
     let unbegun = batch.iter().filter(|checked| checked.attempt == 1);
     let intents: Vec<_> = unbegun
-        .map(|Checked { call, tool, .. }| Event::ToolStarted { step, call: call.clone(), effect: tool.spec().effect })
+        .map(|Checked { call, effect, .. }| Event::ToolStarted { step, call: call.clone(), effect: *effect })
         .collect();
     failpoint::hit("tool.before_intent");
     if !driver.record_unless_told(intents, |tx| tx).await? {
@@ -153,7 +166,7 @@ fn answer(
     checked: Checked,
     reports: &mpsc::Sender<(CallId, ToolProgress)>,
 ) -> impl Future<Output = (ToolCall, ToolOutcome)> + use<> {
-    let Checked { call, tool, arguments, attempt } = checked;
+    let Checked { call, tool, arguments, attempt, .. } = checked;
     let run = driver.recorder.run();
     let spec = run.spec();
     let timeout = Duration::from_millis(spec.limits.tool_timeout_ms);

@@ -1,0 +1,63 @@
+//! The server's tools as one run is offered them: pinned when it is accepted, whatever is configured later.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::tools::Registry;
+use crate::types::Effect;
+use crate::types::offer::{OfferHash, ToolDefinition};
+
+/// A tool of the server, as it is offered to a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedTool {
+    /// What the model sees of it.
+    pub definition: Arc<ToolDefinition>,
+    /// What repeating a call would do.
+    pub effect: Effect,
+}
+
+/// The server's tools that one run is offered, in their order, and how that is written.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    tools: Vec<OfferedTool>,
+    written: Bytes,
+    hash: OfferHash,
+}
+
+impl Offer {
+    /// The tools of these names, as the registry has them now. One that it has not is left out.
+    pub fn current(registry: &Registry, names: &[String]) -> Self {
+        let found = names.iter().filter_map(|name| registry.get(name));
+        let offered =
+            found.map(|tool| OfferedTool { definition: tool.definition().clone(), effect: tool.spec().effect });
+        let tools: Vec<_> = offered.collect();
+        let written = serde_json::to_vec(&tools).expect("definitions hold only strings and valid raw JSON");
+        Self { hash: OfferHash::of(&written), written: written.into(), tools }
+    }
+
+    /// The offer of this name, if that is what is written here.
+    pub fn read(written: Bytes, hash: &OfferHash) -> Option<Self> {
+        if OfferHash::of(&written) != *hash {
+            return None;
+        }
+        let tools = serde_json::from_slice(&written).ok()?;
+        Some(Self { tools, written, hash: hash.clone() })
+    }
+
+    /// The tools.
+    pub fn tools(&self) -> &[OfferedTool] {
+        &self.tools
+    }
+
+    /// How it is written; the same tools are always written alike.
+    pub fn written(&self) -> &Bytes {
+        &self.written
+    }
+
+    /// What it is named by.
+    pub fn hash(&self) -> &OfferHash {
+        &self.hash
+    }
+}

@@ -1,0 +1,28 @@
+//! The tools that a run goes on with: those that it was accepted with.
+
+use crate::agent::context::offer::Offer;
+use crate::agent::context::toolbox::Toolbox;
+use crate::agent::error::unavailable;
+use crate::agent::generation::Generation;
+use crate::agent::launch::Launcher;
+use crate::store::Unavailable;
+use crate::types::RunSpec;
+
+impl Launcher {
+    /// The tools of a run that was accepted before, perhaps elsewhere and under another configuration. `None` if
+    /// the store lost their definitions.
+    pub(super) async fn tools(&self, spec: &RunSpec, generation: &Generation) -> Result<Option<Toolbox>, Unavailable> {
+        let mut offer = Offer::current(&generation.tools, &spec.tools);
+        // What is configured as it was then need not be asked for.
+        if *offer.hash() != spec.offer {
+            let written = self.offers.find(spec).await?;
+            let Some(found) = written.and_then(|written| Offer::read(written, &spec.offer)) else {
+                tracing::error!(run = %spec.id, "the definitions of the run's tools are no longer stored");
+                return Ok(None);
+            };
+            offer = found;
+        }
+        self.offers.keep(spec, offer.written()).await.map_err(unavailable)?;
+        Ok(Some(Toolbox::new(&offer, &generation.tools, spec)))
+    }
+}
