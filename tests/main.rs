@@ -12,3 +12,4 @@ mod sdk;
 mod sessions;
 mod support;
 mod tidy;
+mod tools;

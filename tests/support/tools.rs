@@ -40,6 +40,11 @@ impl ToolServer {
         )
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.address()
+    }
+
     /// The calls so far.
     pub(crate) fn calls(&self) -> Vec<Request> {
         self.server.requests()

@@ -57,6 +57,7 @@ impl Answer {
         if !response.status().is_success() {
             return Err(refused(&upstream, response, deadline).await);
         }
+        upstream.check_encoding(&response)?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let form = if kind.starts_with("application/json") {
             Form::Whole(Vec::new())

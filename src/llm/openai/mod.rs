@@ -169,6 +169,7 @@ async fn list_models(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
     if !response.status().is_success() {
         return Err(answer::refused(upstream, response, Instant::now() + LIST_TIMEOUT).await);
     }
+    upstream.check_encoding(&response)?;
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await.map_err(|error| upstream.broken_off(error))? {
         if body.len() + bytes.len() > MAX_LIST {

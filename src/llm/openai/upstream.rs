@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::Client;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Response};
 use url::Url;
 
 use super::fault::Fault;
@@ -38,6 +38,18 @@ impl Upstream {
             .headers(self.headers.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(request::body(request, self.bound))
+    }
+
+    /// Refuses an answer that is compressed. Asking again would give, and cost, the same.
+    pub(super) fn check_encoding(&self, response: &Response) -> Result<(), ModelError> {
+        let encoding = response.headers().get(CONTENT_ENCODING).map(|encoding| encoding.to_str().unwrap_or("unknown"));
+        match encoding.map(str::trim) {
+            None | Some("" | "identity") => Ok(()),
+            Some(encoding) => Err(self.error(
+                ModelErrorKind::Rejected,
+                format_args!("compressed its answer ({encoding}), which was not asked for and cannot be read"),
+            )),
+        }
     }
 
     /// An error of this upstream; `what` follows its name.

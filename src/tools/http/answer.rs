@@ -1,6 +1,6 @@
 //! Reads an answer, up to a size.
 
-use ::http::header::CONTENT_TYPE;
+use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Response;
@@ -15,13 +15,25 @@ pub(super) struct Answer {
     pub(super) bytes: u64,
 }
 
+/// Why an answer cannot be read.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    /// It ended before it was whole.
+    Broken(reqwest::Error),
+    /// It is in this encoding.
+    Compressed(String),
+}
+
 /// The body: a picture that is whole, else text. No more than `max_bytes` are read, and a note says so if
 /// there is more.
-pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Answer, reqwest::Error> {
+pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Answer, Unreadable> {
+    if let Some(encoding) = encoding(&response) {
+        return Err(Unreadable::Compressed(encoding));
+    }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
     let mut body = Vec::new();
     let mut cut = false;
-    while !cut && let Some(chunk) = response.chunk().await? {
+    while !cut && let Some(chunk) = response.chunk().await.map_err(Unreadable::Broken)? {
         let room = max_bytes - body.len();
         cut = chunk.len() > room;
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -42,6 +54,13 @@ pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Ans
 fn image(kind: &str) -> Option<String> {
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     matches!(kind.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp").then_some(kind)
+}
+
+/// How the body is encoded, where it is.
+fn encoding(response: &Response) -> Option<String> {
+    let encoding = response.headers().get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown").trim();
+    let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+    (!plain).then(|| encoding.chars().take(100).collect())
 }
 
 /// Bytes as text, with a replacement character for each stray byte; `None` if they are no text.

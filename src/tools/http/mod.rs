@@ -5,20 +5,21 @@
 //! headers reach nobody else.
 
 mod answer;
+mod declared;
 mod template;
 
 use std::fmt;
 
-use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use ::http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use ::http::{Method, StatusCode};
 use async_trait::async_trait;
 use reqwest::{Client, Request};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::config::HttpToolConfig;
 use crate::failpoint;
-use crate::tools::http::answer::Answer;
+use crate::tools::http::answer::{Answer, Unreadable};
+use crate::tools::http::declared::Declared;
 use crate::tools::http::template::{Arguments, Template};
 use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::conversation::Part;
@@ -28,10 +29,11 @@ use crate::types::conversation::Part;
 #[error("{0}")]
 pub struct HttpToolError(pub String);
 
-/// The client that all HTTP tools share. It follows no redirects, repeats nothing and goes through no
-/// proxy.
+/// The client that all HTTP tools share. It follows no redirects, repeats nothing, goes through no proxy and asks
+/// for answers that are not compressed, as it could not read others.
 pub fn client() -> Result<Client, reqwest::Error> {
     Client::builder()
+        .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .no_proxy()
@@ -44,6 +46,7 @@ pub struct HttpTool {
     spec: ToolSpec,
     method: Method,
     template: Template,
+    declared: Declared,
     headers: HeaderMap,
     max_response_bytes: usize,
     client: Client,
@@ -60,7 +63,8 @@ impl HttpTool {
             )));
         }
         let template = Template::parse(&url).map_err(HttpToolError)?;
-        if let Some(unknown) = undeclared(&template, &parameters) {
+        let declared = Declared::by(&parameters);
+        if let Some(unknown) = template.parameters().find(|name| !declared.names(name)) {
             return Err(HttpToolError(format!("the URL names `{{{unknown}}}`, which the parameters do not declare")));
         }
         let headers = headers.into_iter().map(|(name, value)| {
@@ -72,12 +76,16 @@ impl HttpTool {
         let headers = headers.collect::<Result<_, _>>()?;
         let max_response_bytes = usize::try_from(max_response).unwrap_or(usize::MAX);
         let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
-        Ok(Self { spec, method, template, headers, max_response_bytes, client })
+        Ok(Self { spec, method, template, declared, headers, max_response_bytes, client })
     }
 
     fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request, ToolError> {
         let mut arguments: Arguments = serde_json::from_str(arguments.get())
             .map_err(|error| ToolError(format!("The arguments cannot be read: {error}.")))?;
+        if let Some(unknown) = arguments.keys().find(|name| !self.declared.allows(name)) {
+            let unknown: String = unknown.chars().take(100).collect();
+            return Err(ToolError(format!("The tool has no parameter `{unknown}`. Nothing was sent.")));
+        }
         let mut url = self.template.fill(&mut arguments).map_err(ToolError)?;
         let mut body = None;
         match arguments_go(&self.method) {
@@ -122,9 +130,15 @@ impl Tool for HttpTool {
         })?;
         failpoint::hit("tool.answering");
         let status = response.status();
-        let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| {
-            tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool's answer broke off");
-            ToolError(format!("The service behind `{name}` broke off its answer, HTTP {status}."))
+        let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| match error {
+            Unreadable::Broken(error) => {
+                tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool's answer broke off");
+                ToolError(format!("The service behind `{name}` broke off its answer, HTTP {status}."))
+            }
+            Unreadable::Compressed(encoding) => ToolError(format!(
+                "The service behind `{name}` answered HTTP {status}, but compressed its answer ({encoding}), which \
+                 was not asked for and cannot be read."
+            )),
         })?;
         Ok(judge(status, answer))
     }
@@ -156,16 +170,6 @@ fn judge(status: StatusCode, Answer { part, bytes }: Answer) -> ToolAnswer {
     };
     let is_error = !status.is_success();
     ToolAnswer { parts: vec![part], is_error, bytes, status: Some(status.as_u16()), structured: None }
-}
-
-/// The first of the URL's parameters that the schema's `properties` lack, if it has any.
-fn undeclared<'a>(template: &'a Template, schema: &RawValue) -> Option<&'a str> {
-    #[derive(Deserialize)]
-    struct Schema {
-        properties: Arguments,
-    }
-    let Schema { properties } = serde_json::from_str(schema.get()).ok()?;
-    template.parameters().find(|name| !properties.contains_key(*name))
 }
 
 impl fmt::Debug for HttpTool {

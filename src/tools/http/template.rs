@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -58,20 +58,23 @@ impl Template {
     /// model which argument is at fault.
     pub(super) fn fill(&self, arguments: &mut Arguments) -> Result<Url, String> {
         let mut url = String::new();
+        // The path as a service sees it that decodes it more than once.
+        let mut decoded = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => url.push_str(text),
+                Part::Literal(text) => {
+                    url.push_str(text);
+                    decoded.push_str(text);
+                }
                 Part::Path(name) => {
                     let value = text(arguments, name)?;
-                    if value.is_empty() {
-                        return Err(format!("The argument `{name}` must not be empty."));
-                    }
+                    decoded.push_str(&path_value(name, &value)?);
                     url.extend(utf8_percent_encode(&value, ENCODED));
                 }
                 Part::Query(name) => url.extend(utf8_percent_encode(&text(arguments, name)?, ENCODED)),
             }
         }
-        if has_dot_segment(&url) {
+        if has_dot_segment(&decoded) {
             return Err("The arguments make up a path with `.` or `..` in it, which is not allowed.".into());
         }
         let url = Url::parse(&url).map_err(|_| "The arguments do not make up a URL.")?;
@@ -121,10 +124,32 @@ pub(super) fn append_query(url: &mut Url, arguments: &Arguments) {
     }
 }
 
-/// Whether a segment of the path is one that URL parsers take for "here" or "one up".
+/// A path argument, fully decoded. What could end its segment is refused, because encoding does not protect the
+/// service: proxies decode a path before they resolve it, some of them twice.
+fn path_value(name: &str, value: &str) -> Result<String, String> {
+    if value.is_empty() {
+        return Err(format!("The argument `{name}` must not be empty."));
+    }
+    let mut decoded = value.to_owned();
+    loop {
+        if decoded.contains(|char: char| matches!(char, '/' | '\\') || char.is_control()) {
+            return Err(format!("The argument `{name}` must not contain `/`, `\\` or control characters."));
+        }
+        // Each round makes it shorter, or is the last.
+        let next = percent_decode_str(&decoded).decode_utf8_lossy().into_owned();
+        if next.len() >= decoded.len() {
+            return Ok(decoded);
+        }
+        decoded = next;
+    }
+}
+
+/// Whether a segment of the path is one that URL parsers take for "here" or "one up". Some servers ignore what
+/// follows a `;` in a segment.
 fn has_dot_segment(url: &str) -> bool {
     let path = url.split('?').next().unwrap_or(url);
     path.split(['/', '\\'])
+        .map(|segment| segment.split(';').next().unwrap_or(segment))
         .any(|segment| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."))
 }
 
@@ -165,7 +190,8 @@ mod tests {
                 r#"{"city":"São Paulo & co"}"#,
                 "https://a.test/w?city=S%C3%A3o%20Paulo%20%26%20co",
             ),
-            ("https://a.test/u/{id}/x", r#"{"id":"a/b?c#d\\e%2e"}"#, "https://a.test/u/a%2Fb%3Fc%23d%5Ce%252e/x"),
+            ("https://a.test/u/{id}/x", r#"{"id":"a?b#c;d 100%"}"#, "https://a.test/u/a%3Fb%23c%3Bd%20100%25/x"),
+            ("https://a.test/f/{name}", r#"{"name":"..notes.txt"}"#, "https://a.test/f/..notes.txt"),
             (
                 "https://a.test/{a}{b}",
                 r#"{"a":12345678901234567890,"b":true}"#,
@@ -189,6 +215,17 @@ mod tests {
         for (template, arguments, reason) in [
             ("https://a.test/{id}", r#"{"id":".."}"#, "`.` or `..`"),
             ("https://a.test/u/{a}{b}/x", r#"{"a":".","b":"."}"#, "`.` or `..`"),
+            ("https://a.test/u/.{a}/x", r#"{"a":"%2e"}"#, "`.` or `..`"),
+            ("https://a.test/u/{a}/x", r#"{"a":"%252E."}"#, "`.` or `..`"),
+            ("https://a.test/u/{a}/x", r#"{"a":"..;v=1"}"#, "`.` or `..`"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7/../../admin/keys"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7\\keys"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7%2Fkeys"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7%25252Fkeys"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7%5ckeys"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7\u0000"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":"7%0d%0aX: y"}"#, "`a` must not contain"),
+            ("https://a.test/u/{a}/x", r#"{"a":{"b":"/"}}"#, "`a` must not contain"),
             ("https://a.test/u/{id}", r#"{"id":""}"#, "`id` must not be empty"),
             ("https://a.test/u/{id}", r#"{"id":null}"#, "`id` is missing"),
             ("https://a.test/u?id={id}", "{}", "`id` is missing"),

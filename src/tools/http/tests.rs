@@ -80,6 +80,7 @@ async fn answer(State(seen): State<Seen>, request: Received) -> Response {
         "/moved" => (StatusCode::FOUND, [("location", "/elsewhere")], "gone").into_response(),
         "/empty" => StatusCode::NO_CONTENT.into_response(),
         "/broken" => StatusCode::BAD_GATEWAY.into_response(),
+        "/zipped" => ([("content-encoding", "gzip")], b"\x1f\x8b\x08".to_vec()).into_response(),
         "/image" => ([("content-type", "image/png")], b"\x89PNG\0\0".to_vec()).into_response(),
         "/endless" => {
             Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static("é".as_bytes()))))
@@ -128,18 +129,34 @@ async fn a_post_takes_them_in_its_body_as_they_were_written() {
 }
 
 #[tokio::test]
+async fn arguments_that_nobody_declared_are_not_sent() {
+    let endpoint = Endpoint::start().await;
+    for method in [Method::GET, Method::POST] {
+        let answer = call(&endpoint.tool(method, "/pay"), r#"{"city":"Oslo","admin":true}"#).await;
+        assert_eq!(answer, Err("The tool has no parameter `admin`. Nothing was sent.".into()));
+    }
+    assert!(endpoint.seen.lock().is_empty());
+}
+
+#[tokio::test]
 async fn failures_are_told_in_words_without_secrets() {
     let endpoint = Endpoint::start().await;
     for (path, expected) in [
         ("/missing?key=s3cr3t", "HTTP 404 Not Found: no such city"),
         ("/moved", "HTTP 302 Found: the service redirects elsewhere, which is not followed."),
         ("/broken", "HTTP 502 Bad Gateway, without content."),
+        (
+            "/zipped",
+            "The service behind `service` answered HTTP 200 OK, but compressed its answer (gzip), which was not asked \
+             for and cannot be read.",
+        ),
     ] {
         let tool = endpoint.tool(Method::GET, path);
         assert_eq!(call(&tool, "{}").await, Err(expected.into()));
         assert!(!format!("{tool:?}").contains("s3cr3t"), "{tool:?}");
+        assert_eq!(endpoint.last().2["accept-encoding"], "identity");
     }
-    assert_eq!(endpoint.seen.lock().len(), 3, "the redirect was not followed and nothing was repeated");
+    assert_eq!(endpoint.seen.lock().len(), 4, "the redirect was not followed and nothing was repeated");
 }
 
 #[tokio::test]

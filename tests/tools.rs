@@ -1,0 +1,75 @@
+//! What reaches the services behind HTTP tools, and what comes back from them and from upstreams.
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, TestServer, ToolServer, Upstream};
+
+const DOOR: &str = "/v1/agent/completions";
+
+fn ask() -> Value {
+    json!({"model": "test", "messages": [{"role": "user", "content": "Go."}]})
+}
+
+/// A tool whose path takes an argument.
+fn profile(tools: &ToolServer) -> String {
+    format!(
+        "[agents.default]\ntools = [\"profile\"]\n[tools.profile]\ndescription = \"A user's profile\"\nmethod = \"GET\"\n\
+         url = \"http://{}/users/{{id}}/profile\"\neffect = \"read\"\n\
+         parameters = {{ type = \"object\", properties = {{ id = {{ type = \"string\" }} }} }}\n",
+        tools.address()
+    )
+}
+
+/// A server whose agents have this tool of `tools`.
+fn with_tool(upstream: &Upstream, tools: &ToolServer, name: &str, effect: &str) -> String {
+    format!("{}{}[agents.default]\ntools = [\"{name}\"]\n", upstream.config(), tools.config(name, effect))
+}
+
+/// What the model is told of its call.
+fn told(upstream: &Upstream) -> String {
+    let requests = upstream.requests();
+    let message = requests[1]["messages"].as_array().and_then(|messages| messages.last()).expect("there are messages");
+    assert_eq!(message["role"], "tool", "{message}");
+    message["content"].as_str().expect("it is text").to_owned()
+}
+
+#[tokio::test]
+async fn path_arguments_stay_in_their_segment() {
+    for id in ["7/../../admin/keys", "..", "7%2f..%2F..%2fadmin%2Fkeys", "7\\..\\keys", "7\n"] {
+        let tools = ToolServer::start([]).await;
+        let upstream = Upstream::start([Reply::calls("profile", &json!({"id": id})), Reply::says("Done.")]).await;
+        let server = TestServer::start(&format!("{}{}", upstream.config(), profile(&tools))).await;
+        server.post(DOOR, &ask()).await.ok();
+        assert!(tools.calls().is_empty(), "{id:?} was sent as {}", tools.calls()[0].target);
+        assert!(told(&upstream).contains("which is not allowed") || told(&upstream).contains("must not contain"));
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_not_declared_are_not_sent() {
+    let tools = ToolServer::start([]).await;
+    let arguments = json!({"note": "x", "admin": true});
+    let upstream = Upstream::start([Reply::calls("pay", &arguments), Reply::says("Done.")]).await;
+    let server = TestServer::start(&with_tool(&upstream, &tools, "pay", "write")).await;
+    server.post(DOOR, &ask()).await.ok();
+    assert!(tools.calls().is_empty(), "{:?}", tools.calls());
+    assert!(told(&upstream).contains("no parameter `admin`"), "{}", told(&upstream));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_compressed_answers_and_who_sends_one_is_told_so() {
+    let gzip = Reply::plain(b"\x1f\x8b\x08\0\0".as_slice()).header("content-encoding", "gzip");
+    let tools = ToolServer::start([gzip.clone()]).await;
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done."), gzip]).await;
+    let server = TestServer::start(&with_tool(&upstream, &tools, "look", "read")).await;
+    server.post(DOOR, &ask()).await.ok();
+    assert!(told(&upstream).contains("compressed its answer (gzip)"), "{}", told(&upstream));
+    let answer = server.post(DOOR, &ask()).await;
+    assert_eq!(answer.status, 502, "{}", answer.body);
+    let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("compressed its answer (gzip)"), "{message}");
+    assert_eq!(upstream.requests().len(), 3, "asking again would give the same");
+    for request in tools.calls().iter().chain(&upstream.raw_requests()) {
+        assert_eq!(request.headers.get("accept-encoding").map(String::as_str), Some("identity"), "{}", request.target);
+    }
+}
