@@ -42,6 +42,21 @@ fn calls_both() -> Reply {
     call.finish("tool_calls").usage(10, 5).done()
 }
 
+/// A question to the clerk, and what came after it. The client has a tool of its own, `weather`.
+fn asked<const N: usize>(after: [Value; N]) -> Value {
+    let weather = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
+    let question = json!({"role": "user", "content": "Hi"});
+    let messages: Vec<_> = std::iter::once(question).chain(after).collect();
+    json!({"model": "clerk", "messages": messages, "tools": [weather]})
+}
+
+/// The answer to the call of `weather` that the client was handed.
+fn answered(handed: &Value) -> Value {
+    let message = &handed["choices"][0]["message"];
+    let result = json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"});
+    asked([message.clone(), result])
+}
+
 /// What the last request says that the tools answered, in the order of the calls.
 fn results(upstream: &Upstream) -> Vec<String> {
     let requests = upstream.requests();
@@ -56,25 +71,19 @@ async fn a_reload_changes_no_run_that_waits_for_its_client() {
     let upstream = Upstream::start([call, calls_both(), Reply::says("Noted."), Reply::says("Hi.")]).await;
     let [old, new] = [ToolServer::start([]).await, ToolServer::start([Reply::plain("noted")]).await];
     let server = TestServer::start(&old_config(&upstream, &old)).await;
-    let question = json!({"role": "user", "content": "Hi"});
-    let weather = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
-    let asked = json!({"model": "clerk", "messages": [question], "tools": [weather]});
-    let handed = server.post(DOOR, &asked).await.ok();
+    let handed = server.post(DOOR, &asked([])).await.ok();
 
     let log = server.reload(&new_config(&upstream, &new)).await;
     for change in ["tools.note.url: ", "tools.note.description: ", "tools.look: removed", "agents.clerk.system: "] {
         assert!(log.contains(change), "{change} is not in {log}");
     }
-    let message = &handed["choices"][0]["message"];
-    let result = json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"});
-    let answered = json!({"model": "clerk", "messages": [question, message, result], "tools": [weather]});
-    let answer = server.post(DOOR, &answered).await.ok();
+    let answer = server.post(DOOR, &answered(&handed)).await.ok();
     assert_eq!(answer["agent"]["run_id"], handed["agent"]["run_id"]);
     assert_eq!(answer["choices"][0]["message"]["content"], "Noted.");
     assert_eq!(results(&upstream)[1..], ["noted", "The tool `look` is no longer available. Go on without it."]);
     assert_eq!((old.calls().len(), new.calls().len()), (0, 1), "a tool is called where it is now");
 
-    server.post(DOOR, &asked).await.ok();
+    server.post(DOOR, &asked([])).await.ok();
     let given = given(&upstream);
     assert_eq!(given[0].1, "Be brief.");
     assert!(given[0].0.contains("look") && given[0].0.contains("A test's tool"), "{}", given[0].0);
@@ -105,4 +114,24 @@ async fn a_restart_with_another_configuration_changes_no_run_under_way() {
     let given = given(&upstream);
     assert_eq!(given[0].1, "Be brief.");
     assert_eq!(given[1..], [given[0].clone(), given[0].clone()], "to the byte");
+}
+
+#[tokio::test]
+async fn a_reload_changes_no_price_of_a_run_that_was_accepted() {
+    let upstream =
+        Upstream::start([Reply::calls("weather", &json!({})), Reply::says("Wet."), Reply::says("Hi.")]).await;
+    let config = |price: &str| {
+        let price = format!("price = {{ input = {price}, output = {price} }}");
+        format!("{}{}[models.test]\n{price}\n", upstream.config(), clerk("Be brief."))
+    };
+    let server = TestServer::start(&config("1.0")).await;
+    let handed = server.post(DOOR, &asked([])).await.ok();
+    let log = server.reload(&config("100.0")).await;
+    assert!(log.contains("models.test.price.input: "), "{log}");
+
+    let answer = server.post(DOOR, &answered(&handed)).await.ok();
+    let next = server.post(DOOR, &asked([])).await.ok();
+    let costs = [&handed, &answer, &next].map(|answer| answer["agent"]["cost_usd"].as_f64());
+    // Fifteen tokens a step.
+    assert_eq!(costs, [Some(0.000_015), Some(0.000_030), Some(0.001_5)], "{answer}");
 }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, tenant};
 use super::support::{Echo, Say, client_tool, instructed, outcome, request, watch};
+use crate::agent::context::offer::Offer;
 use crate::agent::ledger::keys;
 use crate::agent::{Generation, NewRun};
 use crate::llm::ModelRequest;
@@ -183,18 +184,21 @@ async fn a_queued_run_is_offered_what_it_was_accepted_with() {
     assert_eq!(asked.last().unwrap().tools.tools(), asked[0].tools.tools());
 }
 
+/// Loses the definitions of the old tools.
+async fn lose_old_tools(store: &Arc<dyn Store>) {
+    let registry = Registry::new(old_tools().into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>)).unwrap();
+    let offer = Offer::current(&registry, &["echo".to_owned(), "hang".to_owned()]);
+    let place = keys::offer_partition(&tenant(), offer.hash());
+    assert!(store.get(&place, &keys::offer()).await.unwrap().is_some());
+    store.commit(Tx::new(place).write(Write::Delete { key: keys::offer() })).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_definitions_are_lost_fails_unless_they_are_configured_still() {
     for (is_changed, reason) in [(false, StopReason::Done), (true, StopReason::StoreLostState)] {
         let (store, a, b) = pair(&[Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
         let (run, call) = waiting(&a, request()).await;
-        let offer = crate::agent::context::offer::Offer::current(
-            &a.bench.agent.generation().tools,
-            &["echo".to_owned(), "hang".to_owned()],
-        );
-        let place = keys::offer_partition(&tenant(), offer.hash());
-        assert!(store.get(&place, &keys::offer()).await.unwrap().is_some());
-        store.commit(Tx::new(place).write(Write::Delete { key: keys::offer() })).await.unwrap();
+        lose_old_tools(&store).await;
         configure(&b, if is_changed { vec![] } else { old_tools() }, "Be wordy.");
         let outcome = outcome(&answered(&b, &run, &call).await);
         assert_eq!(outcome.reason, reason);
@@ -202,4 +206,18 @@ async fn a_run_whose_definitions_are_lost_fails_unless_they_are_configured_still
         assert_eq!(error, is_changed.then_some(ErrorKind::StoreLostState));
         assert_eq!(asked(&b).len(), usize::from(!is_changed), "no model is asked with other tools");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_whose_definitions_are_lost_fails_and_lets_the_next_begin() {
+    let (store, a, _) = pair(&[Say::Calls("", vec![("hang", "{}")]), Say::Text(&["fine"])]);
+    let in_session = |on_conflict| NewRun { session: Some(SessionId::parse("s").unwrap()), on_conflict, ..request() };
+    let first = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
+    called(&a, &first, "hang").await;
+    let second = a.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
+    configure(&a, vec![echo("Says its word.", WORD, Effect::Read)], "Be wordy.");
+    let third = a.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
+    lose_old_tools(&store).await;
+    assert_eq!(outcome(&watch(second).await).reason, StopReason::StoreLostState);
+    assert_eq!(outcome(&watch(third).await).reason, StopReason::Done);
 }
