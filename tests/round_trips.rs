@@ -53,6 +53,8 @@ struct MeasuredServer {
     _services: TestServices,
     server: TestServer,
     monitor: Monitor,
+    /// What the very first run asked.
+    first: Vec<String>,
 }
 
 /// What a run asked.
@@ -67,11 +69,11 @@ impl MeasuredServer {
         let mut server = TestServer::builder(&services.config_under(limits)).store(&redis.url()).start().await;
         server.use_key(KEY);
         let monitor = Monitor::start(&redis).await;
-        let mut measured = Self { redis, _services: services, server, monitor };
+        let mut measured = Self { redis, _services: services, server, monitor, first: Vec::new() };
         // The first time a script is used it is sent whole.
-        for session in [None, Some("first")] {
-            measured.run(&Plan::new("warm-up").with_tools(1, &[Tool::Look]), session, None).await;
-        }
+        let plan = Plan::new("warm-up").with_tools(1, &[Tool::Look]);
+        measured.first = measured.run(&plan, None, None).await.exchanges;
+        measured.run(&plan, Some("first"), None).await;
         measured
     }
 
@@ -150,6 +152,18 @@ async fn a_run_stays_within_its_round_trips() {
     let (what, plan) = &plans()[0];
     let cost = measured.run(plan, None, Some("name")).await;
     hold(&format!("{what}, named"), &cost, RUN + NAME + bound(plan, cost.took));
+}
+
+#[tokio::test]
+async fn the_definitions_of_tools_are_stored_with_the_first_run_alone() {
+    let mut measured = MeasuredServer::start("").await;
+    let stores = |exchanges: &[String]| exchanges.iter().any(|exchange| exchange.contains("/offer/"));
+    assert!(stores(&measured.first), "{}", measured.first.join("\n"));
+    let plan = Plan::new("plan").with_tools(1, &[Tool::Look]);
+    for session in [None, Some("second")] {
+        let cost = measured.run(&plan, session, None).await;
+        assert!(!stores(&cost.exchanges), "{}", cost.exchanges.join("\n"));
+    }
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ impl Idle {
 #[derive(Debug)]
 pub(in crate::agent) struct Ready {
     pub(in crate::agent) idle: Idle,
-    /// Where its model and its account come from.
+    /// Where its upstream and the tools that it answers itself are found.
     pub(in crate::agent) generation: Arc<Generation>,
     pub(in crate::agent) prepared: Prepared,
 }
