@@ -1,5 +1,5 @@
-//! For tests: a store as one process sees it, whose commits go wrong, or which dies, while the store itself
-//! goes on for others.
+//! For tests: a layer through which one process sees a store. Its commits can fail, and the process can die, while other
+//! processes go on using the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use super::layer::StoreLayer;
 use super::memory::MemoryStore;
 use super::{CommitError, Partition, Store, Tx, Unavailable};
 
-/// What becomes of a commit.
+/// What happens to a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It happens.
     Happens,
     /// It does not happen.
     Fails,
-    /// It happens, but nobody is told.
+    /// It happens, but the caller gets an error.
     FailsAfterwards,
-    /// It waits until it is told to go on.
+    /// It waits for [`go_on`](Faulty::go_on), and happens then.
     Hangs,
-    /// It happens, but is answered only once it is told to go on.
+    /// It happens, and its answer waits for [`go_on`](Faulty::go_on).
     HangsAfterwards,
     /// The process dies before it.
     DiesBefore,
-    /// The process dies after it and never learns of it.
+    /// It happens, and the process dies before the answer.
     DiesAfter,
 }
 
 type Fates = Box<dyn FnMut(&Tx) -> Fate + Send>;
 
-/// A store as one process sees it. A dead process's calls never return.
+/// A store as one process sees it. The calls of a dead process never return.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     fates: Mutex<Fates>,
@@ -45,7 +45,7 @@ pub(crate) struct Faulty {
 }
 
 impl Faulty {
-    /// One whose commits end as `fates` says.
+    /// A layer that asks `fates` about each commit.
     pub(crate) fn new(inner: Arc<dyn Store>, fates: impl FnMut(&Tx) -> Fate + Send + 'static) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -57,45 +57,45 @@ impl Faulty {
         })
     }
 
-    /// One in memory with which nothing is wrong yet.
+    /// A layer over a memory store; every commit happens until another plan is made.
     pub(crate) fn memory() -> Arc<Self> {
         Self::new(Arc::new(MemoryStore::default()), |_| Fate::Happens)
     }
 
-    /// From now on commits end as `fates` says.
+    /// Asks `fates` about each commit from now on.
     pub(crate) fn follow(&self, fates: impl FnMut(&Tx) -> Fate + Send + 'static) {
         self.has_struck.store(false, Ordering::SeqCst);
         *self.fates.lock() = Box::new(fates);
     }
 
-    /// The next commit that is `meant` ends so; all others happen.
+    /// Gives the next commit for which `meant` is true this fate; all others happen.
     pub(crate) fn next(&self, meant: impl FnMut(&Tx) -> bool + Send + 'static, fate: Fate) {
         let mut plan = Some(meant);
         self.follow(move |tx| plan.take_if(|meant| meant(tx)).map_or(Fate::Happens, |_| fate));
     }
 
-    /// So many commits happen, and none after them.
+    /// Lets so many commits happen and fails all later ones.
     pub(crate) fn allow(&self, commits: usize) {
         let mut left = (0..commits).map(|_| Fate::Happens);
         self.follow(move |_| left.next().unwrap_or(Fate::Fails));
     }
 
-    /// Whether a commit went wrong since the last plan was made.
+    /// Whether a commit did not simply happen since the last plan was made.
     pub(crate) fn has_struck(&self) -> bool {
         self.has_struck.load(Ordering::SeqCst)
     }
 
-    /// Returns once a commit has gone wrong: each time for another.
+    /// Waits until a commit has met another fate than to happen; each call waits for another such commit.
     pub(crate) async fn reached(&self) {
         self.reached.acquire().await.expect("it is never closed").forget();
     }
 
-    /// Lets a commit that hangs go on.
+    /// Lets one commit that hangs go on.
     pub(crate) fn go_on(&self) {
         self.gate.add_permits(1);
     }
 
-    /// Lets the process die.
+    /// Makes the process die.
     pub(crate) fn die(&self) {
         self.dead.store(true, Ordering::SeqCst);
     }
@@ -131,7 +131,7 @@ impl StoreLayer for Faulty {
         &*self.inner
     }
 
-    async fn pass(&self, _place: Option<&Partition>) -> Result<(), Unavailable> {
+    async fn pass(&self, _partition: Option<&Partition>) -> Result<(), Unavailable> {
         if self.is_dead() {
             std::future::pending::<()>().await;
         }

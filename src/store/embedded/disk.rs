@@ -1,11 +1,10 @@
 //! The file under redb, and what happens when it can no longer be written.
 //!
-//! redb refuses to read, too, once a write failed. A server whose disk is full should go on
-//! answering what it knows, so the first write that fails is the last one that reaches the file:
-//! from then on writes stay in memory, on top of the file, where reads find them. The file is left as
-//! a crash at that moment would leave it, which redb repairs when it is opened again. The store
-//! looks at [`Failure`] after each commit and accepts no more of them, so that the writes kept in
-//! memory are those of one commit.
+//! Once a write has failed, redb refuses to read as well. A server whose disk is full should still answer reads. So
+//! after the first failed write no other write reaches the file: writes stay in memory, on top of the file, where reads
+//! find them. The file is left as a crash at that moment would leave it, which redb repairs when it is opened again. The
+//! store looks at [`Failure`] after each commit and then accepts no more of them, so the memory holds the writes of one
+//! commit only.
 
 use std::io;
 use std::ops::Bound;
@@ -14,12 +13,12 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 use redb::{BackendError, StorageBackend};
 
-/// Why the store accepts no more writes; the first reason stays.
+/// Why the store accepts no more writes. The first reason is kept.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Failure(Arc<OnceLock<String>>);
 
 impl Failure {
-    /// Notes what failed, unless something did before: what fails later follows from it.
+    /// Notes what failed, unless something failed before: later failures follow from the first.
     pub(super) fn set(&self, reason: &str) {
         self.0.get_or_init(|| format!("{reason}; nothing is written until the store is opened again"));
     }
@@ -29,7 +28,7 @@ impl Failure {
         self.0.get_or_init(|| "the store was closed".into());
     }
 
-    /// The sentence, if there is one.
+    /// The reason, if something failed.
     pub(super) fn get(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
@@ -53,8 +52,8 @@ impl<B: StorageBackend> Disk<B> {
         self.unwritten.get().map(|unwritten| unwritten.lock())
     }
 
-    /// Does something to the file, or, from the first failure on, `instead` to what is kept in memory.
-    /// Only redb's one writer comes here, so nothing else reaches the file after a failure.
+    /// Changes the file; from the first failure on, does `instead` to what is kept in memory. Only redb's one writer
+    /// calls this, so nothing else reaches the file after a failure.
     fn change(
         &self,
         what: &str,
@@ -74,11 +73,11 @@ impl<B: StorageBackend> Disk<B> {
     }
 }
 
-/// What a file would hold beside what it holds.
+/// What was to be written to a file after its first failure.
 #[derive(Debug)]
 struct Unwritten {
     len: u64,
-    /// What lies in the file beyond this was cut off.
+    /// The file's bytes beyond this position were cut off.
     cut: u64,
     /// In the order of writing: a later one covers an earlier one.
     writes: Vec<(u64, Vec<u8>)>,

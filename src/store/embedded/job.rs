@@ -1,4 +1,4 @@
-//! What the writer is asked to do, and how it answers.
+//! Jobs of the writer, and their answers.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tokio::sync::oneshot;
 use crate::store::watch::Topics;
 use crate::store::{CommitError, Durability, Fence, Key, Partition, Tx, Unavailable};
 
-/// What is sent to the writer.
+/// A request to the writer.
 pub(super) enum Request {
-    /// To be done in the order of sending, though not one by one.
+    /// A job. Jobs are done in the order in which they were sent, several in one batch.
     Do(Job),
-    /// The last one: sync, let go of the files, end the thread.
+    /// The last request: sync, close the files, end the thread.
     Close(oneshot::Sender<()>),
 }
 
-/// Something to be done within a batch.
+/// A part of a batch.
 pub(super) enum Job {
     Commit(Tx, Answer<(), CommitError>),
     Acquire(Partition, Key, Duration, Answer<Option<Fence>>),
@@ -27,7 +27,7 @@ pub(super) enum Job {
 /// Where a job's result goes.
 pub(super) type Answer<T, E = Unavailable> = oneshot::Sender<Result<T, E>>;
 
-/// A job that was done, to be answered once its batch is durable.
+/// A job that was done; it is answered once its batch is durable.
 pub(super) enum Done {
     Commit(Tx, Result<(), CommitError>, Answer<(), CommitError>),
     Acquire(Option<Fence>, Answer<Option<Fence>>),
@@ -54,7 +54,7 @@ impl Done {
         self.change().is_some_and(|tx| tx.durability == Durability::Synced)
     }
 
-    /// Sends the result, unless the whole batch failed. Whoever stopped waiting needs none.
+    /// Sends the result, or the batch's error if the whole batch failed. A caller that stopped waiting gets none.
     pub(super) fn answer(self, batch: &Result<(), Unavailable>, topics: &Topics) {
         match self {
             Self::Commit(tx, result, answer) => {
@@ -77,7 +77,7 @@ impl Done {
     }
 }
 
-/// Takes what waits behind the first request, at most `limit` in all, up to one to close.
+/// Takes the requests that wait behind the first one: at most `limit` in all, and none after a request to close.
 pub(super) fn drain(
     first: Request,
     requests: &Receiver<Request>,

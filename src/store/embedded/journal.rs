@@ -1,8 +1,8 @@
-//! The file that keeps what redb holds only in memory: changes acknowledged as written, not yet synced.
+//! The file of changes that were acknowledged as written and not synced yet: redb has these only in memory.
 //!
-//! Each record is appended with one `write` and never synced: the system keeps it when the process is
-//! killed. Once redb has synced, the file is emptied. Emptying may be cut short or fail, so nothing
-//! depends on it: records have sequence numbers, and redb knows the last one it holds.
+//! Each record is appended with one `write` and never synced: the system keeps it when the process is killed. Once redb
+//! has synced, the file is emptied. That may be interrupted or fail, so nothing depends on it: records have sequence
+//! numbers, and redb stores the number of the last record that it has.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +16,7 @@ pub(super) struct Journal {
     pub(super) file: File,
     /// Bytes of whole records.
     len: u64,
-    /// Whether something may lie in the file beyond `len`.
+    /// Whether the file may be longer than `len`.
     torn: bool,
 }
 
@@ -32,7 +32,7 @@ impl Journal {
         Ok((Self { file, len, torn: !rest.is_empty() }, records))
     }
 
-    /// Appends a record. After an error the record does not count, and the next one takes its place.
+    /// Appends a record. After an error the record is void, and the next one overwrites it.
     pub(super) fn append(&mut self, record: &[u8]) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.len)?;
@@ -44,7 +44,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Forgets all records.
+    /// Removes all records.
     pub(super) fn clear(&mut self) {
         if self.len > 0 || self.torn {
             self.len = 0;

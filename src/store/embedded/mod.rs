@@ -1,22 +1,22 @@
 //! A store in one directory of one server: the default.
 //!
-//! What was acknowledged as written survives the end of the process, however abrupt; what was
+//! A commit that was acknowledged as written survives the end of the process, however abrupt; one that was
 //! acknowledged as synced survives a loss of power as well. The directory holds two files:
 //!
 //! - `store.redb`, a redb database, laid out as `tables.rs` says;
-//! - `store.journal`, a second at most of changes that were written and not synced, see `journal.rs`.
+//! - `store.journal`, the changes of at most a second that were written and not synced, see `journal.rs`.
 //!
-//! When the directory is opened, redb stands at its last sync, and the records in the journal that it
-//! does not hold are applied again. redb repairs its file if the process was killed, which takes time
-//! in proportion to the file. One process can have the directory open.
+//! When the directory is opened, redb has the state of its last sync; the journal's records that it lacks are then
+//! applied again. redb repairs its file if the process was killed, which takes time in proportion to the file. Only one
+//! process can have the directory open.
 //!
-//! All changes go through one thread, see `writer.rs`; reads are made where they are called. After
-//! writing or syncing the database file failed, reads go on, and every commit is refused until the
-//! store is opened again: what the disk holds is no longer known. A full disk is noticed by the
-//! journal first where nothing asks to be synced; that commit fails alone.
+//! One thread makes all changes, see `writer.rs`; reads run on the thread that asks. After writing or syncing the
+//! database file has failed, reads go on, but every commit is refused until the store is opened again, because it is no
+//! longer known what the disk holds. If a commit that asks for no sync finds the disk full, the journal notices it
+//! first; then that commit alone fails.
 //!
-//! Leases are kept in memory, for they are void with the process that held them; only a ceiling of
-//! their fences is stored, so that no later fence is lower.
+//! Leases are kept in memory, since they end with the process that holds them. Only a ceiling of their fences is
+//! stored, so that no later fence is lower.
 
 mod disk;
 mod job;
@@ -60,7 +60,7 @@ pub struct EmbeddedStore {
     writer: Option<JoinHandle<()>>,
 }
 
-/// What may be set for tests.
+/// Settings that tests change.
 #[derive(Debug, Clone)]
 struct Settings {
     /// How long a change may stay without a sync.
@@ -78,7 +78,7 @@ impl Default for Settings {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, which is created if need be.
+    /// Opens the store in a directory, which is created if it is missing.
     pub async fn open(dir: impl Into<PathBuf>) -> Result<Self, OpenError> {
         Self::start(dir.into(), Settings::default(), FileBackend::new).await
     }
@@ -111,7 +111,7 @@ impl EmbeddedStore {
         Ok(Self { shared, requests, writer })
     }
 
-    /// Has the writer do a job.
+    /// Sends a job to the writer and waits for its result.
     async fn ask<T, E: From<Unavailable>>(&self, job: impl FnOnce(Answer<T, E>) -> Job) -> Result<T, E> {
         let (answer, result) = oneshot::channel();
         // A job that cannot be sent is dropped, and its answer with it.
@@ -229,7 +229,7 @@ impl Drop for EmbeddedStore {
     }
 }
 
-/// What the writer shares with those who call the store.
+/// What the writer shares with the callers of the store.
 #[derive(Debug)]
 struct Shared {
     /// `None` once the store was closed.
@@ -255,8 +255,8 @@ impl Shared {
     }
 }
 
-/// The wall clock, which expiries are stored by, kept from going back while the store is open: what
-/// expired stays expired.
+/// The wall clock, by which expiries are stored. It does not go back while the store is open, so what has expired stays
+/// expired.
 #[derive(Debug, Default)]
 struct Clock(AtomicU64);
 

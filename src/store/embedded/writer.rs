@@ -1,14 +1,13 @@
-//! The one thread that changes anything: it drains what waits, decides and applies it in order, makes
-//! it durable with one commit, and only then answers.
+//! The one thread that changes the store. It takes all jobs that wait, decides and applies them in order, makes them
+//! durable with one commit, and only then answers them.
 //!
-//! A batch in which everything is content to be written goes to the journal with one `write` and to
-//! redb without a sync. A batch with something to be synced is synced by redb, together with all that
-//! came before, and the journal is emptied. A sync is also due once the journal is a second old or as
-//! long as [`Settings`] allow, so that streamed text never costs a sync of its own and the journal
-//! stays short.
+//! A batch without a job that asks for a sync goes to the journal with one `write`, and to redb without a sync. A batch
+//! with such a job is synced by redb, together with everything before it, and the journal is emptied. redb also syncs
+//! once the journal is a second old or as long as [`Settings`] allow. So streamed text never costs a sync of its own,
+//! and the journal stays short.
 //!
-//! Leases live here, in memory: whoever takes a lease over is answered after everything its former
-//! holder was allowed to change is there to be read.
+//! The thread also has the leases, in memory. So a lease is granted only after every change of its former holder can be
+//! read.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -30,10 +29,10 @@ use crate::store::{CommitError, Fence, Key, Partition, Tx, Unavailable};
 /// The most jobs in one batch.
 const BATCH: usize = 1024;
 
-/// How many rows a batch purges beside two for each job.
+/// How many rows a batch purges in addition to two for each of its jobs.
 const PURGED_PER_BATCH: usize = 64;
 
-/// How many rows are purged at once when nothing else is to be done.
+/// How many rows are purged at once while there are no jobs.
 const PURGED_AT_REST: usize = 1024;
 
 /// How long to wait for a job while there is something to purge.
@@ -60,9 +59,9 @@ pub(super) struct Writer {
 
 /// Why a batch was not done.
 pub(super) enum Stop {
-    /// None of it happened; a later one may succeed.
+    /// Nothing of the batch happened; a later batch may succeed.
     Refused(Unavailable),
-    /// Nobody can say what happened to it; none may follow.
+    /// It is unknown how much of the batch happened; no other batch may follow.
     Broken(String),
 }
 
@@ -73,7 +72,7 @@ impl<E: Into<redb::Error>> From<E> for Stop {
 }
 
 impl Writer {
-    /// Does jobs until it is told to close, or nobody is left to send one.
+    /// Does jobs until it is asked to close or the store is gone.
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
         loop {
             match self.wait(requests) {
@@ -93,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// Waits for a job, as long as nothing else is to be done.
+    /// Waits for a job, at most until a sync or a purge is due.
     fn wait(&self, requests: &Receiver<Request>) -> Result<Request, RecvTimeoutError> {
         let pause = match self.unsynced_since {
             _ if self.shared.failure.get().is_some() => None,
@@ -106,8 +105,8 @@ impl Writer {
         }
     }
 
-    /// Does a batch and answers it. Jobs that an error left undone are dropped, and learn from
-    /// [`Shared::failure`] why: not before it is set.
+    /// Does a batch and answers its jobs. An error leaves jobs undone, which are dropped; their callers read the reason
+    /// from [`Shared::failure`], so it is set before they are dropped.
     pub(super) fn perform(&mut self, batch: Vec<Job>) {
         let mut done = Vec::with_capacity(batch.len());
         let mut batch = batch.into_iter();
@@ -191,7 +190,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits and syncs, with everything that was not synced yet.
+    /// Commits, and syncs everything that was not synced yet.
     fn sync(&mut self, txn: WriteTransaction) -> Result<(), Stop> {
         txn.commit()?;
         self.sound()?;
@@ -200,7 +199,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs what is not synced and purges a larger portion.
+    /// Purges a larger number of rows, and syncs what is not synced.
     fn settle(&mut self) {
         if let Err(stop) = self.try_settle() {
             self.judge(stop);
@@ -235,12 +234,12 @@ impl Writer {
         }
     }
 
-    /// Fails if a write or sync of the database file failed, which redb does not see.
+    /// Fails if a write or sync of the database file has failed, which [`Disk`](super::disk::Disk) hides from redb.
     fn sound(&self) -> Result<(), Stop> {
         self.shared.failure.get().map_or(Ok(()), |reason| Err(Stop::Broken(reason.to_owned())))
     }
 
-    /// Notes that nothing may be written any more, if so, and says what to answer.
+    /// The error to answer. Notes that no batch may follow, if the batch is broken.
     fn judge(&self, stop: Stop) -> Unavailable {
         match stop {
             Stop::Refused(unavailable) => unavailable,
@@ -253,7 +252,7 @@ impl Writer {
         }
     }
 
-    /// Syncs, and lets go of the files.
+    /// Syncs and closes the files.
     fn close(mut self) {
         if self.unsynced_since.is_some() && self.shared.failure.get().is_none() {
             self.settle();
@@ -266,7 +265,7 @@ impl Writer {
     }
 }
 
-/// The ceiling of fences to set when this one is the next.
+/// The ceiling of fences to store when the next fence is this one.
 pub(super) fn ceiling_above(fence: u64) -> u64 {
     fence.saturating_add(FENCES_AHEAD)
 }

@@ -1,12 +1,12 @@
 #!lua
--- Takes a lease that nobody holds or whose holder let it run out.
+-- Acquires a lease that is free or has expired.
 --
--- KEYS: the lease. ARGV: unused; the nonce; how long it lasts; how long it is kept after that, both in
--- milliseconds. Answers the token as text, or nothing while somebody holds it.
+-- KEYS: the lease. ARGV: unused; the nonce; how long the lease lasts; how long it is kept after that, both in
+-- milliseconds. Answers the token as text, or nothing while another holder has the lease.
 --
--- A lease is its token, its nonce and when it runs out, each followed by a colon. The token is the time,
--- unless the clock stands behind the last one: counting alone would give out a token twice after a
--- failover that lost the last grant.
+-- A lease is its token, its nonce and its end, each followed by a colon. The token is the time. If the clock stands
+-- behind the last token, it is the number after that token. Counting alone would grant a token twice after a failover
+-- that lost the last grant.
 
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]

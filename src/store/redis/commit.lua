@@ -1,18 +1,16 @@
 #!lua
--- Makes one change of one partition, all or nothing: conditions on what stands now, in order, then
--- writes. Whatever depends on earlier writes of the same change was worked out by the caller, so
--- everything is decided before the first write, and no write can fail. Where a slot is leaving for another
--- node the server runs this only if all its keys are here, and refuses whatever concerns a key that is no
--- longer: so keys are removed at the end.
+-- Makes one commit in one partition, all or nothing: first it checks conditions on what Redis holds now, in order, then
+-- it writes. The caller has worked out whatever depends on earlier writes of the same commit. So everything is decided
+-- before the first write, and no write can fail. While a slot moves to another node, the server runs this only if all
+-- keys are still here, and refuses commands on a key that has been removed: so keys are removed at the end.
 --
--- KEYS: the caller's recent operations, those of them that it repeated, the index of documents, then
--- what the change names.
--- ARGV: R if this may have been done before, C if a replica must have what is answered; the operation; how
--- long it is remembered; the prefix of documents; the number of conditions, then each as kind, key,
--- argument; the number of writes, then each as kind, key, arguments; the channel to nudge, or nothing; what
--- to tell it.
+-- KEYS: the list of the caller's recent operations, the list of those that it repeated, the index of documents, then
+-- the keys that the commit names.
+-- ARGV: R if this may have been done before, C if a replica must confirm the answer; the operation; how long it is
+-- remembered; the prefix of documents; the number of conditions, then each as kind, key, argument; the number of
+-- writes, then each as kind, key, arguments; the channel to nudge, or nothing; the message for it.
 -- Answers 0 when done, 2 when done before, or the number of the first condition that does not hold and
--- what stands there instead.
+-- what Redis holds instead.
 
 local repeated, confirmed = string.find(ARGV[1], 'R'), string.find(ARGV[1], 'C')
 local operation, remembered, prefix = ARGV[2], ARGV[3], ARGV[4]
@@ -31,13 +29,13 @@ end
 
 if repeated then
   if remembers(operations) then
-    -- A write, so that waiting for replicas after this waits for what was done before it.
+    -- A write, so that the caller's WAIT covers the writes of the first attempt.
     redis.call('PEXPIRE', operations, remembered)
     return 2
   end
   remember(repeats)
 elseif remembers(repeats) then
-  -- The first attempt arrives after the one that was made because nothing was heard of it.
+  -- This first attempt arrives after its own repetition.
   return 2
 end
 
@@ -73,8 +71,8 @@ for number = 1, tonumber(ARGV[at]) do
     holds = not above(actual, expected)
   end
   if not holds then
-    -- Waiting for replicas covers what this connection wrote, so a refusal writes too: what it saw may be
-    -- somebody else's last write, and the caller takes it for certain.
+    -- WAIT covers only what this connection wrote. A refusal may have seen another caller's last write, which its own
+    -- caller takes for certain; so it writes too, and that write is confirmed together with the other.
     if confirmed and not repeated then remember(repeats) end
     return {number, actual}
   end
@@ -116,8 +114,8 @@ local function put(key, name, ttl, value)
   if length > 16 then thin() end
 end
 
--- Gives a short index an end once none of its documents is permanent any more: what never ends cannot be
--- prolonged, so nothing else would. It may be gone, or documents elsewhere.
+-- Makes a short index expire with its documents once none of them is permanent any more: `put` only prolongs an expiry,
+-- and a permanent index has none. The index may be gone, or documents may lie on another node.
 local function settle()
   if redis.pcall('PTTL', index) ~= -1 or redis.call('ZCARD', index) > 16 then return end
   local longest = 1
@@ -210,6 +208,6 @@ remove()
 -- There may be fewer permanent documents than before.
 if fewer then settle() end
 
--- A nudge is a hint: what was written stays written if it cannot be given.
+-- A nudge is a hint: if it fails, the commit has happened nevertheless.
 if ARGV[at] ~= '' then redis.pcall('SPUBLISH', ARGV[at], ARGV[at + 1]) end
 return 0

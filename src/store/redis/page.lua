@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- Reads a part of a log, no more at once than others can wait for.
+-- Reads a part of a log, at most as many bytes as other requests can wait for.
 --
--- KEYS: the log. ARGV: unused; how many entries to pass over; the most entries to answer; after how many
--- bytes of entries to stop. Answers the log's length, and then entries: at least one, if there is any.
+-- KEYS: the log. ARGV: unused; how many entries to skip; the most entries to answer; after how many bytes of entries to
+-- stop. Answers the log's length, and then entries: at least one, if there is any.
 --
--- Nothing tells how long an entry is before it is read, so few are read at a time, and as many as will fit
--- if none is longer than those before.
+-- The length of an entry is unknown before it is read. So a few are read at a time: as many as fit if none is longer
+-- than the longest so far.
 
 local log, first, limit, most = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local page = {redis.call('LLEN', log)}

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Prolongs a lease to a time from now, even if it ran out, unless it was taken over or given back.
+-- Makes a lease end at a time from now, even if it has expired, unless another holder acquired it or it was released.
 --
 -- KEYS: the lease, a log. ARGV: unused; token and nonce, each followed by a colon; how long the lease
--- lasts; how long it is kept after that. Answers the log's length, or nothing.
+-- lasts; how long it is kept after that. Answers the log's length, or nothing if the lease is no longer this holder's.
 
 local fence, ttl = ARGV[2], ARGV[3]
 if redis.call('GETRANGE', KEYS[1], 0, #fence - 1) ~= fence then return false end

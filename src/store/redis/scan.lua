@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Reads documents in the order of their names, and forgets names whose documents expired.
+-- Reads documents in the order of their keys, and removes keys from the index whose documents expired.
 --
--- KEYS: the index of documents. The documents' own keys, which lie in the same slot, are found in it.
+-- KEYS: the index of documents. It names the documents' own Redis keys, which lie in the same slot.
 -- ARGV: unused; the prefix of documents; the bounds of the range, the first one first; REV or nothing;
--- the most documents to return. Answers names and documents, taking turns.
+-- the most documents to return. Answers a list in which each key is followed by its document.
 
 local prefix, first, last, limit = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
 local direction = {'BYLEX'}

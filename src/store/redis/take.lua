@@ -1,11 +1,11 @@
 #!lua
--- Takes one from a bucket, if there is one: the generic cell rate algorithm. What is kept is the moment
--- at which the bucket will be whole again.
+-- Takes a token from a bucket, if there is one, by the generic cell rate algorithm. Redis stores the moment at which the
+-- bucket will be full again.
 --
 -- KEYS: the bucket, the caller's recent operations, those of them that it repeated. ARGV: R if this may
--- have been done before; the operation; how long it is remembered; microseconds that one takes to come back; microseconds that a
--- whole bucket is worth. Answers whether one was taken, and for how many microseconds the bucket will not
--- be whole.
+-- have been done before; the operation; how long it is remembered; the microseconds that one token takes to come back;
+-- the microseconds that an empty bucket takes to fill. Answers whether a token was taken, and in how many microseconds
+-- the bucket will be full.
 
 local operation, remembered, every, most = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('TIME')
@@ -24,7 +24,7 @@ local function remembers(list)
 end
 
 local repeated = string.find(ARGV[1], 'R')
--- One that was repeated took already, or it is the first attempt, which arrives after the repetition.
+-- Either this is a repetition of an operation that took its token, or a first attempt that arrives after its repetition.
 if remembers(repeated and KEYS[2] or KEYS[3]) then return {1, string.format('%.0f', debt)} end
 if repeated then remember(KEYS[3]) end
 local after = debt + every
