@@ -46,6 +46,7 @@ impl Server {
         let generation = build::generation(&settings, &mut clients, None)?;
         let keep = Retention {
             run: settings.store.run_ttl,
+            wait: settings.store.wait_ttl,
             session: settings.store.session_ttl,
             history_bytes: settings.store.history_cache,
         };

@@ -71,13 +71,14 @@ impl Agent {
     }
 
     /// Begins the work that goes on beside all runs: keeping leases and lists of models, taking up
-    /// runs that nobody drives, and giving slots back that are nobody's. It ends when the agent has drained.
+    /// runs that nobody drives, doing what is due, and giving slots back that are nobody's. It ends when the agent has drained.
     pub fn begin(&self) {
         // Each in a task of its own: what fails in one leaves the others be.
-        let [keeper, sweeper, freer, reader] = [(); 4].map(|()| self.0.clone());
+        let [keeper, sweeper, freer, reader, timer] = [(); 5].map(|()| self.0.clone());
         let lifecycle = &self.0.lifecycle;
         lifecycle.spawn_until_leaving(async move { keeper.ownership.leases.keep().await });
         lifecycle.spawn_until_leaving(async move { sweeper.recovery.sweep().await });
+        lifecycle.spawn_until_leaving(async move { timer.recovery.sweep_due().await });
         lifecycle.spawn_until_leaving(async move { freer.limits.sweep_slots(&freer.generations).await });
         lifecycle.spawn_until_leaving(async move { reader.generations.keep_models_fresh().await });
     }

@@ -7,6 +7,7 @@ mod conflicts;
 mod crash_loops;
 mod dead_replicas;
 mod detached;
+mod due;
 mod histories;
 mod idempotency;
 mod limits;

@@ -174,6 +174,7 @@ fn agent_over(store: Arc<dyn crate::store::Store>, keys: impl IntoIterator<Item 
         crate::agent::Generation { keys: keys.into_iter().map(|key| (key.hash, key)).collect(), ..Default::default() },
         crate::agent::Retention {
             run: std::time::Duration::from_secs(60),
+            wait: std::time::Duration::from_secs(60),
             session: std::time::Duration::from_secs(60),
             history_bytes: 1 << 20,
         },

@@ -17,6 +17,8 @@ pub struct StoreConfig {
     pub session_ttl: Duration,
     /// How long a run can be read after its end.
     pub run_ttl: Duration,
+    /// How long a run waits for its client.
+    pub wait_ttl: Duration,
     /// Most bytes of sessions' messages that are kept in memory.
     pub history_cache: u64,
 }
@@ -46,6 +48,11 @@ impl StoreConfig {
                 seconds(30 * 86_400),
             ),
             run_ttl: section.key("run_ttl", "How long a finished run can still be read.", seconds(86_400)),
+            wait_ttl: section.key(
+                "wait_ttl",
+                "How long a run waits for its client to answer tool calls; then it is cancelled.",
+                seconds(7 * 86_400),
+            ),
             history_cache,
         }
     }

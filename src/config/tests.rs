@@ -55,6 +55,7 @@ fn nothing_written_is_all_defaults() {
         ),
         session_ttl: 2592000s,
         run_ttl: 86400s,
+        wait_ttl: 604800s,
         history_cache: 67108864,
     }
     {

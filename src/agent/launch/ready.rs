@@ -7,6 +7,8 @@ use bytes::Bytes;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::generation::Generation;
 use crate::agent::inbox::Command;
+use crate::agent::ledger::due::Due;
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::log;
 use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::quota::Account;
@@ -23,13 +25,25 @@ pub(in crate::agent) struct Idle {
     /// What is in its log.
     records: Vec<Arc<Record>>,
     pub(in crate::agent) lease: Lease,
+    /// When its wait is over, if it waits: Unix milliseconds.
+    waits_until_ms: Option<u64>,
 }
 
 impl Idle {
     /// The run of this specification with these records.
     pub(in crate::agent) fn new(spec: Arc<RunSpec>, records: Vec<Arc<Record>>, lease: Lease) -> Self {
         let run = Run::new(spec).replayed(records.iter().map(Arc::as_ref));
-        Self { run, records, lease }
+        Self { run, records, lease, waits_until_ms: None }
+    }
+
+    /// The same, waiting as `head` says.
+    pub(super) fn under(self, head: &Head) -> Self {
+        Self { waits_until_ms: head.waits_until_ms, ..self }
+    }
+
+    /// Its entry in the due index, if it waits.
+    pub(super) fn due(&self) -> Option<Due> {
+        self.waits_until_ms.map(|at_ms| Due::wait_over(self.spec(), at_ms))
     }
 
     /// The run as its records have it.

@@ -12,6 +12,7 @@ use crate::agent::generation::Generation;
 use crate::agent::inbox::{self, Command};
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
+use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::SessionBudget;
 use crate::agent::ledger::{commits, keys};
@@ -19,7 +20,7 @@ use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
-use crate::store::Unavailable;
+use crate::store::{Store, Unavailable};
 use crate::types::conversation::requested;
 use crate::types::event::Leg;
 use crate::types::{Conversation, Event, Message, RunSpec, RunStatus, StopReason, Tenant};
@@ -52,7 +53,7 @@ impl Launcher {
                 return Err(error);
             }
         };
-        let idle = Idle::new(Arc::new(spec), records, lease);
+        let idle = Idle::new(Arc::new(spec), records, lease).under(head);
         // The head that led here may be older than the log.
         if idle.status().is_final() {
             idle.release().await?;
@@ -70,7 +71,13 @@ impl Launcher {
     ) -> Result<Follower, Unavailable> {
         let before = idle.seq();
         match self.prepare(&mut idle, answers, &generation).await {
-            Ok(prepared) => Ok(self.spawn(Ready { idle, generation, prepared }, before)),
+            Ok(prepared) => {
+                if let Some(due) = idle.due() {
+                    let store = self.ledger.store().clone();
+                    self.lifecycle.spawn(async move { forget_due(&*store, &due).await });
+                }
+                Ok(self.spawn(Ready { idle, generation, prepared }, before))
+            }
             Err(error) => {
                 // Whether it goes on is unknown; if it does, somebody must.
                 self.requeue(idle.spec().clone(), idle.lease);
@@ -145,12 +152,37 @@ impl Launcher {
     /// Ends a run that nobody drives; `false` if somebody does.
     pub(in crate::agent) async fn stop(self: &Arc<Self>, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
-        self.lifecycle.run_detached(async move { launcher.stop_attached(&tenant, &head).await }).await
+        let stopping = async move {
+            match launcher.acquire_idle(&tenant, &head).await? {
+                Some(idle) => launcher.stop_idle(idle).await,
+                None => Ok(false),
+            }
+        };
+        self.lifecycle.run_detached(stopping).await
     }
 
-    async fn stop_attached(&self, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
-        let Some(idle) = self.acquire_idle(tenant, head).await? else { return Ok(false) };
-        let spec = idle.spec().clone();
+    /// The same, and `false` also if the run is not as its head says any more.
+    pub(in crate::agent) async fn stop_unless_changed(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        head: &Head,
+    ) -> Result<bool, Unavailable> {
+        let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
+        let stopping = async move {
+            let Some(idle) = launcher.acquire_idle(&tenant, &head).await? else { return Ok(false) };
+            // Nobody else changes the head while the lease is held.
+            let now = launcher.ledger.head(&keys::partition_of(idle.spec()), &head.id).await;
+            if now.as_ref().is_ok_and(|now| now.as_ref() == Some(&head)) {
+                return launcher.stop_idle(idle).await;
+            }
+            idle.release().await?;
+            now.map(|_| false)
+        };
+        self.lifecycle.run_detached(stopping).await
+    }
+
+    async fn stop_idle(&self, idle: Idle) -> Result<bool, Unavailable> {
+        let (spec, due) = (idle.spec().clone(), idle.due());
         let budget = match &spec.session {
             Some(id) => {
                 let found = self.ledger.find_session(&spec.tenant, id).await?;
@@ -172,11 +204,21 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
+                if let Some(due) = due {
+                    forget_due(&**self.ledger.store(), &due).await;
+                }
                 let next = driver.next_in_session.as_ref();
                 self.ownership.unregister(&spec.id, &Registration::of(&spec), next).await.map(|()| true)
             }
             Err(Exit::HandedOff) => Ok(false),
             Err(Exit::NotRecorded(error)) => Err(unavailable(error)),
         }
+    }
+}
+
+/// Removes an entry of the due index that is over. If that fails, the entry is removed when it is due.
+async fn forget_due(store: &dyn Store, due: &Due) {
+    if let Err(error) = due.remove(store).await {
+        tracing::debug!(run = %due.run, %error, "an entry of the due index stays until it is due");
     }
 }

@@ -6,6 +6,7 @@
 //! | [`begin`] | its log grows; head and spec say that it began | is the run's | |
 //! | [`resume`] | its log grows; nothing of it expires any more | is the run's | the tenant's index, first |
 //! | [`end`] | its log, head and spec say how; the inbox goes | has its messages, names the next run | |
+//! | [`end`], to wait | its log and head say until when | lives as long | [`index_wait`], first |
 //! | [`fail`] | the same, by somebody who cannot tell how far it came | names the next run | |
 //!
 //! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: these
@@ -20,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::agent::ledger::document::encode;
+use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
@@ -156,6 +158,8 @@ pub struct Ending<'a> {
     pub session: Option<Versioned>,
     /// What the session gets of it; `None` where the session's log is not what its document counts.
     pub messages: Option<Vec<Message>>,
+    /// When its wait is over, Unix milliseconds; `None` for a run that ends.
+    pub waits_until_ms: Option<u64>,
 }
 
 /// Adds to the commit of a run's last event what changes with it; the run that is next in the session.
@@ -164,11 +168,12 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunI
 }
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
-    let Ending { spec, outcome, at_ms, commands_seen, session, messages } = ending;
+    let Ending { spec, outcome, at_ms, commands_seen, session, messages, waits_until_ms: _ } = ending;
     let inbox = keys::inbox(&spec.id);
     let no_more = Write::Append { log: inbox.clone(), after: commands_seen, entries: Vec::new() };
     let tx = tx.write(no_more).write(Write::DeleteLog { log: inbox });
-    let tx = put_end(tx, spec, outcome, at_ms, retention).write(Write::Delete { key: keys::spec(&spec.id) });
+    let head = ended_head(spec, outcome, at_ms);
+    let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
     let Some(Versioned { mut session, version }) = session else { return (tx, None) };
     let next = session.detach_run(&spec.id);
     let ttl =
@@ -188,11 +193,13 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
     (keep_session(tx, ttl), next)
 }
 
-/// A run that waits for its client is kept like one that ended, and its session as long as it may wait.
+/// A run that waits for its client is kept, with its session, for as long as it may wait.
 fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
-    let Ending { spec, outcome, at_ms, session, commands_seen: _, messages: _ } = ending;
-    let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(retention.run) };
-    let tx = put_end(tx, spec, outcome, at_ms, retention).write(kept);
+    let Ending { spec, outcome, at_ms, session, waits_until_ms, commands_seen: _, messages: _ } = ending;
+    let ttl = retention.waiting_run_ttl();
+    let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
+    let head = Head { waits_until_ms, ..ended_head(spec, outcome, at_ms) };
+    let tx = put_end(tx, &head, ttl).write(kept);
     let Some(Versioned { session, .. }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);
     keep_session(tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl }), ttl)
@@ -239,17 +246,31 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
 
 /// The run's entry in its tenant's index.
 pub fn run_entry(spec: &RunSpec, retention: Retention) -> Tx {
-    let ttl = Some(retention.run_entry_ttl(spec));
+    index_run(spec, retention.run_entry_ttl(spec))
+}
+
+/// What leads to a run that is about to wait until `at_ms`: its entry in the due index, and that in its tenant's for
+/// as long as the run may wait. Both are committed before [`end`].
+pub fn index_wait(spec: &RunSpec, at_ms: u64, retention: Retention) -> [Tx; 2] {
+    [Due::wait_over(spec, at_ms).put(), index_run(spec, retention.waiting_run_entry_ttl(spec))]
+}
+
+fn index_run(spec: &RunSpec, ttl: Duration) -> Tx {
+    let ttl = Some(ttl);
     let entry = Write::Put { key: keys::run_entry(&spec.id), value: encode(&spec.session), ttl };
     Tx::new(keys::tenant_partition(&spec.tenant)).write(entry)
 }
 
-/// What a run's head and log say and how long they are kept, once it ended or waits.
-fn put_end(tx: Tx, spec: &RunSpec, outcome: &Outcome, at_ms: u64, retention: Retention) -> Tx {
+/// What a run's head says once it ended or waits.
+fn ended_head(spec: &RunSpec, outcome: &Outcome, at_ms: u64) -> Head {
     let (status, reason) = (outcome.status(), Some(outcome.reason));
-    let head = Head { ended_ms: Some(at_ms), status, reason, ..Head::new(spec) };
-    tx.write(Write::Put { key: keys::head(&spec.id), value: encode(&head), ttl: Some(retention.run) })
-        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: retention.run })
+    Head { ended_ms: Some(at_ms), status, reason, ..Head::new(spec) }
+}
+
+/// Puts the head of a run that ended or waits, and keeps it and the log for `ttl`.
+fn put_end(tx: Tx, head: &Head, ttl: Duration) -> Tx {
+    tx.write(Write::Put { key: keys::head(&head.id), value: encode(head), ttl: Some(ttl) })
+        .write(Write::ExpireLog { log: keys::events(&head.id), ttl })
 }
 
 /// An event after which a run is driven.

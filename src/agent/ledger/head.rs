@@ -21,6 +21,8 @@ pub struct Head {
     pub status: RunStatus,
     /// Why it ended or waits.
     pub reason: Option<StopReason>,
+    /// While it waits: when its wait is over, Unix milliseconds.
+    pub waits_until_ms: Option<u64>,
 }
 
 impl Head {
@@ -39,6 +41,7 @@ impl Head {
             ended_ms: None,
             status: RunStatus::InProgress,
             reason: None,
+            waits_until_ms: None,
         }
     }
 }

@@ -40,6 +40,11 @@ pub fn live_partition() -> Partition {
     Partition::new("live")
 }
 
+/// The partition of the due index. No tenant can be named like it: their partitions have a second part.
+pub fn due_partition() -> Partition {
+    Partition::new("due")
+}
+
 /// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
 /// sessions they name.
 pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {

@@ -4,6 +4,7 @@
 
 pub(super) mod commits;
 pub(super) mod document;
+pub(super) mod due;
 pub(super) mod head;
 pub(super) mod keys;
 pub(super) mod log;

@@ -79,7 +79,7 @@ mod tests {
 
     /// The documents of a store that are put by one process, a run, and what it is offered.
     fn offers() -> (Offers, RunSpec, Bytes) {
-        let retention = Retention { run: DAY, session: DAY, history_bytes: 0 };
+        let retention = Retention { run: DAY, wait: DAY, session: DAY, history_bytes: 0 };
         let written = Bytes::from("[]");
         let spec = RunSpec { offer: OfferHash::of(&written), ..spec() };
         (Offers::new(Ledger::new(std::sync::Arc::new(MemoryStore::default()), retention)), spec, written)
@@ -106,7 +106,7 @@ mod tests {
         offers.keep(&spec, &written).await.unwrap();
         tokio::time::advance(30 * DAY).await;
         assert_eq!(offers.find(&spec).await.unwrap(), Some(written));
-        tokio::time::advance(2 * DAY).await;
+        tokio::time::advance(3 * DAY).await;
         assert_eq!(offers.find(&spec).await.unwrap(), None);
     }
 

@@ -19,6 +19,8 @@ const OFFERED: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct Retention {
     /// An ended run, after its end.
     pub run: Duration,
+    /// How long a run may wait for its client.
+    pub wait: Duration,
     /// A session, after its last change.
     pub session: Duration,
     /// Most bytes of sessions' messages that are kept in memory.
@@ -34,22 +36,33 @@ impl Retention {
     /// How long a session is kept from now on while this run is under way in it: not less than the run
     /// may take and wait.
     pub(super) fn session_ttl_under(&self, session: &Session, spec: &RunSpec) -> Duration {
-        let run = Duration::from_millis(spec.limits.timeout_ms) + self.run;
+        let run = Duration::from_millis(spec.limits.timeout_ms).saturating_add(self.waiting_run_ttl());
         self.session_ttl(session).max(run)
     }
 
     /// How long the entry of a session that is kept for `ttl` stands in its tenant's index.
     pub(super) fn session_entry_ttl(ttl: Duration) -> Duration {
-        ttl + INDEX_SLACK
+        ttl.saturating_add(INDEX_SLACK)
     }
 
     /// How long the definitions of tools are kept after a run that is offered them began or went on.
     pub(super) fn offer_ttl(&self) -> Duration {
-        self.run + OFFERED
+        self.waiting_run_ttl().saturating_add(OFFERED)
     }
 
     /// How long the entry of a run stands in its tenant's index.
     pub(super) fn run_entry_ttl(&self, spec: &RunSpec) -> Duration {
         UNFINISHED + self.run + Duration::from_millis(spec.limits.timeout_ms)
+    }
+
+    /// How long the documents of a run are kept that begins to wait. The due index ends the wait earlier; should its
+    /// entry be lost, the run expires.
+    pub(super) fn waiting_run_ttl(&self) -> Duration {
+        self.wait.saturating_add(self.run)
+    }
+
+    /// How long the entry of a run that begins to wait stands in its tenant's index.
+    pub(super) fn waiting_run_entry_ttl(&self, spec: &RunSpec) -> Duration {
+        self.waiting_run_ttl().saturating_add(Duration::from_millis(spec.limits.timeout_ms))
     }
 }

@@ -6,6 +6,7 @@
 //! look for orphaned runs. A registration is a hint: only a run's own lease says whether it may be driven.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,7 @@ pub struct Replica {
     lease: Mutex<Option<Lease>>,
     /// Of its lease, while it has one.
     fence: parking_lot::Mutex<Option<Fence>>,
+    count: AtomicUsize,
 }
 
 impl Replica {
@@ -68,6 +70,7 @@ impl Replica {
             store,
             lease: Mutex::default(),
             fence: parking_lot::Mutex::default(),
+            count: AtomicUsize::new(1),
         }
     }
 
@@ -169,10 +172,17 @@ impl Replica {
         }
     }
 
+    /// How many replicas there were when this one looked last, itself among them.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Moves the entries of dead replicas to where all look.
     pub async fn reap_dead_replicas(&self, leases: &Leases) -> Result<(), Unavailable> {
         let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: REPLICAS, order: Order::Ascending };
-        for (name, _) in self.store.scan(&keys::live_partition(), scan).await? {
+        let replicas = self.store.scan(&keys::live_partition(), scan).await?;
+        self.count.store(replicas.len().max(1), Ordering::Relaxed);
+        for (name, _) in replicas {
             let Some(id) = name.strip_prefix(keys::REPLICAS).filter(|id| *id != self.id) else { continue };
             let key = keys::replica(id);
             let Some(lease) = leases.acquire_named(keys::live_partition(), key.clone(), key.clone()).await? else {

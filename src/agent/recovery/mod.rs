@@ -1,6 +1,7 @@
 //! Runs that nobody drives are found, and gone on with or failed.
 
 pub(super) mod fail;
+pub(super) mod overdue;
 pub(super) mod sweep;
 
 use std::sync::Arc;

@@ -237,14 +237,24 @@ pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effec
     let fences = hang.fences.clone();
     let tools: Vec<Arc<dyn Tool>> =
         vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
-    let keep = Retention { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
+    let keep = Retention {
+        run: Duration::from_secs(600),
+        wait: Duration::from_secs(3600),
+        session: Duration::from_secs(600),
+        history_bytes: 1 << 20,
+    };
     let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), quotas, ..Generation::default() };
     Bench { agent: Agent::new(store, generation, keep), model, journal, fences }
 }
 
 /// An agent whose model plays `turns`, with these tools and those that its runs answer themselves.
 pub(super) fn agent_with(turns: Vec<Say>, tools: Vec<Arc<dyn Tool>>, own_tools: Vec<Arc<dyn OwnTool>>) -> Agent {
-    let keep = Retention { run: Duration::from_secs(600), session: Duration::from_secs(600), history_bytes: 1 << 20 };
+    let keep = Retention {
+        run: Duration::from_secs(600),
+        wait: Duration::from_secs(3600),
+        session: Duration::from_secs(600),
+        history_bytes: 1 << 20,
+    };
     let (catalog, tools) = (catalog(Scripted::new(turns)), Registry::new(tools).unwrap());
     let agent = Agent::new(
         Arc::new(MemoryStore::default()),

@@ -64,7 +64,12 @@ impl StoreLayer for Shared {
 /// A replica over this store, and its router.
 fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
     let catalog = catalog(Arc::new(Silent));
-    let keep = Retention { run: Duration::from_secs(60), session: Duration::from_secs(60), history_bytes: 1 << 20 };
+    let keep = Retention {
+        run: Duration::from_secs(60),
+        wait: Duration::from_secs(60),
+        session: Duration::from_secs(60),
+        history_bytes: 1 << 20,
+    };
     let store = Arc::new(Shared { store: store.clone(), damages });
     let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);
     let router = router(agent.clone(), &Arc::default());

@@ -292,4 +292,4 @@ fn ttl_arg(time: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ mod moves;
 mod nudges;
 mod proxy;
 #[path = "../../../tests/support/redis_servers.rs"]
-mod servers;
+pub(crate) mod servers;
 mod starts;
 
 use self::servers::{Cluster, RedisServer, Watched};

@@ -1,7 +1,10 @@
 //! Ends a run, or hands it to its client: the last event, the session's new messages and every
 //! document that speaks of the run change in one commit.
 
+use futures_util::future::try_join_all;
+
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::error::unavailable;
 use crate::agent::ledger::commits::{self, Ending};
 use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
@@ -21,11 +24,12 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
     failpoint::hit("run.before_end");
     driver.meter.free_slot().await;
     let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
+    let waits_until_ms = if outcome.status().is_final() { None } else { Some(index_wait(driver).await?) };
     let mut attempts = 0;
     let mut lost = false;
     loop {
         let session = read_session(driver).await?;
-        let result = record_end(driver, &outcome, session, lost).await;
+        let result = record_end(driver, &outcome, waits_until_ms, session, lost).await;
         attempts += 1;
         match result {
             Err(CommitError::SequenceConflict { log, actual })
@@ -54,6 +58,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
 async fn record_end(
     driver: &mut Driver,
     outcome: &Outcome,
+    waits_until_ms: Option<u64>,
     session: Option<Versioned>,
     lost: bool,
 ) -> Result<Option<RunId>, CommitError> {
@@ -61,7 +66,7 @@ async fn record_end(
     let spec = run.spec().clone();
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
     let (at_ms, commands_seen, retention) = (now_ms(), driver.commands_seen, driver.retention);
-    let ending = Ending { spec: &spec, outcome, at_ms, commands_seen, session, messages };
+    let ending = Ending { spec: &spec, outcome, at_ms, commands_seen, session, messages, waits_until_ms };
     let mut next = None;
     let change = |tx: Tx| {
         let (tx, woken) = commits::end(tx, ending, retention);
@@ -70,6 +75,19 @@ async fn record_end(
     };
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
     Ok(next)
+}
+
+/// Puts what leads to a run that is about to wait. Returns when its wait is over, Unix milliseconds.
+async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
+    let retention = driver.retention;
+    let at_ms = now_ms().saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));
+    let entries = commits::index_wait(driver.recorder.run().spec(), at_ms, retention);
+    let commit = || async {
+        let committing = entries.iter().map(|entry| driver.recorder.store().commit(entry.clone()));
+        try_join_all(committing).await.map(drop).map_err(unavailable)
+    };
+    RetryWhileLeased::new(driver.recorder.validity()).read(commit).await.map_err(CommitError::from)?;
+    Ok(at_ms)
 }
 
 /// Whether a run that ends so leaves its messages to its session. One that never began has said nothing, and

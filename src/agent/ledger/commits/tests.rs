@@ -9,8 +9,12 @@ use crate::store::memory::MemoryStore;
 use crate::types::clock::now_ms;
 use crate::types::{Event, Role, SessionId, StopReason, Usage};
 
-const RETENTION: Retention =
-    Retention { run: Duration::from_secs(60), session: Duration::from_secs(30), history_bytes: 0 };
+const RETENTION: Retention = Retention {
+    run: Duration::from_secs(60),
+    wait: Duration::from_secs(3600),
+    session: Duration::from_secs(30),
+    history_bytes: 0,
+};
 
 /// A ledger with one run of one session, whose lease is held.
 struct Place {
@@ -73,8 +77,10 @@ impl Place {
             .check(under_lease(&self.spec.id, self.fence))
             .write(Write::Append { log: keys::events(&self.spec.id), after: length, entries: vec![last] });
         let session = Some(self.session().await);
-        let ending =
-            Ending { spec: &self.spec, outcome: &outcome, at_ms: now_ms(), commands_seen: 0, session, messages };
+        let (spec, at_ms) = (&self.spec, now_ms());
+        let waits_until_ms = (!outcome.status().is_final()).then(|| at_ms + RETENTION.wait.as_secs() * 1000);
+        let outcome = &outcome;
+        let ending = Ending { spec, outcome, at_ms, commands_seen: 0, session, messages, waits_until_ms };
         let (tx, next) = end(own, ending, RETENTION);
         self.commit(tx).await;
         next
@@ -103,6 +109,23 @@ async fn a_queued_run_begins_as_its_sessions_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_waits_is_kept_longer_than_it_may_wait_and_says_how_long_that_is() {
+    let mut place = Place::with_run(Turn::Now).await;
+    let [due, entry] = index_wait(&place.spec, now_ms() + 3_600_000, RETENTION);
+    place.commit(due).await;
+    place.commit(entry).await;
+    place.end(StopReason::ClientTools, None).await;
+    let (_, head) = place.ledger.find_run(&place.spec.tenant, &place.spec.id).await.unwrap();
+    assert_eq!(head.waits_until_ms, Some(now_ms() + 3_600_000));
+    tokio::time::advance(RETENTION.wait + Duration::from_secs(1)).await;
+    assert_eq!(place.stands().await, (RunStatus::RequiresAction, true, 2));
+    assert_eq!(place.session().await.session.active_run, Some(place.spec.id.clone()));
+    // Should its entry in the due index be lost.
+    tokio::time::advance(RETENTION.run + Duration::from_secs(1)).await;
+    assert!(place.ledger.find_run(&place.spec.tenant, &place.spec.id).await.is_err(), "it expires");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     let mut place = Place::with_run(Turn::Now).await;
     assert_eq!(place.end(StopReason::ClientTools, None).await, None);
@@ -112,8 +135,8 @@ async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     let commit = resume(&place.spec, place.fence, (2, resumed), session, RETENTION);
     place.commit(commit.index).await;
     place.commit(commit.run).await;
-    // Longer than an ended run is kept.
-    tokio::time::advance(RETENTION.run + Duration::from_secs(1)).await;
+    // Longer than a waiting run is kept.
+    tokio::time::advance(RETENTION.waiting_run_ttl() + Duration::from_secs(1)).await;
     assert_eq!(place.stands().await, (RunStatus::InProgress, true, 3));
     assert_eq!(place.session().await.session.active_run, Some(place.spec.id.clone()));
 }

@@ -1,0 +1,78 @@
+//! Does what the due index says, when its time has come.
+//!
+//! Every replica sweeps the index, the less often the more replicas there are, so that all of them together ask the
+//! store as often as one does alone. Two sweeps may find the same entry: the run's lease lets one of them act, and
+//! whoever acts compares the entry with the run first.
+
+use std::time::Duration;
+
+use crate::agent::ledger::due::{self, Due, Kind};
+use crate::agent::ledger::keys;
+use crate::agent::recovery::Recovery;
+use crate::store::Unavailable;
+use crate::types::RunStatus;
+use crate::types::clock::now_ms;
+use crate::types::pauses::spread;
+
+/// How often the index is swept by all replicas together, on average.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// What became of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It was done, or is not to be done any more.
+    Settled,
+    /// The next sweep looks at it again.
+    Open,
+}
+
+impl Recovery {
+    /// Sweeps the due index until the agent has drained.
+    pub(in crate::agent) async fn sweep_due(&self) {
+        loop {
+            // `spread` gives three quarters of a pause on average.
+            let replicas = u32::try_from(self.ownership.replica.count()).unwrap_or(u32::MAX);
+            tokio::time::sleep(spread(SWEEP_EVERY.saturating_mul(replicas).mul_f64(4.0 / 3.0))).await;
+            if self.lifecycle.is_ending() {
+                continue;
+            }
+            if let Err(error) = self.do_what_is_due(now_ms()).await {
+                tracing::warn!(%error, "could not read what is due");
+            }
+        }
+    }
+
+    /// Does everything that is due at `now_ms`. What fails stays in the index for the next sweep.
+    pub(in crate::agent) async fn do_what_is_due(&self, now_ms: u64) -> Result<(), Unavailable> {
+        for due in due::until(&**self.ledger.store(), now_ms).await? {
+            let verdict = match due.kind {
+                Kind::WaitOver => self.end_wait(&due).await,
+            };
+            let settled = match verdict {
+                Ok(Verdict::Settled) => due.remove(&**self.ledger.store()).await,
+                Ok(Verdict::Open) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = settled {
+                tracing::warn!(run = %due.run, kind = ?due.kind, %error, "could not do what is due");
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels a run whose client did not answer in time.
+    async fn end_wait(&self, due: &Due) -> Result<Verdict, Unavailable> {
+        let tenant = &due.owner.tenant;
+        let partition = keys::run_partition(tenant, due.owner.session.as_ref(), &due.run);
+        let Some(head) = self.ledger.head(&partition, &due.run).await? else { return Ok(Verdict::Settled) };
+        if head.status == RunStatus::RequiresAction && head.waits_until_ms == Some(due.at_ms) {
+            let ended = self.launcher.stop_unless_changed(tenant, &head).await?;
+            if ended {
+                tracing::info!(run = %due.run, "the client did not answer in time; the run is cancelled");
+            }
+            return Ok(if ended { Verdict::Settled } else { Verdict::Open });
+        }
+        // A run under way may be about to wait: its entry is put before. One that went on removes its entry itself.
+        Ok(if head.is_under_way() { Verdict::Open } else { Verdict::Settled })
+    }
+}
