@@ -1,9 +1,10 @@
 //! Reading, following, steering and cancelling runs.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
 use crate::agent::error::LookupError;
@@ -18,6 +19,7 @@ use crate::agent::ledger::{Ledger, keys};
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::request_key::Once;
 use crate::agent::session::Sessions;
+use crate::store::pages::scan_pages;
 use crate::store::{Order, Scan, Unavailable};
 use crate::types::{Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
@@ -94,13 +96,12 @@ impl Control {
     /// This tenant's runs, newest first.
     pub async fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Head>, LookupError> {
         let mut found = Vec::new();
-        let mut after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
-        loop {
-            let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
-            let entries = self.ledger.store().scan(&keys::tenant_partition(tenant), scan).await?;
-            let exhausted = entries.len() < filter.limit;
-            after = entries.last().map(|(key, _)| key.clone());
-            for (key, entry) in entries {
+        let after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
+        let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
+        let partition = keys::tenant_partition(tenant);
+        let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
+        while let Some(page) = pages.try_next().await? {
+            for (key, entry) in page {
                 let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
                 let session: Option<SessionId> = decode(&entry.value)?;
                 if filter.session.is_some() && filter.session != session {
@@ -113,10 +114,8 @@ impl Control {
                     return Ok(found);
                 }
             }
-            if exhausted {
-                return Ok(found);
-            }
         }
+        Ok(found)
     }
 
     /// Follows a run after event `seq`; 0 is from its beginning.

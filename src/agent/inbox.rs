@@ -8,9 +8,11 @@
 //! A request that may come again leaves its command together with a note that it did, under its name:
 //! whichever of its attempts is first leaves the only one.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::error::{ClaimError, LookupError, unavailable};
@@ -19,6 +21,7 @@ use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::request_key::Once;
+use crate::store::pages::log_pages;
 use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::{Message, RunId, Tenant};
 
@@ -135,13 +138,10 @@ pub async fn read(
     run: &RunId,
     after: u64,
 ) -> Result<Vec<Command>, Unavailable> {
-    let (log, mut commands) = (keys::inbox(run), Vec::new());
-    loop {
-        let page = store.read_log(partition, &log, after + commands.len() as u64, PAGE).await?;
-        if page.entries.is_empty() {
-            return Ok(commands);
-        }
-        for entry in &page.entries {
+    let mut pages = pin!(log_pages(&**store, partition, keys::inbox(run), after..u64::MAX, PAGE));
+    let mut commands = Vec::new();
+    while let Some(page) = pages.try_next().await? {
+        for entry in &page {
             // Nothing would be better for waiting, and the run would not go on.
             commands.push(decode(entry).unwrap_or_else(|error| {
                 tracing::error!(%run, %error, "a command cannot be read");
@@ -149,4 +149,5 @@ pub async fn read(
             }));
         }
     }
+    Ok(commands)
 }

@@ -12,12 +12,16 @@ pub(super) mod offers;
 pub mod retention;
 pub mod session;
 
+use std::pin::pin;
 use std::sync::Arc;
+
+use futures_util::TryStreamExt;
 
 use crate::agent::error::LookupError;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
+use crate::store::pages::log_pages;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
 use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, Tenant};
 
@@ -74,16 +78,14 @@ impl Ledger {
     /// All records of a run.
     pub(super) async fn records(&self, spec: &RunSpec) -> Result<Vec<Arc<Record>>, Unavailable> {
         let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
+        let mut pages = pin!(log_pages(&*self.store, &partition, log, 0..u64::MAX, PAGE));
         let mut records = Vec::new();
-        loop {
-            let page = self.store.read_log(&partition, &log, records.len() as u64, PAGE).await?;
-            if page.entries.is_empty() {
-                return Ok(records);
-            }
-            for entry in &page.entries {
+        while let Some(page) = pages.try_next().await? {
+            for entry in &page {
                 records.push(Arc::new(log::decode(entry).map_err(damaged)?));
             }
         }
+        Ok(records)
     }
 
     /// The newest record of a run; `None` if its log is empty or gone.

@@ -7,8 +7,10 @@
 //! is not under way, twice in a row, is nobody's.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::time::MissedTickBehavior;
 
 use crate::agent::error::{StartError, unavailable};
@@ -18,6 +20,7 @@ use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
 use crate::agent::limits::quota::{ATTEMPTS, Account};
 use crate::agent::quotas::Quotas;
+use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
@@ -69,14 +72,9 @@ impl Limits {
         suspects: &HashMap<RunId, u64>,
         found: &mut HashMap<RunId, u64>,
     ) -> Result<(), Unavailable> {
-        let mut after = None;
-        loop {
-            let scan = Scan { prefix: keys::SLOTS.to_owned(), after, limit: PAGE, order: Order::Ascending };
-            let page = self.ledger.store().scan(partition, scan).await?;
-            after = page.last().map(|(key, _)| key.clone());
-            if after.is_none() {
-                return Ok(());
-            }
+        let scan = Scan { prefix: keys::SLOTS.to_owned(), after: None, limit: PAGE, order: Order::Ascending };
+        let mut pages = pin!(scan_pages(&**self.ledger.store(), partition, scan));
+        while let Some(page) = pages.try_next().await? {
             for (key, document) in page {
                 let Some(run) = key.strip_prefix(keys::SLOTS).and_then(RunId::parse) else { continue };
                 let session = decode(&document.value)?;
@@ -91,6 +89,7 @@ impl Limits {
                 }
             }
         }
+        Ok(())
     }
 
     async fn is_under_way(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -17,6 +18,7 @@ use crate::agent::error::unavailable;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::{Lease, Leases};
+use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
@@ -159,17 +161,8 @@ impl Replica {
     /// The entries under this replica's name.
     pub async fn own_entries(&self) -> Result<Vec<(String, Document)>, Unavailable> {
         let prefix = keys::live_entries(&self.id);
-        let (mut all, mut after) = (Vec::new(), None);
-        loop {
-            let scan = Scan { prefix: prefix.clone(), after: after.clone(), limit: MOVED, order: Order::Ascending };
-            let page = self.store.scan(&keys::live_partition(), scan).await?;
-            let last = page.len() < MOVED;
-            after = page.last().map(|(key, _)| key.clone());
-            all.extend(page);
-            if last {
-                return Ok(all);
-            }
-        }
+        let scan = Scan { prefix, after: None, limit: MOVED, order: Order::Ascending };
+        scan_pages(&*self.store, &keys::live_partition(), scan).try_concat().await
     }
 
     /// How many replicas there were when this one looked last, itself among them.

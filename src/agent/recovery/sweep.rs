@@ -3,9 +3,10 @@
 //! Every replica looks every second, and at once when a run is given up. What it looks at are hints;
 //! the run's own lease decides who goes on with it.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
 use crate::agent::error::unavailable;
@@ -13,6 +14,7 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::recovery::Recovery;
+use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::pauses::random;
@@ -60,12 +62,10 @@ impl Recovery {
         }
         self.ownership.replica.reap_dead_replicas(&self.ownership.leases).await?;
         let prefix = keys::live_entries(keys::ORPHANED);
-        let mut after = None;
-        loop {
-            let scan = Scan { prefix: prefix.clone(), after: after.take(), limit: PAGE, order: Order::Ascending };
-            let entries = self.ledger.store().scan(&keys::live_partition(), scan).await?;
-            let last = entries.len() < PAGE;
-            after = entries.last().map(|(key, _)| key.clone());
+        let partition = keys::live_partition();
+        let scan = Scan { prefix: prefix.clone(), after: None, limit: PAGE, order: Order::Ascending };
+        let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
+        while let Some(entries) = pages.try_next().await? {
             let look = async |(key, document): (String, Document)| {
                 let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
                 if let Err(error) = self.recover(&run, &key, &document).await {
@@ -73,10 +73,8 @@ impl Recovery {
                 }
             };
             futures_util::stream::iter(entries).map(look).buffer_unordered(TOGETHER).collect::<()>().await;
-            if last {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {

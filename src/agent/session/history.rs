@@ -12,6 +12,7 @@ use moka::sync::Cache;
 
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
+use crate::store::pages::log_pages;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::session::{Digest, Session};
 use crate::types::{Conversation, Message};
@@ -97,18 +98,7 @@ pub(in crate::agent) fn pages<'a>(
     after: u64,
     count: u64,
 ) -> impl Stream<Item = Result<Vec<Bytes>, Unavailable>> + 'a {
-    async_stream::try_stream! {
-        let mut read = after;
-        while read < count {
-            let limit = usize::try_from(count - read).map_or(PAGE, |left| left.min(PAGE));
-            let page = store.read_log(partition, &keys::messages(), read, limit).await?;
-            if page.entries.is_empty() {
-                return;
-            }
-            read += page.entries.len() as u64;
-            yield page.entries;
-        }
-    }
+    log_pages(store, partition, keys::messages(), after..count, PAGE)
 }
 
 /// Messages that are at hand, in pages such as [`pages`] has.

@@ -6,7 +6,10 @@ pub mod snapshot;
 pub(super) mod write;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
+
+use futures_util::TryStreamExt;
 
 use crate::agent::error::{LookupError, unavailable};
 use crate::agent::ledger::Ledger;
@@ -19,6 +22,7 @@ use crate::agent::ledger::session::keep_session;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
+use crate::store::pages::scan_pages;
 use crate::store::{CommitError, Order, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
@@ -105,26 +109,23 @@ impl Sessions {
         order: Order,
     ) -> Result<Vec<Versioned>, LookupError> {
         let mut found = Vec::new();
-        let mut after = after.map(|id| keys::session_entry(id).to_string());
-        loop {
-            let scan = Scan { prefix: keys::SESSIONS.to_owned(), after: after.clone(), limit, order };
-            let entries = self.ledger.store().scan(&keys::tenant_partition(tenant), scan).await?;
-            let exhausted = entries.len() < limit;
-            for (key, _) in entries {
+        let after = after.map(|id| keys::session_entry(id).to_string());
+        let scan = Scan { prefix: keys::SESSIONS.to_owned(), after, limit, order };
+        let partition = keys::tenant_partition(tenant);
+        let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
+        while let Some(page) = pages.try_next().await? {
+            for (key, _) in page {
                 if let Some(id) = key.strip_prefix(keys::SESSIONS).and_then(SessionId::parse)
                     && let Some(session) = self.ledger.find_session(tenant, &id).await?
                 {
                     found.push(session);
                 }
-                after = Some(key);
                 if found.len() == limit {
                     return Ok(found);
                 }
             }
-            if exhausted {
-                return Ok(found);
-            }
         }
+        Ok(found)
     }
 
     /// Changes a session's metadata and budgets.
@@ -216,19 +217,15 @@ impl Sessions {
     pub(super) async fn unfinished_runs(&self, tenant: &Tenant, id: &SessionId) -> Result<Vec<Head>, LookupError> {
         let partition = keys::session_partition(tenant, id);
         let mut found: Vec<Head> = Vec::new();
-        let mut after = None;
-        loop {
-            let scan = Scan { prefix: keys::HEADS.to_owned(), after, limit: PAGE, order: Order::Ascending };
-            let page = self.ledger.store().scan(&partition, scan).await?;
+        let scan = Scan { prefix: keys::HEADS.to_owned(), after: None, limit: PAGE, order: Order::Ascending };
+        let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
+        while let Some(page) = pages.try_next().await? {
             for (_, document) in &page {
                 let head: Head = decode(&document.value)?;
                 found.extend(Some(head).filter(|head| !head.status.is_final()));
             }
-            if page.len() < PAGE {
-                return Ok(found);
-            }
-            after = page.last().map(|(key, _)| key.clone());
         }
+        Ok(found)
     }
 }
 
