@@ -48,6 +48,9 @@ pub enum StartError {
         /// Its live run.
         run: RunId,
     },
+    /// The session changed meanwhile, again and again.
+    #[error("session {0} is being changed by others; try again")]
+    VersionConflict(SessionId),
     /// There is no such run, or it is another tenant's.
     #[error("run {0} does not exist")]
     RunNotFound(String),

@@ -22,11 +22,10 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::request_key::Once;
 use crate::store::pages::log_pages;
+use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::{Message, RunId, Tenant};
 
-/// How often a command is tried to be left while others leave theirs.
-const ATTEMPTS: usize = 16;
 /// How long it is known that a request left its command.
 const RECEIPT_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Most commands of one run.
@@ -79,8 +78,9 @@ pub async fn send(
     command: &Command,
     once: Option<&Once>,
 ) -> Result<Delivery, LookupError> {
-    let (partition, mut head) = ledger.find_run(tenant, run).await?;
-    for _ in 0..ATTEMPTS {
+    let (partition, _) = ledger.find_run(tenant, run).await?;
+    let mut retry = RetryConflicts::new();
+    while retry.next().await {
         if let Some(once) = once
             && let Some(note) = ledger.store().get(&partition, &keys::receipt(run, &once.name)).await?
         {
@@ -94,7 +94,7 @@ pub async fn send(
         let key = keys::head(run);
         let document = ledger.store().get(&partition, &key).await?;
         let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
-        head = decode(&document.value)?;
+        let head: Head = decode(&document.value)?;
         if head.status.is_final() {
             return Ok(Delivery::Ended(Box::new(head)));
         }
@@ -117,7 +117,7 @@ pub async fn send(
             Err(error) => return Err(unavailable(error).into()),
         }
     }
-    Err(LookupError::Store(Unavailable(format!("run {} is being changed by others", head.id))))
+    Err(LookupError::Store(Unavailable(format!("run {run} is being changed by others"))))
 }
 
 /// Returns `seen`, or 0 if the inbox is now shorter: then the store lost entries, and their numbers may have

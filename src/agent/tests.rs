@@ -4,6 +4,7 @@
 
 mod commands;
 mod conflicts;
+mod contention;
 mod crash_loops;
 mod dead_replicas;
 mod detached;

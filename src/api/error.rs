@@ -115,6 +115,7 @@ impl From<StartError> for ApiError {
             StartError::BudgetExceeded(_) => Self::new(ErrorCode::BudgetExceeded, message).permanent(),
             StartError::TooManyRuns(_) => Self::new(ErrorCode::RateLimited, message).retry_after(2),
             StartError::SessionBusy { run, .. } => Self::busy(message, &run),
+            StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
             StartError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message).at("agent.run_id"),
             StartError::NotWaiting(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             StartError::Draining => Self::new(ErrorCode::Draining, message).retry_after(2),

@@ -11,12 +11,10 @@ use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::request_key::{Kind, Once};
+use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::{Event, RunStatus, Tenant};
-
-/// How often a claim that changes meanwhile is read again to note that its target was made.
-const ATTEMPTS: usize = 4;
 
 /// A claim of this request.
 #[derive(Debug)]
@@ -140,7 +138,8 @@ impl Admission {
 
     async fn put_made(&self, mut held: HeldClaim) -> Result<(), Unavailable> {
         held.claim.made = true;
-        for _ in 0..ATTEMPTS {
+        let mut retry = RetryConflicts::new();
+        while retry.next().await {
             if self.put(&mut held).await? {
                 break;
             }

@@ -19,12 +19,10 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
 use crate::failpoint;
-use crate::store::{CommitError, Unavailable};
+use crate::store::CommitError;
+use crate::store::retry::RetryConflicts;
 use crate::types::clock::now_ms;
 use crate::types::{Conversation, Event, Record, RunSpec};
-
-/// How often a session that changed meanwhile is read again.
-const ATTEMPTS: usize = 8;
 
 /// A run that may begin, and what it holds already. Nothing of it is stored yet.
 struct Candidate {
@@ -51,10 +49,11 @@ impl Admission {
         new: &NewRun,
         mut claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
-        if self.lifecycle.is_refusing() {
-            return Err(StartError::Draining);
-        }
-        for _ in 0..ATTEMPTS {
+        let mut retry = RetryConflicts::new();
+        while retry.next().await {
+            if self.lifecycle.is_refusing() {
+                return Err(StartError::Draining);
+            }
             let session = match &new.session {
                 Some(id) => self.ledger.find_session(&new.tenant, id).await?,
                 None => None,
@@ -66,7 +65,7 @@ impl Admission {
                 return Ok(started);
             }
         }
-        Err(StartError::Store(Unavailable("the session is being changed by others".to_owned())))
+        Err(new.session.clone().map_or(ClaimError::Busy.into(), StartError::VersionConflict))
     }
 
     /// Starts a run; `None` if its session changed meanwhile.

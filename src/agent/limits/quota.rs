@@ -38,8 +38,8 @@ use crate::types::{Record, RunId, RunSpec, SessionId};
 
 /// How long a reservation outlives its run's deadline: time for others to take the run up.
 const GRACE: Duration = Duration::from_secs(600);
-/// How often a document that others changed meanwhile is read again.
-pub(in crate::agent) const ATTEMPTS: usize = 4;
+/// How often a reservation is read again that another driver of the run changed meanwhile.
+const ATTEMPTS: usize = 4;
 /// Reservations of one run that are looked at. It never has more than one, unless a driver came late.
 const MOST_LEFT: usize = 64;
 

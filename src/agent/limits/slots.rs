@@ -18,9 +18,10 @@ use crate::agent::generation::Generations;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
-use crate::agent::limits::quota::{ATTEMPTS, Account};
+use crate::agent::limits::quota::Account;
 use crate::agent::quotas::Quotas;
 use crate::store::pages::scan_pages;
+use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
@@ -130,7 +131,8 @@ impl Account {
     async fn acquire_slot(&mut self, ceiling: Option<i64>) -> Result<bool, Unavailable> {
         let key = keys::slot(&self.run);
         let mut version = self.slot.unwrap_or(0);
-        for _ in 0..ATTEMPTS {
+        let mut retry = RetryConflicts::new();
+        while retry.next().await {
             let mut tx = Tx::new(self.partition.clone()).put_at(key.clone(), version, encode(&self.session), None);
             if version == 0 {
                 tx = tx.write(Write::Add { counter: keys::slots_taken(), delta: 1, ceiling });

@@ -23,13 +23,12 @@ use crate::agent::lifecycle::Lifecycle;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
 use crate::store::pages::scan_pages;
+use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Order, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
 use crate::types::{Conversation, Message, Micros, RunId, RunSpec, SessionId, Tenant};
 
-/// How often a session that changed meanwhile is read again.
-const ATTEMPTS: usize = 8;
 /// Most entries of a session's metadata.
 const MAX_METADATA: usize = 16;
 /// Heads of a session's runs read at a time.
@@ -130,7 +129,8 @@ impl Sessions {
 
     /// Changes a session's metadata and budgets.
     pub async fn patch(&self, tenant: &Tenant, id: &SessionId, patch: SessionPatch) -> Result<Versioned, LookupError> {
-        for _ in 0..ATTEMPTS {
+        let mut retry = RetryConflicts::new();
+        while retry.next().await {
             let Versioned { mut session, version } = self.get(tenant, id).await?;
             for (key, value) in patch.metadata.clone() {
                 match value {

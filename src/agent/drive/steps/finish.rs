@@ -12,12 +12,18 @@ use crate::agent::ledger::session::Versioned;
 use crate::agent::machine::Run;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
-use crate::store::{CommitError, Tx};
+use crate::store::retry::RetryConflicts;
+use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::{Event, Outcome, RunId, RunStatus, StopReason};
 
-/// How often a session that changed meanwhile is read again.
-const ATTEMPTS: usize = 8;
+/// What an attempt to record a run's end came to.
+enum Attempt {
+    /// The end is recorded; the run that is to be woken next in the session, if there is one.
+    Recorded(Option<RunId>),
+    /// Somebody left a command, which may keep the run from ending; how many commands there are now.
+    CommandsLeft(u64),
+}
 
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
@@ -25,30 +31,45 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
     driver.meter.free_slot().await;
     let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
     let waits_until_ms = if outcome.status().is_final() { None } else { Some(index_wait(driver).await?) };
-    let mut attempts = 0;
-    let mut lost = false;
-    loop {
-        let session = read_session(driver).await?;
-        let result = record_end(driver, &outcome, waits_until_ms, session, lost).await;
-        attempts += 1;
-        match result {
-            Err(CommitError::SequenceConflict { log, actual })
-                if log == keys::inbox(&driver.recorder.run().spec().id) =>
-            {
-                // Somebody left a command, which may keep the run from ending.
-                driver.meter.keep_slot().await.map_err(CommitError::from)?;
-                return Ok(driver.read_mail(actual).await?);
-            }
-            Err(CommitError::VersionConflict { .. }) if attempts < ATTEMPTS => {}
-            Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
-                tracing::error!(run = %driver.recorder.run().spec().id, "the session's messages are not those it counts");
-                lost = true;
-            }
-            result => {
-                driver.next_in_session = result?;
+    let mut retry = RetryConflicts::new();
+    while retry.next().await {
+        match try_to_end(driver, &outcome, waits_until_ms).await? {
+            Some(Attempt::Recorded(next)) => {
+                driver.next_in_session = next;
                 failpoint::hit("run.ended");
                 return Ok(());
             }
+            Some(Attempt::CommandsLeft(count)) => {
+                driver.meter.keep_slot().await.map_err(CommitError::from)?;
+                return Ok(driver.read_mail(count).await?);
+            }
+            None => {}
+        }
+    }
+    Err(CommitError::from(Unavailable("the session is being changed by others".to_owned())).into())
+}
+
+/// Attempts to record the end; `None` if the session changed meanwhile.
+async fn try_to_end(
+    driver: &mut Driver,
+    outcome: &Outcome,
+    waits_until_ms: Option<u64>,
+) -> Result<Option<Attempt>, Exit> {
+    let mut lost = false;
+    loop {
+        let session = read_session(driver).await?;
+        let run = driver.recorder.run().spec().id.clone();
+        match record_end(driver, outcome, waits_until_ms, session, lost).await {
+            Ok(next) => return Ok(Some(Attempt::Recorded(next))),
+            Err(CommitError::SequenceConflict { log, actual }) if log == keys::inbox(&run) => {
+                return Ok(Some(Attempt::CommandsLeft(actual)));
+            }
+            Err(CommitError::VersionConflict { .. }) => return Ok(None),
+            Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
+                tracing::error!(%run, "the session's messages are not those it counts");
+                lost = true;
+            }
+            Err(error) => return Err(error.into()),
         }
     }
 }
