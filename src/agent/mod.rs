@@ -74,9 +74,10 @@ impl Agent {
     /// runs that nobody drives, doing what is due, and giving slots back that are nobody's. It ends when the agent has drained.
     pub fn begin(&self) {
         // Each in a task of its own: what fails in one leaves the others be.
-        let [keeper, sweeper, freer, reader, timer] = [(); 5].map(|()| self.0.clone());
+        let [keeper, watcher, sweeper, timer, freer, reader] = [(); 6].map(|()| self.0.clone());
         let lifecycle = &self.0.lifecycle;
         lifecycle.spawn_until_leaving(async move { keeper.ownership.leases.keep().await });
+        lifecycle.spawn_until_leaving(async move { watcher.ownership.watch_replicas().await });
         lifecycle.spawn_until_leaving(async move { sweeper.recovery.sweep().await });
         lifecycle.spawn_until_leaving(async move { timer.recovery.sweep_due().await });
         lifecycle.spawn_until_leaving(async move { freer.limits.sweep_slots(&freer.generations).await });

@@ -179,8 +179,8 @@ pub fn live_entry(replica: &str, run: &RunId) -> Key {
 }
 
 /// Nudged when a run is orphaned or woken.
-pub fn due_topic() -> Topic {
-    Topic::new(live_partition(), "due")
+pub fn orphans_topic() -> Topic {
+    Topic::new(live_partition(), "orphans")
 }
 
 /// What the keys of run entries begin with.

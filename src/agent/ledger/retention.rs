@@ -10,8 +10,8 @@ const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
 /// How much longer than its session an index entry is kept, since a run's end renews only the session.
 const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// How long the definitions of a run's tools are kept, beyond an ended run's time. No run is queued, driven
-/// or waits for as long at a stretch, and each time that it begins or goes on they are kept anew.
+/// How long the definitions of a run's tools are kept, beyond the time that a run may wait and be kept. No run is
+/// queued or driven for as long at a stretch, and each time that it begins or goes on they are kept anew.
 const OFFERED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long things are kept, and how much of them at hand.

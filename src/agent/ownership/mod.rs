@@ -4,6 +4,7 @@
 pub mod lease;
 pub(super) mod registry;
 pub(super) mod retry;
+pub(super) mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,6 @@
 //! look for orphaned runs. A registration is a hint: only a run's own lease says whether it may be driven.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -19,16 +18,15 @@ use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::{Lease, Leases};
 use crate::store::pages::scan_pages;
-use crate::store::{Check, CommitError, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};
+use crate::store::{Check, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
+use crate::types::pauses::spread;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// How long somebody waits for another's registration.
 const REGISTERED_SOON: Duration = Duration::from_secs(1);
-/// Entries moved at a time.
-const MOVED: usize = 128;
-/// Replicas looked at.
-const REPLICAS: usize = 1024;
+/// Entries read or moved at a time.
+pub(super) const MOVED: usize = 128;
 
 /// Where a live run is found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,7 +59,8 @@ pub struct Replica {
     lease: Mutex<Option<Lease>>,
     /// Of its lease, while it has one.
     fence: parking_lot::Mutex<Option<Fence>>,
-    count: AtomicUsize,
+    /// The replicas that were registered when it looked last, without itself.
+    others: parking_lot::Mutex<Vec<String>>,
 }
 
 impl Replica {
@@ -72,7 +71,7 @@ impl Replica {
             store,
             lease: Mutex::default(),
             fence: parking_lot::Mutex::default(),
-            count: AtomicUsize::new(1),
+            others: parking_lot::Mutex::default(),
         }
     }
 
@@ -141,7 +140,7 @@ impl Replica {
     pub async fn enqueue(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
         let key = keys::live_entry(keys::ORPHANED, run);
         let tx = Tx {
-            notify: Some(keys::due_topic()),
+            notify: Some(keys::orphans_topic()),
             ..Tx::new(keys::live_partition()).write(Write::Put { key, value: encode(entry), ttl: None })
         };
         self.store.commit(tx).await.map_err(unavailable)
@@ -150,7 +149,7 @@ impl Replica {
     /// Says that nobody drives a run of this replica's any more, and wakes whoever can.
     pub async fn orphan(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
         let tx = Tx {
-            notify: Some(keys::due_topic()),
+            notify: Some(keys::orphans_topic()),
             ..Tx::new(keys::live_partition())
                 .write(Write::Delete { key: keys::live_entry(&self.id, run) })
                 .write(Write::Put { key: keys::live_entry(keys::ORPHANED, run), value: encode(entry), ttl: None })
@@ -165,57 +164,41 @@ impl Replica {
         scan_pages(&*self.store, &keys::live_partition(), scan).try_concat().await
     }
 
-    /// How many replicas there were when this one looked last, itself among them.
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Moves the entries of dead replicas to where all look.
-    pub async fn reap_dead_replicas(&self, leases: &Leases) -> Result<(), Unavailable> {
-        let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: REPLICAS, order: Order::Ascending };
-        let replicas = self.store.scan(&keys::live_partition(), scan).await?;
-        self.count.store(replicas.len().max(1), Ordering::Relaxed);
-        for (name, _) in replicas {
-            let Some(id) = name.strip_prefix(keys::REPLICAS).filter(|id| *id != self.id) else { continue };
-            let key = keys::replica(id);
-            let Some(lease) = leases.acquire_named(keys::live_partition(), key.clone(), key.clone()).await? else {
-                continue;
-            };
-            tracing::info!(replica = id, "a replica is gone; its runs are taken up");
-            self.reap(id, &lease).await?;
-            lease.release().await?;
-        }
+    /// Reads which other replicas there are.
+    pub async fn read_others(&self) -> Result<(), Unavailable> {
+        let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: MOVED, order: Order::Ascending };
+        let all = scan_pages(&*self.store, &keys::live_partition(), scan).try_concat().await?;
+        let ids = all.iter().filter_map(|(name, _)| name.strip_prefix(keys::REPLICAS));
+        let (behind, before): (Vec<_>, Vec<_>) =
+            ids.filter(|id| *id != self.id).map(str::to_owned).partition(|id| *id > self.id);
+        *self.others.lock() = behind.into_iter().chain(before).collect();
         Ok(())
     }
 
-    async fn reap(&self, id: &str, lease: &Lease) -> Result<(), Unavailable> {
-        let prefix = keys::live_entries(id);
-        loop {
-            let scan = Scan { prefix: prefix.clone(), after: None, limit: MOVED, order: Order::Ascending };
-            let entries = self.store.scan(&keys::live_partition(), scan).await?;
-            let key = keys::replica(id);
-            let mut tx =
-                Tx::new(keys::live_partition()).check(Check::Fence { lease: key.clone(), fence: lease.fence() });
-            tx.notify = Some(keys::due_topic());
-            if entries.len() < MOVED {
-                tx = tx.write(Write::Delete { key });
-            }
-            let last = entries.len() < MOVED;
-            for (name, entry) in entries {
-                let orphan = format!("{}{}", keys::live_entries(keys::ORPHANED), &name[prefix.len()..]);
-                tx = tx.write(Write::Delete { key: name.into() }).write(Write::Put {
-                    key: orphan.into(),
-                    value: entry.value,
-                    ttl: None,
-                });
-            }
-            match self.store.commit(tx).await {
-                Ok(()) if last => return Ok(()),
-                Ok(()) => {}
-                // It lives after all, or another replica reaps it.
-                Err(CommitError::Fenced { .. }) => return Ok(()),
-                Err(error) => return Err(unavailable(error)),
-            }
-        }
+    /// The other replicas, beginning with the one next to this in the order of names.
+    pub(super) fn others(&self) -> Vec<String> {
+        self.others.lock().clone()
+    }
+
+    /// Drops another replica that is gone.
+    pub(super) fn forget(&self, id: &str) {
+        self.others.lock().retain(|other| other != id);
+    }
+
+    /// How many replicas there are, as far as this one knows, itself among them.
+    pub fn count(&self) -> usize {
+        1 + self.others.lock().len()
+    }
+
+    /// When it is this replica's turn to do what all of them together do once in `period`, on average.
+    pub fn next_turn(&self, period: Duration) -> Duration {
+        let replicas = u32::try_from(self.count()).unwrap_or(u32::MAX);
+        // `spread` takes a quarter off on average.
+        spread(period.saturating_mul(replicas).mul_f64(4.0 / 3.0))
+    }
+
+    /// Where it is registered.
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
     }
 }

@@ -12,7 +12,6 @@ use crate::agent::recovery::Recovery;
 use crate::store::Unavailable;
 use crate::types::RunStatus;
 use crate::types::clock::now_ms;
-use crate::types::pauses::spread;
 
 /// How often the index is swept by all replicas together, on average.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -30,9 +29,7 @@ impl Recovery {
     /// Sweeps the due index until the agent has drained.
     pub(in crate::agent) async fn sweep_due(&self) {
         loop {
-            // `spread` gives three quarters of a pause on average.
-            let replicas = u32::try_from(self.ownership.replica.count()).unwrap_or(u32::MAX);
-            tokio::time::sleep(spread(SWEEP_EVERY.saturating_mul(replicas).mul_f64(4.0 / 3.0))).await;
+            tokio::time::sleep(self.ownership.replica.next_turn(SWEEP_EVERY)).await;
             if self.lifecycle.is_ending() {
                 continue;
             }

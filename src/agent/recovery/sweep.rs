@@ -1,7 +1,7 @@
 //! Finds the runs that nobody drives, and takes them up.
 //!
-//! Every replica looks every second, and at once when a run is given up. What it looks at are hints;
-//! the run's own lease decides who goes on with it.
+//! Every replica looks at once when a run is orphaned. Should it not hear of that, one of them looks each second. What
+//! they look at are hints; the run's own lease decides who goes on with it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,13 +17,11 @@ use crate::agent::recovery::Recovery;
 use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
-use crate::types::pauses::random;
+use crate::types::pauses::spread;
 use crate::types::{RunId, RunStatus, StopReason};
 
-/// How often a process looks for runs that nobody drives.
+/// How often all replicas together look for orphaned runs while there are none, and how often each does while there are.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Replicas that began together do not look together: each waits up to this much longer.
-const JITTER: Duration = Duration::from_millis(200);
 /// Runs looked at in one page of a sweep.
 const PAGE: usize = 256;
 /// Runs taken up at once.
@@ -36,12 +34,18 @@ const STILLBORN_AFTER: Duration = Duration::from_secs(60);
 impl Recovery {
     /// Takes up runs that nobody drives, for ever.
     pub(in crate::agent) async fn sweep(&self) {
-        let mut due = self.ledger.store().watch(&keys::due_topic());
+        let mut orphaned = self.ledger.store().watch(&keys::orphans_topic());
         let mut reconciled = Instant::now();
         loop {
-            if let Err(error) = self.sweep_once().await {
-                tracing::warn!(%error, "could not look for runs that nobody drives");
-            }
+            let pause = match self.sweep_once().await {
+                Ok(0) => self.ownership.replica.next_turn(SWEEP_EVERY),
+                // What could not be taken up may be in a second.
+                Ok(_) => spread(SWEEP_EVERY),
+                Err(error) => {
+                    tracing::warn!(%error, "could not look for runs that nobody drives");
+                    spread(SWEEP_EVERY)
+                }
+            };
             if reconciled.elapsed() >= RECONCILE_EVERY {
                 reconciled = Instant::now();
                 if let Err(error) = self.reconcile().await {
@@ -49,23 +53,25 @@ impl Recovery {
                 }
             }
             tokio::select! {
-                () = due.changed() => {}
-                () = tokio::time::sleep(SWEEP_EVERY + JITTER.mul_f64(random())) => {}
+                () = orphaned.changed() => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    async fn sweep_once(&self) -> Result<(), Unavailable> {
+    /// Looks at all orphaned runs, and returns how many there were.
+    async fn sweep_once(&self) -> Result<usize, Unavailable> {
         self.ownership.join().await?;
         if self.lifecycle.is_ending() {
-            return Ok(());
+            return Ok(0);
         }
-        self.ownership.replica.reap_dead_replicas(&self.ownership.leases).await?;
+        let mut found = 0;
         let prefix = keys::live_entries(keys::ORPHANED);
         let partition = keys::live_partition();
         let scan = Scan { prefix: prefix.clone(), after: None, limit: PAGE, order: Order::Ascending };
         let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
         while let Some(entries) = pages.try_next().await? {
+            found += entries.len();
             let look = async |(key, document): (String, Document)| {
                 let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
                 if let Err(error) = self.recover(&run, &key, &document).await {
@@ -74,7 +80,7 @@ impl Recovery {
             };
             futures_util::stream::iter(entries).map(look).buffer_unordered(TOGETHER).collect::<()>().await;
         }
-        Ok(())
+        Ok(found)
     }
 
     async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {

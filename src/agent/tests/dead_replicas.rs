@@ -14,6 +14,7 @@ use crate::agent::ledger::log;
 use crate::agent::ledger::{commits, keys};
 use crate::agent::ownership::lease::Leases;
 use crate::agent::ownership::registry::{Registration, Replica};
+use crate::agent::ownership::watch::Look;
 use crate::agent::{Head, NewRun};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
@@ -27,11 +28,11 @@ fn tenant() -> Tenant {
     Tenant::default_tenant()
 }
 
-fn shared() -> Arc<dyn Store> {
+pub(super) fn shared() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
 }
 
-fn replica(link: Arc<Link>, turns: Vec<Say>) -> Bench {
+pub(super) fn replica(link: Arc<Link>, turns: Vec<Say>) -> Bench {
     let bench = bench_over(link, turns, Effect::Read);
     bench.agent.begin();
     bench
@@ -43,22 +44,22 @@ async fn scan(store: &Arc<dyn Store>, prefix: &str) -> Vec<(String, Document)> {
 }
 
 /// How many runs are named as this replica's.
-async fn named(store: &Arc<dyn Store>, replica: &str) -> usize {
+pub(super) async fn named(store: &Arc<dyn Store>, replica: &str) -> usize {
     scan(store, &keys::live_entries(replica)).await.len()
 }
 
-async fn is_registered(store: &Arc<dyn Store>, replica: &str) -> bool {
+pub(super) async fn is_registered(store: &Arc<dyn Store>, replica: &str) -> bool {
     store.get(&keys::live_partition(), &keys::replica(replica)).await.unwrap().is_some()
 }
 
 /// An entry of a run that was named so long ago.
-fn entry(ago: Duration) -> Registration {
+pub(super) fn entry(ago: Duration) -> Registration {
     let ago = u64::try_from(ago.as_millis()).unwrap();
     Registration { tenant: tenant(), session: None, since_ms: now_ms() - ago }
 }
 
 /// Names runs that do not exist as a dead replica's, and returns its name.
-async fn dead_with(store: &Arc<dyn Store>, runs: usize, entry: &Registration) -> String {
+pub(super) async fn dead_with(store: &Arc<dyn Store>, runs: usize, entry: &Registration) -> String {
     let dead = Replica::new(store.clone());
     let registration = Write::Put { key: keys::replica(dead.id()), value: "".into(), ttl: None };
     store.commit(Tx::new(keys::live_partition()).write(registration)).await.unwrap();
@@ -66,6 +67,12 @@ async fn dead_with(store: &Arc<dyn Store>, runs: usize, entry: &Registration) ->
         store.commit(dead.register_new(&RunId::mint(), entry)).await.unwrap();
     }
     dead.id().to_owned()
+}
+
+/// Lets a replica look at all others.
+async fn look(replica: &Replica, leases: &Leases) -> Result<(), Unavailable> {
+    replica.read_others().await?;
+    replica.reap_dead_replicas(leases, Look::All).await
 }
 
 fn settles(tx: &Tx) -> bool {
@@ -80,7 +87,7 @@ async fn one_replica_reaps_a_dead_replicas_runs_of_many_pages() {
         let dead = dead_with(&store, runs, &entry(Duration::ZERO)).await;
         let heirs: Vec<Arc<dyn Store>> = vec![Link::to(&store), Link::to(&store), Link::to(&store)];
         let settled = heirs.into_iter().map(|link| async move {
-            Replica::new(link.clone()).reap_dead_replicas(&Leases::new(link)).await.unwrap();
+            look(&Replica::new(link.clone()), &Leases::new(link)).await.unwrap();
         });
         futures_util::future::join_all(settled).await;
         let orphans = scan(&store, &keys::live_entries(keys::ORPHANED)).await;
@@ -102,13 +109,13 @@ async fn a_replica_that_dies_while_reaping_is_followed_by_another() {
         });
         let replica = Replica::new(heir.clone());
         let leases = Leases::new(heir);
-        let settling = replica.reap_dead_replicas(&leases);
+        let settling = look(&replica, &leases);
         tokio::time::timeout(Duration::from_secs(1), settling).await.expect_err("the heir is dead");
         let next = Replica::new(store.clone());
-        next.reap_dead_replicas(&Leases::new(store.clone())).await.unwrap();
+        look(&next, &Leases::new(store.clone())).await.unwrap();
         assert!(named(&store, &dead).await > 0, "{fate:?}: its heir may live");
         tokio::time::sleep(Duration::from_secs(10)).await;
-        next.reap_dead_replicas(&Leases::new(store.clone())).await.unwrap();
+        look(&next, &Leases::new(store.clone())).await.unwrap();
         let orphans = named(&store, keys::ORPHANED).await;
         assert_eq!((orphans, named(&store, &dead).await), (300, 0), "{fate:?}");
         assert!(!is_registered(&store, &dead).await);
@@ -149,7 +156,7 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
 }
 
 /// How often a run was taken up.
-async fn resumptions(store: &Arc<dyn Store>, run: &RunId) -> usize {
+pub(super) async fn resumptions(store: &Arc<dyn Store>, run: &RunId) -> usize {
     let partition = keys::run_partition(&tenant(), None, run);
     let page = store.read_log(&partition, &keys::events(run), 0, 1_000).await.unwrap();
     let records = page.entries.iter().map(|entry| log::decode(entry).unwrap());

@@ -1,10 +1,7 @@
 //! What the due index promises of runs that wait for their client.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-
-use async_trait::async_trait;
 
 use super::support::{Bench, Say, bench_over, client_tool, outcome, request, watch};
 use crate::agent::NewRun;
@@ -12,9 +9,8 @@ use crate::agent::error::{LookupError, StartError};
 use crate::agent::ledger::due;
 use crate::agent::ledger::keys;
 use crate::store::faulty::{Fate, Faulty};
-use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
-use crate::store::{Partition, Store, Tx, Unavailable, Write};
+use crate::store::{Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
 use crate::types::{CallId, Effect, Event, Message, RunId, RunStatus, SessionId, Tenant};
@@ -204,44 +200,4 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         assert_eq!((status(&second, &run).await, ends(&second, &run).await), (RunStatus::Cancelled, 1), "{fate:?}");
         assert_eq!(entries(&store).await, []);
     }
-}
-
-/// Counts what is asked about the due index.
-#[derive(Debug, Default)]
-struct Counted {
-    inner: MemoryStore,
-    asked: AtomicUsize,
-}
-
-#[async_trait]
-impl StoreLayer for Counted {
-    fn inner(&self) -> &dyn Store {
-        &self.inner
-    }
-
-    fn has_others(&self) -> bool {
-        true
-    }
-
-    async fn pass(&self, partition: Option<&Partition>) -> Result<(), Unavailable> {
-        self.asked.fetch_add(usize::from(partition == Some(&keys::due_partition())), Relaxed);
-        Ok(())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn idle_replicas_ask_together_as_often_as_one() {
-    let mut asked = Vec::new();
-    for replicas in [1, 3, 8] {
-        let store = Arc::new(Counted::default());
-        let idle: Vec<Bench> = (0..replicas).map(|_| replica(store.clone())).collect();
-        // They know of each other after a while.
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        store.asked.store(0, Relaxed);
-        tokio::time::sleep(Duration::from_secs(3000)).await;
-        asked.push(store.asked.load(Relaxed));
-        drop(idle);
-    }
-    // Each sweep of an index in which nothing is due is one read: 600 in fifty minutes.
-    assert!(asked.iter().all(|asked| (500..=700).contains(asked)), "{asked:?}");
 }

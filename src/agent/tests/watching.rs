@@ -1,0 +1,62 @@
+//! How soon replicas find that others died, by watching each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::dead_replicas::{dead_with, entry, is_registered, named, replica, resumptions, shared};
+use super::link::Link;
+use super::support::{Bench, Say, bench_over, request};
+use crate::types::Effect;
+
+/// A replica that dies, be it alone or together with those that watch it, loses its run to another within the time
+/// that a lease lasts and two looks.
+#[tokio::test(start_paused = true)]
+async fn runs_of_dead_replicas_go_on_soon_however_many_replicas_there_are() {
+    for (replicas, dead) in [(2, 1), (8, 1), (8, 3), (20, 1), (20, 10)] {
+        let store = shared();
+        let mut all: Vec<(Arc<Link>, Bench)> = Vec::new();
+        for _ in 0..replicas {
+            let way = Link::to(&store);
+            all.push((way.clone(), replica(way, vec![Say::Stall(&["x"])])));
+        }
+        // They know of each other after a while.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        all.sort_by(|(_, one), (_, other)| {
+            one.agent.0.ownership.replica.id().cmp(other.agent.0.ownership.replica.id())
+        });
+        let mut runs = Vec::new();
+        for (_, bench) in &all[..dead] {
+            runs.push(bench.agent.start(request()).await.unwrap().head.id);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for (way, _) in &all[..dead] {
+            way.cut(true);
+        }
+        let since = Instant::now();
+        for run in &runs {
+            while resumptions(&store, run).await == 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                assert!(since.elapsed() < Duration::from_secs(12), "{dead} of {replicas}: {:?}", since.elapsed());
+            }
+        }
+    }
+}
+
+/// One that keeps its lease but looks at nobody hides the dead one behind it only for a while.
+#[tokio::test(start_paused = true)]
+async fn a_dead_replica_behind_one_that_does_not_look_is_found() {
+    let store = shared();
+    let watchful = replica(Link::to(&store), vec![]);
+    let idle = bench_over(Link::to(&store), vec![], Effect::Read);
+    idle.agent.0.ownership.join().await.unwrap();
+    let leases = idle.agent.clone();
+    idle.agent.0.lifecycle.spawn_until_leaving(async move { leases.0.ownership.leases.keep().await });
+    let dead = dead_with(&store, 1, &entry(Duration::ZERO)).await;
+    let id = |bench: &Bench| bench.agent.0.ownership.replica.id().to_owned();
+    assert!(id(&watchful) < id(&idle) && id(&idle) < dead, "in this order they watch each other");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((named(&store, &dead).await, is_registered(&store, &dead).await), (0, false));
+    assert!(is_registered(&store, &id(&idle)).await);
+}
