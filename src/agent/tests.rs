@@ -7,6 +7,7 @@ mod conflicts;
 mod contention;
 mod crash_loops;
 mod dead_replicas;
+mod deletion;
 mod detached;
 mod due;
 mod histories;

@@ -1,5 +1,6 @@
 //! Sessions: conversations that outlive their runs.
 
+pub(super) mod delete;
 pub mod fork;
 pub(super) mod history;
 pub mod snapshot;
@@ -17,17 +18,16 @@ use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
-use crate::agent::ledger::session::forget_session;
 use crate::agent::ledger::session::keep_session;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
 use crate::store::pages::scan_pages;
 use crate::store::retry::RetryConflicts;
-use crate::store::{CommitError, Order, Scan, Tx, Unavailable, Write};
+use crate::store::{CommitError, Order, Scan, Tx, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
-use crate::types::{Conversation, Message, Micros, RunId, RunSpec, SessionId, Tenant};
+use crate::types::{Conversation, Message, Micros, RunSpec, SessionId, Tenant};
 
 /// Most entries of a session's metadata.
 const MAX_METADATA: usize = 16;
@@ -157,45 +157,6 @@ impl Sessions {
             }
         }
         Err(LookupError::VersionConflict(id.clone()))
-    }
-
-    /// Deletes a session with its messages and ended runs. A live run must be cancelled first.
-    pub async fn delete(&self, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
-        let Versioned { session, version } = self.get(tenant, id).await?;
-        if let Some(run) = self.ledger.active_run(tenant, &session).await? {
-            return Err(LookupError::SessionBusy { session: id.clone(), run });
-        }
-        let partition = keys::session_partition(tenant, id);
-        let scan = Scan { prefix: keys::HEADS.to_owned(), after: None, limit: usize::MAX, order: Order::Ascending };
-        let heads = self.ledger.store().scan(&partition, scan).await?;
-        for (_, head) in &heads {
-            let head: Head = decode(&head.value)?;
-            if head.is_under_way() {
-                return Err(LookupError::SessionBusy { session: id.clone(), run: head.id });
-            }
-        }
-        let runs: Vec<RunId> =
-            heads.iter().filter_map(|(key, _)| RunId::parse(key.strip_prefix(keys::HEADS)?)).collect();
-        let mut tx = Tx::new(partition)
-            .check(crate::store::Check::Version { key: keys::session(), version })
-            .write(Write::Delete { key: keys::session() });
-        tx = forget_session(tx);
-        let mut index = Tx::new(keys::tenant_partition(tenant)).write(Write::Delete { key: keys::session_entry(id) });
-        for run in &runs {
-            tx = tx
-                .write(Write::Delete { key: keys::head(run) })
-                .write(Write::Delete { key: keys::spec(run) })
-                .write(Write::DeleteLog { log: keys::events(run) })
-                .write(Write::DeleteLog { log: keys::inbox(run) });
-            index = index.write(Write::Delete { key: keys::run_entry(run) });
-        }
-        match self.ledger.commit(tx).await {
-            Ok(()) => {}
-            Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
-            Err(error) => return Err(unavailable(error).into()),
-        }
-        self.ledger.commit(index).await.map_err(unavailable)?;
-        Ok(())
     }
 
     /// A session's messages with numbers above `after`, counted from 1, and how many there are in all.

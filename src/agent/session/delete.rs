@@ -1,0 +1,93 @@
+//! Deletes a session with its messages and runs.
+//!
+//! Ended runs go first, a page at a time, so that no change grows with the session; nobody changes an ended run any
+//! more. The session's document goes last, together with all that may still change. So a deletion that breaks off is
+//! completed by repeating it.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+
+use crate::agent::error::{LookupError, unavailable};
+use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head::Head;
+use crate::agent::ledger::keys;
+use crate::agent::ledger::session::{Versioned, forget_session};
+use crate::agent::session::Sessions;
+use crate::store::pages::scan_pages;
+use crate::store::{Check, CommitError, Order, Partition, Scan, Tx, Unavailable, Write};
+use crate::types::{RunId, SessionId, Tenant};
+
+/// Runs read, and runs deleted, at a time.
+pub(in crate::agent) const PAGE: usize = 128;
+
+/// The runs of a session none of whose runs is under way.
+#[derive(Debug, Default)]
+struct Runs {
+    ended: Vec<RunId>,
+    /// They wait for their client, which may let them go on at any time.
+    waiting: Vec<RunId>,
+}
+
+impl Sessions {
+    /// Deletes a session with its messages and ended runs. A live run must be cancelled first. What has begun is
+    /// completed whether or not the caller waits for it.
+    pub async fn delete(self: &Arc<Self>, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
+        let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
+        self.lifecycle.run_detached(async move { sessions.delete_attached(&tenant, &id).await }).await
+    }
+
+    async fn delete_attached(&self, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
+        let Versioned { session, version } = self.get(tenant, id).await?;
+        if let Some(run) = self.ledger.active_run(tenant, &session).await? {
+            return Err(LookupError::SessionBusy { session: id.clone(), run });
+        }
+        let partition = keys::session_partition(tenant, id);
+        let runs = self.runs_to_delete(&partition, id).await?;
+        for page in runs.ended.chunks(PAGE) {
+            self.ledger.commit(delete_runs(Tx::new(partition.clone()), page)).await.map_err(unavailable)?;
+            self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;
+        }
+        let tx = Tx::new(partition)
+            .check(Check::Version { key: keys::session(), version })
+            .write(Write::Delete { key: keys::session() });
+        match self.ledger.commit(delete_runs(forget_session(tx), &runs.waiting)).await {
+            Ok(()) => {}
+            Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
+            Err(error) => return Err(unavailable(error).into()),
+        }
+        let index = Tx::new(keys::tenant_partition(tenant)).write(Write::Delete { key: keys::session_entry(id) });
+        Ok(self.unindex(index, &runs.waiting).await?)
+    }
+
+    async fn runs_to_delete(&self, partition: &Partition, id: &SessionId) -> Result<Runs, LookupError> {
+        let scan = Scan { prefix: keys::HEADS.to_owned(), after: None, limit: PAGE, order: Order::Ascending };
+        let mut pages = pin!(scan_pages(&**self.ledger.store(), partition, scan));
+        let mut runs = Runs::default();
+        while let Some(page) = pages.try_next().await? {
+            for (_, document) in &page {
+                let head: Head = decode(&document.value)?;
+                if head.is_under_way() {
+                    return Err(LookupError::SessionBusy { session: id.clone(), run: head.id });
+                }
+                if head.status.is_final() { &mut runs.ended } else { &mut runs.waiting }.push(head.id);
+            }
+        }
+        Ok(runs)
+    }
+
+    async fn unindex(&self, tx: Tx, runs: &[RunId]) -> Result<(), Unavailable> {
+        let tx = runs.iter().fold(tx, |tx, run| tx.write(Write::Delete { key: keys::run_entry(run) }));
+        self.ledger.commit(tx).await.map_err(unavailable)
+    }
+}
+
+fn delete_runs(tx: Tx, runs: &[RunId]) -> Tx {
+    runs.iter().fold(tx, |tx, run| {
+        tx.write(Write::Delete { key: keys::head(run) })
+            .write(Write::Delete { key: keys::spec(run) })
+            .write(Write::DeleteLog { log: keys::events(run) })
+            .write(Write::DeleteLog { log: keys::inbox(run) })
+    })
+}
