@@ -1,14 +1,17 @@
 //! `/v1/runs/{id}/events`: a run's log, in any dialect, from any event on.
 
+use std::pin::Pin;
+
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
-use http::{HeaderMap, StatusCode};
-use serde_json::value::RawValue;
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use utoipa::IntoParams;
 
 use crate::agent::control::Following;
-use crate::agent::follow::Follower;
+use crate::agent::follow::{FollowError, Follower};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{Query, RunPath, header_text};
@@ -119,15 +122,39 @@ impl Asked {
     }
 }
 
-/// The events that are there, as one JSON list.
+/// The events that are there, as one JSON list. It is written while it is read: logs may be long.
 async fn list(follower: Option<Follower>, names: &RunNames) -> Result<Response, ApiError> {
-    let mut events: Vec<Box<RawValue>> = Vec::new();
-    if let Some(mut follower) = follower {
-        for record in follower.available().await? {
-            events.push(event_json(&record, names)?);
+    let Some(mut follower) = follower else {
+        let mut response = axum::Json(List::<()>::whole(Vec::new())).into_response();
+        sse::name_run(&mut response, names);
+        return Ok(response);
+    };
+    // What is wrong with the log at once becomes a status.
+    let mut page = follower.available_page().await?;
+    let empty = serde_json::to_string(&List::<()>::whole(Vec::new())).map_err(|error| ApiError::internal(&error))?;
+    let named = names.clone();
+    let pieces = async_stream::try_stream! {
+        let (head, tail) = empty.split_once("[]").unwrap_or((&empty, ""));
+        let mut out = BytesMut::from(format!("{head}[").as_bytes());
+        let mut is_first = true;
+        while !page.is_empty() {
+            for record in page {
+                if !std::mem::take(&mut is_first) {
+                    out.extend_from_slice(b",");
+                }
+                write_event(&record, &named, &mut out);
+                if out.len() >= sse::PIECE {
+                    yield out.split().freeze();
+                }
+            }
+            page = follower.available_page().await?;
         }
-    }
-    let mut response = axum::Json(List::whole(events)).into_response();
+        out.extend_from_slice(format!("]{tail}").as_bytes());
+        yield out.freeze();
+    };
+    let pieces: Pin<Box<dyn Stream<Item = Result<Bytes, FollowError>> + Send>> = Box::pin(pieces);
+    let mut response = Response::new(Body::from_stream(pieces));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     sse::name_run(&mut response, names);
     Ok(response)
 }
@@ -139,16 +166,13 @@ fn nothing_new(names: &RunNames) -> Response {
     response
 }
 
-/// An event as one JSON object: text as the chunk it streams as, with its number.
-fn event_json(record: &Record, names: &RunNames) -> Result<Box<RawValue>, ApiError> {
-    let mut out = BytesMut::new();
+/// Writes an event as one JSON object: text as the chunk it streams as, with its number.
+fn write_event(record: &Record, names: &RunNames, out: &mut BytesMut) {
     if let Event::TextDelta { step, text } = &record.event {
-        ChunkTemplate::new(names, false).write_text(text, Some(*step), &mut out);
+        ChunkTemplate::new(names, false).write_text(text, Some(*step), out);
     } else {
-        write_json(&native(record, names, true), &mut out);
+        write_json(&native(record, names, true), out);
     }
-    let text = String::from_utf8(out.to_vec()).map_err(|error| ApiError::internal(&error))?;
-    RawValue::from_string(text).map_err(|error| ApiError::internal(&error))
 }
 
 fn event_id(param: &str, text: &str) -> Result<u64, ApiError> {

@@ -18,12 +18,15 @@ use crate::api::wire::{DONE, Encoder, RunNames, write_json};
 /// A comment line goes out after this much silence; proxies cut streams that are idle for a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Events go out in pieces of about this size: what a slow reader has not taken yet is written out no further.
+pub const PIECE: usize = 64 << 10;
+
 /// Sends a reader to another replica: it comes back soon, with the last id that it has.
 const MOVE: &[u8] = b": this server is shutting down; go on through another one\nretry: 250\n\n";
 
 /// Streams what the follower finds, as the encoder writes it, then `[DONE]`.
 ///
-/// Everything that is there already goes out in one piece.
+/// What is there already goes out in few pieces.
 pub fn stream<E: Encoder>(mut follower: Follower, mut encoder: E, names: &RunNames) -> Response {
     if E::READERS_COME_BACK {
         follower = follower.movable();
@@ -45,6 +48,9 @@ pub fn stream<E: Encoder>(mut follower: Follower, mut encoder: E, names: &RunNam
                 Ok(Some(records)) => {
                     for record in records {
                         encoder.encode(&record, &mut out);
+                        if out.len() >= PIECE {
+                            yield Ok(out.split().freeze());
+                        }
                     }
                     if follower.has_ended() {
                         out.extend_from_slice(DONE);

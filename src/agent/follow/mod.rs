@@ -250,16 +250,24 @@ impl Follower {
         }
     }
 
-    /// The public records that are there now, without waiting for more.
+    /// The next page of the public records that are there now, without waiting for more; empty at their end.
+    pub async fn available_page(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
+        let records = self.read_log().await?;
+        if let Some(last) = records.last() {
+            self.seq = last.seq;
+        }
+        Ok(records)
+    }
+
+    /// All public records that are there now.
+    #[cfg(test)]
     pub async fn available(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
         let mut all = Vec::new();
         loop {
-            let records = self.read_log().await?;
-            match records.last() {
-                Some(last) => self.seq = last.seq,
-                None => return Ok(all),
+            match self.available_page().await? {
+                page if page.is_empty() => return Ok(all),
+                page => all.extend(page),
             }
-            all.extend(records);
         }
     }
 
