@@ -1,8 +1,10 @@
 //! Where the parts meet: the configuration becomes an agent behind a router, and the router listens.
 
 mod build;
+mod entrance;
 mod layers;
 mod listen;
+mod names;
 mod reload;
 
 use std::sync::Arc;
@@ -17,7 +19,7 @@ pub use self::build::BuildError;
 pub use self::reload::Reloader;
 
 use self::build::Clients;
-use self::listen::Bounds;
+use self::listen::{Bounds, Limits};
 use crate::agent::{Agent, Retention};
 use crate::api;
 use crate::api::auth::RequestRates;
@@ -54,12 +56,13 @@ impl Server {
         let rates = Arc::new(RequestRates::default());
         let config = &settings.server;
         let server = Self {
-            router: layers::apply(api::router(agent.clone(), &rates), config),
+            router: layers::apply(api::router(agent.clone(), &rates), config, agent.clone()),
             rates,
             bounds: Bounds {
-                connections: config.max_connections,
+                limits: Limits { connections: config.max_connections, per_address: config.max_connections_per_address },
                 header_timeout: config.header_timeout,
                 keep_alive: config.keep_alive,
+                write_timeout: config.write_timeout,
             },
             drain_delay: config.drain_delay,
             drain_timeout: config.drain_timeout,

@@ -43,7 +43,7 @@ pub async fn agent_completions(
     body: JsonText,
 ) -> Result<Response, ApiError> {
     const ENDPOINT: Endpoint = Endpoint { route: "agent/completions", events: EventsMode::Native };
-    complete(&api, caller, &identity, &headers, &body, ENDPOINT).await
+    complete(&api, caller, &identity, &headers, body, ENDPOINT).await
 }
 
 /// The same loop for any OpenAI client: nothing but chunks in its streams.
@@ -66,7 +66,7 @@ pub async fn chat_completions(
     body: JsonText,
 ) -> Result<Response, ApiError> {
     const ENDPOINT: Endpoint = Endpoint { route: "chat/completions", events: EventsMode::None };
-    complete(&api, caller, &identity, &headers, &body, ENDPOINT).await
+    complete(&api, caller, &identity, &headers, body, ENDPOINT).await
 }
 
 /// Where a request came in.
@@ -82,10 +82,10 @@ async fn complete(
     caller: Caller,
     identity: &RequestIdentity,
     headers: &HeaderMap,
-    body: &JsonText,
+    body: JsonText,
     endpoint: Endpoint,
 ) -> Result<Response, ApiError> {
-    let body = body.as_str()?;
+    let text = body.as_str()?;
     let session = header_text(headers, "x-loopgate-session-id")?;
     let context = RequestContext {
         tenant: caller.tenant.clone(),
@@ -96,11 +96,13 @@ async fn complete(
         session_header: session.map(str::to_owned),
         default_events: endpoint.events,
     };
-    let (new, shape) = read_request(body, context)?;
-    let started = match identity.once(endpoint.route, &caller, body, session)? {
+    let (new, shape) = read_request(text, context)?;
+    let started = match identity.once(endpoint.route, &caller, text, session)? {
         Some(once) => api.agent.start_once(new, &once).await?,
         None => api.agent.start(new).await?,
     };
+    // The run has what it needs of it, and may take long.
+    drop(body);
     let replayed = started.replayed;
     let mut response = respond(started, shape, identity).await?;
     if replayed {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use utoipa::IntoParams;
 
+use crate::api::bodies::{self, Room};
 use crate::api::error::ApiError;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
@@ -21,26 +20,29 @@ const LIMIT: (usize, usize) = (20, 100);
 
 /// A body that claims to be JSON: UTF-8 text within the size limit.
 #[derive(Debug)]
-pub struct JsonText(Bytes);
+pub struct JsonText {
+    text: Vec<u8>,
+    /// Its share of the memory for bodies.
+    _room: Room,
+}
 
 impl JsonText {
     /// The text.
     pub fn as_str(&self) -> Result<&str, ApiError> {
-        std::str::from_utf8(&self.0).map_err(|_| ApiError::new(ErrorCode::InvalidJson, "the body is not valid UTF-8"))
+        std::str::from_utf8(&self.text)
+            .map_err(|_| ApiError::new(ErrorCode::InvalidJson, "the body is not valid UTF-8"))
     }
 }
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
         check_media_type(request.headers())?;
-        let body = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await;
-        match body {
-            Ok(Ok(body)) => Ok(Self(body)),
-            Ok(Err(rejection)) => Err(unreadable(&rejection)),
-            Err(_) => Err(ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive")),
-        }
+        let body = tokio::time::timeout(BODY_TIMEOUT, bodies::read(request)).await;
+        let too_slow = |_| ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive");
+        let (text, room) = body.map_err(too_slow)??;
+        Ok(Self { text, _room: room })
     }
 }
 
@@ -63,13 +65,6 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     } else {
         unsupported("content-type must be application/json")
     }
-}
-
-fn unreadable(rejection: &BytesRejection) -> ApiError {
-    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return ApiError::new(ErrorCode::PayloadTooLarge, "the body is too large");
-    }
-    ApiError::new(ErrorCode::InvalidJson, "the body could not be read")
 }
 
 /// The `{id}` of a path. What is not text is at no known place.

@@ -1,6 +1,7 @@
 //! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
 
 pub mod auth;
+mod bodies;
 mod canonical;
 mod completions;
 pub mod error;
@@ -29,6 +30,7 @@ use http::{Method, StatusCode, Uri};
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
+pub use self::bodies::Bodies;
 pub use self::state::Api;
 use crate::agent::Agent;
 use crate::api::auth::{Guard, RequestRates};

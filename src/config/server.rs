@@ -19,18 +19,26 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Most bytes of a request's body.
     pub max_body: u64,
+    /// Most bytes of request bodies in memory, all together.
+    pub body_memory: u64,
     /// Most open connections.
     pub max_connections: u32,
+    /// Most of them from one address; `None` without end.
+    pub max_connections_per_address: Option<u32>,
     /// How long a new connection may take to send the headers of its first request.
     pub header_timeout: Duration,
     /// How long a connection is kept open between requests.
     pub keep_alive: Duration,
+    /// How long a client may take nothing of its answer.
+    pub write_timeout: Duration,
     /// From the signal until new runs are refused.
     pub drain_delay: Duration,
     /// How long runs then have until they are stopped at a step's end.
     pub drain_timeout: Duration,
     /// Origins that browsers may call from: exact ones, or `*` for all. Empty: no CORS headers.
     pub cors_origins: Vec<String>,
+    /// Names by which the server may be called while it has no keys, besides loopback ones and addresses.
+    pub hosts: Vec<String>,
     /// For callers without a key; `None` without end.
     pub requests_per_minute: Option<u32>,
 }
@@ -46,20 +54,7 @@ impl ServerConfig {
         let listen = options.listen.unwrap_or(listen);
         section.record("listen", listen.recorded());
         refuse_exposure(section, listen, options, has_keys);
-        let Size(max_body) = section.key("max_body", "Largest request body.", Size(10 << 20));
-        let max_connections =
-            section.key("max_connections", "Most connections open at the same time; further ones wait.", 10_000);
-        let header_timeout = section.key(
-            "header_timeout",
-            "Most time for a new connection to send the headers of its first request.",
-            seconds(5),
-        );
-        let keep_alive = section.key(
-            "keep_alive",
-            "How long a connection stays open between requests. Choose more than the load balancer's own idle \
-             timeout, or its requests meet connections that are just being closed.",
-            seconds(75),
-        );
+        let bounds = Bounds::read(section);
         let Delay(drain_delay) = section.key(
             "drain_delay",
             "How long new runs are still accepted after SIGTERM, so that load balancers have time to stop sending them.",
@@ -76,6 +71,13 @@ impl ServerConfig {
             "Origins whose web pages may call this server, such as `\"https://chat.example.com\"`; `\"*\"` allows all.",
             Vec::new(),
         );
+        let hosts: Vec<HostName> = section.key(
+            "hosts",
+            "Names by which this server may be called while no keys are declared, such as `\"loopgate.internal\"`; \
+             `\"*\"` allows all. `localhost` and IP addresses are always allowed. Without this bound a web page could \
+             let a name of its own point to a server on its visitor's machine.",
+            Vec::new(),
+        );
         let requests_per_minute = section.section("rate_limit", |limit| {
             limit.optional(
                 "requests_per_minute",
@@ -84,14 +86,78 @@ impl ServerConfig {
         });
         Self {
             listen,
-            max_body,
-            max_connections,
-            header_timeout,
-            keep_alive,
+            max_body: bounds.max_body,
+            body_memory: bounds.body_memory,
+            max_connections: bounds.max_connections,
+            max_connections_per_address: bounds.max_connections_per_address,
+            header_timeout: bounds.header_timeout,
+            keep_alive: bounds.keep_alive,
+            write_timeout: bounds.write_timeout,
             drain_delay,
             drain_timeout,
             cors_origins: origins.into_iter().map(|Origin(origin)| origin).collect(),
+            hosts: hosts.into_iter().map(|HostName(name)| name).collect(),
             requests_per_minute,
+        }
+    }
+}
+
+/// What bounds bodies and connections.
+struct Bounds {
+    max_body: u64,
+    body_memory: u64,
+    max_connections: u32,
+    max_connections_per_address: Option<u32>,
+    header_timeout: Duration,
+    keep_alive: Duration,
+    write_timeout: Duration,
+}
+
+impl Bounds {
+    fn read(section: &mut Section<'_>) -> Self {
+        let Size(max_body) = section.key("max_body", "Largest request body.", Size(10 << 20));
+        let Size(body_memory) = section.key(
+            "body_memory",
+            "Most memory for request bodies that are being read, all together. Large ones wait for up to 5 s, then \
+             get 503 `overloaded`; bodies of up to 64 KiB have a quarter of it to themselves. One body of `max_body` \
+             always fits.",
+            Size(64 << 20),
+        );
+        let max_connections = section.key(
+            "max_connections",
+            "Most connections open at the same time. A further one replaces that which has been idle for longest; where \
+             none is idle it gets 503 `overloaded`. Probes are always answered.",
+            10_000,
+        );
+        let max_connections_per_address = section.optional(
+            "max_connections_per_address",
+            "Most connections from one IP address (IPv6: from one /64); further ones get 429. Leave it out behind a load \
+             balancer, whose few addresses all connections come from.",
+        );
+        let header_timeout = section.key(
+            "header_timeout",
+            "Most time for a new connection to send the headers of its first request.",
+            seconds(5),
+        );
+        let keep_alive = section.key(
+            "keep_alive",
+            "How long a connection stays open between requests. Choose more than the load balancer's own idle \
+             timeout, or its requests meet connections that are just being closed.",
+            seconds(75),
+        );
+        let write_timeout = section.key(
+            "write_timeout",
+            "How long a client may take nothing of what it is sent, until its connection is closed.",
+            seconds(30),
+        );
+        Self {
+            max_body,
+            body_memory,
+            max_connections,
+            max_connections_per_address,
+            header_timeout,
+            keep_alive,
+            write_timeout,
         }
     }
 }
@@ -145,6 +211,30 @@ impl FromToml for Origin {
         let text = text(value, FORM)?;
         let is_origin = |url: Url| url.origin().is_tuple() && url.origin().ascii_serialization() == text;
         if text == "*" || Url::parse(text).is_ok_and(is_origin) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Misread::new(value, format!("this is not {FORM}")))
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+/// `*`, or a host's name without a port.
+struct HostName(String);
+
+impl FromToml for HostName {
+    fn form() -> String {
+        "host name".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        const FORM: &str = "a host name such as \"loopgate.internal\", without a port, or \"*\"";
+        let text = text(value, FORM)?;
+        let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        if text == "*" || (!text.is_empty() && is_name(text)) {
             Ok(Self(text.to_owned()))
         } else {
             Err(Misread::new(value, format!("this is not {FORM}")))

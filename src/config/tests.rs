@@ -41,12 +41,16 @@ fn nothing_written_is_all_defaults() {
     ServerConfig {
         listen: 127.0.0.1:8080,
         max_body: 10485760,
+        body_memory: 67108864,
         max_connections: 10000,
+        max_connections_per_address: None,
         header_timeout: 5s,
         keep_alive: 75s,
+        write_timeout: 30s,
         drain_delay: 5s,
         drain_timeout: 30s,
         cors_origins: [],
+        hosts: [],
         requests_per_minute: None,
     }
     StoreConfig {

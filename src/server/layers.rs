@@ -1,11 +1,12 @@
 //! What every request passes through, in order, outermost first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderName, HeaderValue, Method};
 use tower::ServiceBuilder;
 use tower_http::ServiceBuilderExt;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -14,12 +15,11 @@ use tower_http::request_id::{MakeRequestUuid, RequestId};
 use tower_http::trace::TraceLayer;
 use tracing::{Span, field};
 
+use super::entrance::{Entrance, enter};
+use crate::agent::Agent;
 use crate::api::error::ApiError;
-use crate::api::wire::error::ErrorCode;
 use crate::config::ServerConfig;
 
-/// Longest path and query together. Not a setting: what may be long stands in bodies.
-const MAX_URI: usize = 8 * 1024;
 /// Longest request id that is taken over from a caller. Not a setting: a longer one is replaced, which harms nobody.
 const MAX_REQUEST_ID: usize = 128;
 /// How long a browser may remember what is allowed. Not a setting: browsers have lower bounds of their own, and
@@ -28,7 +28,7 @@ const CORS_MAX_AGE: Duration = Duration::from_secs(600);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Wraps the router.
-pub(super) fn apply(router: Router, settings: &ServerConfig) -> Router {
+pub(super) fn apply(router: Router, settings: &ServerConfig, agent: Agent) -> Router {
     let layers = ServiceBuilder::new()
         // A foreign id that is not sane is replaced, like one that is absent; the log line needs it.
         .map_request(drop_bad_request_id)
@@ -42,7 +42,7 @@ pub(super) fn apply(router: Router, settings: &ServerConfig) -> Router {
         // One request that panics is one 500.
         .layer(CatchPanicLayer::custom(|_| ApiError::internal(&"a handler panicked").into_response()))
         .layer(DefaultBodyLimit::max(usize::try_from(settings.max_body).unwrap_or(usize::MAX)))
-        .layer(axum::middleware::from_fn_with_state(settings.max_body, refuse_early));
+        .layer(axum::middleware::from_fn_with_state(Arc::new(Entrance::new(settings, agent)), enter));
     // No compression, anywhere: it would hold streamed events back.
     Router::new().fallback_service(layers.service(router))
 }
@@ -55,24 +55,6 @@ fn drop_bad_request_id(mut request: Request) -> Request {
         request.headers_mut().remove(REQUEST_ID);
     }
     request
-}
-
-/// Refuses what its head alone makes unacceptable.
-async fn refuse_early(State(max_body): State<u64>, request: Request, next: axum::middleware::Next) -> Response {
-    let refuse = |code, message: String| ApiError::new(code, message).into_response();
-    if request.uri().path_and_query().is_some_and(|uri| uri.as_str().len() > MAX_URI) {
-        return refuse(ErrorCode::UriTooLong, format!("the path is longer than {MAX_URI} bytes"));
-    }
-    let names_host = request.headers().contains_key(header::HOST) || request.uri().authority().is_some();
-    if request.version() == Version::HTTP_11 && !names_host {
-        return refuse(ErrorCode::MissingField, "the host header is missing".to_owned());
-    }
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: u64| length > max_body) {
-        let message = format!("the body is larger than {max_body} bytes");
-        return refuse(ErrorCode::PayloadTooLarge, message);
-    }
-    next.run(request).await
 }
 
 fn span(request: &Request) -> Span {

@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, interval, timeout};
 
-use super::{DOORS, House, nothing_in, valid};
-use crate::support::Answer;
+use super::{DOORS, House, check, nothing_in, valid};
+use crate::support::{Answer, Reply, TestServer, Upstream};
 
 /// A little more than what is promised, for a machine with other things to do.
 const GRACE: Duration = Duration::from_secs(3);
@@ -43,14 +43,10 @@ fn post(lines: &str, body: &str) -> String {
     )
 }
 
-/// A body in the one shape of errors with this code, if there is one: what fails before HTTP is understood
-/// has no request that a body could answer.
+/// A body in the one shape of errors, with this code if there is one.
 #[track_caller]
 fn has_shape(said: &str, code: Option<&str>) {
     let (_, body) = said.split_once("\r\n\r\n").expect("the head has an end");
-    if body.is_empty() && code.is_none() {
-        return;
-    }
     let start = body.find('{').unwrap_or_else(|| panic!("no JSON: {said}"));
     let end = body.rfind('}').unwrap_or_else(|| panic!("no JSON: {said}"));
     let body: serde_json::Value = serde_json::from_str(&body[start..=end]).expect("the body is JSON");
@@ -116,6 +112,13 @@ async fn that_break_http_are_refused() {
         ("two lengths", post(&format!("{length}content-length: 1\r\n"), &body), &[400]),
         ("a bad chunk size", post("transfer-encoding: chunked\r\n", "zz\r\n{}\r\n0\r\n\r\n"), &[400]),
         ("an endless extension", post("transfer-encoding: chunked\r\n", &format!("1;{}", "x".repeat(1 << 20))), &[400]),
+        ("a path of 70 KiB", post(&length, &body).replacen(DOORS[0], &format!("/{}", "x".repeat(70 << 10)), 1), &[414]),
+        ("two hosts", post(&format!("{length}host: localhost\r\n"), &body), &[400]),
+        ("no host's name", post(&length, &body).replacen("host: localhost", "host: a b/c@d", 1), &[400]),
+        ("a length below zero", post("content-length: -1\r\n", &body), &[400]),
+        ("gzip", post("transfer-encoding: gzip, chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"), &[501]),
+        ("chunks twice", post("transfer-encoding: chunked, chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"), &[400]),
+        ("no HTTP", "what is this\r\n\r\n".to_owned(), &[400]),
         ("no host", post(&length, &body).replacen("host: localhost\r\n", "", 1), &[400]),
         ("a NUL in the key", post(&format!("{length}authorization: Bearer a\0b\r\n"), &body), &[400, 401]),
     ];
@@ -146,14 +149,43 @@ async fn that_send_too_much_are_refused() {
     house.still_stands().await;
 }
 
-/// The name by which a server is called opens no door and closes none.
+/// A page on the web can let a name of its own point to a server on its visitor's machine.
 #[tokio::test]
-async fn may_name_any_host() {
-    let house = House::build("").await;
-    for name in ["evil.example", "127.0.0.1:1", "localhost"] {
+async fn may_name_only_known_hosts_where_there_are_no_keys() {
+    let house = House::build("[server]\ndrain_delay = \"0s\"\nhosts = [\"agents.internal\"]\n").await;
+    for name in ["127.0.0.1:1", "localhost", "[::1]:8080", "agents.internal"] {
         let request = house.server.json(DOORS[0], &valid()).header("host", name);
         let answer = Answer::read(house.server.respond(request).await).await.ok();
         assert_eq!(answer["agent"]["status"], "completed", "{name}");
     }
+    let spent = house.upstream.requests().len();
+    for path in ["/v1/models", "/docs/", "/openapi.json"] {
+        let request = house.server.request(reqwest::Method::GET, path).header("host", "evil.example");
+        check(path, &house.server.send(request).await, &[(403, "host_not_allowed")]);
+    }
+    let request = house.server.json(DOORS[0], &valid()).header("host", "evil.example:8080");
+    check("another name", &house.server.send(request).await, &[(403, "host_not_allowed")]);
+    let probe = house.server.request(reqwest::Method::GET, "/healthz").header("host", "evil.example");
+    house.server.send(probe).await.ok();
+    // Needs no permission of the server's, as it has no body.
+    let request = house.server.request(reqwest::Method::POST, "/v1/runs/run_x/cancel");
+    let request = request.header("origin", "https://evil.example");
+    check("another origin", &house.server.send(request).await, &[(403, "origin_not_allowed")]);
+    assert_eq!(house.upstream.requests().len(), spent, "a refused request reached the upstream");
     house.still_answers().await;
+}
+
+/// Where there are keys, the name by which a server is called opens no door and closes none.
+#[tokio::test]
+async fn may_name_any_host_where_there_are_keys() {
+    let key = "a-key-that-is-long-enough-to-be-one";
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let config = format!("{}[keys.one]\nkey_env = \"ONE\"\n", upstream.config());
+    let server = TestServer::builder(&config).env("ONE", key).start().await;
+    for name in ["evil.example", "127.0.0.1:1", "localhost"] {
+        let request = server.json(DOORS[0], &valid()).header("host", name).bearer_auth(key);
+        let answer = server.send(request.header("origin", "https://evil.example")).await.ok();
+        assert_eq!(answer["agent"]["status"], "completed", "{name}");
+    }
 }

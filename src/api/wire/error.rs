@@ -28,6 +28,8 @@ macro_rules! error_codes {
 }
 
 error_codes! {
+    /// The request is not valid HTTP.
+    MalformedRequest,
     /// The body is not JSON.
     InvalidJson,
     /// A value is of the wrong type or out of its range.
@@ -44,6 +46,10 @@ error_codes! {
     InvalidApiKey,
     /// The API key may not use this agent.
     Forbidden,
+    /// A server without keys is called by a name that others may have pointed to it.
+    HostNotAllowed,
+    /// A server without keys is called by a web page that the operator does not allow.
+    OriginNotAllowed,
     /// The agent has no such tool.
     ToolNotAllowed,
     /// There is no such agent or model.
@@ -62,6 +68,8 @@ error_codes! {
     PayloadTooLarge,
     /// The path is too long.
     UriTooLong,
+    /// The headers are too many or too long.
+    HeadersTooLarge,
     /// The body is not declared as plain JSON.
     UnsupportedMediaType,
     /// The session has a live run, which the error names.
@@ -90,12 +98,16 @@ error_codes! {
     CrashLoop,
     /// Part of what the run needs is no longer in the store or the configuration.
     StoreLostState,
+    /// The body has a transfer-encoding other than `chunked`.
+    TransferEncoding,
     /// The upstream failed or refused the request.
     UpstreamFailed,
     /// The model answered nothing, twice.
     EmptyResponse,
     /// The upstream did not answer, or fell silent, for too long.
     UpstreamTimeout,
+    /// The server has no room for the request now.
+    Overloaded,
     /// The store does not answer.
     StoreUnavailable,
     /// The server is shutting down.

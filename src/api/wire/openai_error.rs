@@ -52,6 +52,7 @@ pub struct Row {
 #[must_use]
 pub fn row(code: ErrorCode) -> Row {
     let (status, r#type, code) = match code {
+        ErrorCode::MalformedRequest => (400, "invalid_request_error", "malformed_request"),
         ErrorCode::InvalidJson => (400, "invalid_request_error", "invalid_json"),
         ErrorCode::InvalidValue => (400, "invalid_request_error", "invalid_value"),
         ErrorCode::MissingField => (400, "invalid_request_error", "missing_field"),
@@ -60,6 +61,8 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::IterationLimit => (400, "invalid_request_error", "max_iterations"),
         ErrorCode::InvalidApiKey => (401, "authentication_error", "invalid_api_key"),
         ErrorCode::Forbidden => (403, "permission_error", "forbidden"),
+        ErrorCode::HostNotAllowed => (403, "permission_error", "host_not_allowed"),
+        ErrorCode::OriginNotAllowed => (403, "permission_error", "origin_not_allowed"),
         ErrorCode::ToolNotAllowed => (403, "permission_error", "tool_not_allowed"),
         ErrorCode::ModelNotFound => (404, "invalid_request_error", "model_not_found"),
         ErrorCode::SessionNotFound => (404, "invalid_request_error", "session_not_found"),
@@ -75,6 +78,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::ResultExpired => (410, "invalid_request_error", "result_expired"),
         ErrorCode::PayloadTooLarge => (413, "invalid_request_error", "payload_too_large"),
         ErrorCode::UriTooLong => (414, "invalid_request_error", "invalid_value"),
+        ErrorCode::HeadersTooLarge => (431, "invalid_request_error", "headers_too_large"),
         ErrorCode::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
         ErrorCode::IdempotencyKeyReused => (422, "invalid_request_error", "idempotency_key_reused"),
         ErrorCode::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
@@ -83,8 +87,10 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::OutcomeUnknown => (500, "server_error", "outcome_unknown"),
         ErrorCode::CrashLoop => (500, "server_error", "crash_loop"),
         ErrorCode::StoreLostState => (500, "server_error", "store_lost_state"),
+        ErrorCode::TransferEncoding => (501, "invalid_request_error", "unsupported_transfer_encoding"),
         ErrorCode::UpstreamFailed => (502, "provider_error", "provider_error"),
         ErrorCode::EmptyResponse => (502, "provider_error", "empty_response"),
+        ErrorCode::Overloaded => (503, "server_error", "overloaded"),
         ErrorCode::StoreUnavailable => (503, "server_error", "store_unavailable"),
         ErrorCode::Draining => (503, "server_error", "draining"),
         ErrorCode::UpstreamTimeout => (504, "provider_error", "provider_timeout"),

@@ -1,0 +1,179 @@
+//! How many bytes of request bodies are in memory at the same time.
+//!
+//! The first bytes of every body come from a part of the memory that large bodies cannot use up, so small requests
+//! are taken while large ones wait. A large body gets room for all of it or none, so that two half-read ones never
+//! wait for each other. A body that waits is not read, and takes no memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::RequestExt;
+use axum::extract::Request;
+use http::header;
+use http_body_util::{BodyExt, LengthLimitError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::api::error::ApiError;
+use crate::api::wire::error::ErrorCode;
+
+/// What counts as the first bytes of a body. Not a setting: nearly all requests are shorter.
+const FIRST: u64 = 64 << 10;
+/// How long a body may wait for room. Not a setting: a client that hears of it soon can try another replica.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What is counted: semaphores count up to `u32`, which is too little for bytes.
+const UNIT: u64 = 1 << 10;
+
+/// The memory that all bodies share.
+#[derive(Debug)]
+pub struct Bodies {
+    first: Pool,
+    rest: Pool,
+    /// Longest body.
+    max_body: u64,
+}
+
+#[derive(Debug)]
+struct Pool {
+    free: Arc<Semaphore>,
+    units: u32,
+}
+
+/// Room for one body, free again once it is dropped.
+#[derive(Debug, Default)]
+pub struct Room {
+    first: Option<OwnedSemaphorePermit>,
+    rest: Option<OwnedSemaphorePermit>,
+}
+
+/// As much as there are bodies, where nobody set a bound.
+impl Default for Bodies {
+    fn default() -> Self {
+        Self::new(u64::MAX, u64::MAX)
+    }
+}
+
+/// Reads a body, as far as it may be long, as soon as there is room for it.
+pub(super) async fn read(request: Request) -> Result<(Vec<u8>, Room), ApiError> {
+    let bodies = request.extensions().get::<Arc<Bodies>>().cloned().unwrap_or_default();
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let mut room = bodies.first(length).await?;
+    let mut body = request.with_limited_body().into_body();
+    let mut read = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
+        if (read.len() + data.len()) as u64 > FIRST
+            && let Err(refusal) = bodies.rest(&mut room, length).await
+        {
+            drop((room, read, data));
+            // A client that is still sending when its connection is closed may never see the answer.
+            while let Some(Ok(_)) = body.frame().await {}
+            return Err(refusal);
+        }
+        read.extend_from_slice(&data);
+    }
+    // What is added piece by piece may take twice its length.
+    read.shrink_to_fit();
+    room.shrink(read.len() as u64);
+    Ok((read, room))
+}
+
+fn unreadable(error: &axum::Error) -> ApiError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return ApiError::new(ErrorCode::PayloadTooLarge, "the body is too large");
+        }
+        cause = error.source();
+    }
+    ApiError::new(ErrorCode::InvalidJson, "the body could not be read")
+}
+
+impl Bodies {
+    /// Memory for `bytes` of bodies of up to `max_body` bytes; room for one of them at least.
+    #[must_use]
+    pub fn new(bytes: u64, max_body: u64) -> Self {
+        let first = (bytes / 4).max(FIRST);
+        Self { first: Pool::new(first), rest: Pool::new(bytes.saturating_sub(first).max(max_body)), max_body }
+    }
+
+    /// Room for the first bytes of a body that has `length` of them; `None` if that is not known.
+    async fn first(&self, length: Option<u64>) -> Result<Room, ApiError> {
+        let first = self.first.take(length.unwrap_or(FIRST).min(FIRST)).await?;
+        Ok(Room { first: Some(first), rest: None })
+    }
+
+    /// Room for what follows the first bytes.
+    async fn rest(&self, room: &mut Room, length: Option<u64>) -> Result<(), ApiError> {
+        if room.rest.is_none() {
+            room.rest = Some(self.rest.take(length.unwrap_or(self.max_body).saturating_sub(FIRST)).await?);
+        }
+        Ok(())
+    }
+}
+
+impl Room {
+    /// Gives back what a body of `length` bytes does not need.
+    fn shrink(&mut self, length: u64) {
+        for (permit, length) in [(&mut self.first, length.min(FIRST)), (&mut self.rest, length.saturating_sub(FIRST))] {
+            if let Some(permit) = permit {
+                let surplus = permit.num_permits().saturating_sub(units(length) as usize);
+                drop(permit.split(surplus));
+            }
+        }
+    }
+}
+
+impl Pool {
+    fn new(bytes: u64) -> Self {
+        let units = units(bytes);
+        Self { free: Arc::new(Semaphore::new(units as usize)), units }
+    }
+
+    async fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, ApiError> {
+        let units = units(bytes).min(self.units);
+        let waiting = tokio::time::timeout(PATIENCE, self.free.clone().acquire_many_owned(units));
+        let taken = waiting.await.ok().and_then(Result::ok);
+        taken.ok_or_else(|| {
+            let message = "the server is reading as many large requests as it has memory for; try again in a moment";
+            ApiError::new(ErrorCode::Overloaded, message).retry_after(1)
+        })
+    }
+}
+
+fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_wait_and_small_ones_do_not() {
+        let bodies = Bodies::new(16 * MIB, 10 * MIB);
+        let mut large = bodies.first(Some(10 * MIB)).await.unwrap();
+        bodies.rest(&mut large, Some(10 * MIB)).await.unwrap();
+        let mut other = bodies.first(Some(10 * MIB)).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let refused = bodies.rest(&mut other, None).await.unwrap_err();
+        assert_eq!((refused.object().code, begun.elapsed().as_secs()), ("overloaded", PATIENCE.as_secs()));
+        let small = bodies.first(Some(2_000)).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs(), "it did not wait");
+        drop((large, small));
+        bodies.rest(&mut other, None).await.unwrap();
+        other.shrink(FIRST + 1);
+        bodies.rest(&mut bodies.first(None).await.unwrap(), Some(10 * MIB)).await.unwrap();
+        drop(other);
+        assert_eq!(bodies.rest.free.available_permits(), bodies.rest.units as usize);
+        assert_eq!(bodies.first.free.available_permits(), bodies.first.units as usize);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_largest_body_always_fits() {
+        let bodies = Bodies::new(1, 10 * MIB);
+        let mut room = bodies.first(None).await.unwrap();
+        bodies.rest(&mut room, Some(10 * MIB)).await.unwrap();
+    }
+}

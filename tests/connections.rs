@@ -1,0 +1,264 @@
+//! What clients can take of the server by being connected to it, over bare sockets.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
+
+const DOOR: &str = "/v1/agent/completions";
+const PROBE: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const MODELS: &str = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+fn ask() -> Value {
+    json!({"model": "test", "messages": [{"role": "user", "content": "Go."}], "agent": {"on_disconnect": "continue"}})
+}
+
+fn config(upstream: &Upstream, server: &str) -> String {
+    format!("{}[server]\ndrain_delay = \"0s\"\n{server}\n", upstream.config())
+}
+
+/// A connection of its own.
+struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    async fn open(server: &TestServer) -> Self {
+        Self(BufReader::new(TcpStream::connect(server.address()).await.expect("it listens")))
+    }
+
+    async fn send(&mut self, bytes: &str) {
+        self.0.write_all(bytes.as_bytes()).await.expect("the server takes it");
+    }
+
+    /// The head of the next answer, in lower case.
+    async fn head(&mut self) -> String {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let read = within("a line of the head", self.0.read_line(&mut head)).await.expect("it is text");
+            assert!(read > 0, "the connection was closed after {head:?}");
+        }
+        head.to_lowercase()
+    }
+
+    /// The next answer, whose length is known.
+    async fn answer(&mut self) -> (u16, String, String) {
+        let head = self.head().await;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("there is a status");
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+        let mut body = vec![0; length.expect("the length is known")];
+        within("a body", self.0.read_exact(&mut body)).await.expect("the body is whole");
+        (status, head, String::from_utf8(body).expect("it is text"))
+    }
+
+    async fn ask(&mut self, request: &str) -> (u16, String, String) {
+        self.send(request).await;
+        self.answer().await
+    }
+
+    /// Returns once the server has closed it.
+    async fn closed(&mut self) {
+        let mut rest = Vec::new();
+        // A reset closes it as well.
+        drop(within("the server to close the connection", self.0.read_to_end(&mut rest)).await);
+    }
+}
+
+#[tokio::test]
+async fn the_longest_idle_connection_gives_way_to_a_new_one() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&config(&upstream, "max_connections = 3")).await;
+    let mut connections = Vec::new();
+    for _ in 0..3 {
+        let mut connection = Connection::open(&server).await;
+        assert_eq!(connection.ask(MODELS).await.0, 200);
+        connections.push(connection);
+    }
+    assert_eq!(connections[0].ask(MODELS).await.0, 200);
+    // The other two have been idle for longer than the first.
+    for idle in [1, 2] {
+        let mut new = Connection::open(&server).await;
+        assert_eq!(new.ask(MODELS).await.0, 200);
+        connections[idle].closed().await;
+        connections.push(new);
+    }
+    assert_eq!(connections[0].ask(MODELS).await.0, 200, "it was kept");
+}
+
+#[tokio::test]
+async fn probes_are_answered_while_all_connections_are_busy() {
+    let (one, two) = (Gate::new(), Gate::new());
+    let wait = |gate: &Gate| Reply::stream().text("One").gate(gate).text(" two").finish("stop").usage(1, 1).done();
+    let upstream = Upstream::start([wait(&one), wait(&two)]).await;
+    let server = TestServer::start(&config(&upstream, "max_connections = 2")).await;
+    let body = json!({"model": "test", "stream": true, "messages": [{"role": "user", "content": "Go."}]}).to_string();
+    let length = body.len();
+    let post = format!(
+        "POST {DOOR} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    let (mut first, mut second) = (Connection::open(&server).await, Connection::open(&server).await);
+    for busy in [&mut first, &mut second] {
+        busy.send(&post).await;
+        assert!(busy.head().await.starts_with("http/1.1 200"));
+    }
+    for path in ["/healthz", "/readyz"] {
+        let mut probe = Connection::open(&server).await;
+        assert_eq!(probe.ask(&PROBE.replace("/healthz", path)).await.0, 200, "{path}");
+    }
+    let mut other = Connection::open(&server).await;
+    let (status, head, body) = other.ask(MODELS).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("\"overloaded\"") && head.contains("retry-after: 1"), "{head}{body}");
+    other.closed().await;
+    one.open();
+    two.open();
+    first.send(MODELS).await;
+}
+
+#[tokio::test]
+async fn an_address_has_only_so_many_connections() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&config(&upstream, "max_connections_per_address = 2")).await;
+    let mut taken = Vec::new();
+    // The connection that found the server ready may still be there.
+    let (head, body) = loop {
+        let mut connection = Connection::open(&server).await;
+        match connection.ask(MODELS).await {
+            (200, ..) if taken.len() < 10 => taken.push(connection),
+            (status, head, body) => {
+                assert_eq!(status, 429, "{body}");
+                break (head, body);
+            }
+        }
+    };
+    assert!((1..=2).contains(&taken.len()), "{} connections", taken.len());
+    assert!(head.contains("retry-after: 1") && body.contains("rate_limit_exceeded"), "{head}{body}");
+    assert_eq!(Connection::open(&server).await.ask(PROBE).await.0, 200, "the probe comes from the same address");
+    assert_eq!(taken[0].ask(MODELS).await.0, 200);
+    drop(taken);
+    let again = async { while Connection::open(&server).await.ask(MODELS).await.0 != 200 {} };
+    within("the address to have its share again", again).await;
+}
+
+/// A vanished client cannot be staged without rights, but what would notice it can be seen: the kernel's timer.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_kernel_asks_whether_silent_clients_are_still_there() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&config(&upstream, "")).await;
+    let mut connection = Connection::open(&server).await;
+    assert_eq!(connection.ask(PROBE).await.0, 200);
+    let client = connection.0.get_ref().local_addr().expect("it is connected").port();
+    let port: u16 = server.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("there is a port");
+    let sockets = std::fs::read_to_string("/proc/net/tcp").expect("Linux lists its sockets");
+    let of_server = sockets.lines().find_map(|line| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let ends =
+            (cells.get(1)?.ends_with(&format!(":{port:04X}")), cells.get(2)?.ends_with(&format!(":{client:04X}")));
+        (ends == (true, true)).then(|| cells[5].to_owned())
+    });
+    let timer = of_server.expect("the connection is listed");
+    let (kind, hundredths) = timer.split_once(':').expect("it has a kind and a time");
+    let left = u32::from_str_radix(hundredths, 16).expect("it is a number");
+    assert_eq!(kind, "02", "no keepalive: {timer}");
+    assert!(left <= 1_500, "the kernel asks only in {left} hundredths of a second");
+}
+
+/// A run whose events are a megabyte, in a server with these settings.
+async fn long_run(settings: &str) -> (TestServer, String, [Box<dyn std::any::Any>; 2]) {
+    const CALLS: usize = 20;
+    let tools = ToolServer::start((0..CALLS).map(|_| Reply::plain("x".repeat(50 << 10)))).await;
+    let calls = (0..CALLS).fold(Reply::stream(), |reply, index| {
+        reply.tool_call(index, &format!("call_{index}"), "look", &json!({"note": index.to_string()}).to_string())
+    });
+    let upstream = Upstream::start([calls.finish("tool_calls").usage(10, 5).done(), Reply::says("Done.")]).await;
+    let tool = format!("{}[agents.default]\ntools = [\"look\"]\n", tools.config("look", "read"));
+    let server = TestServer::builder(&format!("{}{tool}", config(&upstream, settings)));
+    let server = server.env("LOOPGATE_LOG", "loopgate=debug").start().await;
+    let answer = server.post(DOOR, &ask()).await;
+    let run = answer.header("x-loopgate-run-id").to_owned();
+    answer.ok();
+    (server, run, [Box::new(tools), Box::new(upstream)])
+}
+
+#[tokio::test]
+async fn long_logs_are_written_in_pieces() {
+    let (server, run, _others) = long_run("").await;
+    for query in ["", "?events=extension", "?stream=false"] {
+        let mut connection = Connection::open(&server).await;
+        connection.send(&format!("GET /v1/runs/{run}/events{query} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+        let head = connection.head().await;
+        assert!(head.contains("transfer-encoding: chunked"), "{query}: it is written as a whole: {head}");
+        let (mut whole, mut largest) = (Vec::new(), 0);
+        loop {
+            let mut line = String::new();
+            within("a chunk", connection.0.read_line(&mut line)).await.expect("it is text");
+            let size = usize::from_str_radix(line.trim(), 16).expect("chunks have a size");
+            let mut chunk = vec![0; size + 2];
+            within("a chunk", connection.0.read_exact(&mut chunk)).await.expect("it is whole");
+            if size == 0 {
+                break;
+            }
+            largest = largest.max(size);
+            whole.extend_from_slice(&chunk[..size]);
+        }
+        assert!(whole.len() > 1_000_000, "{query}: {}", whole.len());
+        // A piece, and the event with which it became one.
+        assert!(largest < (64 << 10) + (60 << 10), "{query}: {largest} bytes at once");
+        if query == "?stream=false" {
+            let list: Value = serde_json::from_slice(&whole).expect("a list is JSON");
+            assert_eq!((&list["object"], &list["has_more"]), (&json!("list"), &json!(false)));
+            assert!(list["data"].as_array().is_some_and(|events| events.len() > 40), "{list:.300}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_closed() {
+    let (server, run, _others) = long_run("write_timeout = \"1s\"").await;
+    let socket = TcpSocket::new_v4().expect("there are sockets");
+    socket.set_recv_buffer_size(4 << 10).expect("it may be small");
+    let mut stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
+    // More than the kernel keeps for a client.
+    let request = format!("GET /v1/runs/{run}/events?stream=false HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(request.repeat(40).as_bytes()).await.expect("the server takes it");
+    let broken = async {
+        while !server.output().contains("a connection broke") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("the server to give the client up", broken).await;
+    assert_eq!(Connection::open(&server).await.ask(PROBE).await.0, 200);
+}
+
+#[tokio::test]
+async fn large_bodies_wait_for_room_and_small_ones_do_not() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let server = TestServer::start(&config(&upstream, "max_body = \"1MiB\"\nbody_memory = \"1MiB\"")).await;
+    let mut half = Connection::open(&server).await;
+    let head = format!(
+        "POST {DOOR} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        1 << 20
+    );
+    half.send(&format!("{head}{}", " ".repeat(200 << 10))).await;
+    let mut large = ask();
+    large["unknown"] = json!("x".repeat(900 << 10));
+    let refused = async {
+        // Until the server has read so much of the first body that there is no room for another.
+        loop {
+            let answer = server.post(DOOR, &large).await;
+            if answer.status != 200 {
+                return answer;
+            }
+        }
+    };
+    let refused = within("a large body to be refused", refused).await;
+    assert_eq!((refused.status, refused.code()), (503, "overloaded"));
+    assert_eq!(refused.header("retry-after"), "1");
+    server.post(DOOR, &ask()).await.ok();
+    drop(half);
+    // Its room is free again, sooner or later.
+    server.post(DOOR, &large).await.ok();
+}
