@@ -10,6 +10,10 @@ use crate::support::Reply;
 use crate::support::http::{HttpServer, Request};
 use crate::support::journal::Entry;
 
+/// What a [`ToolTask`] has: nothing else is sent to a tool than what it declares.
+const PARAMETERS: &str = "{ tag = { type = \"string\" }, round = { type = \"integer\" }, \
+                          index = { type = \"integer\" }, delay_ms = { type = \"integer\" } }";
+
 /// One call of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dispatch {
@@ -45,7 +49,7 @@ impl ToolEndpoints {
             writeln!(
                 config,
                 "[tools.{name}]\ndescription = \"A test's tool\"\nmethod = \"POST\"\nurl = \"http://{}/{name}\"\n\
-                 effect = \"{effect}\"\nparameters = {{ type = \"object\" }}",
+                 effect = \"{effect}\"\nparameters = {{ type = \"object\", properties = {PARAMETERS} }}",
                 self.0.address()
             )
             .expect("a string takes it");
