@@ -17,7 +17,7 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::lifecycle::Lifecycle;
-use crate::agent::request_key::Once;
+use crate::agent::request_key::RequestKey;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Scan, Unavailable};
@@ -175,32 +175,17 @@ impl Control {
         Ok(())
     }
 
-    /// Lets the caller's messages join a run's conversation before its next model call.
-    pub async fn steer(&self, tenant: &Tenant, id: &RunId, messages: Vec<Message>) -> Result<Head, LookupError> {
-        Ok(self.steer_under(tenant, id, messages, None).await?.0)
-    }
-
-    /// The same, unless this request did already. The second value says whether it did; the run is as it
-    /// stands now.
-    pub async fn steer_once(
+    /// Lets the caller's messages join a run's conversation before its next model call. A request that has a
+    /// key does so once; the second value says whether it did before. The run is as it stands now.
+    pub async fn steer(
         &self,
         tenant: &Tenant,
         id: &RunId,
         messages: Vec<Message>,
-        once: &Once,
-    ) -> Result<(Head, bool), LookupError> {
-        self.steer_under(tenant, id, messages, Some(once)).await
-    }
-
-    async fn steer_under(
-        &self,
-        tenant: &Tenant,
-        id: &RunId,
-        messages: Vec<Message>,
-        once: Option<&Once>,
+        key: Option<&RequestKey>,
     ) -> Result<(Head, bool), LookupError> {
         let (_, head) = self.ledger.find_run(tenant, id).await?;
-        match inbox::send(&self.ledger, tenant, id, &Command::Steer { messages }, once).await? {
+        match inbox::send(&self.ledger, tenant, id, &Command::Steer { messages }, key).await? {
             Delivery::Delivered => Ok((head, false)),
             Delivery::Repeated => Ok((head, true)),
             Delivery::Ended(_) => Err(LookupError::NotLive(id.clone())),

@@ -124,7 +124,7 @@ pub enum LookupError {
     },
     /// Too much was left for the run already.
     #[error("run {0} was sent too many messages and takes no more")]
-    TooManyLetters(RunId),
+    TooManyCommands(RunId),
     /// The run has ended.
     #[error("run {0} has ended")]
     NotLive(RunId),

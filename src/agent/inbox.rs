@@ -20,7 +20,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
-use crate::agent::request_key::Once;
+use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
@@ -70,29 +70,24 @@ pub enum Delivery {
     Ended(Box<Head>),
 }
 
-/// Leaves a command for a run that has not ended, unless the request of this name did already.
+/// Leaves a command for a run that has not ended, unless the request of this key did already.
 pub async fn send(
     ledger: &Ledger,
     tenant: &Tenant,
     run: &RunId,
     command: &Command,
-    once: Option<&Once>,
+    key: Option<&RequestKey>,
 ) -> Result<Delivery, LookupError> {
     let (partition, _) = ledger.find_run(tenant, run).await?;
     let mut retry = RetryConflicts::new();
     while retry.next().await {
-        if let Some(once) = once
-            && let Some(note) = ledger.store().get(&partition, &keys::receipt(run, &once.name)).await?
+        if let Some(key) = key
+            && was_sent(ledger, &partition, run, key).await?
         {
-            let Note { fingerprint } = decode(&note.value)?;
-            return if fingerprint == once.fingerprint {
-                Ok(Delivery::Repeated)
-            } else {
-                Err(ClaimError::Reused.into())
-            };
+            return Ok(Delivery::Repeated);
         }
-        let key = keys::head(run);
-        let document = ledger.store().get(&partition, &key).await?;
+        let head_key = keys::head(run);
+        let document = ledger.store().get(&partition, &head_key).await?;
         let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
         let head: Head = decode(&document.value)?;
         if head.status.is_final() {
@@ -101,15 +96,15 @@ pub async fn send(
         let log = keys::inbox(run);
         let after = ledger.store().read_log(&partition, &log, u64::MAX, 0).await?.head;
         if after >= MOST && *command != Command::Cancel {
-            return Err(LookupError::TooManyLetters(run.clone()));
+            return Err(LookupError::TooManyCommands(run.clone()));
         }
         let mut tx = Tx::new(partition.clone())
-            .check(Check::Version { key, version: document.version })
+            .check(Check::Version { key: head_key, version: document.version })
             .write(Write::Append { log, after, entries: vec![encode(command)] });
         tx.notify = Some(keys::inbox_topic(&partition, run));
-        if let Some(once) = once {
-            let note = Note { fingerprint: once.fingerprint.clone() };
-            tx = tx.put_at(keys::receipt(run, &once.name), 0, encode(&note), Some(RECEIPT_TTL));
+        if let Some(key) = key {
+            let note = Note { fingerprint: key.fingerprint.clone() };
+            tx = tx.put_at(keys::receipt(run, &key.name), 0, encode(&note), Some(RECEIPT_TTL));
         }
         match ledger.commit(tx).await {
             Ok(()) => return Ok(Delivery::Delivered),
@@ -118,6 +113,13 @@ pub async fn send(
         }
     }
     Err(LookupError::Store(Unavailable(format!("run {run} is being changed by others"))))
+}
+
+/// Whether the request of this key has left its command already.
+async fn was_sent(ledger: &Ledger, partition: &Partition, run: &RunId, key: &RequestKey) -> Result<bool, LookupError> {
+    let Some(note) = ledger.store().get(partition, &keys::receipt(run, &key.name)).await? else { return Ok(false) };
+    let Note { fingerprint } = decode(&note.value)?;
+    if fingerprint == key.fingerprint { Ok(true) } else { Err(ClaimError::Reused.into()) }
 }
 
 /// Returns `seen`, or 0 if the inbox is now shorter: then the store lost entries, and their numbers may have

@@ -51,7 +51,7 @@ pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
 pub use quotas::Quotas;
 pub use request::{LimitsPatch, NewRun};
-pub use request_key::{Kind, Once};
+pub use request_key::{Kind, RequestKey};
 
 use crate::agent::rooms::Rooms;
 use crate::store::{Store, Unavailable};

@@ -2,7 +2,7 @@
 
 /// What a request is known by when it comes again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Once {
+pub struct RequestKey {
     /// Hash of everything that it is known by, without its tenant.
     pub name: String,
     /// Hash of what it asks for.

@@ -8,35 +8,31 @@ use crate::agent::limits::rate::Asker;
 use crate::agent::session::fork::Fork;
 use crate::agent::session::snapshot::Export;
 use crate::agent::session::{NewSession, SessionPatch};
-use crate::agent::{Agent, Head, NewRun, Once, Started, Versioned};
+use crate::agent::{Agent, Head, NewRun, RequestKey, Started, Versioned};
 use crate::store::{Order, RateDecision};
 use crate::types::session::Session;
 use crate::types::{Message, RunId, SessionId, Tenant};
 
 impl Agent {
-    /// Starts a run, or continues the waiting one whose calls the request answers.
-    pub async fn start(&self, new: NewRun) -> Result<Started, StartError> {
-        self.0.admission.start(new).await
+    /// Starts a run, or continues the waiting one whose calls the request answers. A request that has a key
+    /// does so once: when it comes again, that run's events are followed from where the request set in.
+    pub async fn start(&self, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
+        self.0.admission.start(new, key).await
     }
 
-    /// The same, unless this request did already: then its events are followed from where it set in.
-    pub async fn start_once(&self, new: NewRun, once: &Once) -> Result<Started, StartError> {
-        self.0.admission.start_once(new, once).await
-    }
-
-    /// Makes a session with `make`, which is told its id, unless this request did already: then it is
-    /// read as it stands now. The second value says whether it was there.
-    pub async fn make_session_once<E: NotMade, F>(
+    /// Makes a session with `make`, which is told its id. A request that has a key does so once: when it
+    /// comes again, the session is read as it stands now. The second value says whether it was there.
+    pub async fn make_session<E: NotMade, F>(
         &self,
         tenant: &Tenant,
-        once: &Once,
+        key: Option<&RequestKey>,
         id: SessionId,
         make: impl FnOnce(SessionId) -> F,
     ) -> Result<(Versioned, bool), E>
     where
         F: Future<Output = Result<Versioned, E>>,
     {
-        self.0.admission.make_session_once(tenant, once, id, make).await
+        self.0.admission.make_session(tenant, key, id, make).await
     }
 
     /// A run of this tenant.
@@ -65,19 +61,15 @@ impl Agent {
     }
 
     /// Lets the caller's messages join a run's conversation before its next model call.
-    pub async fn steer(&self, tenant: &Tenant, id: &RunId, messages: Vec<Message>) -> Result<Head, LookupError> {
-        self.0.control.steer(tenant, id, messages).await
-    }
-
-    /// The same, unless this request did already, which the second value says.
-    pub async fn steer_once(
+    /// A request that has a key does so once; the second value says whether it did before.
+    pub async fn steer(
         &self,
         tenant: &Tenant,
         id: &RunId,
         messages: Vec<Message>,
-        once: &Once,
+        key: Option<&RequestKey>,
     ) -> Result<(Head, bool), LookupError> {
-        self.0.control.steer_once(tenant, id, messages, once).await
+        self.0.control.steer(tenant, id, messages, key).await
     }
 
     /// Creates a session.

@@ -97,10 +97,8 @@ async fn complete(
         default_events: endpoint.events,
     };
     let (new, shape) = read_request(text, context)?;
-    let started = match identity.once(endpoint.route, &caller, text, session)? {
-        Some(once) => api.agent.start_once(new, &once).await?,
-        None => api.agent.start(new).await?,
-    };
+    let key = identity.request_key(endpoint.route, &caller, text, session)?;
+    let started = api.agent.start(new, key.as_ref()).await?;
     // The run has what it needs of it, and may take long.
     drop(body);
     let replayed = started.replayed;

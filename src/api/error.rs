@@ -138,7 +138,7 @@ impl From<LookupError> for ApiError {
             LookupError::TooMuchMetadata(_) => Self::invalid("metadata", message),
             LookupError::EventsExpired(_) => Self::new(ErrorCode::EventsExpired, message),
             LookupError::EventIdAhead { .. } => Self::new(ErrorCode::EventIdAhead, message).permanent(),
-            LookupError::TooManyLetters(_) => Self::invalid("messages", message).permanent(),
+            LookupError::TooManyCommands(_) => Self::invalid("messages", message).permanent(),
             LookupError::NotLive(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             LookupError::Claim(error) => error.into(),
             LookupError::Store(cause) => {

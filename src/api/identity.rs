@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use crate::agent::{Kind, Once};
+use crate::agent::{Kind, RequestKey};
 use crate::api::auth::Caller;
 use crate::api::canonical::canonical;
 use crate::api::error::ApiError;
@@ -61,17 +61,17 @@ impl RequestIdentity {
 
     /// What the request is known by when it comes again to `route`; `None` if it cannot be told.
     /// `body` is valid; `session` is what a header says.
-    pub fn once(
+    pub fn request_key(
         &self,
         route: &str,
         caller: &Caller,
         body: &str,
         session: Option<&str>,
-    ) -> Result<Option<Once>, ApiError> {
+    ) -> Result<Option<RequestKey>, ApiError> {
         let session = session.unwrap_or_default();
         Ok(match self {
             Self::Unnamed => None,
-            Self::Key(key) => Some(Once {
+            Self::Key(key) => Some(RequestKey {
                 name: hash(&["key", route, key]),
                 fingerprint: hash(&[&canonical(body)?, session]),
                 kind: Kind::Key,
@@ -80,15 +80,16 @@ impl RequestIdentity {
                 // A library sends the same bytes again.
                 let name = hash(&["attempt", route, caller.key_name.as_deref().unwrap_or_default(), session, body]);
                 let kind = if *count == 0 { Kind::FirstAttempt } else { Kind::Repeated };
-                Some(Once { fingerprint: name.clone(), name, kind })
+                Some(RequestKey { fingerprint: name.clone(), name, kind })
             }
         })
     }
 
     /// The same for a request that only a key makes safe to send again.
-    pub fn once_by_key(&self, route: &str, caller: &Caller, body: &str) -> Result<Option<Once>, ApiError> {
-        if self.is_key() { self.once(route, caller, body, None) } else { Ok(None) }
+    pub fn chosen_key(&self, route: &str, caller: &Caller, body: &str) -> Result<Option<RequestKey>, ApiError> {
+        if self.is_key() { self.request_key(route, caller, body, None) } else { Ok(None) }
     }
+
     /// Whether the same request, sent again, finds the run that this one started.
     pub fn finds_its_run(&self) -> bool {
         *self != Self::Unnamed
@@ -168,20 +169,23 @@ mod tests {
             key_name: Some(key.into()),
             generation: std::sync::Arc::default(),
         };
-        let once = |identity: &RequestIdentity, route: &str, key: &str, body: &str| {
-            identity.once(route, &caller(key), body, None).unwrap().unwrap()
+        let request_key = |identity: &RequestIdentity, route: &str, key: &str, body: &str| {
+            identity.request_key(route, &caller(key), body, None).unwrap().unwrap()
         };
         let key = RequestIdentity::Key("k".into());
-        let first = once(&key, "r", "one", "{}");
-        assert_eq!(first, once(&key, "r", "two", "{ }"), "all keys of a tenant share what they name");
-        assert_ne!(first.name, once(&key, "s", "one", "{}").name);
-        assert_ne!(first.fingerprint, once(&key, "r", "one", r#"{"a":1}"#).fingerprint);
-        assert_ne!(first.fingerprint, key.once("r", &caller("one"), "{}", Some("s")).unwrap().unwrap().fingerprint);
-        let first = once(&RequestIdentity::Attempt(0), "r", "one", "{}");
-        let again = once(&RequestIdentity::Attempt(1), "r", "one", "{}");
+        let first = request_key(&key, "r", "one", "{}");
+        assert_eq!(first, request_key(&key, "r", "two", "{ }"), "all keys of a tenant share what they name");
+        assert_ne!(first.name, request_key(&key, "s", "one", "{}").name);
+        assert_ne!(first.fingerprint, request_key(&key, "r", "one", r#"{"a":1}"#).fingerprint);
+        assert_ne!(
+            first.fingerprint,
+            key.request_key("r", &caller("one"), "{}", Some("s")).unwrap().unwrap().fingerprint
+        );
+        let first = request_key(&RequestIdentity::Attempt(0), "r", "one", "{}");
+        let again = request_key(&RequestIdentity::Attempt(1), "r", "one", "{}");
         assert_eq!((&first.name, first.kind, again.kind), (&again.name, Kind::FirstAttempt, Kind::Repeated));
-        assert_ne!(first.name, once(&RequestIdentity::Attempt(1), "r", "two", "{}").name);
-        assert_ne!(first.name, once(&RequestIdentity::Attempt(1), "r", "one", r#"{"stream":true}"#).name);
-        assert_eq!(RequestIdentity::Unnamed.once("r", &caller("one"), "{}", None).unwrap(), None);
+        assert_ne!(first.name, request_key(&RequestIdentity::Attempt(1), "r", "two", "{}").name);
+        assert_ne!(first.name, request_key(&RequestIdentity::Attempt(1), "r", "one", r#"{"stream":true}"#).name);
+        assert_eq!(RequestIdentity::Unnamed.request_key("r", &caller("one"), "{}", None).unwrap(), None);
     }
 }

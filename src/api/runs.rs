@@ -81,10 +81,8 @@ pub async fn steer(
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
     let messages = read_steering(body)?;
-    let (head, replayed) = match identity.once_by_key("runs/messages", &caller, body)? {
-        Some(once) => api.agent.steer_once(&caller.tenant, &id, messages, &once).await?,
-        None => (api.agent.steer(&caller.tenant, &id, messages).await?, false),
-    };
+    let key = identity.chosen_key("runs/messages", &caller, body)?;
+    let (head, replayed) = api.agent.steer(&caller.tenant, &id, messages, key.as_ref()).await?;
     let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::from(&head))).into_response();
     sse::name_run(&mut response, &RunNames::from(&head));
     if replayed {

@@ -15,7 +15,7 @@ use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, SessionPath};
 use crate::api::identity::RequestIdentity;
 use crate::api::params::IdempotencyKey;
-use crate::api::sessions::{self, make_once};
+use crate::api::sessions::{self, make_session};
 use crate::api::state::Api;
 use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
 use crate::api::wire::snapshot::{END, SessionExport, Snapshot, read_snapshot, write_head, write_messages};
@@ -38,10 +38,10 @@ pub async fn fork(
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
     let fork = read_fork(body)?;
-    let once = identity.once_by_key(&format!("sessions/{source}/fork"), &caller, body)?;
+    let key = identity.chosen_key(&format!("sessions/{source}/fork"), &caller, body)?;
     let id = fork.id.clone().unwrap_or_else(SessionId::mint);
     let make = |id| api.agent.fork_session(&caller.tenant, &source, Fork { id: Some(id), ..fork });
-    make_once(&api, &caller, once, id, make).await
+    make_session(&api, &caller, key.as_ref(), id, make).await
 }
 
 /// Reads a session with all of its messages, as `import` takes it.
@@ -91,10 +91,10 @@ pub async fn import(
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
     let Snapshot { session, messages } = read_snapshot(body)?;
-    let once = identity.once_by_key("sessions/import", &caller, body)?;
+    let key = identity.chosen_key("sessions/import", &caller, body)?;
     let id = session.id.clone();
     let make = |id| api.agent.import_session(&caller.tenant, Session { id, ..session }, messages);
-    make_once(&api, &caller, once, id, make).await
+    make_session(&api, &caller, key.as_ref(), id, make).await
 }
 
 /// A session may be called `import`: what is said of it is not said of importing.

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::agent::error::NotMade;
 use crate::agent::session::NewSession;
-use crate::agent::{Once, Versioned};
+use crate::agent::{RequestKey, Versioned};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, Query, SessionPath};
@@ -48,25 +48,21 @@ pub async fn create(
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
     let new = read_create(body)?;
-    let once = identity.once_by_key("sessions", &caller, body)?;
+    let key = identity.chosen_key("sessions", &caller, body)?;
     let id = new.id.clone().unwrap_or_else(SessionId::mint);
     let make = |id| api.agent.create_session(&caller.tenant, NewSession { id: Some(id), ..new });
-    make_once(&api, &caller, once, id, make).await
+    make_session(&api, &caller, key.as_ref(), id, make).await
 }
 
-/// Makes a session of this id with `make`, or finds the one that the same request made before.
-pub async fn make_once<E: NotMade + Into<ApiError>, F: Future<Output = Result<Versioned, E>>>(
+/// Answers with the session that `make` makes, or that the same request made before.
+pub async fn make_session<E: NotMade + Into<ApiError>, F: Future<Output = Result<Versioned, E>>>(
     api: &Api,
     caller: &Caller,
-    once: Option<Once>,
+    key: Option<&RequestKey>,
     id: SessionId,
     make: impl FnOnce(SessionId) -> F,
 ) -> Result<Response, ApiError> {
-    let made = match once {
-        Some(once) => api.agent.make_session_once(&caller.tenant, &once, id, make).await,
-        None => make(id).await.map(|made| (made, false)),
-    };
-    let (made, replayed) = made.map_err(Into::into)?;
+    let (made, replayed) = api.agent.make_session(&caller.tenant, key, id, make).await.map_err(Into::into)?;
     let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&made))).into_response();
     if replayed {
         mark_replayed(response.headers_mut());

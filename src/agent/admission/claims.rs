@@ -10,7 +10,7 @@ use crate::agent::admission::verdict::{Claim, Target, TargetState, Verdict, judg
 use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
-use crate::agent::request_key::{Kind, Once};
+use crate::agent::request_key::{Kind, RequestKey};
 use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -51,16 +51,16 @@ impl Admission {
     pub(super) async fn claim(
         &self,
         tenant: &Tenant,
-        once: &Once,
+        key: &RequestKey,
         fresh: Target,
         backoff: &mut Backoff,
     ) -> Result<Claimed, ClaimError> {
-        let partition = keys::claim_partition(tenant, &once.name);
+        let partition = keys::claim_partition(tenant, &key.name);
         let hold = |claim, version, taken_over| {
             let partition = partition.clone();
-            HeldClaim { partition, claim, version, taken_over, kind: once.kind }
+            HeldClaim { partition, claim, version, taken_over, kind: key.kind }
         };
-        let mut ours = Some(hold(Claim::new(once, fresh.clone()), 0, false));
+        let mut ours = Some(hold(Claim::new(key, fresh.clone()), 0, false));
         // Since when the stored claim has been seen unchanged.
         let mut seen = (0, Instant::now());
         loop {
@@ -70,7 +70,7 @@ impl Admission {
                 return Ok(Claimed::Ours(held));
             }
             let Some((claim, version)) = self.read_claim(&partition).await? else {
-                ours = Some(hold(Claim::new(once, fresh.clone()), 0, false));
+                ours = Some(hold(Claim::new(key, fresh.clone()), 0, false));
                 continue;
             };
             let state = self.target_state(tenant, &claim.target).await?;
@@ -78,13 +78,13 @@ impl Admission {
                 seen = (version, Instant::now());
             }
             let since = claim.since(seen.1.elapsed());
-            ours = match judge(once, &claim, state, since, self.ledger.retention().run) {
+            ours = match judge(key, &claim, state, since, self.ledger.retention().run) {
                 Verdict::Join => {
                     return Ok(Claimed::Theirs { target: claim.target, complete: state != TargetState::Live });
                 }
                 Verdict::Reused => return Err(ClaimError::Reused),
                 Verdict::Gone => return Err(ClaimError::Gone),
-                Verdict::BeginAnew => Some(hold(Claim::new(once, fresh.clone()), version, false)),
+                Verdict::BeginAnew => Some(hold(Claim::new(key, fresh.clone()), version, false)),
                 Verdict::TakeOver => Some(hold(Claim { tried_ms: now_ms(), ..claim }, version, true)),
                 Verdict::Wait => {
                     backoff.pause().await?;

@@ -18,28 +18,34 @@ use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
-use crate::agent::request_key::{Kind, Once};
+use crate::agent::request_key::{Kind, RequestKey};
 use crate::failpoint;
 use crate::types::{RunId, SessionId, Tenant};
 
 impl Admission {
-    /// Starts or continues a run as [`Admission::start`] does, unless this request did already: then its
-    /// events are followed from where it set in, live or once more.
-    pub async fn start_once(self: &Arc<Self>, new: NewRun, once: &Once) -> Result<Started, StartError> {
-        let (admission, once) = (self.clone(), once.clone());
-        self.lifecycle.run_detached(async move { admission.start_named(new, &once).await }).await
+    /// Starts a run, or continues the waiting one whose calls the request answers; a request that has a key
+    /// does so once. Its repetition follows that run's events from where the request set in, live or again.
+    pub async fn start(self: &Arc<Self>, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
+        let (admission, key) = (self.clone(), key.cloned());
+        let starting = async move {
+            match key {
+                Some(key) => admission.start_once(new, &key).await,
+                None => admission.start_under(&new, None).await,
+            }
+        };
+        self.lifecycle.run_detached(starting).await
     }
 
-    async fn start_named(self: &Arc<Self>, mut new: NewRun, once: &Once) -> Result<Started, StartError> {
+    async fn start_once(self: &Arc<Self>, mut new: NewRun, key: &RequestKey) -> Result<Started, StartError> {
         // A refused first attempt must not leave an earlier request's run to its repetition.
-        if self.lifecycle.is_refusing() && once.kind != Kind::FirstAttempt {
+        if self.lifecycle.is_refusing() && key.kind != Kind::FirstAttempt {
             return Err(StartError::Draining);
         }
         let named = new.run.clone();
         let mut wait = Backoff::new(self.lifecycle.ending());
         loop {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
-            let mut held = match self.claim(&new.tenant, once, fresh, &mut wait).await? {
+            let mut held = match self.claim(&new.tenant, key, fresh, &mut wait).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { target, complete } => return self.join(&new.tenant, &target, complete).await,
             };
@@ -77,19 +83,20 @@ impl Admission {
         }
     }
 
-    /// Makes a session with `make`, which is told its id, unless this request did already: then it is
-    /// read as it stands now. The second value says whether it was there.
-    pub async fn make_session_once<E: NotMade, F>(
+    /// Makes a session with `make`, which is told its id; for a request that has a key, once. Its repetition
+    /// reads the session as it stands now. The second value says whether it was there.
+    pub async fn make_session<E: NotMade, F>(
         self: &Arc<Self>,
         tenant: &Tenant,
-        once: &Once,
+        key: Option<&RequestKey>,
         id: SessionId,
         make: impl FnOnce(SessionId) -> F,
     ) -> Result<(Versioned, bool), E>
     where
         F: Future<Output = Result<Versioned, E>>,
     {
-        let held = match self.claim_session(tenant, once, id).await? {
+        let Some(key) = key else { return make(id).await.map(|made| (made, false)) };
+        let held = match self.claim_session(tenant, key, id).await? {
             Claimed::Ours(held) => held,
             Claimed::Theirs { target, .. } => return Ok((self.made_session(tenant, &target).await?, true)),
         };
@@ -120,14 +127,14 @@ impl Admission {
         }
     }
 
-    async fn claim_session(&self, tenant: &Tenant, once: &Once, id: SessionId) -> Result<Claimed, LookupError> {
+    async fn claim_session(&self, tenant: &Tenant, key: &RequestKey, id: SessionId) -> Result<Claimed, LookupError> {
         // A session that was there before the request came first is not what it made.
         if self.ledger.find_session(tenant, &id).await?.is_some()
-            && self.read_claim(&keys::claim_partition(tenant, &once.name)).await?.is_none()
+            && self.read_claim(&keys::claim_partition(tenant, &key.name)).await?.is_none()
         {
             return Err(LookupError::SessionExists(id));
         }
-        Ok(self.claim(tenant, once, Target::Session { id }, &mut Backoff::new(self.lifecycle.ending())).await?)
+        Ok(self.claim(tenant, key, Target::Session { id }, &mut Backoff::new(self.lifecycle.ending())).await?)
     }
 
     async fn made_session(&self, tenant: &Tenant, target: &Target) -> Result<Versioned, LookupError> {

@@ -37,13 +37,8 @@ struct Candidate {
 }
 
 impl Admission {
-    /// Starts a run, or continues the waiting one whose calls the request answers.
-    pub async fn start(self: &Arc<Self>, new: NewRun) -> Result<Started, StartError> {
-        let admission = self.clone();
-        self.lifecycle.run_detached(async move { admission.start_under(&new, None).await }).await
-    }
-
-    /// The same; a claim learns of the waiting run before that goes on.
+    /// Starts a run, or continues the waiting one whose calls the request answers. A claim learns of the
+    /// waiting run before that goes on.
     pub(super) async fn start_under(
         &self,
         new: &NewRun,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::request_key::{Kind, Once};
+use crate::agent::request_key::{Kind, RequestKey};
 use crate::types::clock::now_ms;
 use crate::types::{RunId, SessionId};
 
@@ -93,14 +93,14 @@ pub(super) enum Verdict {
     Gone,
 }
 
-/// What `once` does about `claim`, whose target stands so. A run is gone no sooner than `kept` after its
+/// What a request of this key does about `claim`, whose target stands so. A run is gone no sooner than `kept` after its
 /// end.
-pub(super) fn judge(once: &Once, claim: &Claim, state: TargetState, since: Since, kept: Duration) -> Verdict {
+pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: Since, kept: Duration) -> Verdict {
     let Since { claimed: age, tried } = since;
-    if claim.fingerprint != once.fingerprint {
+    if claim.fingerprint != key.fingerprint {
         return Verdict::Reused;
     }
-    let begins_anew = match once.kind {
+    let begins_anew = match key.kind {
         Kind::Key => false,
         Kind::FirstAttempt => true,
         Kind::Repeated => match state {
@@ -124,8 +124,8 @@ pub(super) fn judge(once: &Once, claim: &Claim, state: TargetState, since: Since
 
 impl Claim {
     /// A claim that is made now, for this target.
-    pub(super) fn new(once: &Once, target: Target) -> Self {
-        let (fingerprint, now) = (once.fingerprint.clone(), now_ms());
+    pub(super) fn new(key: &RequestKey, target: Target) -> Self {
+        let (fingerprint, now) = (key.fingerprint.clone(), now_ms());
         Self { fingerprint, target, made: false, since_ms: now, tried_ms: now }
     }
 
@@ -151,9 +151,9 @@ mod tests {
     const FINAL: TargetState = TargetState::Complete { may_be_repeated: false };
 
     fn verdict(kind: Kind, claim: &Claim, state: TargetState, age_s: u64) -> Verdict {
-        let once = Once { name: "n".into(), fingerprint: "f".into(), kind };
+        let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind };
         let age = Duration::from_secs(age_s);
-        judge(&once, claim, state, Since { claimed: age, tried: age }, KEPT)
+        judge(&key, claim, state, Since { claimed: age, tried: age }, KEPT)
     }
 
     fn claim(after: u64, made: bool) -> Claim {
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn a_new_claimant_gets_its_full_time() {
-        let once = Once { name: "n".into(), fingerprint: "f".into(), kind: Kind::Key };
+        let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind: Kind::Key };
         let since = |tried| Since { claimed: Duration::from_secs(60), tried: Duration::from_secs(tried) };
-        let verdict = |tried| judge(&once, &claim(0, false), TargetState::Missing, since(tried), KEPT);
+        let verdict = |tried| judge(&key, &claim(0, false), TargetState::Missing, since(tried), KEPT);
         assert_eq!((verdict(2), verdict(3)), (Verdict::Wait, Verdict::TakeOver));
     }
 

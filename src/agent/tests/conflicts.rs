@@ -28,7 +28,7 @@ fn says(text: &str, on_conflict: OnConflict) -> NewRun {
 
 /// What the session holds, in short.
 async fn history(replica: &Replica) -> Vec<String> {
-    let (messages, _) = replica.bench.agent.messages(&tenant(), &session(), 0, 100).await.unwrap();
+    let (messages, _) = replica.agent.messages(&tenant(), &session(), 0, 100).await.unwrap();
     let content = |message: &Message| {
         let value: serde_json::Value = serde_json::from_str(json(message)).unwrap();
         value["content"].as_str().unwrap_or("-").to_owned()
@@ -46,12 +46,12 @@ fn pair(store: &Arc<dyn Store>) -> (Replica, Replica) {
 async fn a_queued_run_begins_after_the_one_before_it_and_sees_its_messages() {
     let store = shared();
     let (a, b) = pair(&store);
-    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
-    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
-    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
+    let third = b.agent.start(says("three", OnConflict::Enqueue), None).await.unwrap();
     let (first_id, second_id) = (first.head.id.clone(), second.head.id.clone());
     assert_eq!((second.head.status, status(&a, &second_id).await), (RunStatus::Queued, RunStatus::Queued));
-    let refused = b.bench.agent.start(says("four", OnConflict::Reject)).await;
+    let refused = b.agent.start(says("four", OnConflict::Reject), None).await;
     assert!(matches!(refused, Err(StartError::SessionBusy { run, .. }) if run == first_id));
     let records = watch(second).await;
     assert!(matches!(records[0].event, Event::RunQueued));
@@ -67,7 +67,7 @@ async fn a_queued_run_begins_after_the_one_before_it_and_sees_its_messages() {
     let asked: Vec<String> = [&a, &b]
         .iter()
         .flat_map(|replica| {
-            replica.bench.model.requests.lock().iter().map(|r| joined(&r.conversation)).collect::<Vec<_>>()
+            replica.agent.model.requests.lock().iter().map(|r| joined(&r.conversation)).collect::<Vec<_>>()
         })
         .collect();
     let of_second = asked.iter().find(|messages| messages.contains("two") && !messages.contains("three")).unwrap();
@@ -78,8 +78,8 @@ async fn a_queued_run_begins_after_the_one_before_it_and_sees_its_messages() {
 async fn a_queue_is_found_after_the_replica_that_should_wake_it_died() {
     let store = shared();
     let (a, b) = pair(&store);
-    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap().head.id;
-    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap().head.id;
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap().head.id;
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(1)).await;
     // It ends its run, and dies before it calls the next.
     a.link.cut_off(keys::live_partition());
@@ -95,10 +95,10 @@ async fn a_queue_is_found_after_the_replica_that_should_wake_it_died() {
 async fn a_queued_run_can_be_cancelled_and_leaves_nothing() {
     let store = shared();
     let (a, b) = pair(&store);
-    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
-    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
-    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
-    let cancelled = a.bench.agent.cancel(&tenant(), &second.head.id).await.unwrap();
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
+    let third = b.agent.start(says("three", OnConflict::Enqueue), None).await.unwrap();
+    let cancelled = a.agent.cancel(&tenant(), &second.head.id).await.unwrap();
     assert_eq!(cancelled.head.status, RunStatus::Cancelled);
     assert_eq!(outcome(&watch(second).await).reason.status(), RunStatus::Cancelled);
     watch(first).await;
@@ -110,9 +110,9 @@ async fn a_queued_run_can_be_cancelled_and_leaves_nothing() {
 async fn an_interrupting_run_ends_the_other_and_begins() {
     let store = shared();
     let (a, b) = pair(&store);
-    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let second = b.bench.agent.start(says("two", OnConflict::Interrupt)).await.unwrap();
+    let second = b.agent.start(says("two", OnConflict::Interrupt), None).await.unwrap();
     assert_eq!(outcome(&watch(first).await).reason.status(), RunStatus::Cancelled);
     assert_eq!(outcome(&watch(second).await).reason.status(), RunStatus::Completed);
     let history = history(&a).await;
@@ -123,10 +123,10 @@ async fn an_interrupting_run_ends_the_other_and_begins() {
 async fn concurrent_runs_add_their_messages_without_mixing_them() {
     let store = shared();
     let (a, b) = pair(&store);
-    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
-    let beside = b.bench.agent.start(says("two", OnConflict::Concurrent)).await.unwrap();
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let beside = b.agent.start(says("two", OnConflict::Concurrent), None).await.unwrap();
     assert_eq!(outcome(&watch(beside).await).reason.status(), RunStatus::Completed);
-    let refused = b.bench.agent.start(says("three", OnConflict::Reject)).await;
+    let refused = b.agent.start(says("three", OnConflict::Reject), None).await;
     assert!(refused.is_err(), "the first still holds the session");
     watch(first).await;
     let history = history(&a).await;
@@ -148,8 +148,8 @@ async fn ended_runs_free_their_places_beside_a_session() {
     let store = shared();
     let (a, b) = pair(&store);
     with_beside(&store, (0..queued::MOST).map(|_| RunId::mint()).collect()).await;
-    let slow = a.bench.agent.start(says("slow", OnConflict::Concurrent)).await.unwrap();
-    let beside = async || b.bench.agent.session(&tenant(), &session()).await.unwrap().session.concurrent_runs;
+    let slow = a.agent.start(says("slow", OnConflict::Concurrent), None).await.unwrap();
+    let beside = async || b.agent.session(&tenant(), &session()).await.unwrap().session.concurrent_runs;
     assert_eq!(beside().await, std::slice::from_ref(&slow.head.id));
     watch(slow).await;
     assert_eq!(beside().await, []);
@@ -159,15 +159,15 @@ async fn ended_runs_free_their_places_beside_a_session() {
 async fn a_session_that_lost_messages_detaches_its_runs() {
     let store = shared();
     let (a, b) = pair(&store);
-    watch(b.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap()).await;
-    let holder = a.bench.agent.start(says("two", OnConflict::Reject)).await.unwrap();
-    let beside = a.bench.agent.start(says("three", OnConflict::Concurrent)).await.unwrap();
+    watch(b.agent.start(says("one", OnConflict::Reject), None).await.unwrap()).await;
+    let holder = a.agent.start(says("two", OnConflict::Reject), None).await.unwrap();
+    let beside = a.agent.start(says("three", OnConflict::Concurrent), None).await.unwrap();
     let lose = Write::DeleteLog { log: keys::messages() };
     store.commit(Tx::new(keys::session_partition(&tenant(), &session())).write(lose)).await.unwrap();
     for started in [holder, beside] {
         assert_eq!(outcome(&watch(started).await).reason.status(), RunStatus::Completed);
     }
-    let left = b.bench.agent.session(&tenant(), &session()).await.unwrap().session;
+    let left = b.agent.session(&tenant(), &session()).await.unwrap().session;
     assert_eq!((left.active_run, left.concurrent_runs, left.runs), (None, vec![], 3));
 }
 
@@ -175,10 +175,10 @@ async fn a_session_that_lost_messages_detaches_its_runs() {
 async fn an_interrupting_run_precedes_all_queued_runs() {
     let store = shared();
     let (a, b) = pair(&store);
-    let first = a.bench.agent.start(says("one", OnConflict::Reject)).await.unwrap();
-    let second = b.bench.agent.start(says("two", OnConflict::Enqueue)).await.unwrap();
-    let third = b.bench.agent.start(says("three", OnConflict::Enqueue)).await.unwrap();
-    let urgent = b.bench.agent.start(says("urgent", OnConflict::Interrupt)).await.unwrap();
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
+    let third = b.agent.start(says("three", OnConflict::Enqueue), None).await.unwrap();
+    let urgent = b.agent.start(says("urgent", OnConflict::Interrupt), None).await.unwrap();
     for started in [first, urgent, second, third] {
         watch(started).await;
     }
@@ -193,7 +193,7 @@ async fn concurrent_runs_are_limited_and_an_ended_one_makes_room() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let start =
-        async || a.bench.agent.start(says("beside", OnConflict::Concurrent)).await.map(|started| started.head.id);
+        async || a.agent.start(says("beside", OnConflict::Concurrent), None).await.map(|started| started.head.id);
     let mut beside = Vec::new();
     for _ in 0..queued::MOST {
         beside.push(start().await.unwrap());
@@ -202,7 +202,7 @@ async fn concurrent_runs_are_limited_and_an_ended_one_makes_room() {
         let refused = start().await;
         assert!(matches!(&refused, Err(StartError::SessionBusy { run, .. }) if *run == beside[0]), "{refused:?}");
         let ended = beside.pop().unwrap();
-        assert_eq!(a.bench.agent.cancel(&tenant(), &ended).await.unwrap().head.status, RunStatus::Cancelled);
+        assert_eq!(a.agent.cancel(&tenant(), &ended).await.unwrap().head.status, RunStatus::Cancelled);
         beside.push(start().await.unwrap());
     }
 }
@@ -214,14 +214,14 @@ async fn a_session_outlives_all_its_concurrent_runs() {
     for (meanwhile, messages) in [("nothing", 4), ("a change", 4), ("a run", 6)] {
         let store = shared();
         let (a, b) = pair(&store);
-        b.bench.agent.create_session(&tenant(), brief.clone()).await.unwrap();
-        let slow = a.bench.agent.start(says("slow one", OnConflict::Concurrent)).await.unwrap();
+        b.agent.create_session(&tenant(), brief.clone()).await.unwrap();
+        let slow = a.agent.start(says("slow one", OnConflict::Concurrent), None).await.unwrap();
         match meanwhile {
             "a change" => {
-                b.bench.agent.patch_session(&tenant(), &session(), SessionPatch::default()).await.unwrap();
+                b.agent.patch_session(&tenant(), &session(), SessionPatch::default()).await.unwrap();
             }
             // It ends long before the other.
-            "a run" => drop(watch(b.bench.agent.start(says("quick one", OnConflict::Reject)).await.unwrap()).await),
+            "a run" => drop(watch(b.agent.start(says("quick one", OnConflict::Reject), None).await.unwrap()).await),
             _ => {}
         }
         assert_eq!(outcome(&watch(slow).await).reason.status(), RunStatus::Completed);

@@ -8,13 +8,13 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::replicas::{shared, tenant};
-use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::store::layer::StoreLayer;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::run::OnConflict;
-use crate::types::{Effect, Event, RunStatus, SessionId};
+use crate::types::{Event, RunStatus, SessionId};
 
 /// How long an answer takes.
 const LATENCY: Duration = Duration::from_millis(8);
@@ -44,10 +44,8 @@ impl StoreLayer for Distant {
 }
 
 /// A replica that is far away from its store.
-fn distant(store: &Arc<dyn Store>) -> Bench {
-    let bench = bench_over(Arc::new(Distant(store.clone())), vec![Say::Text(&["done"])], Effect::Read);
-    bench.agent.begin();
-    bench
+fn distant(store: &Arc<dyn Store>) -> TestAgent {
+    TestAgent::builder().store(Arc::new(Distant(store.clone()))).turns(vec![Say::Text(&["done"])]).begin()
 }
 
 fn session() -> SessionId {
@@ -61,10 +59,10 @@ async fn all_of_many_starts_at_once_in_one_session_succeed_and_end_where_they_be
         let replicas = [(); 2].map(|()| distant(&store));
         let starts = (0..MANY).map(|number| {
             let new = NewRun { session: Some(session()), on_conflict, ..request() };
-            let agent = replicas[number % 2].agent.clone();
+            let agent = replicas[number % 2].clone();
             async move {
                 let since = Instant::now();
-                let started = agent.start(new).await;
+                let started = agent.start(new, None).await;
                 (started, since.elapsed())
             }
         });
@@ -78,7 +76,7 @@ async fn all_of_many_starts_at_once_in_one_session_succeed_and_end_where_they_be
             let resumed = records.iter().filter(|record| matches!(record.event, Event::RunResumed { .. })).count();
             assert_eq!(resumed, 0, "{on_conflict:?}: no driver gave up");
         }
-        let session = replicas[0].agent.session(&tenant(), &session()).await.unwrap().session;
+        let session = replicas[0].session(&tenant(), &session()).await.unwrap().session;
         assert_eq!((session.runs, session.message_count), (MANY as u64, 2 * MANY as u64));
     }
 }
@@ -86,7 +84,7 @@ async fn all_of_many_starts_at_once_in_one_session_succeed_and_end_where_they_be
 #[tokio::test(start_paused = true)]
 async fn all_of_many_patches_at_once_are_made() {
     let replica = distant(&shared());
-    let agent = &replica.agent;
+    let agent = &replica;
     agent.create_session(&tenant(), NewSession { id: Some(session()), ..NewSession::default() }).await.unwrap();
     let patches = (0..MANY).map(|number| async move {
         let metadata = [(format!("key-{}", number % 16), Some(number.to_string()))].into();

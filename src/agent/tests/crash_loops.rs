@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::link::Link;
-use super::support::{Say, bench_over, request};
+use super::support::{Say, TestAgent, request};
 use crate::agent::control::RunView;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
-use crate::types::{Effect, RunStatus, StopReason};
+use crate::types::{RunStatus, StopReason};
 
 /// More processes than any run here should need.
 const MANY: usize = 20;
@@ -40,9 +40,8 @@ async fn driven_to_its_end(turns: Vec<Say>, event: &'static str, nth: usize, dea
             seen += records(tx, event);
             if seen >= nth { death } else { Fate::Happens }
         });
-        let bench = bench_over(faulty.clone(), turns.clone(), Effect::Read);
-        bench.agent.begin();
-        let start = new.take().map(|new| bench.agent.start(new));
+        let agent = TestAgent::builder().store(faulty.clone()).turns(turns.clone()).begin();
+        let start = new.take().map(|new| agent.start(new, None));
         if let Some(start) = start {
             start.await.unwrap();
         }
@@ -53,7 +52,7 @@ async fn driven_to_its_end(turns: Vec<Say>, event: &'static str, nth: usize, dea
             if faulty.is_dead() {
                 break;
             }
-            let view = bench.agent.run(&tenant, &run).await.unwrap();
+            let view = agent.run(&tenant, &run).await.unwrap();
             if view.head.status.is_final() {
                 return (view, died);
             }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::link::Link;
-use super::support::{Bench, Say, bench_over, request};
+use super::support::{RETENTION, Say, TestAgent, request};
 use crate::agent::control::Filter;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::log;
@@ -22,7 +22,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Check, Document, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
-use crate::types::{Effect, Event, RunId, RunSpec, RunStatus, SessionId, Tenant};
+use crate::types::{Event, RunId, RunSpec, RunStatus, SessionId, Tenant};
 
 fn tenant() -> Tenant {
     Tenant::default_tenant()
@@ -32,10 +32,8 @@ pub(super) fn shared() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
 }
 
-pub(super) fn replica(link: Arc<Link>, turns: Vec<Say>) -> Bench {
-    let bench = bench_over(link, turns, Effect::Read);
-    bench.agent.begin();
-    bench
+pub(super) fn replica(link: Arc<Link>, turns: Vec<Say>) -> TestAgent {
+    TestAgent::builder().store(link).turns(turns).begin()
 }
 
 async fn scan(store: &Arc<dyn Store>, prefix: &str) -> Vec<(String, Document)> {
@@ -129,15 +127,15 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     let way = Link::to(&store);
     let dead = replica(way.clone(), vec![Say::Stall(&["x"])]);
     for _ in 0..RUNS {
-        dead.agent.start(request()).await.unwrap();
+        dead.start(request(), None).await.unwrap();
     }
     let heirs = [(); 2].map(|()| replica(Link::to(&store), vec![Say::Text(&["done"])]));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(named(&store, dead.agent.0.ownership.replica.id()).await, RUNS);
+    assert_eq!(named(&store, dead.replica().id()).await, RUNS);
     way.cut(true);
     let since = Instant::now();
-    while named(&store, dead.agent.0.ownership.replica.id()).await + named(&store, keys::ORPHANED).await > 0
-        || heirs.iter().any(|heir| heir.agent.active_runs() > 0)
+    while named(&store, dead.replica().id()).await + named(&store, keys::ORPHANED).await > 0
+        || heirs.iter().any(|heir| heir.active_runs() > 0)
     {
         assert!(since.elapsed() < Duration::from_secs(14), "some runs are not taken up");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -145,14 +143,14 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     let asked = heirs.each_ref().map(|heir| heir.model.requests.lock().len());
     assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
     assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");
-    let heads = heirs[0].agent.runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
+    let heads = heirs[0].runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
     assert_eq!(heads.len(), RUNS);
     for head in heads {
         assert_eq!(head.status, RunStatus::Completed);
         assert_eq!(resumptions(&store, &head.id).await, 1);
     }
     assert_eq!(scan(&store, "run/").await.len(), 0, "nothing is left behind");
-    assert!(!is_registered(&store, dead.agent.0.ownership.replica.id()).await);
+    assert!(!is_registered(&store, dead.replica().id()).await);
 }
 
 /// How often a run was taken up.
@@ -169,24 +167,24 @@ async fn a_replica_that_was_presumed_dead_registers_its_runs_again() {
     let way = Link::to(&store);
     let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["taken"])]);
-    let name = a.agent.0.ownership.replica.id().to_owned();
-    let run = a.agent.start(request()).await.unwrap().head.id;
+    let name = a.replica().id().to_owned();
+    let run = a.start(request(), None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(1)).await;
     // It can keep its run's lease, but not its own.
     way.cut_off(keys::live_partition());
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (0, 1), "its estate was settled");
     assert!(!is_registered(&store, &name).await);
-    assert_eq!((a.agent.active_runs(), b.agent.active_runs()), (1, 0), "but its run goes on");
+    assert_eq!((a.active_runs(), b.active_runs()), (1, 0), "but its run goes on");
     way.cut(false);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (1, 0), "it took it back");
     assert!(is_registered(&store, &name).await);
-    assert_eq!((a.agent.active_runs(), resumptions(&store, &run).await), (1, 0));
+    assert_eq!((a.active_runs(), resumptions(&store, &run).await), (1, 0));
     // Its new name holds: once it is dead, its run is found again.
     way.cut(true);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    let view = b.agent.run(&tenant(), &run).await.unwrap();
+    let view = b.run(&tenant(), &run).await.unwrap();
     assert_eq!((view.head.status, resumptions(&store, &run).await), (RunStatus::Completed, 1));
 }
 
@@ -196,22 +194,22 @@ async fn a_replica_that_comes_back_leaves_runs_alone_that_were_taken_over() {
     let way = Link::to(&store);
     let a = replica(way.clone(), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
-    let (lost, name) = (a.agent.start(request()).await.unwrap().head.id, a.agent.0.ownership.replica.id().to_owned());
+    let (lost, name) = (a.start(request(), None).await.unwrap().head.id, a.replica().id().to_owned());
     tokio::time::sleep(Duration::from_secs(1)).await;
     way.cut(true);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    assert_eq!((a.agent.active_runs(), b.agent.active_runs()), (0, 1));
+    assert_eq!((a.active_runs(), b.active_runs()), (0, 1));
     way.cut(false);
     // Long enough to compare its entries with its runs.
     tokio::time::sleep(Duration::from_secs(40)).await;
-    assert_eq!((a.agent.active_runs(), b.agent.active_runs(), resumptions(&store, &lost).await), (0, 1, 1));
+    assert_eq!((a.active_runs(), b.active_runs(), resumptions(&store, &lost).await), (0, 1, 1));
     assert!(is_registered(&store, &name).await);
     assert_eq!(named(&store, &name).await, 0);
-    assert_eq!((named(&store, b.agent.0.ownership.replica.id()).await, scan(&store, "run/").await.len()), (1, 1));
-    let new = a.agent.start(request()).await.unwrap().head.id;
+    assert_eq!((named(&store, b.replica().id()).await, scan(&store, "run/").await.len()), (1, 1));
+    let new = a.start(request(), None).await.unwrap().head.id;
     assert_eq!(named(&store, &name).await, 1);
     for run in [lost, new] {
-        assert_eq!(b.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+        assert_eq!(b.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
     }
 }
 
@@ -220,7 +218,7 @@ async fn a_registration_whose_run_was_never_created_is_removed_after_a_minute() 
     let store = shared();
     dead_with(&store, 1, &entry(Duration::from_secs(61))).await;
     dead_with(&store, 1, &entry(Duration::from_secs(30))).await;
-    let _bench = replica(Link::to(&store), vec![]);
+    let _agent = replica(Link::to(&store), vec![]);
     tokio::time::sleep(Duration::from_secs(5)).await;
     let left = scan(&store, "run/").await;
     assert_eq!(left.len(), 1, "the younger one may still come to be");
@@ -247,30 +245,27 @@ fn made(spec: &RunSpec) -> Tx {
 #[tokio::test(start_paused = true)]
 async fn a_replica_orphans_registered_runs_that_it_does_not_drive() {
     let store = shared();
-    let bench = replica(Link::to(&store), vec![]);
+    let agent = replica(Link::to(&store), vec![]);
     let driven = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
-    let kept = driven.agent.start(request()).await.unwrap().head.id;
+    let kept = driven.start(request(), None).await.unwrap().head.id;
     // It was made, then the one who made it was lost.
     let spec = another(&store, &kept).await;
     store.commit(made(&spec)).await.unwrap();
-    store.commit(commits::run_entry(&spec, bench.agent.0.ledger.retention())).await.unwrap();
+    store.commit(commits::run_entry(&spec, RETENTION)).await.unwrap();
     let (old, young) = (entry(Duration::from_secs(31)), RunId::mint());
-    store.commit(bench.agent.0.ownership.replica.register_new(&spec.id, &old)).await.unwrap();
+    store.commit(agent.replica().register_new(&spec.id, &old)).await.unwrap();
     // This one is about to be made.
-    store.commit(bench.agent.0.ownership.replica.register_new(&young, &entry(Duration::ZERO))).await.unwrap();
+    store.commit(agent.replica().register_new(&young, &entry(Duration::ZERO))).await.unwrap();
     // This one is driven, however old its entry is.
-    store.commit(driven.agent.0.ownership.replica.register_new(&kept, &old)).await.unwrap();
+    store.commit(driven.replica().register_new(&kept, &old)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(29)).await;
-    assert_eq!(named(&store, bench.agent.0.ownership.replica.id()).await, 2);
+    assert_eq!(named(&store, agent.replica().id()).await, 2);
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(resumptions(&store, &spec.id).await, 1, "somebody took it up");
-    assert!(
-        scan(&store, &keys::live_entry(bench.agent.0.ownership.replica.id(), &young)).await.len() == 1,
-        "it may still be made"
-    );
-    assert!(driven.agent.0.active.get(&kept).is_some());
+    assert!(scan(&store, &keys::live_entry(agent.replica().id(), &young)).await.len() == 1, "it may still be made");
+    assert!(driven.0.active.get(&kept).is_some());
     assert_eq!(resumptions(&store, &kept).await, 0);
-    let its_name = keys::live_entry(driven.agent.0.ownership.replica.id(), &kept);
+    let its_name = keys::live_entry(driven.replica().id(), &kept);
     assert_eq!(scan(&store, &its_name).await.len(), 1);
 }
 
@@ -280,13 +275,13 @@ async fn begun_by_a_dead_process(stops_at: impl Fn(&Tx) -> bool + Send + 'static
     let store = shared();
     let faulty = Faulty::new(Link::to(&store), |_| Fate::Happens);
     // Nothing renews its leases: it stands still as a whole.
-    let dead = bench_over(faulty.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    let dead = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Stall(&["x"])]).build();
     let new = request();
     let run = new.id.clone();
     faulty.next(stops_at, Fate::Hangs);
-    let agent = dead.agent.clone();
+    let agent = dead.clone();
     let mut starting = JoinSet::new();
-    starting.spawn(async move { agent.start(new).await });
+    starting.spawn(async move { agent.start(new, None).await });
     faulty.reached().await;
     let _heir = replica(Link::to(&store), vec![]);
     tokio::time::sleep(Duration::from_secs(15)).await;
@@ -349,35 +344,34 @@ impl StoreLayer for Late {
 async fn a_run_created_while_its_registration_is_removed_is_resumed() {
     let store = shared();
     // It drives a run of its own only, and looks for no others.
-    let other = bench_over(Link::to(&store), vec![Say::Stall(&["x"])], Effect::Read);
-    let like = other.agent.start(request()).await.unwrap().head.id;
+    let other = TestAgent::builder().store(Link::to(&store)).turns(vec![Say::Stall(&["x"])]).build();
+    let like = other.start(request(), None).await.unwrap().head.id;
     let spec = another(&store, &like).await;
-    store.commit(commits::run_entry(&spec, other.agent.0.ledger.retention())).await.unwrap();
+    store.commit(commits::run_entry(&spec, RETENTION)).await.unwrap();
     let key = keys::live_entry(keys::ORPHANED, &spec.id);
     let old = Write::Put { key, value: encode(&entry(Duration::from_secs(61))), ttl: None };
     store.commit(Tx::new(keys::live_partition()).write(old)).await.unwrap();
     let late = Arc::new(Late { store: store.clone(), made: made(&spec), looks: AtomicUsize::new(0) });
-    let bench = bench_over(late, vec![Say::Text(&["done"])], Effect::Read);
-    bench.agent.begin();
+    let agent = TestAgent::builder().store(late).turns(vec![Say::Text(&["done"])]).begin();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(bench.agent.run(&tenant(), &spec.id).await.unwrap().head.status, RunStatus::Completed);
+    assert_eq!(agent.run(&tenant(), &spec.id).await.unwrap().head.status, RunStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_shuts_down_orphans_all_its_registered_runs() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
-    let name = a.agent.0.ownership.replica.id().to_owned();
+    let name = a.replica().id().to_owned();
     let new = |on_conflict| NewRun { session: SessionId::parse("s"), on_conflict, ..request() };
-    let live = a.agent.start(new(OnConflict::Reject)).await.unwrap().head.id;
-    let waiting = a.agent.start(new(OnConflict::Enqueue)).await.unwrap().head.id;
+    let live = a.start(new(OnConflict::Reject), None).await.unwrap().head.id;
+    let waiting = a.start(new(OnConflict::Enqueue), None).await.unwrap().head.id;
     assert_eq!(named(&store, &name).await, 2);
-    a.agent.close().await;
+    a.close().await;
     assert!(!is_registered(&store, &name).await);
     assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (0, 2));
     let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     tokio::time::sleep(Duration::from_secs(3)).await;
     for run in [live, waiting] {
-        assert_eq!(b.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::Completed);
+        assert_eq!(b.run(&tenant(), &run).await.unwrap().head.status, RunStatus::Completed);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use async_trait::async_trait;
 
-use super::support::{Say, bench_over, request, watch};
+use super::support::{Say, TestAgent, request, watch};
 use crate::agent::NewRun;
 use crate::agent::control::Filter;
 use crate::agent::error::LookupError;
@@ -13,7 +13,7 @@ use crate::agent::session::delete::PAGE;
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{CommitError, Store, Tx};
-use crate::types::{Effect, SessionId, Tenant};
+use crate::types::{SessionId, Tenant};
 
 /// Notes the largest change.
 #[derive(Debug, Default)]
@@ -37,21 +37,21 @@ impl StoreLayer for Measured {
 #[tokio::test(start_paused = true)]
 async fn no_change_of_a_deletion_grows_with_the_session() {
     let store = Arc::new(Measured::default());
-    let bench = bench_over(store.clone(), vec![Say::Text(&["done"])], Effect::Read);
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["done"])]).build();
     let (tenant, session) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let mut first = None;
     for _ in 0..2 * PAGE + 10 {
-        let started = bench.agent.start(NewRun { session: Some(session.clone()), ..request() }).await.unwrap();
+        let started = agent.start(NewRun { session: Some(session.clone()), ..request() }, None).await.unwrap();
         first.get_or_insert(started.head.id.clone());
         watch(started).await;
     }
     let filter = Filter { limit: 3 * PAGE, ..Filter::default() };
-    assert_eq!(bench.agent.runs(&tenant, &filter).await.unwrap().len(), 2 * PAGE + 10);
-    bench.agent.delete_session(&tenant, &session).await.unwrap();
+    assert_eq!(agent.runs(&tenant, &filter).await.unwrap().len(), 2 * PAGE + 10);
+    agent.delete_session(&tenant, &session).await.unwrap();
     assert!(store.largest.load(Relaxed) <= 4 * PAGE, "{store:?}");
-    assert_eq!(bench.agent.runs(&tenant, &filter).await.unwrap(), []);
-    let gone = bench.agent.run(&tenant, &first.unwrap()).await.unwrap_err();
+    assert_eq!(agent.runs(&tenant, &filter).await.unwrap(), []);
+    let gone = agent.run(&tenant, &first.unwrap()).await.unwrap_err();
     assert!(matches!(gone, LookupError::RunNotFound(_)), "{gone}");
-    let gone = bench.agent.delete_session(&tenant, &session).await.unwrap_err();
+    let gone = agent.delete_session(&tenant, &session).await.unwrap_err();
     assert!(matches!(gone, LookupError::SessionNotFound(_)), "{gone}");
 }

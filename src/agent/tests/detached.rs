@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::idempotency::{handed_over, handing_over};
-use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
@@ -13,19 +13,19 @@ use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::run::OnDisconnect;
-use crate::types::{Effect, RunStatus, SessionId, Tenant};
+use crate::types::{RunStatus, SessionId, Tenant};
 
 fn tenant() -> Tenant {
     Tenant::default_tenant()
 }
 
-async fn runs(bench: &Bench) -> Vec<Head> {
-    bench.agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap()
+async fn runs(agent: &TestAgent) -> Vec<Head> {
+    agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap()
 }
 
 /// Starts `new` and drops the request while its `nth` commit, counted from 0, hangs. Returns `false` if
 /// it came to its end before that.
-async fn dropped_at(faulty: &Faulty, bench: &Bench, new: NewRun, nth: usize, fate: Fate) -> bool {
+async fn dropped_at(faulty: &Faulty, agent: &TestAgent, new: NewRun, nth: usize, fate: Fate) -> bool {
     let mut left = nth;
     let is_nth = move |_: &Tx| {
         left = left.wrapping_sub(1);
@@ -34,7 +34,7 @@ async fn dropped_at(faulty: &Faulty, bench: &Bench, new: NewRun, nth: usize, fat
     faulty.next(is_nth, fate);
     tokio::select! {
         biased;
-        started = bench.agent.start(new) => {
+        started = agent.start(new, None) => {
             started.unwrap();
             return false;
         }
@@ -52,15 +52,15 @@ async fn a_run_whose_client_left_during_its_creation_starts_at_once() {
             let faulty = Faulty::memory();
             let store: Arc<dyn Store> = faulty.clone();
             // Nothing sweeps here: what is not driven stays so.
-            let bench = bench_over(store, vec![Say::Text(&["hello"])], Effect::Read);
+            let agent = TestAgent::builder().store(store).turns(vec![Say::Text(&["hello"])]).build();
             let new = NewRun { session: SessionId::parse("s"), ..request() };
-            if !dropped_at(&faulty, &bench, new, commits, fate).await {
+            if !dropped_at(&faulty, &agent, new, commits, fate).await {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let runs = runs(&bench).await;
+            let runs = runs(&agent).await;
             assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Completed), "{fate:?} at commit {commits}");
-            assert_eq!(bench.agent.active_runs(), 0, "{fate:?} at commit {commits}");
+            assert_eq!(agent.active_runs(), 0, "{fate:?} at commit {commits}");
             commits += 1;
         }
         assert!(commits >= 4, "there were only {commits}");
@@ -74,15 +74,15 @@ async fn a_waiting_run_whose_client_left_while_answering_resumes_at_once() {
         loop {
             let faulty = Faulty::memory();
             let store: Arc<dyn Store> = faulty.clone();
-            let bench = handing_over(&store);
-            let (run, _, answer) = handed_over(&bench, SessionId::parse("s")).await;
+            let agent = handing_over(&store);
+            let (run, _, answer) = handed_over(&agent, SessionId::parse("s")).await;
             // What is noted beside the first answer is not meant.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if !dropped_at(&faulty, &bench, answer, commits, fate).await {
+            if !dropped_at(&faulty, &agent, answer, commits, fate).await {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let view = bench.agent.run(&tenant(), &run).await.unwrap();
+            let view = agent.run(&tenant(), &run).await.unwrap();
             assert_eq!(view.head.status, RunStatus::Completed, "{fate:?} at commit {commits}");
             assert_eq!(view.outcome.unwrap().output_text, "rain it is");
             commits += 1;
@@ -94,49 +94,46 @@ async fn a_waiting_run_whose_client_left_while_answering_resumes_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_never_had_a_reader_ends_like_an_abandoned_one() {
     let faulty = Faulty::memory();
-    let bench = bench_over(faulty.clone(), vec![Say::Stall(&["x"])], Effect::Read);
-    bench.agent.begin();
+    let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Stall(&["x"])]).begin();
     tokio::time::sleep(Duration::from_millis(1)).await;
     let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
-    assert!(dropped_at(&faulty, &bench, new, 0, Fate::Hangs).await);
+    assert!(dropped_at(&faulty, &agent, new, 0, Fate::Hangs).await);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    assert_eq!(runs(&bench).await[0].status, RunStatus::InProgress);
+    assert_eq!(runs(&agent).await[0].status, RunStatus::InProgress);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(runs(&bench).await[0].status, RunStatus::Cancelled);
+    assert_eq!(runs(&agent).await[0].status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_created_by_a_request_that_failed_is_found_at_once() {
     let faulty = Faulty::memory();
-    let bench = bench_over(faulty.clone(), vec![Say::Text(&["hello"])], Effect::Read);
-    bench.agent.begin();
+    let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Text(&["hello"])]).begin();
     tokio::time::sleep(Duration::from_millis(1)).await;
     let makes_it = |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { after: 0, .. }));
     faulty.next(makes_it, Fate::FailsAfterwards);
-    let failed = bench.agent.start(request()).await;
+    let failed = agent.start(request(), None).await;
     assert!(matches!(failed, Err(StartError::Store(_))), "{failed:?}");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(runs(&bench).await[0].status, RunStatus::Completed);
+    assert_eq!(runs(&agent).await[0].status, RunStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_drain_waits_for_runs_that_are_being_created() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
-    let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Stall(&["x"])]).build();
     faulty.next(|tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Append { .. })), Fate::Hangs);
     tokio::select! {
         biased;
-        _ = bench.agent.start(request()) => panic!("the commit hangs"),
+        _ = agent.start(request(), None) => panic!("the commit hangs"),
         () = faulty.reached() => {}
     }
-    let close = bench.agent.close();
+    let close = agent.close();
     tokio::pin!(close);
     tokio::time::timeout(Duration::from_secs(5), &mut close).await.expect_err("the run is not made yet");
     faulty.go_on();
     close.await;
-    let heir = bench_over(store, vec![Say::Text(&["hello"])], Effect::Read);
-    heir.agent.begin();
+    let heir = TestAgent::builder().store(store).turns(vec![Say::Text(&["hello"])]).begin();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(runs(&heir).await[0].status, RunStatus::Completed, "whoever comes next finds it");
 }
@@ -144,13 +141,13 @@ async fn the_drain_waits_for_runs_that_are_being_created() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_until_a_dead_process_lease_has_run_out() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = handing_over(&store);
-    let (run, _, answer) = handed_over(&bench, None).await;
+    let agent = handing_over(&store);
+    let (run, _, answer) = handed_over(&agent, None).await;
     let (partition, lease) = (keys::run_partition(&tenant(), None, &run), keys::lease(&run));
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.acquire(&partition, &lease, Duration::from_secs(10)).await.unwrap().unwrap();
     let since = Instant::now();
-    let started = bench.agent.start(NewRun { run: Some(run.clone()), ..answer }).await.unwrap();
+    let started = agent.start(NewRun { run: Some(run.clone()), ..answer }, None).await.unwrap();
     assert!((10_000..10_500).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
     assert_eq!(started.head.id, run);
     assert_eq!(outcome(&watch(started).await).output_text, "rain it is");
@@ -165,7 +162,7 @@ async fn of_two_answers_one_resumes_the_run_and_the_other_learns_it() {
         let (partition, lease) = (keys::run_partition(&tenant(), session.as_ref(), &run), keys::lease(&run));
         tokio::time::sleep(Duration::from_secs(1)).await;
         store.acquire(&partition, &lease, Duration::from_secs(5)).await.unwrap().unwrap();
-        let (first, second) = tokio::join!(one.agent.start(answer.clone()), two.agent.start(answer));
+        let (first, second) = tokio::join!(one.start(answer.clone(), None), two.start(answer, None));
         let (started, refused) = if first.is_ok() { (first, second) } else { (second, first) };
         assert!(matches!(&refused, Err(StartError::NotWaiting(which)) if *which == run), "{refused:?}");
         assert_eq!(outcome(&watch(started.unwrap()).await).output_text, "rain it is");
@@ -175,12 +172,12 @@ async fn of_two_answers_one_resumes_the_run_and_the_other_learns_it() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_a_run_whose_lease_is_held_is_to_be_retried() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = handing_over(&store);
-    let (run, _, answer) = handed_over(&bench, None).await;
+    let agent = handing_over(&store);
+    let (run, _, answer) = handed_over(&agent, None).await;
     let (partition, lease) = (keys::run_partition(&tenant(), None, &run), keys::lease(&run));
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().unwrap();
-    let refused = bench.agent.start(answer).await;
+    let refused = agent.start(answer, None).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
-    assert_eq!(bench.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Bench, Say, bench_over, client_tool, outcome, request, watch};
+use super::support::{Say, TestAgent, client_tool, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::{LookupError, StartError};
 use crate::agent::ledger::due;
@@ -13,7 +13,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
-use crate::types::{CallId, Effect, Event, Message, RunId, RunStatus, SessionId, Tenant};
+use crate::types::{CallId, Event, Message, RunId, RunStatus, SessionId, Tenant};
 
 /// As `support` has it: how long a run may wait, and how long it is kept after its end.
 const WAIT: Duration = Duration::from_secs(3600);
@@ -31,10 +31,8 @@ fn shared() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
 }
 
-fn replica(store: Arc<dyn Store>) -> Bench {
-    let bench = bench_over(store, turns(), Effect::Read);
-    bench.agent.begin();
-    bench
+fn replica(store: Arc<dyn Store>) -> TestAgent {
+    TestAgent::builder().store(store).turns(turns()).begin()
 }
 
 /// A request whose model calls a tool of the client's.
@@ -44,22 +42,22 @@ fn asking(session: Option<&str>) -> NewRun {
 }
 
 /// Starts a run that waits for its client, and the call that it waits for.
-async fn waiting(bench: &Bench, session: Option<&str>) -> (RunId, CallId) {
-    let started = bench.agent.start(asking(session)).await.unwrap();
+async fn waiting(agent: &TestAgent, session: Option<&str>) -> (RunId, CallId) {
+    let started = agent.start(asking(session), None).await.unwrap();
     let run = started.head.id.clone();
     let outcome = outcome(&watch(started).await);
     assert_eq!(outcome.status(), RunStatus::RequiresAction);
     (run, outcome.required_calls[0].id.clone())
 }
 
-async fn answer(bench: &Bench, run: &RunId, call: &CallId) -> Result<String, StartError> {
+async fn answer(agent: &TestAgent, run: &RunId, call: &CallId) -> Result<String, StartError> {
     let messages = vec![Message::tool(call, "yes")];
     let new = NewRun { run: Some(run.clone()), answered: vec![call.clone()], messages, ..request() };
-    Ok(outcome(&watch(bench.agent.start(new).await?).await).output_text)
+    Ok(outcome(&watch(agent.start(new, None).await?).await).output_text)
 }
 
-async fn status(bench: &Bench, run: &RunId) -> RunStatus {
-    bench.agent.run(&tenant(), run).await.unwrap().head.status
+async fn status(agent: &TestAgent, run: &RunId) -> RunStatus {
+    agent.run(&tenant(), run).await.unwrap().head.status
 }
 
 async fn entries(store: &Arc<dyn Store>) -> Vec<due::Due> {
@@ -67,8 +65,8 @@ async fn entries(store: &Arc<dyn Store>) -> Vec<due::Due> {
 }
 
 /// How often the run's log says that it was cancelled.
-async fn ends(bench: &Bench, run: &RunId) -> usize {
-    let mut follower = bench.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
+async fn ends(agent: &TestAgent, run: &RunId) -> usize {
+    let mut follower = agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
     let mut ends = 0;
     while let Some(page) = follower.next().await.unwrap() {
         let is_end = |event: &Event| matches!(event, Event::RunFinished(outcome) if outcome.status().is_final());
@@ -86,15 +84,15 @@ fn wait_over() -> u64 {
 async fn a_waiting_run_outlives_the_time_that_ended_runs_are_kept() {
     for session in [None, Some("s")] {
         let store = shared();
-        let bench = replica(store.clone());
-        let (run, call) = waiting(&bench, session).await;
+        let agent = replica(store.clone());
+        let (run, call) = waiting(&agent, session).await;
         tokio::time::sleep(5 * RUN).await;
-        assert_eq!(status(&bench, &run).await, RunStatus::RequiresAction);
-        assert_eq!(answer(&bench, &run, &call).await.unwrap(), "thanks");
+        assert_eq!(status(&agent, &run).await, RunStatus::RequiresAction);
+        assert_eq!(answer(&agent, &run, &call).await.unwrap(), "thanks");
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(entries(&store).await, [], "nothing is left of the wait");
         tokio::time::sleep(RUN).await;
-        let gone = bench.agent.run(&tenant(), &run).await.unwrap_err();
+        let gone = agent.run(&tenant(), &run).await.unwrap_err();
         assert!(matches!(gone, LookupError::RunNotFound(_)), "{gone}");
     }
 }
@@ -102,18 +100,18 @@ async fn a_waiting_run_outlives_the_time_that_ended_runs_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_client_never_answers_is_cancelled() {
     let store = shared();
-    let bench = replica(store.clone());
-    let (run, call) = waiting(&bench, Some("s")).await;
-    bench.agent.0.recovery.do_what_is_due(now_ms()).await.unwrap();
-    assert_eq!(status(&bench, &run).await, RunStatus::RequiresAction, "it is not due yet");
-    bench.agent.0.recovery.do_what_is_due(wait_over()).await.unwrap();
-    assert_eq!(status(&bench, &run).await, RunStatus::Cancelled);
+    let agent = replica(store.clone());
+    let (run, call) = waiting(&agent, Some("s")).await;
+    agent.0.recovery.do_what_is_due(now_ms()).await.unwrap();
+    assert_eq!(status(&agent, &run).await, RunStatus::RequiresAction, "it is not due yet");
+    agent.0.recovery.do_what_is_due(wait_over()).await.unwrap();
+    assert_eq!(status(&agent, &run).await, RunStatus::Cancelled);
     assert_eq!(entries(&store).await, []);
-    let refused = answer(&bench, &run, &call).await.unwrap_err();
+    let refused = answer(&agent, &run, &call).await.unwrap_err();
     assert!(matches!(refused, StartError::NotWaiting(_)), "{refused}");
     // Its session is free, and has a result for the call.
     let next = NewRun { session: SessionId::parse("s"), on_conflict: OnConflict::Reject, ..request() };
-    assert_eq!(outcome(&watch(bench.agent.start(next).await.unwrap()).await).output_text, "thanks");
+    assert_eq!(outcome(&watch(agent.start(next, None).await.unwrap()).await).output_text, "thanks");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,12 +142,12 @@ async fn replicas_that_sweep_at_once_end_a_wait_once() {
     let replicas = [(); 3].map(|()| replica(Faulty::new(store.clone(), |_| Fate::Happens)));
     let (run, _) = waiting(&replicas[0], None).await;
     let now = wait_over();
-    let sweeps = replicas.each_ref().map(|replica| replica.agent.0.recovery.do_what_is_due(now));
+    let sweeps = replicas.each_ref().map(|replica| replica.0.recovery.do_what_is_due(now));
     for swept in futures_util::future::join_all(sweeps).await {
         swept.unwrap();
     }
     // Who came second leaves the entry to the next sweep.
-    replicas[1].agent.0.recovery.do_what_is_due(now).await.unwrap();
+    replicas[1].0.recovery.do_what_is_due(now).await.unwrap();
     assert_eq!(status(&replicas[2], &run).await, RunStatus::Cancelled);
     assert_eq!(ends(&replicas[2], &run).await, 1);
     assert_eq!(entries(&store).await, []);
@@ -170,7 +168,7 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         };
         dying.next(begins_to_wait, fate);
         let (first, second) = (replica(dying.clone()), replica(store.clone()));
-        let run = first.agent.start(asking(None)).await.unwrap().head.id;
+        let run = first.start(asking(None), None).await.unwrap().head.id;
         let before = wait_over();
         // The entry came first, whatever became of the rest.
         while !dying.is_dead() {
@@ -182,7 +180,7 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         }
         if fate == Fate::DiesAfter {
             // The dead replica's lease lasts for a while. Until then the entry stays.
-            second.agent.0.recovery.do_what_is_due(wait_over()).await.unwrap();
+            second.0.recovery.do_what_is_due(wait_over()).await.unwrap();
             assert_eq!((entries(&store).await.len(), status(&second, &run).await), (1, RunStatus::RequiresAction));
         }
         tokio::time::sleep(Duration::from_secs(15)).await;
@@ -192,11 +190,11 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         assert_eq!(found.len(), expected, "{fate:?}");
         let last = found.last().unwrap().at_ms;
         if expected == 2 {
-            second.agent.0.recovery.do_what_is_due(before.max(found[0].at_ms).min(last - 1)).await.unwrap();
+            second.0.recovery.do_what_is_due(before.max(found[0].at_ms).min(last - 1)).await.unwrap();
             assert_eq!(status(&second, &run).await, RunStatus::RequiresAction);
             assert_eq!(entries(&store).await, found[1..]);
         }
-        second.agent.0.recovery.do_what_is_due(last).await.unwrap();
+        second.0.recovery.do_what_is_due(last).await.unwrap();
         assert_eq!((status(&second, &run).await, ends(&second, &run).await), (RunStatus::Cancelled, 1), "{fate:?}");
         assert_eq!(entries(&store).await, []);
     }

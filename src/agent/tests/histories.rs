@@ -10,7 +10,7 @@ use crate::agent::session::NewSession;
 use crate::llm::openai::messages::joined;
 use crate::store::memory::MemoryStore;
 use crate::store::{Document, Store, Tx, Write};
-use crate::types::{CallId, Effect, Message, Role, RunSpec, SessionId, Tenant};
+use crate::types::{CallId, Message, Role, RunSpec, SessionId, Tenant};
 
 fn session() -> SessionId {
     SessionId::parse("s").unwrap()
@@ -31,19 +31,19 @@ fn ask(text: &str) -> NewRun {
 }
 
 /// Asks a question and returns the contents that the model was sent last.
-async fn asked(bench: &Bench, text: &str) -> Vec<String> {
-    watch(bench.agent.start(ask(text)).await.unwrap()).await;
-    sent(bench)
+async fn asked(agent: &TestAgent, text: &str) -> Vec<String> {
+    watch(agent.start(ask(text), None).await.unwrap()).await;
+    sent(agent)
 }
 
-fn sent(bench: &Bench) -> Vec<String> {
-    let request = joined(&bench.model.requests.lock().last().unwrap().conversation);
+fn sent(agent: &TestAgent) -> Vec<String> {
+    let request = joined(&agent.model.requests.lock().last().unwrap().conversation);
     let messages: Vec<serde_json::Value> = serde_json::from_str(&format!("[{request}]")).unwrap();
     messages.iter().map(|message| message["content"].as_str().unwrap_or("-").to_owned()).collect()
 }
 
-fn says(text: &'static [&'static str], store: &Arc<dyn Store>) -> Bench {
-    bench_over(store.clone(), vec![Say::Text(text)], Effect::Read)
+fn says(text: &'static [&'static str], store: &Arc<dyn Store>) -> TestAgent {
+    TestAgent::builder().store(store.clone()).turns(vec![Say::Text(text)]).build()
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,11 +51,11 @@ async fn appending_a_message_costs_the_same_in_long_and_short_sessions() {
     let mut costs = Vec::new();
     for count in [20, 2_000] {
         let store = Metered::new();
-        let bench = bench_over(store.clone(), vec![Say::Text(&["answer"])], Effect::Read);
-        bench.agent.create_session(&tenant(), filled(count)).await.unwrap();
-        assert_eq!(asked(&bench, "first").await.len(), count + 1);
+        let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["answer"])]).build();
+        agent.create_session(&tenant(), filled(count)).await.unwrap();
+        assert_eq!(asked(&agent, "first").await.len(), count + 1);
         store.cost();
-        assert_eq!(asked(&bench, "second").await.len(), count + 3);
+        assert_eq!(asked(&agent, "second").await.len(), count + 3);
         costs.push(store.cost());
     }
     assert_eq!(costs[0].0, costs[1].0, "calls: {costs:?}");
@@ -78,7 +78,7 @@ async fn a_recreated_session_has_nothing_of_the_old_one() {
     let (here, there) = (says(&["here"], &store), says(&["there"], &store));
     asked(&here, "secret").await;
     asked(&here, "known here").await;
-    there.agent.delete_session(&tenant(), &session()).await.unwrap();
+    there.delete_session(&tenant(), &session()).await.unwrap();
     asked(&there, "a").await;
     asked(&there, "b").await;
     asked(&there, "c").await;
@@ -109,21 +109,21 @@ async fn a_store_that_lost_its_last_writes_overrides_the_cache() {
 async fn a_run_resumed_elsewhere_has_the_history_it_began_with() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let turns = || vec![Say::Text(&["one"]), Say::Calls("", vec![("pick", "{}")]), Say::Text(&["picked"])];
-    let here = bench_over(store.clone(), turns(), Effect::Read);
-    let there = bench_over(store.clone(), turns(), Effect::Read);
+    let here = TestAgent::builder().store(store.clone()).turns(turns()).build();
+    let there = TestAgent::builder().store(store.clone()).turns(turns()).build();
     asked(&here, "1").await;
     let client_tools = vec![client_tool("pick")];
-    let waits = watch(here.agent.start(NewRun { client_tools, ..ask("2") }).await.unwrap()).await;
+    let waits = watch(here.start(NewRun { client_tools, ..ask("2") }, None).await.unwrap()).await;
     let call: CallId = outcome(&waits).required_calls[0].id.clone();
     let spec = keys::spec(&call.run().unwrap());
     let spec = store.get(&keys::session_partition(&tenant(), &session()), &spec).await.unwrap().unwrap();
     let spec: RunSpec = serde_json::from_slice(&spec.value).unwrap();
     for history_len in 0..=2 {
-        let began = there.agent.0.sessions.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
+        let began = there.0.sessions.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
         assert_eq!(began.count() as u64, history_len, "whatever the session has by now");
     }
     let messages = vec![Message::tool(&call, "this one")];
     let answer = NewRun { answered: vec![call], messages, ..ask("") };
-    watch(there.agent.start(answer).await.unwrap()).await;
+    watch(there.start(answer, None).await.unwrap()).await;
     assert_eq!(sent(&there), ["1", "one", "2", "-", "this one"]);
 }

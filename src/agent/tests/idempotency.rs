@@ -1,23 +1,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Bench, Say, bench_over, client_tool, outcome, request, shown};
+use super::support::{Say, TestAgent, client_tool, outcome, request, shown};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
-use crate::agent::request_key::{Kind, Once};
+use crate::agent::request_key::{Kind, RequestKey};
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};
 use crate::types::offer::ToolDefinition;
-use crate::types::{CallId, Effect, Event, Message, Record, RunId, RunStatus, SessionId, StopReason, Tenant};
+use crate::types::{CallId, Event, Message, Record, RunId, RunStatus, SessionId, StopReason, Tenant};
 
-fn once(kind: Kind) -> Once {
-    Once { name: "name".into(), fingerprint: "fingerprint".into(), kind }
+fn once(kind: Kind) -> RequestKey {
+    RequestKey { name: "name".into(), fingerprint: "fingerprint".into(), kind }
 }
 
-pub(super) fn by_key() -> Once {
+pub(super) fn by_key() -> RequestKey {
     once(Kind::Key)
 }
 
@@ -30,8 +30,8 @@ pub(super) fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::default())
 }
 
-pub(super) fn replica(store: &Arc<dyn Store>) -> Bench {
-    bench_over(store.clone(), turns(), Effect::Read)
+pub(super) fn replica(store: &Arc<dyn Store>) -> TestAgent {
+    TestAgent::builder().store(store.clone()).turns(turns()).build()
 }
 
 /// The run, its public records from where the request set in, and whether they were there before.
@@ -50,8 +50,8 @@ async fn runs_named(store: &Arc<dyn Store>) -> usize {
     store.scan(&keys::tenant_partition(&tenant()), scan).await.unwrap().len()
 }
 
-fn calls(bench: &Bench) -> usize {
-    bench.journal.lock().len()
+fn calls(agent: &TestAgent) -> usize {
+    agent.journal.lock().len()
 }
 
 fn creates_a_run(tx: &Tx) -> bool {
@@ -70,8 +70,8 @@ async fn fifty_duplicates_on_two_replicas_are_one_run() {
     let (one, two) = (replica(&store), replica(&store));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..50 {
-        let agent = if number % 2 == 0 { one.agent.clone() } else { two.agent.clone() };
-        tasks.spawn(async move { watch(agent.start_once(request(), &by_key()).await.unwrap()).await });
+        let agent = if number % 2 == 0 { one.clone() } else { two.clone() };
+        tasks.spawn(async move { watch(agent.start(request(), Some(&by_key())).await.unwrap()).await });
     }
     let all = tasks.join_all().await;
     let (run, records, _) = &all[0];
@@ -87,10 +87,10 @@ async fn fifty_duplicates_on_two_replicas_are_one_run() {
 async fn a_duplicate_joins_a_live_run_from_its_first_event() {
     let store = memory();
     let turns = vec![Say::Calls("look", vec![("hang", "{}")]), Say::Text(&["ok"])];
-    let bench = bench_over(store.clone(), turns, Effect::Read);
-    let mut first = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
+    let mut first = agent.start(request(), Some(&by_key())).await.unwrap();
     while !first.follower.next().await.unwrap().unwrap().iter().any(|record| record.seq >= 4) {}
-    let joined = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    let joined = agent.start(request(), Some(&by_key())).await.unwrap();
     assert_eq!((&joined.head.id, joined.replayed), (&first.head.id, false));
     let (_, records, _) = watch(joined).await;
     assert_eq!(
@@ -103,42 +103,42 @@ async fn a_duplicate_joins_a_live_run_from_its_first_event() {
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_after_the_end_gets_the_same_answer() {
     let store = memory();
-    let bench = replica(&store);
-    let (run, records, replayed) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    let agent = replica(&store);
+    let (run, records, replayed) = watch(agent.start(request(), Some(&by_key())).await.unwrap()).await;
     assert!(!replayed);
-    let again = replica(&store).agent.start_once(request(), &by_key()).await.unwrap();
+    let again = replica(&store).start(request(), Some(&by_key())).await.unwrap();
     assert_eq!(watch(again).await, (run, records, true));
-    assert_eq!(calls(&bench), 1);
+    assert_eq!(calls(&agent), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_different_request_under_the_same_key_is_refused() {
     let store = memory();
-    let bench = replica(&store);
-    let other = Once { fingerprint: "other".into(), ..by_key() };
-    let first = bench.agent.start_once(request(), &by_key()).await.unwrap();
-    let refused = bench.agent.start_once(request(), &other).await;
+    let agent = replica(&store);
+    let other = RequestKey { fingerprint: "other".into(), ..by_key() };
+    let first = agent.start(request(), Some(&by_key())).await.unwrap();
+    let refused = agent.start(request(), Some(&other)).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Reused))), "while it is live");
     watch(first).await;
-    let refused = bench.agent.start_once(request(), &other).await;
+    let refused = agent.start(request(), Some(&other)).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Reused))), "after its end");
     let elsewhere = NewRun { tenant: Tenant::parse("other").unwrap(), ..request() };
-    let (_, _, replayed) = watch(bench.agent.start_once(elsewhere, &other).await.unwrap()).await;
+    let (_, _, replayed) = watch(agent.start(elsewhere, Some(&other)).await.unwrap()).await;
     assert!(!replayed, "a tenant's keys are its own");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_frees_its_key() {
     let store = memory();
-    let bench = replica(&store);
+    let agent = replica(&store);
     let poor = NewRun { limits: LimitsPatch { token_budget: Some(1), ..LimitsPatch::default() }, ..request() };
-    let refused = bench.agent.start_once(poor, &by_key()).await;
+    let refused = agent.start(poor, Some(&by_key())).await;
     assert!(matches!(refused, Err(StartError::BudgetExceeded(_))));
-    let other = Once { fingerprint: "other".into(), ..by_key() };
-    let (_, records, replayed) = watch(bench.agent.start_once(request(), &other).await.unwrap()).await;
+    let other = RequestKey { fingerprint: "other".into(), ..by_key() };
+    let (_, records, replayed) = watch(agent.start(request(), Some(&other)).await.unwrap()).await;
     assert_eq!((shown(&records).as_str(), replayed), ("lookhello", false));
-    bench.agent.refuse();
-    let refused = bench.agent.start_once(request(), &Once { name: "new".into(), ..by_key() }).await;
+    agent.refuse();
+    let refused = agent.start(request(), Some(&RequestKey { name: "new".into(), ..by_key() })).await;
     assert!(matches!(refused, Err(StartError::Draining)));
 }
 
@@ -148,11 +148,11 @@ async fn the_next_duplicate_creates_the_run_that_a_dead_claimant_did_not() {
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
     let dead = replica(&store);
-    let cut_off = tokio::time::timeout(Duration::from_millis(1), dead.agent.start_once(request(), &by_key())).await;
+    let cut_off = tokio::time::timeout(Duration::from_millis(1), dead.start(request(), Some(&by_key()))).await;
     assert!(cut_off.is_err(), "its client went away and it got no further");
-    let bench = replica(&store);
-    let (_, records, replayed) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
-    assert_eq!((shown(&records).as_str(), replayed, calls(&bench)), ("lookhello", false, 1));
+    let agent = replica(&store);
+    let (_, records, replayed) = watch(agent.start(request(), Some(&by_key())).await.unwrap()).await;
+    assert_eq!((shown(&records).as_str(), replayed, calls(&agent)), ("lookhello", false, 1));
     assert_eq!(runs_named(&store).await, 1, "under the id that the dead one had chosen");
 }
 
@@ -162,11 +162,11 @@ async fn a_stalled_claimant_joins_the_run_of_the_one_that_replaced_it() {
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
     let (slow, quick) = (replica(&store), replica(&store));
-    let agent = slow.agent.clone();
+    let agent = slow.clone();
     let mut stalled = tokio::task::JoinSet::new();
-    stalled.spawn(async move { watch(agent.start_once(request(), &by_key()).await.unwrap()).await });
+    stalled.spawn(async move { watch(agent.start(request(), Some(&by_key())).await.unwrap()).await });
     faulty.reached().await;
-    let (run, records, _) = watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    let (run, records, _) = watch(quick.start(request(), Some(&by_key())).await.unwrap()).await;
     faulty.go_on();
     assert_eq!(stalled.join_all().await, [(run, records, true)]);
     assert_eq!((calls(&slow), calls(&quick), runs_named(&store).await), (0, 1, 1));
@@ -178,67 +178,67 @@ async fn a_stalled_claimant_does_not_recreate_a_run_that_ended_and_expired() {
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
     let (slow, quick) = (replica(&store), replica(&store));
-    let agent = slow.agent.clone();
+    let agent = slow.clone();
     let mut stalled = tokio::task::JoinSet::new();
-    stalled.spawn(async move { agent.start_once(request(), &by_key()).await.map(|started| started.head) });
+    stalled.spawn(async move { agent.start(request(), Some(&by_key())).await.map(|started| started.head) });
     faulty.reached().await;
-    watch(quick.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    watch(quick.start(request(), Some(&by_key())).await.unwrap()).await;
     tokio::time::sleep(Duration::from_secs(700)).await;
     faulty.go_on();
     let late = stalled.join_all().await;
     assert!(matches!(late[..], [Err(StartError::Store(_))]), "{late:?}");
-    assert!(quick.agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
+    assert!(quick.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claimant_whose_commit_succeeded_without_an_answer_finds_its_run() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
-    let bench = replica(&store);
+    let agent = replica(&store);
     faulty.next(creates_a_run, Fate::FailsAfterwards);
-    bench.agent.begin();
-    let started = bench.agent.start_once(request(), &by_key()).await.unwrap();
+    agent.begin();
+    let started = agent.start(request(), Some(&by_key())).await.unwrap();
     let (_, records, _) = watch(started).await;
-    assert_eq!((outcome(&records).output_text.as_str(), calls(&bench), runs_named(&store).await), ("hello", 1, 1));
+    assert_eq!((outcome(&records).output_text.as_str(), calls(&agent), runs_named(&store).await), ("hello", 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_store_failure_the_key_still_belongs_to_the_same_request() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
-    let bench = replica(&store);
+    let agent = replica(&store);
     faulty.next(creates_a_run, Fate::Fails);
-    let failed = bench.agent.start_once(request(), &by_key()).await;
+    let failed = agent.start(request(), Some(&by_key())).await;
     assert!(matches!(failed, Err(StartError::Store(_))), "{failed:?}");
-    let (_, records, _) = watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    let (_, records, _) = watch(agent.start(request(), Some(&by_key())).await.unwrap()).await;
     assert_eq!((shown(&records).as_str(), runs_named(&store).await), ("lookhello", 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_run_is_not_run_again() {
     let store = memory();
-    let bench = replica(&store);
-    watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
+    let agent = replica(&store);
+    watch(agent.start(request(), Some(&by_key())).await.unwrap()).await;
     tokio::time::sleep(Duration::from_secs(601)).await;
-    let refused = bench.agent.start_once(request(), &by_key()).await;
+    let refused = agent.start(request(), Some(&by_key())).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
-    assert_eq!(calls(&bench), 1);
+    assert_eq!(calls(&agent), 1);
     tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
-    watch(bench.agent.start_once(request(), &by_key()).await.unwrap()).await;
-    assert_eq!(calls(&bench), 2, "a key holds for a day");
+    watch(agent.start(request(), Some(&by_key())).await.unwrap()).await;
+    assert_eq!(calls(&agent), 2, "a key holds for a day");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_run_is_not_run_again() {
     let store = memory();
-    let bench = replica(&store);
+    let agent = replica(&store);
     let session = SessionId::parse("s").unwrap();
     let asked = || NewRun { session: Some(session.clone()), ..request() };
-    watch(bench.agent.start_once(asked(), &by_key()).await.unwrap()).await;
+    watch(agent.start(asked(), Some(&by_key())).await.unwrap()).await;
     // Its driver leaves it, and the note is stored.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    bench.agent.delete_session(&tenant(), &session).await.unwrap();
-    let refused = bench.agent.start_once(asked(), &by_key()).await;
+    agent.delete_session(&tenant(), &session).await.unwrap();
+    let refused = agent.start(asked(), Some(&by_key())).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
 }
 
@@ -247,9 +247,9 @@ fn weather() -> Arc<ToolDefinition> {
 }
 
 /// A run that waits for its client, and the request that answers it with its whole transcript.
-pub(super) async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (RunId, u64, NewRun) {
+pub(super) async fn handed_over(agent: &TestAgent, session: Option<SessionId>) -> (RunId, u64, NewRun) {
     let asked = NewRun { client_tools: vec![weather()], session: session.clone(), ..request() };
-    let (run, records, _) = watch(bench.agent.start_once(asked, &by_key()).await.unwrap()).await;
+    let (run, records, _) = watch(agent.start(asked, Some(&by_key())).await.unwrap()).await;
     let outcome = outcome(&records);
     assert_eq!(outcome.reason, StopReason::ClientTools);
     let id: CallId = outcome.required_calls[0].id.clone();
@@ -265,13 +265,13 @@ pub(super) async fn handed_over(bench: &Bench, session: Option<SessionId>) -> (R
     (run, records.len() as u64, answer)
 }
 
-pub(super) fn handing_over(store: &Arc<dyn Store>) -> Bench {
+pub(super) fn handing_over(store: &Arc<dyn Store>) -> TestAgent {
     let turns = vec![Say::Calls("", vec![("weather", "{}")]), Say::Text(&["rain it is"])];
-    bench_over(store.clone(), turns, Effect::Read)
+    TestAgent::builder().store(store.clone()).turns(turns).build()
 }
 
-fn answering() -> Once {
-    Once { name: "answer".into(), fingerprint: "answer".into(), kind: Kind::Key }
+fn answering() -> RequestKey {
+    RequestKey { name: "answer".into(), fingerprint: "answer".into(), kind: Kind::Key }
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,8 +282,8 @@ async fn a_waiting_run_is_resumed_once() {
         let (run, waited_at, answer) = handed_over(&one, session).await;
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..10 {
-            let (agent, answer) = (if number % 2 == 0 { one.agent.clone() } else { two.agent.clone() }, answer.clone());
-            tasks.spawn(async move { watch(agent.start_once(answer, &answering()).await.unwrap()).await });
+            let (agent, answer) = (if number % 2 == 0 { one.clone() } else { two.clone() }, answer.clone());
+            tasks.spawn(async move { watch(agent.start(answer, Some(&answering())).await.unwrap()).await });
         }
         let all = tasks.join_all().await;
         for (other, records, _) in &all {
@@ -293,10 +293,10 @@ async fn a_waiting_run_is_resumed_once() {
             assert_eq!(outcome(records).output_text, "rain it is");
         }
         assert_eq!(runs_named(&store).await, 1);
-        let again = one.agent.start_once(answer, &answering()).await.unwrap();
+        let again = one.start(answer, Some(&answering())).await.unwrap();
         assert_eq!(watch(again).await, (run, all[0].1.clone(), true));
         let asked = NewRun { client_tools: vec![weather()], ..request() };
-        let (_, first, replayed) = watch(one.agent.start_once(asked, &by_key()).await.unwrap()).await;
+        let (_, first, replayed) = watch(one.start(asked, Some(&by_key())).await.unwrap()).await;
         assert_eq!((first.len() as u64, replayed), (waited_at, true), "the question's answer is what it was");
     }
 }
@@ -310,12 +310,12 @@ async fn the_next_duplicate_resumes_the_run_that_a_dead_one_did_not() {
         let (run, waited_at, answer) = handed_over(&dead, None).await;
         faulty.next(resumes_a_run, fate);
         let key = answering();
-        let cut_off = dead.agent.start_once(answer.clone(), &key);
+        let cut_off = dead.start(answer.clone(), Some(&key));
         drop(tokio::time::timeout(Duration::from_millis(1), cut_off).await);
         assert!(faulty.has_struck(), "{fate:?}");
-        let bench = handing_over(&store);
-        bench.agent.begin();
-        let (other, records, _) = watch(bench.agent.start_once(answer, &answering()).await.unwrap()).await;
+        let agent = handing_over(&store);
+        agent.begin();
+        let (other, records, _) = watch(agent.start(answer, Some(&answering())).await.unwrap()).await;
         assert_eq!((other, records[0].seq), (run, waited_at + 1), "{fate:?}");
         assert_eq!(outcome(&records).output_text, "rain it is", "{fate:?}");
         assert_eq!(runs_named(&store).await, 1, "{fate:?}");
@@ -325,24 +325,24 @@ async fn the_next_duplicate_resumes_the_run_that_a_dead_one_did_not() {
 #[tokio::test(start_paused = true)]
 async fn a_retried_attempt_joins_its_own_run() {
     let store = memory();
-    let bench = replica(&store);
-    let start = async |kind| watch(bench.agent.start_once(request(), &once(kind)).await.unwrap()).await;
+    let agent = replica(&store);
+    let start = async |kind| watch(agent.start(request(), Some(&once(kind))).await.unwrap()).await;
     let (first, records, _) = start(Kind::FirstAttempt).await;
     assert_eq!(start(Kind::Repeated).await, (first.clone(), records, true));
     let (second, _, replayed) = start(Kind::FirstAttempt).await;
     assert!(second != first && !replayed, "a first attempt always begins anew");
     assert_eq!(start(Kind::Repeated).await.0, second);
-    assert_eq!(calls(&bench), 2);
+    assert_eq!(calls(&agent), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_attempt_is_not_answered_by_an_earlier_request() {
     let store = memory();
-    let (bench, draining) = (replica(&store), replica(&store));
-    let start = async |kind| watch(bench.agent.start_once(request(), &once(kind)).await.unwrap()).await;
+    let (agent, draining) = (replica(&store), replica(&store));
+    let start = async |kind| watch(agent.start(request(), Some(&once(kind))).await.unwrap()).await;
     let (earlier, _, _) = start(Kind::FirstAttempt).await;
-    draining.agent.refuse();
-    let refused = draining.agent.start_once(request(), &once(Kind::FirstAttempt)).await;
+    draining.refuse();
+    let refused = draining.start(request(), Some(&once(Kind::FirstAttempt))).await;
     assert!(matches!(refused, Err(StartError::Draining)));
     assert_ne!(start(Kind::Repeated).await.0, earlier);
 }
@@ -350,25 +350,24 @@ async fn a_refused_attempt_is_not_answered_by_an_earlier_request() {
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_does_not_end_a_run_that_waits_already() {
     let store = memory();
-    let bench = handing_over(&store);
+    let agent = handing_over(&store);
     let session = SessionId::parse("s").unwrap();
-    let (run, _, _) = handed_over(&bench, Some(session.clone())).await;
+    let (run, _, _) = handed_over(&agent, Some(session.clone())).await;
     let late = NewRun { id: run.clone(), session: Some(session), ..request() };
-    let refused = bench.agent.start(late).await;
+    let refused = agent.start(late, None).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
-    assert_eq!(bench.agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_retried_attempt_joins_a_live_run_or_begins_one() {
     let store = memory();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["ok"])];
-    let bench = bench_over(store.clone(), turns, Effect::Read);
-    let lost = bench.agent.start_once(request(), &once(Kind::Repeated)).await.unwrap();
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
+    let lost = agent.start(request(), Some(&once(Kind::Repeated))).await.unwrap();
     let run = lost.head.id.clone();
     drop(lost);
-    let (joined, records, replayed) =
-        watch(bench.agent.start_once(request(), &once(Kind::Repeated)).await.unwrap()).await;
+    let (joined, records, replayed) = watch(agent.start(request(), Some(&once(Kind::Repeated))).await.unwrap()).await;
     assert_eq!((joined, records[0].seq, replayed), (run, 1, false));
     assert_eq!(runs_named(&store).await, 1);
 }
@@ -376,10 +375,10 @@ async fn a_retried_attempt_joins_a_live_run_or_begins_one() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key() {
     let store = memory();
-    let bench = bench_over(store.clone(), vec![Say::Break(&[])], Effect::Read);
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Break(&[])]).build();
     let start = async |kind| {
         let new = NewRun { max_discards: 0, ..request() };
-        watch(bench.agent.start_once(new, &Once { name: format!("{kind:?}"), ..once(kind) }).await.unwrap()).await
+        watch(agent.start(new, Some(&RequestKey { name: format!("{kind:?}"), ..once(kind) })).await.unwrap()).await
     };
     let (failed, records, _) = start(Kind::Key).await;
     assert_eq!(outcome(&records).status(), RunStatus::Failed);

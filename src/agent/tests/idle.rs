@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::support::{Bench, bench_over};
+use super::support::TestAgent;
 use crate::agent::ledger::keys;
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Partition, Store, Unavailable};
-use crate::types::Effect;
 
 /// How many replicas there are, in turn.
 const REPLICAS: [u32; 4] = [1, 3, 8, 20];
@@ -46,12 +45,8 @@ impl StoreLayer for Counted {
 /// What so many idle replicas ask together in [`WHILE`] seconds: everything, and what is about the due index.
 async fn asked_by(replicas: u32) -> (u32, u32) {
     let store = Arc::new(Counted::default());
-    let replica = |_| {
-        let bench = bench_over(store.clone(), vec![], Effect::Read);
-        bench.agent.begin();
-        bench
-    };
-    let idle: Vec<Bench> = (0..replicas).map(replica).collect();
+    let replica = |_| TestAgent::builder().store(store.clone()).begin();
+    let idle: Vec<TestAgent> = (0..replicas).map(replica).collect();
     // They know of each other after a while.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let (asked, due) = (store.asked.swap(0, Relaxed), store.due.swap(0, Relaxed));

@@ -8,17 +8,16 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use super::replicas::{over, replica, shared, status, tenant};
-use super::support::{Say, bench_over, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::LookupError;
 use crate::agent::follow::FollowError;
-use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::{Tx, Write};
 use crate::types::run::OnConflict;
-use crate::types::{Effect, Message, Role, RunStatus, SessionId, StopReason};
+use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 fn in_session(on_conflict: OnConflict) -> NewRun {
     NewRun { session: SessionId::parse("s"), on_conflict, ..request() }
@@ -29,11 +28,11 @@ async fn a_lost_run_frees_its_session_and_ends_its_readers_streams() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
-    let lost = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
-    let next = b.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
-    let beside = b.bench.agent.start(in_session(OnConflict::Concurrent)).await.unwrap();
+    let lost = a.agent.start(in_session(OnConflict::Reject), None).await.unwrap().head.id;
+    let next = b.agent.start(in_session(OnConflict::Enqueue), None).await.unwrap();
+    let beside = b.agent.start(in_session(OnConflict::Concurrent), None).await.unwrap();
     assert_eq!(outcome(&watch(beside).await).reason, StopReason::Done);
-    let mut reader = b.bench.agent.follow(&tenant(), &lost, 0).await.unwrap().follower.unwrap();
+    let mut reader = b.agent.follow(&tenant(), &lost, 0).await.unwrap().follower.unwrap();
     let mut reading = JoinSet::new();
     reading.spawn(async move {
         let mut records = Vec::new();
@@ -53,7 +52,7 @@ async fn a_lost_run_frees_its_session_and_ends_its_readers_streams() {
     let (records, told) = reading.join_next().await.unwrap().unwrap();
     assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
     assert!(told.saturating_duration_since(ended) <= Duration::from_millis(10), "a nudge tells its readers");
-    let session = b.bench.agent.session(&tenant(), &SessionId::parse("s").unwrap()).await.unwrap().session;
+    let session = b.agent.session(&tenant(), &SessionId::parse("s").unwrap()).await.unwrap().session;
     assert!(!session.has_runs());
 }
 
@@ -63,13 +62,13 @@ async fn a_lost_run_is_removed_from_its_session() {
         let store = shared();
         let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
         let b = replica(Link::to(&store), vec![]);
-        let lost = a.bench.agent.start(in_session(on_conflict)).await.unwrap().head.id;
+        let lost = a.agent.start(in_session(on_conflict), None).await.unwrap().head.id;
         a.link.cut(true);
         let id = SessionId::parse("s").unwrap();
         let lose = Write::Delete { key: keys::spec(&lost) };
         store.commit(Tx::new(keys::session_partition(&tenant(), &id)).write(lose)).await.unwrap();
         over(&b, &lost).await;
-        let session = b.bench.agent.session(&tenant(), &id).await.unwrap().session;
+        let session = b.agent.session(&tenant(), &id).await.unwrap().session;
         assert!(!session.has_runs(), "{session:?}");
     }
 }
@@ -81,16 +80,16 @@ async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost() {
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
     let id = SessionId::parse("s").unwrap();
     let brief = NewSession { id: Some(id.clone()), ttl_s: Some(1), ..NewSession::default() };
-    b.bench.agent.create_session(&tenant(), brief).await.unwrap();
-    let lost = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
-    let kept = b.bench.agent.start(in_session(OnConflict::Concurrent)).await.unwrap().head.id;
+    b.agent.create_session(&tenant(), brief).await.unwrap();
+    let lost = a.agent.start(in_session(OnConflict::Reject), None).await.unwrap().head.id;
+    let kept = b.agent.start(in_session(OnConflict::Concurrent), None).await.unwrap().head.id;
     a.link.cut(true);
     let lose = Write::Delete { key: keys::spec(&lost) };
     store.commit(Tx::new(keys::session_partition(&tenant(), &id)).write(lose)).await.unwrap();
     over(&b, &lost).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(status(&b, &kept).await, RunStatus::InProgress);
-    assert_eq!(b.bench.agent.session(&tenant(), &id).await.unwrap().session.concurrent_runs, [kept]);
+    assert_eq!(b.agent.session(&tenant(), &id).await.unwrap().session.concurrent_runs, [kept]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,13 +102,12 @@ async fn a_run_whose_applied_commands_are_lost_still_ends() {
         if commits > 200 { Fate::DiesBefore } else { Fate::Happens }
     });
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])];
-    let bench = bench_over(faulty, turns, Effect::Read);
-    bench.agent.begin();
-    let started = bench.agent.start(request()).await.unwrap();
+    let agent = TestAgent::builder().store(faulty).turns(turns).begin();
+    let started = agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     let say = |text: &str| vec![Message::text(Role::User, text)];
     for text in ["one", "two"] {
-        bench.agent.steer(&tenant(), &run, say(text)).await.unwrap();
+        agent.steer(&tenant(), &run, say(text), None).await.unwrap();
     }
     // Both are read before the second model call.
     tokio::time::sleep(Duration::from_secs(7)).await;
@@ -124,17 +122,17 @@ async fn a_run_whose_applied_commands_are_lost_still_ends() {
 async fn a_command_after_lost_ones_is_applied_once_another_follows() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
-    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let run = a.agent.start(request(), None).await.unwrap().head.id;
     let say = |text: &str| vec![Message::text(Role::User, text)];
     for text in ["one", "two"] {
-        a.bench.agent.steer(&tenant(), &run, say(text)).await.unwrap();
+        a.agent.steer(&tenant(), &run, say(text), None).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let lose = Write::DeleteLog { log: keys::inbox(&run) };
     store.commit(Tx::new(keys::run_partition(&tenant(), None, &run)).write(lose)).await.unwrap();
-    a.bench.agent.steer(&tenant(), &run, say("three")).await.unwrap();
+    a.agent.steer(&tenant(), &run, say("three"), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    inbox::send(&a.bench.agent.0.ledger, &tenant(), &run, &Command::Cancel, None).await.unwrap();
+    TestAgent::builder().store(store.clone()).build().cancel(&tenant(), &run).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(status(&a, &run).await, RunStatus::Cancelled);
 }
@@ -143,7 +141,7 @@ async fn a_command_after_lost_ones_is_applied_once_another_follows() {
 async fn a_damaged_event_is_reported_to_its_reader_not_skipped() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Text(&["done"])]);
-    let started = a.bench.agent.start(request()).await.unwrap();
+    let started = a.agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     let records = watch(started).await;
     // Its driver leaves it.
@@ -156,7 +154,7 @@ async fn a_damaged_event_is_reported_to_its_reader_not_skipped() {
         store.commit(tx).await.unwrap();
         let append = Write::Append { log: log.clone(), after: 0, entries: entries.clone() };
         store.commit(Tx::new(partition.clone()).write(append)).await.unwrap();
-        let following = a.bench.agent.follow(&tenant(), &run, 0).await;
+        let following = a.agent.follow(&tenant(), &run, 0).await;
         if damaged + 1 == entries.len() {
             // Whether there is anything to follow says the last one.
             assert!(matches!(following, Err(LookupError::Store(_))));

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::idempotency::{by_key, memory, replica};
 use crate::agent::error::{ClaimError, LookupError};
-use crate::agent::request_key::Once;
+use crate::agent::request_key::RequestKey;
 use crate::agent::session::NewSession;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::{Order, Store, Write};
@@ -12,11 +12,11 @@ use crate::types::{SessionId, Tenant};
 async fn a_session_is_made_once() {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
-    let bench = replica(&store);
+    let agent = replica(&store);
     let make = async |name: &str| {
-        let once = Once { name: name.into(), ..by_key() };
-        let make = |id| bench.agent.create_session(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
-        bench.agent.make_session_once(&TENANT, &once, SessionId::mint(), make).await
+        let once = RequestKey { name: name.into(), ..by_key() };
+        let make = |id| agent.create_session(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
+        agent.make_session(&TENANT, Some(&once), SessionId::mint(), make).await
     };
     let (first, was_there) = make("a").await.unwrap();
     let (again, was_there_then) = make("a").await.unwrap();
@@ -30,8 +30,8 @@ async fn a_session_is_made_once() {
     assert!(matches!(make("c").await, Err(LookupError::Store(_))));
     let (third, was_there) = make("c").await.unwrap();
     assert!(was_there, "it was made, though nobody said so");
-    let listed = bench.agent.sessions(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
-    bench.agent.delete_session(&TENANT, &first.session.id).await.unwrap();
+    let listed = agent.sessions(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
+    agent.delete_session(&TENANT, &first.session.id).await.unwrap();
     assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
     assert_eq!((listed, third.version), (3, 1), "what nobody acknowledged is listed too");
 }
@@ -41,14 +41,14 @@ static TENANT: std::sync::LazyLock<Tenant> = std::sync::LazyLock::new(Tenant::de
 #[tokio::test(start_paused = true)]
 async fn creating_a_session_whose_chosen_id_exists_is_refused() {
     let store = memory();
-    let bench = replica(&store);
+    let agent = replica(&store);
     let id = SessionId::parse("mine").unwrap();
     let new = NewSession { id: Some(id.clone()), ..NewSession::default() };
-    bench.agent.create_session(&TENANT, new.clone()).await.unwrap();
-    let make = |_| bench.agent.create_session(&TENANT, new.clone());
-    let refused = bench.agent.make_session_once(&TENANT, &by_key(), id.clone(), make).await;
+    agent.create_session(&TENANT, new.clone()).await.unwrap();
+    let make = |_| agent.create_session(&TENANT, new.clone());
+    let refused = agent.make_session(&TENANT, Some(&by_key()), id.clone(), make).await;
     assert!(matches!(refused, Err(LookupError::SessionExists(_))), "{refused:?}");
-    bench.agent.delete_session(&TENANT, &id).await.unwrap();
-    let make = |_| bench.agent.create_session(&TENANT, new);
-    assert!(!bench.agent.make_session_once(&TENANT, &by_key(), id, make).await.unwrap().1, "the key was given back");
+    agent.delete_session(&TENANT, &id).await.unwrap();
+    let make = |_| agent.create_session(&TENANT, new);
+    assert!(!agent.make_session(&TENANT, Some(&by_key()), id, make).await.unwrap().1, "the key was given back");
 }

@@ -23,9 +23,9 @@ const WORD: &str = r#"{"type":"object","properties":{"word":{"type":"string"}},"
 /// Configures a replica anew: these are its tools and its agent's instructions.
 fn configure(replica: &Replica, tools: Vec<Echo>, system: &str) {
     let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
-    let catalog = instructed(replica.bench.model.clone(), Some(system));
+    let catalog = instructed(replica.agent.model.clone(), Some(system));
     let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), ..Generation::default() };
-    replica.bench.agent.replace_generation(generation);
+    replica.agent.replace_generation(generation);
 }
 
 fn echo(description: &str, parameters: &str, effect: Effect) -> Echo {
@@ -47,12 +47,12 @@ fn pair(turns: &[Say]) -> (Arc<dyn Store>, Replica, Replica) {
 
 /// What the model of a replica was asked.
 fn asked(replica: &Replica) -> Vec<ModelRequest> {
-    replica.bench.model.requests.lock().clone()
+    replica.agent.model.requests.lock().clone()
 }
 
 /// Returns once a call of this tool was recorded.
 async fn called(replica: &Replica, run: &RunId, tool: &str) {
-    let mut follower = replica.bench.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
+    let mut follower = replica.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
     loop {
         let page = follower.next().await.unwrap().unwrap();
         if page.iter().any(|record| matches!(&record.event, Event::ToolStarted { call, .. } if call.name == tool)) {
@@ -64,7 +64,7 @@ async fn called(replica: &Replica, run: &RunId, tool: &str) {
 /// All public records of a run that has ended.
 async fn records(replica: &Replica, run: &RunId) -> Vec<Record> {
     over(replica, run).await;
-    let mut follower = replica.bench.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
+    let mut follower = replica.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
     follower.available().await.unwrap().iter().map(|record| (**record).clone()).collect()
 }
 
@@ -79,7 +79,7 @@ fn results(records: &[Record]) -> Vec<(String, bool)> {
 
 /// A run that waits for its client, and the call that this is to answer.
 async fn waiting(replica: &Replica, new: NewRun) -> (RunId, CallId) {
-    let started = replica.bench.agent.start(NewRun { client_tools: vec![client_tool("ask")], ..new }).await.unwrap();
+    let started = replica.agent.start(NewRun { client_tools: vec![client_tool("ask")], ..new }, None).await.unwrap();
     let run = started.head.id.clone();
     let outcome = outcome(&watch(started).await);
     assert_eq!(outcome.status(), RunStatus::RequiresAction);
@@ -94,14 +94,14 @@ async fn answered(replica: &Replica, run: &RunId, call: &CallId) -> Vec<Record> 
         messages: vec![Message::tool(call, "yes")],
         ..request()
     };
-    watch(replica.bench.agent.start(answer).await.unwrap()).await
+    watch(replica.agent.start(answer, None).await.unwrap()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_goes_on_elsewhere_is_offered_the_same() {
     let (_, a, b) = pair(&[Say::Calls("", vec![("echo", r#"{"n":1}"#)]), Say::Calls("", vec![("hang", "{}")])]);
     configure(&b, vec![echo("Says its word.", WORD, Effect::Read), Echo::new("new", Effect::Read, 1)], "Be wordy.");
-    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let run = a.agent.start(request(), None).await.unwrap().head.id;
     called(&a, &run, "hang").await;
     a.link.cut(true);
     over(&b, &run).await;
@@ -159,7 +159,7 @@ async fn an_interrupted_call_is_not_repeated_of_a_tool_that_has_side_effects_now
     for (tools, told) in [(vec![hanging], ""), (vec![], "The tool `hang` is no longer available.")] {
         let (_, a, b) = pair(&[Say::Calls("", vec![("hang", "{}")]), Say::Text(&["fine"])]);
         configure(&b, tools, "");
-        let run = a.bench.agent.start(request()).await.unwrap().head.id;
+        let run = a.agent.start(request(), None).await.unwrap().head.id;
         called(&a, &run, "hang").await;
         a.link.cut(true);
         let records = records(&b, &run).await;
@@ -175,9 +175,9 @@ async fn an_interrupted_call_is_not_repeated_of_a_tool_that_has_side_effects_now
 async fn a_queued_run_is_offered_what_it_was_accepted_with() {
     let (_, a, _) = pair(&[Say::Calls("", vec![("hang", "{}")]), Say::Text(&["fine"])]);
     let in_session = |on_conflict| NewRun { session: Some(SessionId::parse("s").unwrap()), on_conflict, ..request() };
-    let first = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
+    let first = a.agent.start(in_session(OnConflict::Reject), None).await.unwrap().head.id;
     called(&a, &first, "hang").await;
-    let second = a.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
+    let second = a.agent.start(in_session(OnConflict::Enqueue), None).await.unwrap();
     configure(&a, vec![echo("Says its word.", WORD, Effect::Read)], "Be wordy.");
     assert_eq!(outcome(&watch(second).await).reason, StopReason::Done);
     let asked = asked(&a);
@@ -212,11 +212,11 @@ async fn a_run_whose_definitions_are_lost_fails_unless_they_are_configured_still
 async fn a_queued_run_whose_definitions_are_lost_fails_and_lets_the_next_begin() {
     let (store, a, _) = pair(&[Say::Calls("", vec![("hang", "{}")]), Say::Text(&["fine"])]);
     let in_session = |on_conflict| NewRun { session: Some(SessionId::parse("s").unwrap()), on_conflict, ..request() };
-    let first = a.bench.agent.start(in_session(OnConflict::Reject)).await.unwrap().head.id;
+    let first = a.agent.start(in_session(OnConflict::Reject), None).await.unwrap().head.id;
     called(&a, &first, "hang").await;
-    let second = a.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
+    let second = a.agent.start(in_session(OnConflict::Enqueue), None).await.unwrap();
     configure(&a, vec![echo("Says its word.", WORD, Effect::Read)], "Be wordy.");
-    let third = a.bench.agent.start(in_session(OnConflict::Enqueue)).await.unwrap();
+    let third = a.agent.start(in_session(OnConflict::Enqueue), None).await.unwrap();
     lose_old_tools(&store).await;
     assert_eq!(outcome(&watch(second).await).reason, StopReason::StoreLostState);
     assert_eq!(outcome(&watch(third).await).reason, StopReason::Done);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::support::{Echo, Say, agent_with, outcome, request, shown, watch};
+use super::support::{Echo, Say, TestAgent, outcome, request, shown, watch};
 use crate::agent::ledger::keys;
 use crate::agent::own_tool::{OwnContext, OwnTool};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
@@ -49,7 +49,9 @@ async fn progress_is_recorded_between_call_and_result() {
     let mut new = request();
     new.sampling = Arc::new(crate::types::sampling::Sampling { user: Some("ada".into()), ..Default::default() });
     new.trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
-    let records = watch(agent_with(turns, vec![camera], vec![]).start(new.clone()).await.unwrap()).await;
+    let records =
+        watch(TestAgent::builder().turns(turns).tools(vec![camera]).begin().start(new.clone(), None).await.unwrap())
+            .await;
     let told: Vec<String> = records
         .iter()
         .filter_map(|record| match &record.event {
@@ -104,8 +106,12 @@ async fn a_run_answers_what_needs_it_after_what_does_not() {
     let definition = Arc::new(ToolDefinition { name: "recall".into(), ..ToolDefinition::default() });
     let recall = Arc::new(Recall { definition, effect: Effect::Write });
     let turns = vec![Say::Calls("", vec![("recall", "{}"), ("echo", "{}"), ("recall", "{}")]), Say::Text(&["done"])];
-    let agent = agent_with(turns, vec![Arc::new(Echo::new("echo", Effect::Read, 1))], vec![recall]);
-    let records = watch(agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder()
+        .turns(turns)
+        .tools(vec![Arc::new(Echo::new("echo", Effect::Read, 1))])
+        .own_tools(vec![recall])
+        .begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     let order: Vec<String> = records
         .iter()
         .filter_map(|record| match &record.event {

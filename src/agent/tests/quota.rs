@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::support::{Bench, Say, bench_within, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::error::StartError;
 use crate::agent::ledger::keys;
 use crate::agent::limits::charge::period_name;
@@ -19,7 +19,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Effect, Event, Micros, Outcome, SessionId, StopReason, Tenant};
+use crate::types::{Event, Micros, Outcome, SessionId, StopReason, Tenant};
 
 const KEY: &str = "web";
 
@@ -92,13 +92,14 @@ impl Peaks {
 /// Starts 64 runs at once on four replicas over one store; returns how those ended that were taken.
 async fn parallel(store: &Arc<dyn Store>, quota: QuotaConfig) -> (Vec<Outcome>, [u64; 2]) {
     let peaks = Peaks::default();
-    let replicas: Vec<Bench> =
-        (0..4).map(|_| bench_within(peaks.over(store), two_steps(), Effect::Read, quotas(quota))).collect();
+    let replicas: Vec<TestAgent> = (0..4)
+        .map(|_| TestAgent::builder().store(peaks.over(store)).turns(two_steps()).quotas(quotas(quota)).build())
+        .collect();
     let mut tasks = JoinSet::new();
     for number in 0..64 {
-        let agent = replicas[number % 4].agent.clone();
+        let agent = replicas[number % 4].clone();
         tasks.spawn(async move {
-            match agent.start(keyed()).await {
+            match agent.start(keyed(), None).await {
                 Ok(started) => Some(outcome(&watch(started).await)),
                 Err(StartError::BudgetExceeded(_)) => None,
                 Err(error) => panic!("{error}"),
@@ -136,16 +137,17 @@ async fn runs_on_many_replicas_never_exceed_their_keys_cost_budget() {
 #[tokio::test(start_paused = true)]
 async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
     let store = memory();
-    let replicas: Vec<Bench> =
-        (0..4).map(|_| bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(100_000)))).collect();
+    let replicas: Vec<TestAgent> = (0..4)
+        .map(|_| TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(tokens(100_000))).build())
+        .collect();
     let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let new = NewSession { id: Some(id.clone()), token_budget: Some(1_100), ..NewSession::default() };
-    replicas[0].agent.create_session(&tenant, new).await.unwrap();
+    replicas[0].create_session(&tenant, new).await.unwrap();
     let (mut used, mut number) = (0, 0);
     loop {
         number += 1;
         let new = NewRun { session: Some(id.clone()), ..keyed() };
-        match replicas[number % 4].agent.start(new).await {
+        match replicas[number % 4].start(new, None).await {
             Ok(started) => used += outcome(&watch(started).await).usage.total(),
             Err(error) => {
                 assert!(matches!(error, StartError::BudgetExceeded(StopReason::TokenBudget)), "{error}");
@@ -164,11 +166,11 @@ async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
 async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
     let store = memory();
     let turns = vec![Say::Calls("", vec![("hang", "{}")])];
-    let bench = bench_within(store.clone(), turns, Effect::Read, quotas(tokens(100_000)));
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).quotas(quotas(tokens(100_000))).build();
     let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
-    bench.agent.create_session(&tenant, new).await.unwrap();
-    let mut started = bench.agent.start(NewRun { session: Some(id.clone()), ..keyed() }).await.unwrap();
+    agent.create_session(&tenant, new).await.unwrap();
+    let mut started = agent.start(NewRun { session: Some(id.clone()), ..keyed() }, None).await.unwrap();
     let mut calls = 0;
     while calls == 0 {
         let page = started.follower.next().await.unwrap().unwrap();
@@ -186,15 +188,16 @@ async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
 #[tokio::test(start_paused = true)]
 async fn a_nearly_spent_key_budget_shortens_the_answer_and_a_spent_one_refuses_it() {
     let store = memory();
-    let bench = bench_within(store.clone(), vec![Say::Text(&["hi"])], Effect::Read, quotas(tokens(700)));
+    let agent =
+        TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["hi"])]).quotas(quotas(tokens(700))).build();
     let mut asked = Vec::new();
     let refused = loop {
         let new = NewRun { max_output_tokens: Some(600), ..keyed() };
-        match bench.agent.start(new).await {
+        match agent.start(new, None).await {
             Ok(started) => assert_eq!(outcome(&watch(started).await).reason, StopReason::Done),
             Err(error) => break error,
         }
-        asked.push(bench.model.requests.lock().last().unwrap().max_tokens);
+        asked.push(agent.model.requests.lock().last().unwrap().max_tokens);
     };
     assert!(matches!(refused, StartError::BudgetExceeded(StopReason::TokenBudget)), "{refused:?}");
     assert!(asked.windows(2).all(|pair| pair[1] < pair[0]) && asked.len() > 3, "{asked:?}");
@@ -217,22 +220,21 @@ async fn a_crash_at_any_commit_loses_nothing_and_settles_nothing_twice() {
             let mortal = Faulty::new(store.clone(), move |_: &Tx| {
                 if commits.fetch_add(1, Ordering::SeqCst) == nth { last_wish } else { Fate::Happens }
             });
-            let first = bench_within(mortal.clone(), two_steps(), Effect::Read, quotas(quota));
+            let first = TestAgent::builder().store(mortal.clone()).turns(two_steps()).quotas(quotas(quota)).build();
             let new = keyed();
             let (tenant, run) = (new.tenant.clone(), new.id.clone());
             let mut tasks = JoinSet::new();
-            let agent = first.agent.clone();
-            tasks.spawn(async move { watch(agent.start(new).await.unwrap()).await.len() });
+            let agent = first.clone();
+            tasks.spawn(async move { watch(agent.start(new, None).await.unwrap()).await.len() });
             for _ in 0..2_000 {
                 tokio::task::yield_now().await;
             }
             let died = mortal.is_dead();
             mortal.die();
-            let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
-            second.agent.begin();
+            let second = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(quota)).begin();
             // Longer than a lease, and than what nobody's slots are watched for.
             tokio::time::sleep(Duration::from_secs(300)).await;
-            let used = if let Ok(view) = second.agent.run(&tenant, &run).await {
+            let used = if let Ok(view) = second.run(&tenant, &run).await {
                 let outcome = view.outcome.unwrap_or_else(|| panic!("{last_wish:?} {nth}: it has not ended"));
                 assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
                 in_full += usize::from(outcome.usage.estimated);
@@ -246,7 +248,7 @@ async fn a_crash_at_any_commit_loses_nothing_and_settles_nothing_twice() {
             assert_eq!(charged, used, "{last_wish:?} commit {nth}");
             assert_eq!(standing(&store).await, Vec::<String>::new(), "{last_wish:?} commit {nth}");
             assert_eq!(count(&store, &keys::slots_taken()).await, 0, "{last_wish:?} commit {nth}");
-            second.agent.close().await;
+            second.close().await;
             if !died {
                 break;
             }
@@ -262,18 +264,18 @@ async fn a_run_that_is_failed_instead_of_resumed_settles_its_reservation() {
     let store = memory();
     let mortal =
         Faulty::new(store.clone(), |tx: &Tx| if tx.partition == place() { Fate::DiesAfter } else { Fate::Happens });
-    let first = bench_within(mortal.clone(), two_steps(), Effect::Read, quotas(tokens(50_000)));
+    let first = TestAgent::builder().store(mortal.clone()).turns(two_steps()).quotas(quotas(tokens(50_000))).build();
     let new = keyed();
     let (tenant, run) = (new.tenant.clone(), new.id.clone());
-    let started = first.agent.start(new).await.unwrap();
+    let started = first.start(new, None).await.unwrap();
     while !mortal.is_dead() {
         tokio::task::yield_now().await;
     }
     assert_eq!(standing(&store).await.len(), 1);
     assert!(count(&store, &counter(BudgetKind::Tokens)).await > 300);
-    let second = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(50_000)));
+    let second = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(tokens(50_000))).build();
     tokio::time::sleep(Duration::from_secs(11)).await;
-    second.agent.cancel(&tenant, &run).await.unwrap();
+    second.cancel(&tenant, &run).await.unwrap();
     assert_eq!((standing(&store).await.len(), count(&store, &counter(BudgetKind::Tokens)).await), (0, 0));
     drop(started);
 }
@@ -281,17 +283,17 @@ async fn a_run_that_is_failed_instead_of_resumed_settles_its_reservation() {
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_reservation_stays_charged_in_full() {
     let store = memory();
-    let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(tokens(1_000)));
+    let agent = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(tokens(1_000))).build();
     let mut spec = crate::agent::machine::tests::spec();
     spec.key_name = Some(KEY.to_owned());
-    let lease = bench.agent.0.ownership.leases.acquire(&spec).await.unwrap().unwrap();
+    let lease = agent.0.ownership.leases.acquire(&spec).await.unwrap().unwrap();
     let retry = || RetryWhileLeased::new(&lease.validity());
-    let mut account = bench.agent.0.limits.account(&spec, &bench.agent.generation().quotas).unwrap();
+    let mut account = agent.0.limits.account(&spec, &agent.generation().quotas).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
     account.reserve(1, reservation(500), Duration::from_secs(60), retry()).await.unwrap();
     let refused = account.reserve(2, reservation(950), Duration::from_secs(60), retry()).await;
     assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
-    let mut other = bench.agent.0.limits.account(&spec, &bench.agent.generation().quotas).unwrap();
+    let mut other = agent.0.limits.account(&spec, &agent.generation().quotas).unwrap();
     other.reserve(1, reservation(400), Duration::from_secs(60), retry()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;
@@ -306,10 +308,10 @@ async fn usage_is_counted_in_its_own_period() {
     let store = memory();
     let per = |per| Some(Allotment { limit: 50_000, per: Some(per) });
     let quota = QuotaConfig { token_budget: per(Period::Day), ..QuotaConfig::default() };
-    let bench = bench_within(store.clone(), two_steps(), Effect::Read, quotas(quota));
+    let agent = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(quota)).build();
     let day = |at| keys::budget_counter(BudgetKind::Tokens, &period_name(Some(Period::Day), at));
     let before = day(now_ms());
-    let used = outcome(&watch(bench.agent.start(keyed()).await.unwrap()).await).usage.total();
+    let used = outcome(&watch(agent.start(keyed(), None).await.unwrap()).await).usage.total();
     let after = day(now_ms());
     // Midnight may pass meanwhile.
     let days = if before == after { vec![before] } else { vec![before, after] };

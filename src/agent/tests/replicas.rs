@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
-use super::support::{Bench, Say, bench_over, outcome, request, shown, watch};
+use super::support::{Say, TestAgent, outcome, request, shown, watch};
 use crate::agent::NewRun;
 use crate::agent::follow::active::Live;
 use crate::agent::follow::tail::Tail;
@@ -21,15 +21,14 @@ use crate::types::run::OnDisconnect;
 use crate::types::{Effect, Event, Message, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
 
 pub(super) struct Replica {
-    pub(super) bench: Bench,
+    pub(super) agent: TestAgent,
     pub(super) link: Arc<Link>,
 }
 
 /// A replica on this way to the store whose model plays `turns`.
 pub(super) fn replica(link: Arc<Link>, turns: Vec<Say>) -> Replica {
-    let bench = bench_over(link.clone(), turns, Effect::Read);
-    bench.agent.begin();
-    Replica { bench, link }
+    let agent = TestAgent::builder().store(link.clone()).turns(turns).begin();
+    Replica { agent, link }
 }
 
 pub(super) fn shared() -> Arc<dyn Store> {
@@ -41,7 +40,7 @@ pub(super) fn tenant() -> Tenant {
 }
 
 pub(super) async fn status(replica: &Replica, run: &RunId) -> RunStatus {
-    replica.bench.agent.run(&tenant(), run).await.unwrap().head.status
+    replica.agent.run(&tenant(), run).await.unwrap().head.status
 }
 
 /// Returns once the run is over, and how long that took.
@@ -59,12 +58,12 @@ async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![]);
-    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let run = a.agent.start(request(), None).await.unwrap().head.id;
     let since = Instant::now();
-    let view = b.bench.agent.cancel(&tenant(), &run).await.unwrap();
+    let view = b.agent.cancel(&tenant(), &run).await.unwrap();
     assert_eq!(view.head.status, RunStatus::Cancelled);
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
-    assert_eq!(b.bench.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(b.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,9 +71,9 @@ async fn a_cancellation_whose_nudge_was_lost_only_takes_longer() {
     let store = shared();
     let a = replica(Link::deaf(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::deaf(&store), vec![]);
-    let run = a.bench.agent.start(request()).await.unwrap().head.id;
+    let run = a.agent.start(request(), None).await.unwrap().head.id;
     let since = Instant::now();
-    assert_eq!(b.bench.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(b.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
     assert!(since.elapsed() <= Duration::from_millis(3_500), "{:?}", since.elapsed());
 }
 
@@ -83,29 +82,29 @@ async fn a_replica_that_is_cut_off_stops_by_itself_and_another_resumes_its_run()
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Calls("", vec![("echo", "{}")]), Say::Stall(&["lost"])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["never"]), Say::Text(&["found"])]);
-    let started = a.bench.agent.start(request()).await.unwrap();
+    let started = a.agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     tokio::time::sleep(Duration::from_secs(1)).await;
     a.link.cut(true);
     let took = over(&b, &run).await;
     assert!(took <= Duration::from_secs(12), "{took:?}");
     a.link.cut(false);
-    let view = b.bench.agent.run(&tenant(), &run).await.unwrap().outcome.unwrap();
+    let view = b.agent.run(&tenant(), &run).await.unwrap().outcome.unwrap();
     assert_eq!((view.output_text.as_str(), view.tool_calls), ("found", 1));
-    assert_eq!(b.bench.journal.lock().len(), 0, "the call before was not repeated");
+    assert_eq!(b.agent.journal.lock().len(), 0, "the call before was not repeated");
     // The reader at the replica that was cut off saw it all, though from elsewhere.
     let records = watch(started).await;
     let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
     assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>());
     assert!(shown(&records).ends_with("found"));
-    assert_eq!(a.bench.agent.active_runs(), 0);
+    assert_eq!(a.agent.active_runs(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_silence_of_the_store_does_not_interrupt_a_run() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
-    let started = a.bench.agent.start(request()).await.unwrap();
+    let started = a.agent.start(request(), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(4)).await;
     a.link.cut(true);
     // The tool's timeout passes meanwhile, and its result must be recorded.
@@ -121,11 +120,11 @@ async fn a_drained_replica_hands_its_runs_over_before_their_next_step() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")])]);
     let b = replica(Link::to(&store), vec![Say::Text(&["never"]), Say::Text(&["done"])]);
-    let started = a.bench.agent.start(request()).await.unwrap();
+    let started = a.agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     let mut follower = started.follower.movable();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    a.bench.agent.announce_end();
+    a.agent.announce_end();
     let mut seen = 0;
     let left = loop {
         match follower.next().await {
@@ -137,11 +136,11 @@ async fn a_drained_replica_hands_its_runs_over_before_their_next_step() {
     drop(follower);
     // The tool ran to its timeout and was not run again.
     assert!(over(&b, &run).await <= Duration::from_secs(1));
-    let rest = b.bench.agent.follow(&tenant(), &run, seen).await.unwrap().follower.unwrap().available().await.unwrap();
+    let rest = b.agent.follow(&tenant(), &run, seen).await.unwrap().follower.unwrap().available().await.unwrap();
     assert_eq!(rest[0].seq, seen + 1);
     let outcome = outcome(&rest.iter().map(|record| (**record).clone()).collect::<Vec<_>>());
     assert_eq!((outcome.output_text.as_str(), outcome.tool_calls, outcome.iterations), ("done", 1, 2));
-    a.bench.agent.close().await;
+    a.agent.close().await;
 }
 
 /// Two replicas, a run of the first that ends without readers, and a reader at the second.
@@ -150,8 +149,8 @@ async fn read_elsewhere() -> (Replica, Replica, RunId, Follower) {
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![]);
     let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
-    let run = a.bench.agent.start(new).await.unwrap().head.id;
-    let follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let run = a.agent.start(new, None).await.unwrap().head.id;
+    let follower = b.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
     (a, b, run, follower)
 }
 
@@ -184,8 +183,8 @@ async fn a_reader_is_announced_only_while_its_run_is_driven_elsewhere() {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
-    let run = a.bench.agent.start(request()).await.unwrap().head.id;
-    let mut follower = b.bench.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let run = a.agent.start(request(), None).await.unwrap().head.id;
+    let mut follower = b.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
     let mut reader = JoinSet::new();
     reader.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
     let partition = keys::run_partition(&tenant(), None, &run);
@@ -194,7 +193,7 @@ async fn a_reader_is_announced_only_while_its_run_is_driven_elsewhere() {
     assert!(announced().await);
     a.link.cut(true);
     tokio::time::sleep(Duration::from_secs(40)).await;
-    assert!(b.bench.agent.0.active.get(&run).is_some(), "it was taken over");
+    assert!(b.agent.active_runs() == 1, "it was taken over");
     assert!(!announced().await);
 }
 
@@ -205,21 +204,21 @@ async fn a_message_to_a_live_run_joins_before_its_next_model_call() {
     let a = replica(Link::to(&store), turns);
     let b = replica(Link::to(&store), vec![]);
     let new = NewRun { session: SessionId::parse("s"), ..request() };
-    let started = a.bench.agent.start(new).await.unwrap();
+    let started = a.agent.start(new, None).await.unwrap();
     let run = started.head.id.clone();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let say = |text: &str| vec![Message::text(Role::User, text)];
-    b.bench.agent.steer(&tenant(), &run, say("rather this")).await.unwrap();
-    b.bench.agent.steer(&tenant(), &run, say("and that")).await.unwrap();
+    b.agent.steer(&tenant(), &run, say("rather this"), None).await.unwrap();
+    b.agent.steer(&tenant(), &run, say("and that"), None).await.unwrap();
     assert_eq!(outcome(&watch(started).await).output_text, "first");
-    let asked = joined(&a.bench.model.requests.lock().last().unwrap().conversation);
+    let asked = joined(&a.agent.model.requests.lock().last().unwrap().conversation);
     assert!(
         asked.ends_with(r#"{"role":"user","content":"rather this"},{"role":"user","content":"and that"}"#),
         "{asked}"
     );
-    let (messages, _) = b.bench.agent.messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100).await.unwrap();
+    let (messages, _) = b.agent.messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100).await.unwrap();
     assert_eq!(messages.len(), 6, "the session keeps what was said");
-    let late = b.bench.agent.steer(&tenant(), &run, say("too late")).await;
+    let late = b.agent.steer(&tenant(), &run, say("too late"), None).await;
     assert!(late.is_err_and(|error| error.to_string().contains("has ended")));
 }
 
@@ -229,7 +228,7 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
     let store = shared();
     let frozen = replica(Link::to(&store), vec![]);
     let other = replica(Link::to(&store), vec![Say::Text(&["one ", "two"])]);
-    let started = other.bench.agent.start(request()).await.unwrap();
+    let started = other.agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     let records = watch(started).await;
     let last = records.last().unwrap().seq;
@@ -238,12 +237,12 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
         cancel: CancellationToken::new(),
         left: CancellationToken::new(),
     };
-    frozen.bench.agent.0.active.insert(run.clone(), live);
+    frozen.agent.0.active.insert(run.clone(), live);
     for seen in 1..last {
-        let following = frozen.bench.agent.follow(&tenant(), &run, seen).await;
+        let following = frozen.agent.follow(&tenant(), &run, seen).await;
         assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
     }
-    assert!(frozen.bench.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
+    assert!(frozen.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,16 +250,17 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
     let store = shared();
     let link = Link::deaf(&store);
     let turns = vec![Say::Calls("", vec![("hang", "{}"), ("echo", r#"{"n":1}"#)])];
-    let bench = bench_over(link.clone(), turns, Effect::Write);
-    bench.agent.begin();
-    let a = Replica { bench, link };
+    let agent = TestAgent::builder().store(link.clone()).turns(turns).echo(Effect::Write).begin();
+    let a = Replica { agent, link };
     let b = replica(Link::deaf(&store), vec![]);
-    let started = a.bench.agent.start(request()).await.unwrap();
+    let started = a.agent.start(request(), None).await.unwrap();
     // The first tool is stopped after five seconds, the lease is renewed after six.
     tokio::time::sleep(Duration::from_millis(4_900)).await;
-    b.bench.agent.0.control.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    let (canceller, run) = (b.agent.clone(), started.head.id.clone());
+    let mut cancelling = JoinSet::new();
+    cancelling.spawn(async move { canceller.cancel(&tenant(), &run).await.unwrap() });
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
-    assert!(a.bench.journal.lock().is_empty(), "the second one was not called");
+    assert!(a.agent.journal.lock().is_empty(), "the second one was not called");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,35 +268,37 @@ async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge
     let store = shared();
     let a = replica(Link::deaf(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
     let b = replica(Link::deaf(&store), vec![]);
-    let started = a.bench.agent.start(request()).await.unwrap();
+    let started = a.agent.start(request(), None).await.unwrap();
     // The tool is stopped after five seconds, the lease is renewed after six.
     tokio::time::sleep(Duration::from_millis(4_900)).await;
-    b.bench.agent.0.control.tell_to_stop(&tenant(), &started.head.id).await.unwrap();
+    let (canceller, run) = (b.agent.clone(), started.head.id.clone());
+    let mut cancelling = JoinSet::new();
+    cancelling.spawn(async move { canceller.cancel(&tenant(), &run).await.unwrap() });
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
-    assert_eq!(a.bench.model.requests.lock().len(), 1);
+    assert_eq!(a.agent.model.requests.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn tools_are_given_a_higher_fence_after_each_takeover() {
     let store = shared();
     let turns = vec![Say::Calls("", vec![("hang", "{}")])];
-    let replicas = [(); 3].map(|()| bench_over(Link::to(&store), turns.clone(), Effect::Read));
-    let run = replicas[0].agent.start(request()).await.unwrap().head.id;
+    let replicas = [(); 3].map(|()| TestAgent::builder().store(Link::to(&store)).turns(turns.clone()).build());
+    let run = replicas[0].start(request(), None).await.unwrap().head.id;
     for (left, replica) in replicas.iter().enumerate() {
         if left > 0 {
-            replica.agent.begin();
+            replica.begin();
         }
         let since = Instant::now();
         while replica.fences.lock().is_empty() {
             assert!(since.elapsed() < Duration::from_secs(3), "it is not called by {left}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        replica.agent.close().await;
+        replica.close().await;
     }
     let fences: Vec<u64> = replicas.iter().flat_map(|replica| replica.fences.lock().clone()).collect();
     assert_eq!(fences.len(), 3);
     assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
-    assert_eq!(replicas[2].agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::InProgress);
+    assert_eq!(replicas[2].run(&tenant(), &run).await.unwrap().head.status, RunStatus::InProgress);
 }
 
 /// A machine's death loses what was only written; where others go on, they would write something else under
@@ -317,8 +319,8 @@ async fn on_a_shared_store_text_is_durable_before_it_is_shown() {
                 .any(|write| matches!(write, Write::Append { entries, .. } if entries.iter().any(is_text)));
             if has_text && std::mem::take(&mut first) { Fate::Hangs } else { Fate::Happens }
         });
-        let bench = bench_over(faulty.clone(), vec![Say::Text(&["hidden", " text"])], Effect::Read);
-        let mut started = bench.agent.start(request()).await.unwrap();
+        let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Text(&["hidden", " text"])]).build();
+        let mut started = agent.start(request(), None).await.unwrap();
         faulty.reached().await;
         let mut seen = Vec::new();
         let read = async {

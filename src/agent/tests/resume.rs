@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Bench, Say, bench_over, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::ledger::document;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
@@ -24,8 +24,8 @@ async fn undisturbed() -> (RunSpec, Vec<Record>) {
 /// The same of one whose tool has this effect.
 async fn undisturbed_with(effect: Effect) -> (RunSpec, Vec<Record>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = bench_over(store.clone(), turns(), effect);
-    let started = bench.agent.start(request()).await.unwrap();
+    let agent = TestAgent::builder().store(store.clone()).turns(turns()).echo(effect).build();
+    let started = agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     // The specification goes when the run ends.
     let partition = keys::run_partition(&request().tenant, None, &run);
@@ -37,11 +37,11 @@ async fn undisturbed_with(effect: Effect) -> (RunSpec, Vec<Record>) {
 }
 
 /// A process that finds a run of which `records` are in the log, and nobody drives it.
-async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (Bench, Arc<dyn Store>) {
+async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (TestAgent, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = bench_over(store.clone(), turns(), effect);
+    let agent = TestAgent::builder().store(store.clone()).turns(turns()).echo(effect).build();
     leave(&store, spec, records).await;
-    (bench, store)
+    (agent, store)
 }
 
 /// Puts a run into the store as a process that was killed leaves it.
@@ -66,12 +66,12 @@ async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
 }
 
 /// Lets the process take the run up, and returns its log once it ended.
-async fn ended(bench: &Bench, run: &RunId) -> Vec<Record> {
-    bench.agent.begin();
+async fn ended(agent: &TestAgent, run: &RunId) -> Vec<Record> {
+    agent.begin();
     let tenant = request().tenant;
     for _ in 0..10_000 {
-        if bench.agent.run(&tenant, run).await.unwrap().head.status.is_final() {
-            let following = bench.agent.follow(&tenant, run, 0).await.unwrap();
+        if agent.run(&tenant, run).await.unwrap().head.status.is_final() {
+            let following = agent.follow(&tenant, run, 0).await.unwrap();
             let mut follower = following.follower.unwrap();
             let records = follower.available().await.unwrap();
             return records.into_iter().map(|record| (*record).clone()).collect();
@@ -87,8 +87,8 @@ async fn every_prefix_of_a_log_resumes_to_the_same_end() {
     let end = outcome(&whole);
     assert_eq!(end.output_text, "hello");
     for cut in 1..whole.len() {
-        let (bench, _) = found(&spec, &whole[..cut], Effect::Read).await;
-        let records = ended(&bench, &spec.id).await;
+        let (agent, _) = found(&spec, &whole[..cut], Effect::Read).await;
+        let records = ended(&agent, &spec.id).await;
         let resumed = outcome(&records);
         assert_eq!((resumed.reason, resumed.output_text), (StopReason::Done, "hello".to_owned()), "cut at {cut}");
         assert_eq!((resumed.iterations, resumed.tool_calls), (end.iterations, end.tool_calls), "cut at {cut}");
@@ -114,32 +114,32 @@ async fn every_prefix_of_a_log_resumes_to_the_same_end() {
 async fn a_write_that_was_interrupted_is_not_run_again() {
     let (spec, whole) = undisturbed_with(Effect::Write).await;
     let started = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
-    let (bench, _) = found(&spec, &whole[..=started], Effect::Write).await;
-    let records = ended(&bench, &spec.id).await;
+    let (agent, _) = found(&spec, &whole[..=started], Effect::Write).await;
+    let records = ended(&agent, &spec.id).await;
     let outcome = outcome(&records);
     assert_eq!((outcome.reason, outcome.status()), (StopReason::OutcomeUnknown, RunStatus::Failed));
-    assert!(bench.journal.lock().is_empty(), "neither the interrupted call nor the one behind it ran");
+    assert!(agent.journal.lock().is_empty(), "neither the interrupted call nor the one behind it ran");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_another_process_drives_is_left_alone() {
     let (spec, whole) = undisturbed().await;
-    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let (agent, store) = found(&spec, &whole[..3], Effect::Read).await;
     let partition = keys::partition_of(&spec);
     let lease = keys::lease(&spec.id);
     let fence = store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().unwrap();
-    bench.agent.begin();
+    agent.begin();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert!(bench.model.requests.lock().is_empty());
+    assert!(agent.model.requests.lock().is_empty());
     store.release(&partition, &lease, fence).await.unwrap();
-    assert_eq!(outcome(&ended(&bench, &spec.id).await).output_text, "hello");
+    assert_eq!(outcome(&ended(&agent, &spec.id).await).output_text, "hello");
 }
 
 #[tokio::test(start_paused = true)]
 async fn readers_see_every_event_once_wherever_they_join() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = bench_over(store, turns(), Effect::Read);
-    let started = bench.agent.start(request()).await.unwrap();
+    let agent = TestAgent::builder().store(store).turns(turns()).build();
+    let started = agent.start(request(), None).await.unwrap();
     let (tenant, run) = (request().tenant, started.head.id.clone());
     let mut readers = Vec::new();
     let mut after = 0;
@@ -147,7 +147,7 @@ async fn readers_see_every_event_once_wherever_they_join() {
     let mut all = Vec::new();
     while let Some(page) = first.next().await.unwrap() {
         all.extend(page.iter().map(|record| record.seq));
-        readers.push((after, bench.agent.follow(&tenant, &run, after).await.unwrap().follower));
+        readers.push((after, agent.follow(&tenant, &run, after).await.unwrap().follower));
         after = *all.last().unwrap();
     }
     assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
@@ -160,7 +160,7 @@ async fn readers_see_every_event_once_wherever_they_join() {
         }
         assert_eq!(seen, all[usize::try_from(after).unwrap()..], "joined after {after}");
     }
-    let late = bench.agent.follow(&tenant, &run, all.len() as u64).await.unwrap();
+    let late = agent.follow(&tenant, &run, all.len() as u64).await.unwrap();
     assert!(late.follower.is_none(), "a log that was read to its end has nothing more");
 }
 
@@ -170,45 +170,45 @@ async fn a_reader_that_came_before_the_run_was_resumed_counts_as_its_reader() {
     spec.on_disconnect = crate::types::run::OnDisconnect::Cancel;
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     leave(&store, &spec, &whole[..3]).await;
-    let bench = bench_over(store, vec![Say::Calls("", vec![("hang", "{}")])], Effect::Read);
+    let agent = TestAgent::builder().store(store).turns(vec![Say::Calls("", vec![("hang", "{}")])]).build();
     let tenant = request().tenant;
-    let mut follower = bench.agent.follow(&tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let mut follower = agent.follow(&tenant, &spec.id, 0).await.unwrap().follower.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
-    bench.agent.begin();
+    agent.begin();
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let status = bench.agent.run(&tenant, &spec.id).await.unwrap().head.status;
+    let status = agent.run(&tenant, &spec.id).await.unwrap().head.status;
     assert_eq!(status, RunStatus::InProgress, "someone reads it");
     drop(tasks);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let status = bench.agent.run(&tenant, &spec.id).await.unwrap().head.status;
+    let status = agent.run(&tenant, &spec.id).await.unwrap().head.status;
     assert_eq!(status, RunStatus::Cancelled, "nobody does any more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_log_with_an_end_is_not_resumed_whatever_the_head_says() {
     let (spec, whole) = undisturbed().await;
-    let (bench, store) = found(&spec, &whole, Effect::Read).await;
-    bench.agent.begin();
+    let (agent, store) = found(&spec, &whole, Effect::Read).await;
+    agent.begin();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    bench.agent.cancel(&spec.tenant, &spec.id).await.unwrap();
+    agent.cancel(&spec.tenant, &spec.id).await.unwrap();
     let log = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
     assert_eq!(log.entries.len(), whole.len());
-    assert!(bench.model.requests.lock().is_empty());
+    assert!(agent.model.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
     let (spec, whole) = undisturbed().await;
-    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let (agent, store) = found(&spec, &whole[..3], Effect::Read).await;
     let lose = Tx::new(keys::partition_of(&spec)).write(Write::Delete { key: keys::spec(&spec.id) });
     store.commit(lose).await.unwrap();
-    bench.agent.begin();
+    agent.begin();
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let head = bench.agent.run(&spec.tenant, &spec.id).await.unwrap().head;
+    let head = agent.run(&spec.tenant, &spec.id).await.unwrap().head;
     assert_eq!((head.status, head.reason), (RunStatus::Failed, Some(StopReason::StoreLostState)));
     // Who reads it is told as well.
-    let mut follower = bench.agent.follow(&spec.tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let mut follower = agent.follow(&spec.tenant, &spec.id, 0).await.unwrap().follower.unwrap();
     let records = follower.available().await.unwrap();
     assert!(
         matches!(&records.last().unwrap().event, Event::RunFinished(end) if end.reason == StopReason::StoreLostState)
@@ -219,22 +219,22 @@ async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_log_is_lost_ends_for_its_waiting_clients() {
     let (spec, whole) = undisturbed().await;
-    let (bench, store) = found(&spec, &whole[..3], Effect::Read).await;
+    let (agent, store) = found(&spec, &whole[..3], Effect::Read).await;
     let lose = Tx::new(keys::partition_of(&spec)).write(Write::DeleteLog { log: keys::events(&spec.id) });
     store.commit(lose).await.unwrap();
-    let records = ended(&bench, &spec.id).await;
+    let records = ended(&agent, &spec.id).await;
     assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
-    assert!(bench.model.requests.lock().is_empty());
+    assert!(agent.model.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_head_lacks_the_end_has_the_end_in_its_log() {
     let (spec, whole) = undisturbed().await;
-    let (bench, store) = found(&spec, &whole, Effect::Read).await;
+    let (agent, store) = found(&spec, &whole, Effect::Read).await;
     let lose = Tx::new(keys::partition_of(&spec)).write(Write::Delete { key: keys::spec(&spec.id) });
     store.commit(lose).await.unwrap();
-    assert_eq!(ended(&bench, &spec.id).await.len(), whole.iter().filter(|record| record.event.is_public()).count());
-    let head = bench.agent.run(&spec.tenant, &spec.id).await.unwrap().head;
+    assert_eq!(ended(&agent, &spec.id).await.len(), whole.iter().filter(|record| record.event.is_public()).count());
+    let head = agent.run(&spec.tenant, &spec.id).await.unwrap().head;
     assert_eq!((head.status, head.reason), (RunStatus::Completed, Some(StopReason::Done)));
 }
 
@@ -248,8 +248,8 @@ async fn a_host_whose_clock_is_an_hour_off_leaves_a_run_its_time() {
         spec.created_ms = shifted(spec.created_ms);
         let records: Vec<Record> =
             whole[..3].iter().cloned().map(|record| Record { at_ms: shifted(record.at_ms), ..record }).collect();
-        let (bench, _) = found(&spec, &records, Effect::Read).await;
-        let outcome = outcome(&ended(&bench, &spec.id).await);
+        let (agent, _) = found(&spec, &records, Effect::Read).await;
+        let outcome = outcome(&ended(&agent, &spec.id).await);
         assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"), "ahead: {ahead}");
         assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);
     }
@@ -262,9 +262,9 @@ async fn a_run_that_another_host_ends_is_counted_at_most_a_takeover_longer() {
     spec.created_ms = earlier(spec.created_ms);
     let records: Vec<Record> =
         whole[..3].iter().cloned().map(|record| Record { at_ms: earlier(record.at_ms), ..record }).collect();
-    let (bench, _) = found(&spec, &records, Effect::Read).await;
-    bench.agent.cancel(&spec.tenant, &spec.id).await.unwrap();
-    let outcome = outcome(&ended(&bench, &spec.id).await);
+    let (agent, _) = found(&spec, &records, Effect::Read).await;
+    agent.cancel(&spec.tenant, &spec.id).await.unwrap();
+    let outcome = outcome(&ended(&agent, &spec.id).await);
     assert_eq!(outcome.reason, StopReason::Cancelled);
     assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);
 }
@@ -278,8 +278,8 @@ async fn the_time_of_an_interrupted_call_counts() {
     for (records, expected) in [(&whole[..=began], 100_000..110_000), (&whole[..1], 15_000..25_000)] {
         let records: Vec<Record> =
             records.iter().cloned().map(|record| Record { at_ms: earlier(record.at_ms), ..record }).collect();
-        let (bench, _) = found(&spec, &records, Effect::Read).await;
-        let took = outcome(&ended(&bench, &spec.id).await).report.total_ms;
+        let (agent, _) = found(&spec, &records, Effect::Read).await;
+        let took = outcome(&ended(&agent, &spec.id).await).report.total_ms;
         assert!(expected.contains(&took), "{took} ms");
     }
 }
@@ -295,10 +295,10 @@ async fn time_on_another_host_is_counted_once_whatever_its_clock() {
             whole[..3].iter().cloned().map(|record| Record { at_ms: begun, ..record }).collect();
         records[2].at_ms += SPENT_MS;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let bench = bench_over(store.clone(), vec![Say::Stall(&["x"])], Effect::Read);
+        let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Stall(&["x"])]).build();
         leave(&store, &spec, &records).await;
         let since = tokio::time::Instant::now();
-        let records = ended(&bench, &spec.id).await;
+        let records = ended(&agent, &spec.id).await;
         assert_eq!(outcome(&records).reason, StopReason::Timeout);
         assert!(since.elapsed().abs_diff(Duration::from_secs(left)) < Duration::from_secs(2), "{:?}", since.elapsed());
         let resumed = records.iter().find(|record| matches!(record.event, Event::RunResumed { .. }));

@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::store::faulty::Faulty;
 use crate::store::memory::MemoryStore;
 use crate::types::session::Session;
-use crate::types::{CallId, Effect, Message, Micros, Role, RunStatus, SessionId, Tenant, ToolCall};
+use crate::types::{CallId, Message, Micros, Role, RunStatus, SessionId, Tenant, ToolCall};
 
 fn id(text: &str) -> SessionId {
     SessionId::parse(text).unwrap()
@@ -35,13 +35,13 @@ fn fork(at: u64, name: &str) -> Fork {
     Fork { at: Some(at), id: Some(id(name)) }
 }
 
-async fn messages(bench: &Bench, name: &str) -> Vec<Message> {
-    bench.agent.messages(&tenant(), &id(name), 0, 10_000).await.unwrap().0
+async fn messages(agent: &TestAgent, name: &str) -> Vec<Message> {
+    agent.messages(&tenant(), &id(name), 0, 10_000).await.unwrap().0
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
-    let bench = bench(vec![Say::Text(&["answer"])]);
+    let agent = TestAgent::builder().turns(vec![Say::Text(&["answer"])]).begin();
     let all: Vec<_> = (0..1_500).map(says).collect();
     let source = NewSession {
         agent: Some("default".into()),
@@ -51,35 +51,35 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
         ttl_s: Some(77),
         ..new("s", all.clone())
     };
-    bench.agent.create_session(&tenant(), source).await.unwrap();
+    agent.create_session(&tenant(), source).await.unwrap();
     let run = NewRun { session: Some(id("s")), ..request() };
-    watch(bench.agent.start(run).await.unwrap()).await;
+    watch(agent.start(run, None).await.unwrap()).await;
     for at in [0, 1, 511, 512, 513, 1_024, 1_500] {
         let name = format!("f{at}");
-        let forked = bench.agent.fork_session(&tenant(), &id("s"), fork(at, &name)).await.unwrap();
-        let read = bench.agent.session(&tenant(), &id(&name)).await.unwrap();
+        let forked = agent.fork_session(&tenant(), &id("s"), fork(at, &name)).await.unwrap();
+        let read = agent.session(&tenant(), &id(&name)).await.unwrap();
         assert_eq!(forked.session, read.session);
         let session = read.session;
         assert_eq!((session.message_count, session.runs, session.usage.total()), (at, 0, 0));
         assert_eq!((session.agent.as_deref(), session.metadata["k"].as_str()), (Some("default"), "v"));
         assert_eq!((session.token_budget, session.cost_budget), (Some(1_000_000), Some(Micros(50_000_000))));
         assert_eq!(session.ttl_s, Some(77));
-        assert_eq!(messages(&bench, &name).await, all[..usize::try_from(at).unwrap()]);
+        assert_eq!(messages(&agent, &name).await, all[..usize::try_from(at).unwrap()]);
     }
-    let whole = bench.agent.fork_session(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
+    let whole = agent.fork_session(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
     assert_eq!(whole.message_count, 1_502);
-    let names: Vec<_> = bench.agent.sessions(&tenant(), None, 100, crate::store::Order::Ascending).await.unwrap();
+    let names: Vec<_> = agent.sessions(&tenant(), None, 100, crate::store::Order::Ascending).await.unwrap();
     assert_eq!(names.len(), 9, "forks are listed");
-    let again = bench.agent.fork_session(&tenant(), &id("s"), fork(1, "f1")).await;
+    let again = agent.fork_session(&tenant(), &id("s"), fork(1, "f1")).await;
     assert!(matches!(again, Err(ForkError::Lookup(LookupError::SessionExists(_)))));
     let other = Tenant::parse("other").unwrap();
-    let foreign = bench.agent.fork_session(&other, &id("s"), fork(1, "mine")).await;
+    let foreign = agent.fork_session(&other, &id("s"), fork(1, "mine")).await;
     assert!(matches!(foreign, Err(ForkError::Lookup(LookupError::SessionNotFound(_)))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_keeps_calls_and_their_results_together() {
-    let bench = bench(vec![]);
+    let agent = TestAgent::builder().begin();
     // Two messages, a turn of so many calls with their results, one message.
     for count in [1_usize, 3, 64, 200] {
         let call = |number| CallId::foreign(&format!("c{number}"));
@@ -89,9 +89,9 @@ async fn a_fork_keeps_calls_and_their_results_together() {
         all.extend((0..count).map(|number| Message::tool(&call(number), "r")));
         all.push(says(3));
         let (name, end) = (format!("s{count}"), 3 + count as u64);
-        bench.agent.create_session(&tenant(), new(&name, all)).await.unwrap();
+        agent.create_session(&tenant(), new(&name, all)).await.unwrap();
         for at in 0..=end + 2 {
-            let forked = bench.agent.fork_session(&tenant(), &id(&name), Fork { at: Some(at), id: None }).await;
+            let forked = agent.fork_session(&tenant(), &id(&name), Fork { at: Some(at), id: None }).await;
             match forked {
                 Ok(forked) => {
                     assert_eq!(forked.session.message_count, at);
@@ -111,15 +111,15 @@ async fn a_fork_keeps_calls_and_their_results_together() {
 #[tokio::test(start_paused = true)]
 async fn a_fork_that_is_interrupted_leaves_nothing() {
     let store = Faulty::memory();
-    let bench = bench_over(store.clone(), vec![], Effect::Read);
-    bench.agent.create_session(&tenant(), new("s", (0..2_000).map(says).collect())).await.unwrap();
+    let agent = TestAgent::builder().store(store.clone()).build();
+    agent.create_session(&tenant(), new("s", (0..2_000).map(says).collect())).await.unwrap();
     let place = keys::session_partition(&tenant(), &id("f"));
     // Three pages ahead, the index, the last page with the session.
     for commits in 0..5 {
         store.allow(commits);
-        bench.agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
+        agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
         store.allow(usize::MAX);
-        let found = bench.agent.session(&tenant(), &id("f")).await;
+        let found = agent.session(&tenant(), &id("f")).await;
         assert!(matches!(found, Err(LookupError::SessionNotFound(_))), "after {commits} commits");
         let left = store.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head;
         assert_eq!(left > 0, commits > 0);
@@ -127,29 +127,28 @@ async fn a_fork_that_is_interrupted_leaves_nothing() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(store.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head, 0, "it expires");
     store.allow(2);
-    bench.agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
+    agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
     store.allow(usize::MAX);
-    bench.agent.create_session(&tenant(), new("f", vec![says(7)])).await.unwrap();
-    assert_eq!(messages(&bench, "f").await, [says(7)], "what is left is no part of a successor");
+    agent.create_session(&tenant(), new("f", vec![says(7)])).await.unwrap();
+    assert_eq!(messages(&agent, "f").await, [says(7)], "what is left is no part of a successor");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_concurrent_forks_to_one_name_one_succeeds() {
-    let bench = bench_over(Faulty::memory(), vec![], Effect::Read);
+    let agent = TestAgent::builder().store(Faulty::memory()).build();
     for name in ["a", "b"] {
         let all = (0..1_500).map(|number| Message::text(Role::User, &format!("{name} {number}")));
-        bench.agent.create_session(&tenant(), new(name, all.collect())).await.unwrap();
+        agent.create_session(&tenant(), new(name, all.collect())).await.unwrap();
     }
-    let fork =
-        async |from: &str| bench.agent.fork_session(&tenant(), &id(from), Fork { at: None, id: Some(id("f")) }).await;
+    let fork = async |from: &str| agent.fork_session(&tenant(), &id(from), Fork { at: None, id: Some(id("f")) }).await;
     let (one, other) = tokio::join!(fork("a"), fork("b"));
     assert!(one.is_ok() != other.is_ok());
     let winner = if one.is_ok() { "a" } else { "b" };
-    assert_eq!(messages(&bench, "f").await, messages(&bench, winner).await);
+    assert_eq!(messages(&agent, "f").await, messages(&agent, winner).await);
 }
 
 /// Two pages of a new session named `f`, so many seconds apart, and how writing them ended.
-async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), LookupError> {
+async fn write_slowly(agent: &TestAgent, text: &str, seconds: u64) -> Result<(), LookupError> {
     let page = vec![crate::agent::ledger::document::encode(&Message::text(Role::User, text))];
     let pages = async_stream::stream! {
         yield Ok(page.clone());
@@ -157,82 +156,82 @@ async fn write_slowly(bench: &Bench, text: &str, seconds: u64) -> Result<(), Loo
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         yield Ok(page);
     };
-    bench.agent.0.sessions.write(&tenant(), Session::new(id("f")), pages).await.map(drop)
+    agent.0.sessions.write(&tenant(), Session::new(id("f")), pages).await.map(drop)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_session_writer_does_not_mix_into_another_session() {
-    let bench = bench_over(Faulty::memory(), vec![], Effect::Read);
-    let stalled = write_slowly(&bench, "stalled", 70);
+    let agent = TestAgent::builder().store(Faulty::memory()).build();
+    let stalled = write_slowly(&agent, "stalled", 70);
     // It begins when the other's lease has run out, and is at the same place when the other goes on.
     let other = async {
         tokio::time::sleep(Duration::from_secs(65)).await;
-        write_slowly(&bench, "other", 10).await
+        write_slowly(&agent, "other", 10).await
     };
     let (stalled, other) = tokio::join!(stalled, other);
     assert!(matches!(stalled, Err(LookupError::VersionConflict(_))), "{stalled:?}");
     other.unwrap();
-    assert_eq!(messages(&bench, "f").await, vec![Message::text(Role::User, "other"); 3]);
+    assert_eq!(messages(&agent, "f").await, vec![Message::text(Role::User, "other"); 3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_is_forked_while_its_run_is_live() {
-    let bench = bench(vec![Say::Text(&["answer"]), Say::Calls("", vec![("hang", "{}")])]);
+    let agent = TestAgent::builder().turns(vec![Say::Text(&["answer"]), Say::Calls("", vec![("hang", "{}")])]).begin();
     let run = || NewRun { session: Some(id("s")), ..request() };
-    watch(bench.agent.start(run()).await.unwrap()).await;
-    let mut started = bench.agent.start(run()).await.unwrap();
+    watch(agent.start(run(), None).await.unwrap()).await;
+    let mut started = agent.start(run(), None).await.unwrap();
     started.follower.next().await.unwrap();
-    let forked = bench.agent.fork_session(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
+    let forked = agent.fork_session(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
     assert_eq!((forked.message_count, forked.active_run), (2, None));
-    let cancelled = bench.agent.cancel_session(&tenant(), &id("s")).await.unwrap();
+    let cancelled = agent.cancel_session(&tenant(), &id("s")).await.unwrap();
     assert_eq!(cancelled.iter().map(|view| &view.head.id).collect::<Vec<_>>(), [&started.head.id]);
     assert_eq!(cancelled[0].head.status, RunStatus::Cancelled);
     assert!(cancelled[0].outcome.is_some(), "it has stopped");
-    assert!(bench.agent.cancel_session(&tenant(), &id("s")).await.unwrap().is_empty());
-    let absent = bench.agent.cancel_session(&tenant(), &id("absent")).await;
+    assert!(agent.cancel_session(&tenant(), &id("s")).await.unwrap().is_empty());
+    let absent = agent.cancel_session(&tenant(), &id("absent")).await;
     assert!(matches!(absent, Err(LookupError::SessionNotFound(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_run_is_cancelled_with_its_session() {
-    let bench = bench(vec![Say::Calls("", vec![("pick", "{}")])]);
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("pick", "{}")])]).begin();
     let client_tools = vec![client_tool("pick")];
     let run = NewRun { session: Some(id("s")), client_tools, ..request() };
-    watch(bench.agent.start(run).await.unwrap()).await;
-    let cancelled = bench.agent.cancel_session(&tenant(), &id("s")).await.unwrap();
+    watch(agent.start(run, None).await.unwrap()).await;
+    let cancelled = agent.cancel_session(&tenant(), &id("s")).await.unwrap();
     assert_eq!(cancelled[0].head.status, RunStatus::Cancelled);
-    assert_eq!(bench.agent.session(&tenant(), &id("s")).await.unwrap().session.active_run, None);
+    assert_eq!(agent.session(&tenant(), &id("s")).await.unwrap().session.active_run, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sessions_counters_expire_with_it() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let bench = bench_over(store.clone(), vec![Say::Text(&["answer"])], Effect::Read);
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["answer"])]).build();
     let place = keys::session_partition(&tenant(), &id("s"));
     let spent = async || store.counter(&place, &keys::session_tokens()).await.unwrap();
     let created = NewSession { ttl_s: Some(300), token_budget: Some(1_000_000), ..new("s", vec![]) };
-    bench.agent.create_session(&tenant(), created).await.unwrap();
+    agent.create_session(&tenant(), created).await.unwrap();
     for _ in 0..3 {
         // Each run renews it.
         tokio::time::sleep(Duration::from_secs(200)).await;
-        watch(bench.agent.start(NewRun { session: Some(id("s")), ..request() }).await.unwrap()).await;
+        watch(agent.start(NewRun { session: Some(id("s")), ..request() }, None).await.unwrap()).await;
     }
     assert_eq!(spent().await, 45);
     tokio::time::sleep(Duration::from_secs(299)).await;
     assert_eq!(spent().await, 45);
-    bench.agent.session(&tenant(), &id("s")).await.unwrap();
+    agent.session(&tenant(), &id("s")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(bench.agent.session(&tenant(), &id("s")).await.is_err());
+    assert!(agent.session(&tenant(), &id("s")).await.is_err());
     assert_eq!(spent().await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn updating_a_session_does_not_expire_it_under_its_run() {
-    let bench = bench(vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["answer"])]);
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["answer"])]).begin();
     let created = NewSession { ttl_s: Some(1), ..new("s", vec![]) };
-    bench.agent.create_session(&tenant(), created).await.unwrap();
-    let started = bench.agent.start(NewRun { session: Some(id("s")), ..request() }).await.unwrap();
-    bench.agent.patch_session(&tenant(), &id("s"), crate::agent::session::SessionPatch::default()).await.unwrap();
+    agent.create_session(&tenant(), created).await.unwrap();
+    let started = agent.start(NewRun { session: Some(id("s")), ..request() }, None).await.unwrap();
+    agent.patch_session(&tenant(), &id("s"), crate::agent::session::SessionPatch::default()).await.unwrap();
     watch(started).await;
-    assert_eq!(bench.agent.session(&tenant(), &id("s")).await.unwrap().session.message_count, 4);
+    assert_eq!(agent.session(&tenant(), &id("s")).await.unwrap().session.message_count, 4);
 }

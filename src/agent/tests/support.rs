@@ -1,162 +1,38 @@
 //! A scripted model, an echo tool, and an agent made of them.
 
+mod scripted;
+
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
+pub(super) use self::scripted::{Say, Scripted};
 use crate::agent::catalog::Upstream;
 use crate::agent::own_tool::OwnTool;
+use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
-use crate::llm::openai::messages::parts;
-use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
+use crate::llm::Model;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
-use crate::types::conversation::Part;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{CallId, Conversation, Effect, Event, Message, Outcome, Record, Role, RunId, Tenant, Usage};
+use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant};
 
-/// What the model does in one turn.
-#[derive(Debug, Clone)]
-pub(super) enum Say {
-    /// Streams the pieces and answers.
-    Text(&'static [&'static str]),
-    /// Calls tools, after some text.
-    Calls(&'static str, Vec<(&'static str, &'static str)>),
-    /// Streams the pieces and breaks off.
-    Break(&'static [&'static str]),
-    /// Streams the pieces, then nothing more.
-    Stall(&'static [&'static str]),
-    /// Streams a text in pieces of which calls are written as text, until its length limit.
-    Rambled(&'static [&'static str]),
-    /// Streams the pieces, then fails once the request's time is up, as a real one does.
-    Deadline(&'static [&'static str]),
-    /// Streams a text in pieces of which a call is written as text.
-    Written(&'static [&'static str]),
-}
-
-impl Say {
-    /// What it streams, and the turn that this makes if it ends well.
-    fn deltas(&self, closing: bool) -> Vec<Result<Delta, ModelError>> {
-        let (pieces, calls) = match self {
-            Self::Calls(_, _) if closing => return vec![Ok(finished("closing", &[], "stop"))],
-            Self::Calls("", calls) => (vec![], calls.as_slice()),
-            Self::Calls(text, calls) => (vec![*text], calls.as_slice()),
-            Self::Text(pieces)
-            | Self::Break(pieces)
-            | Self::Stall(pieces)
-            | Self::Rambled(pieces)
-            | Self::Deadline(pieces)
-            | Self::Written(pieces) => (pieces.to_vec(), [].as_slice()),
-        };
-        let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
-        match self {
-            Self::Text(_) | Self::Written(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "stop"))),
-            Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, "tool_calls"))),
-            Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "length"))),
-            Self::Break(_) | Self::Stall(_) | Self::Deadline(_) => {}
-        }
-        deltas
-    }
-}
-
-/// The end of a turn.
-fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Delta {
-    let call = |(name, arguments): &(&str, &str)| ModelCall { name: (*name).into(), arguments: (*arguments).into() };
-    let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
-    let calls = calls.iter().map(call).collect();
-    let turn = ModelTurn { usage: Some(usage), finish_reason: finish_reason.into(), ..ModelTurn::of("", text, calls) };
-    Delta::Finished(Box::new(turn))
-}
-
-/// Plays its turns by how many assistant messages the request has; the last one again and again.
-#[derive(Debug)]
-pub(super) struct Scripted {
-    turns: Vec<Say>,
-    pub(super) requests: Mutex<Vec<ModelRequest>>,
-    /// How often a turn that breaks has broken.
-    breaks: AtomicUsize,
-}
-
-impl Scripted {
-    pub(super) fn new(turns: Vec<Say>) -> Arc<Self> {
-        Arc::new(Self { turns, requests: Mutex::default(), breaks: AtomicUsize::new(0) })
-    }
-}
-
-impl Model for Scripted {
-    fn stream(&self, request: ModelRequest) -> DeltaStream {
-        assert_paired(&request.conversation);
-        let turn = request.conversation.iter().filter(|message| message.role == Role::Assistant).count();
-        let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
-        let (closing, deadline) = (request.tools.is_empty(), request.deadline);
-        self.requests.lock().push(request);
-        let broken = |kind, message: &str| {
-            Err(ModelError { kind, message: message.to_owned(), status: None, retry_after: None })
-        };
-        let mut deltas = turn.deltas(closing);
-        match turn {
-            Say::Break(_) => {
-                self.breaks.fetch_add(1, Ordering::Relaxed);
-                deltas.push(broken(ModelErrorKind::Transient, "it broke"));
-            }
-            Say::Deadline(_) => {
-                let late = async move {
-                    tokio::time::sleep_until(deadline).await;
-                    broken(ModelErrorKind::Timeout, "time is up")
-                };
-                return futures_util::stream::iter(deltas).chain(futures_util::stream::once(late)).boxed();
-            }
-            Say::Stall(_) => {
-                return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
-            }
-            Say::Text(_) | Say::Calls(..) | Say::Rambled(_) | Say::Written(_) => {}
-        }
-        // One delta at a time, as from a socket: each is recorded by itself.
-        futures_util::stream::iter(deltas)
-            .then(|delta| async {
-                tokio::task::yield_now().await;
-                delta
-            })
-            .boxed()
-    }
-
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
-    }
-
-    fn recovers_text_tool_calls(&self) -> bool {
-        self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)))
-    }
-}
-
-/// Every assistant call has exactly one result before the next message of another kind.
-fn assert_paired(conversation: &Conversation) {
-    let mut open: Vec<CallId> = Vec::new();
-    for message in conversation.iter() {
-        let parts = parts(message).unwrap();
-        if message.role == Role::Tool {
-            for result in parts.list.iter().filter_map(Part::as_result) {
-                let place = open.iter().position(|open| *open == result.call).expect("a result without its call");
-                open.remove(place);
-            }
-        } else {
-            assert!(open.is_empty(), "calls without results before {message:?}");
-            open = parts.list.iter().filter_map(Part::as_call).map(|call| call.id.clone()).collect();
-        }
-    }
-    assert!(open.is_empty(), "calls without results at the end");
-}
+/// What is kept for how long.
+pub(super) const RETENTION: Retention = Retention {
+    run: Duration::from_secs(600),
+    wait: Duration::from_secs(3600),
+    session: Duration::from_secs(600),
+    history_bytes: 1 << 20,
+};
 
 /// Answers with its arguments, and keeps a journal.
 #[derive(Debug)]
@@ -206,63 +82,105 @@ impl Tool for Echo {
     }
 }
 
-/// An agent and what it works with.
-pub(super) struct Bench {
-    pub(super) agent: Agent,
+/// An agent, which this is used as, and what it works with.
+#[derive(Clone)]
+pub(super) struct TestAgent {
+    agent: Agent,
     pub(super) model: Arc<Scripted>,
     pub(super) journal: Arc<Mutex<Vec<String>>>,
     /// The fences that calls of `hang` were given.
     pub(super) fences: Arc<Mutex<Vec<u64>>>,
 }
 
-/// An agent whose model plays `turns`, with the tools `echo` (read), `save` (write) and `hang`.
-pub(super) fn bench(turns: Vec<Say>) -> Bench {
-    let bench = bench_over(Arc::new(MemoryStore::default()), turns, Effect::Read);
-    bench.agent.begin();
-    bench
+impl Deref for TestAgent {
+    type Target = Agent;
+
+    fn deref(&self) -> &Agent {
+        &self.agent
+    }
 }
 
-/// The same over a store that others may hold too; `echo` has this effect.
-pub(super) fn bench_over(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect) -> Bench {
-    bench_within(store, turns, effect, Quotas::default())
+impl TestAgent {
+    /// An agent over a store of its own, whose model says `done`, with the tools `echo` (read), `save`
+    /// (write) and `hang`.
+    pub(super) fn builder() -> TestAgentBuilder {
+        TestAgentBuilder::default()
+    }
+
+    /// What other replicas know it by.
+    pub(super) fn replica(&self) -> &Replica {
+        &self.agent.0.ownership.replica
+    }
 }
 
-/// The same with keys that have these quotas.
-pub(super) fn bench_within(store: Arc<dyn Store>, turns: Vec<Say>, effect: Effect, quotas: Quotas) -> Bench {
-    let model = Scripted::new(turns);
-    let catalog = catalog(model.clone());
-    let echo = Echo::new("echo", effect, 1_000);
-    let journal = echo.journal.clone();
-    let hang = Echo::new("hang", Effect::Read, 0);
-    let fences = hang.fences.clone();
-    let tools: Vec<Arc<dyn Tool>> =
-        vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)];
-    let keep = Retention {
-        run: Duration::from_secs(600),
-        wait: Duration::from_secs(3600),
-        session: Duration::from_secs(600),
-        history_bytes: 1 << 20,
-    };
-    let generation = Generation { catalog, tools: Registry::new(tools).unwrap(), quotas, ..Generation::default() };
-    Bench { agent: Agent::new(store, generation, keep), model, journal, fences }
+/// What a [`TestAgent`] is made of.
+#[derive(Default)]
+pub(super) struct TestAgentBuilder {
+    store: Option<Arc<dyn Store>>,
+    turns: Vec<Say>,
+    echo: Option<Effect>,
+    tools: Option<Vec<Arc<dyn Tool>>>,
+    own_tools: Vec<Arc<dyn OwnTool>>,
+    quotas: Quotas,
 }
 
-/// An agent whose model plays `turns`, with these tools and those that its runs answer themselves.
-pub(super) fn agent_with(turns: Vec<Say>, tools: Vec<Arc<dyn Tool>>, own_tools: Vec<Arc<dyn OwnTool>>) -> Agent {
-    let keep = Retention {
-        run: Duration::from_secs(600),
-        wait: Duration::from_secs(3600),
-        session: Duration::from_secs(600),
-        history_bytes: 1 << 20,
-    };
-    let (catalog, tools) = (catalog(Scripted::new(turns)), Registry::new(tools).unwrap());
-    let agent = Agent::new(
-        Arc::new(MemoryStore::default()),
-        Generation { catalog, tools, own_tools, ..Generation::default() },
-        keep,
-    );
-    agent.begin();
-    agent
+impl TestAgentBuilder {
+    /// Its store, which others may hold too.
+    pub(super) fn store(self, store: Arc<dyn Store>) -> Self {
+        Self { store: Some(store), ..self }
+    }
+
+    /// What its model plays.
+    pub(super) fn turns(self, turns: Vec<Say>) -> Self {
+        Self { turns, ..self }
+    }
+
+    /// The effect that `echo` has.
+    pub(super) fn echo(self, echo: Effect) -> Self {
+        Self { echo: Some(echo), ..self }
+    }
+
+    /// The tools that it has instead.
+    pub(super) fn tools(self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self { tools: Some(tools), ..self }
+    }
+
+    /// The tools that its runs answer themselves.
+    pub(super) fn own_tools(self, own_tools: Vec<Arc<dyn OwnTool>>) -> Self {
+        Self { own_tools, ..self }
+    }
+
+    /// What its keys may take.
+    pub(super) fn quotas(self, quotas: Quotas) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// The agent. It takes up no runs of others and keeps no leases before it begins.
+    pub(super) fn build(self) -> TestAgent {
+        let model = Scripted::new(self.turns);
+        let echo = Echo::new("echo", self.echo.unwrap_or(Effect::Read), 1_000);
+        let hang = Echo::new("hang", Effect::Read, 0);
+        let (journal, fences) = (echo.journal.clone(), hang.fences.clone());
+        let tools = self
+            .tools
+            .unwrap_or_else(|| vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)]);
+        let generation = Generation {
+            catalog: catalog(model.clone()),
+            tools: Registry::new(tools).unwrap(),
+            own_tools: self.own_tools,
+            quotas: self.quotas,
+            ..Generation::default()
+        };
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
+        TestAgent { agent: Agent::new(store, generation, RETENTION), model, journal, fences }
+    }
+
+    /// The agent, which has begun.
+    pub(super) fn begin(self) -> TestAgent {
+        let agent = self.build();
+        agent.begin();
+        agent
+    }
 }
 
 /// One agent, which may use all tools and asks this model.

@@ -1,4 +1,4 @@
-use super::support::{Say, bench, client_tool, outcome, request, shown, watch};
+use super::support::{Say, TestAgent, client_tool, outcome, request, shown, watch};
 use crate::agent::NewRun;
 use crate::types::conversation::Origin;
 use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
@@ -15,8 +15,8 @@ fn results(records: &[Record]) -> Vec<(String, bool)> {
 async fn tool_calls_run_and_the_model_answers_from_their_results() {
     let turns =
         vec![Say::Calls("look", vec![("echo", r#"{"n":1}"#), ("save", r#"{"n":2}"#)]), Say::Text(&["he", "llo"])];
-    let bench = bench(turns);
-    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder().turns(turns).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(results(&records), [(r#"{"n":1}"#.to_owned(), false), (r#"{"n":2}"#.to_owned(), false)]);
     let outcome = outcome(&records);
     assert_eq!((outcome.output_text.as_str(), outcome.iterations, outcome.tool_calls), ("hello", 2, 2));
@@ -29,19 +29,21 @@ async fn tool_calls_run_and_the_model_answers_from_their_results() {
 #[tokio::test(start_paused = true)]
 async fn calls_that_cannot_run_are_told_to_the_model() {
     let calls = vec![("nope", "{}"), ("echo", "{\"n\":"), ("echo", r#"{"n":"x"}"#), ("echo", "[]")];
-    let bench = bench(vec![Say::Calls("", calls), Say::Text(&["ok"])]);
-    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", calls), Say::Text(&["ok"])]).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     let results = results(&records);
     assert!(results.iter().all(|(_, is_error)| *is_error), "{results:?}");
     assert!(results[0].0.contains("no tool named \"nope\""));
-    assert!(bench.journal.lock().is_empty(), "nothing ran");
+    assert!(agent.journal.lock().is_empty(), "nothing ran");
     assert_eq!(outcome(&records).reason, StopReason::Done);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_hangs_is_stopped() {
-    let bench = bench(vec![Say::Calls("", vec![("hang", "{}"), ("echo", "{}")]), Say::Text(&["ok"])]);
-    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder()
+        .turns(vec![Say::Calls("", vec![("hang", "{}"), ("echo", "{}")]), Say::Text(&["ok"])])
+        .begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     let results = results(&records);
     assert_eq!(results[0], ("{}".to_owned(), false), "shown in the order of completion");
     assert!(results[1].1, "{results:?}");
@@ -51,8 +53,8 @@ async fn a_tool_that_hangs_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_call_written_as_text_becomes_a_call_and_is_not_shown() {
     let written = &["Let me see.\n```json\n{\"name\": \"ec", "ho\", \"arguments\": {\"n\": 4}}\n```\n"];
-    let bench = bench(vec![Say::Written(written), Say::Text(&["four"])]);
-    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder().turns(vec![Say::Written(written), Say::Text(&["four"])]).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(results(&records), [(r#"{"n": 4}"#.to_owned(), false)]);
     let shown = shown(&records);
     assert!(shown.starts_with("Let me see.") && shown.ends_with("four") && !shown.contains("echo"), "{shown:?}");
@@ -61,31 +63,35 @@ async fn a_call_written_as_text_becomes_a_call_and_is_not_shown() {
 #[tokio::test(start_paused = true)]
 async fn a_model_that_repeats_its_written_call_until_it_is_cut_off_made_one_call() {
     const CALL: &str = "{\"name\": \"save\", \"arguments\": {\"n\": 4}}\n";
-    let bench = bench(vec![Say::Rambled(&[CALL, CALL, CALL, "{\"name\": \"sa"]), Say::Text(&["saved"])]);
-    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder()
+        .turns(vec![Say::Rambled(&[CALL, CALL, CALL, "{\"name\": \"sa"]), Say::Text(&["saved"])])
+        .begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(results(&records).len(), 1);
     assert_eq!(shown(&records).trim(), "saved");
 }
 
 #[tokio::test(start_paused = true)]
 async fn text_is_held_until_it_is_known_to_be_the_answer() {
-    let bench = bench(vec![Say::Calls("thinking aloud", vec![("echo", "{}")]), Say::Text(&["the ", "answer"])]);
+    let agent = TestAgent::builder()
+        .turns(vec![Say::Calls("thinking aloud", vec![("echo", "{}")]), Say::Text(&["the ", "answer"])])
+        .begin();
     let mut request = request();
     request.hide_intermediate_text = true;
-    let records = watch(bench.agent.start(request).await.unwrap()).await;
+    let records = watch(agent.start(request, None).await.unwrap()).await;
     assert_eq!(shown(&records), "the answer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_stream_is_voided_where_that_can_be_shown_and_fails_elsewhere() {
-    let bench = bench(vec![Say::Break(&["half"])]);
-    let records = watch(bench.agent.start(request()).await.unwrap()).await;
+    let agent = TestAgent::builder().turns(vec![Say::Break(&["half"])]).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
     let discarded = records.iter().filter(|record| matches!(record.event, Event::StepDiscarded { .. })).count();
     assert_eq!((discarded, outcome(&records).reason), (3, StopReason::ProviderError), "twice again, then no more");
 
     let mut strict = request();
     strict.max_discards = 0;
-    let records = watch(bench.agent.start(strict).await.unwrap()).await;
+    let records = watch(agent.start(strict, None).await.unwrap()).await;
     let error = outcome(&records).error.unwrap();
     assert_eq!(error.kind, ErrorKind::UpstreamUnavailable);
     assert_eq!(shown(&records), "half");
@@ -95,11 +101,11 @@ async fn a_broken_stream_is_voided_where_that_can_be_shown_and_fails_elsewhere()
 async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
     for way in ["session", "run", "transcript"] {
         let turns = vec![Say::Calls("", vec![("ask", "{}"), ("echo", "{}")]), Say::Text(&["thanks"])];
-        let bench = bench(turns);
+        let agent = TestAgent::builder().turns(turns).begin();
         let mut first = request();
         first.client_tools = vec![client_tool("ask")];
         first.session = (way == "session").then(|| SessionId::parse("s").unwrap());
-        let started = bench.agent.start(first.clone()).await.unwrap();
+        let started = agent.start(first.clone(), None).await.unwrap();
         let run = started.head.id.clone();
         let waiting = outcome(&watch(started).await);
         assert_eq!(waiting.status(), RunStatus::RequiresAction);
@@ -114,7 +120,7 @@ async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
             second.messages.splice(0..0, [Message::text(Role::User, "question"), Message::assistant("", &[])]);
             second.answers_from = 2;
         }
-        let started = bench.agent.start(second).await.unwrap();
+        let started = agent.start(second, None).await.unwrap();
         assert_eq!(started.head.id, run, "{way}");
         let records = watch(started).await;
         assert!(matches!(records[0].event, Event::RunResumed { .. }), "{way}: {:?}", records[0]);
@@ -124,10 +130,10 @@ async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
-    let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["thanks"])]);
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["thanks"])]).begin();
     let mut first = request();
     first.client_tools = vec![client_tool("ask")];
-    let started = bench.agent.start(first).await.unwrap();
+    let started = agent.start(first, None).await.unwrap();
     let run = started.head.id.clone();
     watch(started).await;
     let wrong = CallId::foreign("call_other");
@@ -135,27 +141,27 @@ async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
     second.run = Some(run.clone());
     second.answered = vec![wrong.clone()];
     second.messages = vec![Message::tool(&wrong, "?")];
-    assert!(bench.agent.start(second).await.is_err());
+    assert!(agent.start(second, None).await.is_err());
     let tenant = crate::types::Tenant::default_tenant();
-    assert_eq!(bench.agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::RequiresAction);
-    assert_eq!(bench.agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_message_says_where_it_came_from() {
     let turns = vec![Say::Calls("", vec![("echo", "{}")]), Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])];
-    let bench = bench(turns);
+    let agent = TestAgent::builder().turns(turns).begin();
     let session = SessionId::parse("s");
     let first = NewRun { client_tools: vec![client_tool("ask")], session: session.clone(), ..request() };
-    let waiting = watch(bench.agent.start(first).await.unwrap()).await;
+    let waiting = watch(agent.start(first, None).await.unwrap()).await;
     let call = outcome(&waiting).required_calls[0].id.clone();
     let messages = vec![Message::tool(&call, "yes"), Message::text(Role::User, "and?")];
     let answered = vec![call.clone()];
     let second = NewRun { messages, answered, session: session.clone(), ..request() };
-    let records = watch(bench.agent.start(second).await.unwrap()).await;
+    let records = watch(agent.start(second, None).await.unwrap()).await;
     assert_eq!(outcome(&records).output_text, "fine");
     let (messages, _) =
-        bench.agent.messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10).await.unwrap();
+        agent.messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10).await.unwrap();
     let run = call.run().unwrap();
     let request = |leg, index| Origin::Request { run: run.clone(), leg, index };
     let step = |step| Origin::Step { run: run.clone(), step };
@@ -167,19 +173,19 @@ async fn every_message_says_where_it_came_from() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_client_asks_something_else_is_not_blocked() {
-    let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]).begin();
     let mut first = request();
     first.client_tools = vec![client_tool("ask")];
     first.session = SessionId::parse("s");
-    let started = bench.agent.start(first).await.unwrap();
+    let started = agent.start(first, None).await.unwrap();
     let abandoned = started.head.id.clone();
     watch(started).await;
     let mut second = request();
     second.session = SessionId::parse("s");
-    assert_eq!(outcome(&watch(bench.agent.start(second).await.unwrap()).await).output_text, "fine");
+    assert_eq!(outcome(&watch(agent.start(second, None).await.unwrap()).await).output_text, "fine");
     let tenant = crate::types::Tenant::default_tenant();
-    assert_eq!(bench.agent.run(&tenant, &abandoned).await.unwrap().head.status, RunStatus::Cancelled);
-    let (messages, _) = bench.agent.messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10).await.unwrap();
+    assert_eq!(agent.run(&tenant, &abandoned).await.unwrap().head.status, RunStatus::Cancelled);
+    let (messages, _) = agent.messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10).await.unwrap();
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     let paired = [Role::User, Role::Assistant, Role::Tool, Role::User, Role::Assistant];
     assert_eq!(roles, paired, "the abandoned call has a result too");
@@ -187,11 +193,11 @@ async fn a_session_whose_client_asks_something_else_is_not_blocked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_refused_leaves_the_waiting_run_as_it_was() {
-    let bench = bench(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]);
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]).begin();
     let mut first = request();
     first.client_tools = vec![client_tool("ask")];
     first.session = SessionId::parse("s");
-    let started = bench.agent.start(first).await.unwrap();
+    let started = agent.start(first, None).await.unwrap();
     let waiting = started.head.id.clone();
     watch(started).await;
     let mut unknown = request();
@@ -201,8 +207,8 @@ async fn a_request_that_is_refused_leaves_the_waiting_run_as_it_was() {
     poor.session = SessionId::parse("s");
     poor.limits.token_budget = Some(1);
     for refused in [unknown, poor] {
-        assert!(bench.agent.start(refused).await.is_err());
+        assert!(agent.start(refused, None).await.is_err());
     }
     let tenant = crate::types::Tenant::default_tenant();
-    assert_eq!(bench.agent.run(&tenant, &waiting).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.run(&tenant, &waiting).await.unwrap().head.status, RunStatus::RequiresAction);
 }

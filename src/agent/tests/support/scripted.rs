@@ -1,0 +1,145 @@
+//! A model that plays its turns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+
+use crate::llm::openai::messages::parts;
+use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
+use crate::types::conversation::Part;
+use crate::types::{CallId, Conversation, Role, Usage};
+
+/// What the model does in one turn.
+#[derive(Debug, Clone)]
+pub(in crate::agent::tests) enum Say {
+    /// Streams the pieces and answers.
+    Text(&'static [&'static str]),
+    /// Calls tools, after some text.
+    Calls(&'static str, Vec<(&'static str, &'static str)>),
+    /// Streams the pieces and breaks off.
+    Break(&'static [&'static str]),
+    /// Streams the pieces, then nothing more.
+    Stall(&'static [&'static str]),
+    /// Streams a text in pieces of which calls are written as text, until its length limit.
+    Rambled(&'static [&'static str]),
+    /// Streams the pieces, then fails once the request's time is up, as a real one does.
+    Deadline(&'static [&'static str]),
+    /// Streams a text in pieces of which a call is written as text.
+    Written(&'static [&'static str]),
+}
+
+impl Say {
+    /// What it streams, and the turn that this makes if it ends well.
+    fn deltas(&self, closing: bool) -> Vec<Result<Delta, ModelError>> {
+        let (pieces, calls) = match self {
+            Self::Calls(_, _) if closing => return vec![Ok(finished("closing", &[], "stop"))],
+            Self::Calls("", calls) => (vec![], calls.as_slice()),
+            Self::Calls(text, calls) => (vec![*text], calls.as_slice()),
+            Self::Text(pieces)
+            | Self::Break(pieces)
+            | Self::Stall(pieces)
+            | Self::Rambled(pieces)
+            | Self::Deadline(pieces)
+            | Self::Written(pieces) => (pieces.to_vec(), [].as_slice()),
+        };
+        let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
+        match self {
+            Self::Text(_) | Self::Written(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "stop"))),
+            Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, "tool_calls"))),
+            Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "length"))),
+            Self::Break(_) | Self::Stall(_) | Self::Deadline(_) => {}
+        }
+        deltas
+    }
+}
+
+/// The end of a turn.
+fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Delta {
+    let call = |(name, arguments): &(&str, &str)| ModelCall { name: (*name).into(), arguments: (*arguments).into() };
+    let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
+    let calls = calls.iter().map(call).collect();
+    let turn = ModelTurn { usage: Some(usage), finish_reason: finish_reason.into(), ..ModelTurn::of("", text, calls) };
+    Delta::Finished(Box::new(turn))
+}
+
+/// Plays its turns by how many assistant messages the request has; the last one again and again.
+#[derive(Debug)]
+pub(in crate::agent::tests) struct Scripted {
+    turns: Vec<Say>,
+    pub(in crate::agent::tests) requests: Mutex<Vec<ModelRequest>>,
+    /// How often a turn that breaks has broken.
+    breaks: AtomicUsize,
+}
+
+impl Scripted {
+    pub(in crate::agent::tests) fn new(turns: Vec<Say>) -> Arc<Self> {
+        Arc::new(Self { turns, requests: Mutex::default(), breaks: AtomicUsize::new(0) })
+    }
+}
+
+impl Model for Scripted {
+    fn stream(&self, request: ModelRequest) -> DeltaStream {
+        assert_paired(&request.conversation);
+        let turn = request.conversation.iter().filter(|message| message.role == Role::Assistant).count();
+        let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
+        let (closing, deadline) = (request.tools.is_empty(), request.deadline);
+        self.requests.lock().push(request);
+        let broken = |kind, message: &str| {
+            Err(ModelError { kind, message: message.to_owned(), status: None, retry_after: None })
+        };
+        let mut deltas = turn.deltas(closing);
+        match turn {
+            Say::Break(_) => {
+                self.breaks.fetch_add(1, Ordering::Relaxed);
+                deltas.push(broken(ModelErrorKind::Transient, "it broke"));
+            }
+            Say::Deadline(_) => {
+                let late = async move {
+                    tokio::time::sleep_until(deadline).await;
+                    broken(ModelErrorKind::Timeout, "time is up")
+                };
+                return futures_util::stream::iter(deltas).chain(futures_util::stream::once(late)).boxed();
+            }
+            Say::Stall(_) => {
+                return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
+            }
+            Say::Text(_) | Say::Calls(..) | Say::Rambled(_) | Say::Written(_) => {}
+        }
+        // One delta at a time, as from a socket: each is recorded by itself.
+        futures_util::stream::iter(deltas)
+            .then(|delta| async {
+                tokio::task::yield_now().await;
+                delta
+            })
+            .boxed()
+    }
+
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    }
+
+    fn recovers_text_tool_calls(&self) -> bool {
+        self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)))
+    }
+}
+
+/// Every assistant call has exactly one result before the next message of another kind.
+fn assert_paired(conversation: &Conversation) {
+    let mut open: Vec<CallId> = Vec::new();
+    for message in conversation.iter() {
+        let parts = parts(message).unwrap();
+        if message.role == Role::Tool {
+            for result in parts.list.iter().filter_map(Part::as_result) {
+                let place = open.iter().position(|open| *open == result.call).expect("a result without its call");
+                open.remove(place);
+            }
+        } else {
+            assert!(open.is_empty(), "calls without results before {message:?}");
+            open = parts.list.iter().filter_map(Part::as_call).map(|call| call.id.clone()).collect();
+        }
+    }
+    assert!(open.is_empty(), "calls without results at the end");
+}
