@@ -146,7 +146,7 @@ pub async fn read(
         for entry in &page {
             // Nothing would be better for waiting, and the run would not go on.
             commands.push(decode(entry).unwrap_or_else(|error| {
-                tracing::error!(%run, %error, "a command cannot be read");
+                tracing::error!(%run, %error, "a command in the run's inbox cannot be read");
                 Command::Unreadable
             }));
         }

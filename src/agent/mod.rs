@@ -105,7 +105,7 @@ impl Agent {
         };
         if tokio::time::timeout(timeout, idle).await.is_err() {
             let (runs, readers) = (active.len(), lifecycle.readers());
-            tracing::warn!(runs, readers, "leaving runs that did not end in time");
+            tracing::warn!(runs, readers, "runs did not end within drain_timeout; they are resumed later");
         }
     }
 
@@ -114,7 +114,7 @@ impl Agent {
     pub async fn close(&self) {
         self.0.lifecycle.leave().await;
         if let Err(error) = self.0.ownership.replica.retire().await {
-            tracing::warn!(%error, "this replica is still named; others will find that it is gone");
+            tracing::warn!(%error, "could not unregister this replica; the others will find that it is gone");
         }
         self.0.ledger.store().close().await;
     }

@@ -63,7 +63,7 @@ pub async fn export(
         yield write_messages(&begin, true);
         let mut is_first = begin.is_empty();
         drop(begin);
-        while let Some(page) = pages.try_next().await.inspect_err(|error| tracing::warn!(%error, "an export broke off"))? {
+        while let Some(page) = pages.try_next().await.inspect_err(|error| tracing::warn!(session = %session.id, %error, "the export of a session broke off"))? {
             yield write_messages(&page, is_first);
             is_first = false;
         }

@@ -58,7 +58,7 @@ fn told(name: &str, joined: Result<Result<ToolAnswer, ToolError>, JoinError>) ->
         Ok(Err(ToolError(reason))) => failure(reason),
         Err(error) => {
             // The panic's words stay out of the log and the answer: they may quote arguments.
-            tracing::error!(tool = name, panicked = error.is_panic(), "a tool's task did not end by itself");
+            tracing::error!(tool = name, panicked = error.is_panic(), "the task of a tool broke off");
             failure(crashed(name))
         }
     }

@@ -131,7 +131,7 @@ impl Admission {
         let admission = self.clone();
         self.lifecycle.spawn(async move {
             if let Err(error) = admission.put_made(held).await {
-                tracing::warn!(%error, "could not note what an idempotency key led to");
+                tracing::warn!(%error, "could not store which run or session an idempotency key led to");
             }
         });
     }
@@ -163,7 +163,7 @@ impl Admission {
             Ok(()) => false,
             Err(CommitError::VersionConflict { .. }) => true,
             Err(error) => {
-                tracing::warn!(%error, "could not give the name of a refused request back");
+                tracing::warn!(%error, "could not release the idempotency key of a refused request");
                 false
             }
         }
@@ -173,7 +173,7 @@ impl Admission {
     pub(super) async fn give_way(&self, mut held: HeldClaim) {
         held.claim.tried_ms = 0;
         if let Err(error) = self.put(&mut held).await {
-            tracing::warn!(%error, "could not give way to the next request of the same name");
+            tracing::warn!(%error, "could not release an idempotency key for the next request");
         }
     }
 

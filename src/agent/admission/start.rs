@@ -92,7 +92,7 @@ impl Admission {
         if let Some(holder) = holder.filter(|_| turn == Turn::Next)
             && let Err(error) = self.interrupt(&new.tenant, &holder).await
         {
-            tracing::warn!(run = %holder, %error, "could not interrupt a run; the next one waits for its end");
+            tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
         self.launch(candidate, turn, first.0).await.map(Some)
     }

@@ -20,7 +20,7 @@ pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
         // What has happened is not to happen again elsewhere.
         let flushed = tokio::time::timeout(LAST_WORDS, driver.recorder.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {
-            tracing::warn!(run = %driver.recorder.run().spec().id, "could not record the last of a run that is left");
+            tracing::warn!(run = %driver.recorder.run().spec().id, "could not record the last events of a run that this replica leaves");
         }
     }
     end

@@ -92,7 +92,7 @@ impl Launcher {
         let ownership = self.ownership.clone();
         self.lifecycle.spawn(async move {
             if let Err(error) = lease.release().await {
-                tracing::warn!(run = %spec.id, %error, "the run's lease could not be given back; it runs out");
+                tracing::warn!(run = %spec.id, %error, "could not release the run's lease; it expires by itself");
             }
             // What failed once may do so again, and whoever finds the run tries at once.
             tokio::time::sleep(REQUEUE_AFTER).await;

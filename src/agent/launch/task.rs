@@ -48,7 +48,7 @@ impl Launcher {
             let result = match driven {
                 Ok(result) => result,
                 Err(_panic) => {
-                    tracing::error!(%run, "a run panicked");
+                    tracing::error!(%run, "the driver of the run panicked");
                     end_panicked(&mut driver).await
                 }
             };
@@ -63,21 +63,21 @@ impl Launcher {
     async fn finalize(&self, run: &RunId, entry: &Registration, lease: Lease, result: Result<Option<RunId>, Exit>) {
         let ended = match &result {
             Ok(next) => self.ownership.unregister(run, entry, next.as_ref()).await.inspect_err(|error| {
-                tracing::warn!(%run, %error, "an ended run is still named as live");
+                tracing::warn!(%run, %error, "could not unregister an ended run");
             }),
             Err(Exit::HandedOff) => Ok(()),
             Err(Exit::NotRecorded(CommitError::Fenced { .. })) => {
-                tracing::warn!(%run, "another process took the run over");
+                tracing::warn!(%run, "another replica drives the run now");
                 Ok(())
             }
             Err(Exit::NotRecorded(error)) => {
-                tracing::error!(%run, %error, "the run's events could not be recorded; it is taken up again later");
+                tracing::error!(%run, %error, "could not record the run's events; the run is resumed later");
                 Ok(())
             }
         };
         failpoint::hit("run.unmarked");
         if let Err(error) = lease.release().await {
-            tracing::warn!(%run, %error, "the run's lease could not be given back; it runs out");
+            tracing::warn!(%run, %error, "could not release the run's lease; it expires by itself");
         }
         failpoint::hit("run.released");
         self.active.remove(run);

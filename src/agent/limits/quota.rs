@@ -217,7 +217,7 @@ impl Account {
             let charge = charge(records.iter().map(Arc::as_ref), step);
             self.close(&held, charge).await.map_err(crate::agent::error::unavailable)?;
             let estimated = charge == Charge::Everything;
-            tracing::info!(run = %self.run, step, estimated, "settled what an interrupted driver had reserved");
+            tracing::info!(run = %self.run, step, estimated, "settled the reservation of an interrupted step");
         }
         Ok(())
     }

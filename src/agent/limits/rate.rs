@@ -91,7 +91,7 @@ impl Rates {
         trouble.pause_until = Some(now + PAUSE);
         if trouble.silent_until.is_none_or(|until| until <= now) {
             trouble.silent_until = Some(now + SAY_EVERY);
-            tracing::warn!(%error, "the store does not count requests; each replica keeps the limits by itself");
+            tracing::warn!(%error, "the store cannot count requests; this replica applies rate limits by itself");
         }
     }
 }

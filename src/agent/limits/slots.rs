@@ -57,7 +57,7 @@ impl Limits {
             let mut found = HashMap::new();
             for (partition, tenant) in generations.current().quotas.with_slots() {
                 if let Err(error) = self.sweep_slots_of(&partition, tenant, &suspects, &mut found).await {
-                    tracing::warn!(%error, "could not look for slots that are nobody's");
+                    tracing::warn!(%error, "could not look for slots whose run has ended");
                 }
             }
             suspects = found;
@@ -83,7 +83,7 @@ impl Limits {
                     continue;
                 }
                 if suspects.get(&run) == Some(&document.version) {
-                    tracing::info!(%run, "giving back a slot whose run is not under way");
+                    tracing::info!(%run, "releasing the slot of a run that is not live");
                     release_slot(&**self.ledger.store(), partition, keys::slot(&run), document.version).await?;
                 } else {
                     found.insert(run, document.version);
@@ -123,7 +123,7 @@ impl Account {
         if let Some(version) = self.slot.take()
             && let Err(error) = release_slot(&*self.store, &self.partition, keys::slot(&self.run), version).await
         {
-            tracing::warn!(run = %self.run, %error, "could not give the run's slot back");
+            tracing::warn!(run = %self.run, %error, "could not release the run's slot");
         }
     }
 

@@ -177,12 +177,12 @@ impl Leases {
                 held.commands.send_if_modified(|known| commands > std::mem::replace(known, commands.max(*known)));
             }
             Ok(None) => {
-                tracing::warn!(lease = %key, "the lease was taken over");
+                tracing::warn!(lease = %key, "another replica holds the lease now");
                 held.good_until.send_replace(None);
                 self.0.forget(held);
             }
             Err(error) => {
-                tracing::warn!(lease = %key, %error, "a lease could not be renewed");
+                tracing::warn!(lease = %key, %error, "could not renew the lease");
                 return false;
             }
         }

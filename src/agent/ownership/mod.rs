@@ -74,7 +74,7 @@ impl Ownership {
     pub(super) async fn orphan(&self, run: &RunId, entry: &Registration) {
         let mut attempts_at_the_end = 0;
         while let Err(error) = self.replica.orphan(run, entry).await {
-            tracing::warn!(%run, %error, "a run that was left could not be orphaned yet");
+            tracing::warn!(%run, %error, "could not mark the run as orphaned; trying again");
             attempts_at_the_end += u32::from(self.lifecycle.is_leaving());
             if attempts_at_the_end == ATTEMPTS_AT_THE_END {
                 return;

@@ -24,7 +24,7 @@ impl Recovery {
         let ended = self.record_end(run, entry, why, &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
-            tracing::error!(%run, reason = why.as_str(), "the run cannot be gone on with; it fails");
+            tracing::error!(%run, reason = why.as_str(), "the run cannot be resumed; it fails");
             self.ownership.unregister(run, entry, next.as_ref()).await?;
         }
         Ok(())

@@ -42,14 +42,14 @@ impl Recovery {
                 // What could not be taken up may be in a second.
                 Ok(_) => spread(SWEEP_EVERY),
                 Err(error) => {
-                    tracing::warn!(%error, "could not look for runs that nobody drives");
+                    tracing::warn!(%error, "could not look for orphaned runs");
                     spread(SWEEP_EVERY)
                 }
             };
             if reconciled.elapsed() >= RECONCILE_EVERY {
                 reconciled = Instant::now();
                 if let Err(error) = self.reconcile().await {
-                    tracing::warn!(%error, "could not compare the entries of live runs with those driven here");
+                    tracing::warn!(%error, "could not compare the registered runs with those that this replica drives");
                 }
             }
             tokio::select! {
@@ -75,7 +75,7 @@ impl Recovery {
             let look = async |(key, document): (String, Document)| {
                 let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
                 if let Err(error) = self.recover(&run, &key, &document).await {
-                    tracing::warn!(%run, %error, "could not take up a run");
+                    tracing::warn!(%run, %error, "could not resume the run");
                 }
             };
             futures_util::stream::iter(entries).map(look).buffer_unordered(TOGETHER).collect::<()>().await;
@@ -110,7 +110,7 @@ impl Recovery {
                     if found.status() != RunStatus::InProgress {
                         return idle.release().await;
                     }
-                    tracing::info!(%run, "taking up a run that nobody drives");
+                    tracing::info!(%run, "resuming an orphaned run");
                     self.launcher.resume(idle, Vec::new(), self.generations.current()).await?;
                 }
                 Ok(())

@@ -187,7 +187,7 @@ impl Follower {
             } else if !self.warned {
                 self.warned = true;
                 let error = ConnectionError::refused(&node.host, error);
-                tracing::warn!(%error, "Redis refuses subscriptions, so news from other replicas comes late");
+                tracing::warn!(%error, "Redis refuses subscriptions; this replica notices changes by others late");
             }
         }
         Some(refused)

@@ -239,7 +239,7 @@ impl TopologyKeeper {
                 (range.clone(), node)
             });
             *map = Map { ranges: ranges.collect(), error: None };
-            tracing::info!(primaries = ?map.hosts(), "found Redis");
+            tracing::info!(primaries = ?map.hosts(), "connecting to Redis");
             true
         });
         if changed {

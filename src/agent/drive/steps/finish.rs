@@ -15,7 +15,7 @@ use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
-use crate::types::{Event, Outcome, RunId, RunStatus, StopReason};
+use crate::types::{Event, Outcome, RunId, RunStatus, SessionId, StopReason};
 
 /// What an attempt to record a run's end came to.
 enum Attempt {
@@ -66,7 +66,8 @@ async fn try_to_end(
             }
             Err(CommitError::VersionConflict { .. }) => return Ok(None),
             Err(CommitError::SequenceConflict { log, .. }) if log == keys::messages() && !lost => {
-                tracing::error!(%run, "the session's messages are not those it counts");
+                let session = driver.recorder.run().spec().session.as_ref().map(SessionId::as_str);
+                tracing::error!(%run, session, "messages of the session are missing; the run fails");
                 lost = true;
             }
             Err(error) => return Err(error.into()),
