@@ -4,7 +4,6 @@ mod modules;
 mod source;
 mod words;
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -56,15 +55,6 @@ const ROOMS: [(&str, u8); 22] = [
     ("error", 0),
 ];
 
-/// Where files still use each other in a circle. May only become fewer.
-const CIRCLES_LEFT: [&[&str]; 2] = [&["src/store/conformance/"], &["src/store/embedded/", "src/store/open.rs"]];
-
-/// Files of `src` that still have more than one subject. May only become fewer.
-const STILL_LONG: [&str; 1] = ["src/llm/openai/tests.rs"];
-
-/// Functions of `src` that still do several things. May only become fewer.
-const STILL_SEVERAL: [(&str, &str); 1] = [("src/llm/openai/decode/tests.rs", "recorded")];
-
 /// Nobody reads longer files with pleasure.
 const MOST_LINES: usize = 600;
 
@@ -99,10 +89,7 @@ fn imports_go_down_through_the_agents_rooms_and_never_round() {
     for used in modules.uses().iter().filter(|used| goes_up(used)) {
         writeln!(complaints, "{}:{}: must not know {}", used.from, used.line, used.to).expect("a string takes it");
     }
-    let known = |circle: &BTreeSet<String>| {
-        CIRCLES_LEFT.iter().any(|places| circle.iter().all(|path| places.iter().any(|place| path.starts_with(place))))
-    };
-    for circle in modules.circles().iter().filter(|circle| !known(circle)) {
+    for circle in modules.circles() {
         writeln!(complaints, "these use each other in a circle: {circle:#?}").expect("a string takes it");
     }
     assert!(complaints.is_empty(), "\n{complaints}");
@@ -160,12 +147,12 @@ fn judge(path: &str, text: &str) -> Vec<(usize, String)> {
     if Path::new(path).extension().is_some_and(|extension| extension == "rs") {
         let lines = text.lines().count();
         let is_source = path.starts_with("src/");
-        let most = if is_source && !STILL_LONG.contains(&path) { MOST_SOURCE_LINES } else { MOST_LINES };
+        let most = if is_source { MOST_SOURCE_LINES } else { MOST_LINES };
         if lines > most {
             complaints.push((lines, format!("has {lines} lines; more than {most} are two subjects")));
         }
         for (name, line, lines) in source::functions(&source::words(text)) {
-            if is_source && lines > MOST_FUNCTION_LINES && !STILL_SEVERAL.contains(&(path, name.as_str())) {
+            if is_source && lines > MOST_FUNCTION_LINES {
                 complaints.push((line, format!("`{name}` has {lines} lines; more than {MOST_FUNCTION_LINES} are two")));
             }
         }

@@ -32,6 +32,7 @@ pub(crate) mod layer;
 mod lease;
 pub mod memory;
 mod open;
+mod open_error;
 pub mod pages;
 mod rate;
 pub mod redis;
@@ -39,7 +40,8 @@ pub mod retry;
 mod scan;
 mod watch;
 
-pub use open::{OpenError, open};
+pub use open::open;
+pub use open_error::OpenError;
 pub use rate::{Rate, RateDecision};
 pub use watch::{Topic, Watch};
 

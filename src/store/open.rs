@@ -1,32 +1,12 @@
 //! From a store's URL to the store.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Store;
 use super::embedded::EmbeddedStore;
 use super::memory::MemoryStore;
-use super::redis::{RedisStore, Refusal};
+use super::redis::RedisStore;
+use super::{OpenError, Store};
 use crate::config::StoreUrl;
-
-/// Why a store could not be opened. Never holds a password.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// Another store, here or in another process, has the directory.
-    #[error("the store in {} is in use by another process", .0.display())]
-    InUse(PathBuf),
-    /// The files cannot be created, read or written, or hold something else.
-    #[error("cannot open the store in {}: {reason}", dir.display())]
-    Failed {
-        /// Where the files lie.
-        dir: PathBuf,
-        /// What went wrong.
-        reason: String,
-    },
-    /// Redis cannot be used as it is.
-    #[error("cannot keep runs in Redis: {0}")]
-    Redis(#[from] Refusal),
-}
 
 /// Opens the store that a URL names. A missing directory is created; a Redis that does not answer yet is looked for
 /// in the background.

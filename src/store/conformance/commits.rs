@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::*;
+use super::fixtures::*;
 use crate::store::{Check, Durability};
 
 pub(crate) async fn refused_transaction_changes_nothing(store: &dyn Store) {

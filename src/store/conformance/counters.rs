@@ -1,6 +1,6 @@
 //! What counters promise.
 
-use super::*;
+use super::fixtures::*;
 
 pub(crate) async fn unknown_counter_is_zero(store: &dyn Store) {
     assert_eq!(counter(store, &partition(), "spent").await, 0);

@@ -1,6 +1,6 @@
 //! What documents promise.
 
-use super::*;
+use super::fixtures::*;
 use crate::store::Check;
 
 pub(crate) async fn unknown_document_is_none(store: &dyn Store) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use super::*;
+use super::fixtures::*;
 use crate::store::{Check, Durability};
 
 /// What a partition holds, in the plainest form.

@@ -1,6 +1,6 @@
 //! What leases and their fences promise.
 
-use super::*;
+use super::fixtures::*;
 use crate::store::Check;
 
 /// Puts a document if the fence holds.

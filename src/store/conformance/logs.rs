@@ -1,6 +1,6 @@
 //! What logs promise.
 
-use super::*;
+use super::fixtures::*;
 
 pub(crate) async fn unknown_log_is_empty(store: &dyn Store) {
     let page = store.read_log(&partition(), &key("log"), 7, 10).await;

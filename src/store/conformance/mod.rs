@@ -7,16 +7,12 @@
 mod commits;
 mod counters;
 mod documents;
+mod fixtures;
 pub(crate) mod histories;
 mod leases;
 mod logs;
 mod rates;
 mod scans;
-
-use std::time::Duration;
-
-use bytes::Bytes;
-use uuid::Uuid;
 
 pub(crate) use self::commits::*;
 pub(crate) use self::counters::*;
@@ -25,7 +21,7 @@ pub(crate) use self::leases::*;
 pub(crate) use self::logs::*;
 pub(crate) use self::rates::*;
 pub(crate) use self::scans::*;
-use super::{CommitError, Document, Fence, Key, LogPage, Order, Partition, Scan, Store, Topic, Tx, Unavailable, Write};
+use crate::store::Store;
 
 macro_rules! cases {
     ($($case:ident,)*) => {
@@ -117,87 +113,4 @@ cases! {
 
     bucket_gives_its_burst_and_then_one_at_a_time,
     buckets_do_not_mix,
-}
-
-/// A fence that nobody was given.
-const NOBODYS: Fence = Fence { token: 1, nonce: 0 };
-
-/// A TTL that no test outlasts.
-const LONG: Duration = Duration::from_hours(1);
-
-/// A TTL that tests wait for.
-const SHORT: Duration = Duration::from_millis(20);
-
-/// A partition that no other case uses.
-fn partition() -> Partition {
-    Partition::new(format!("test/{}", Uuid::now_v7()))
-}
-
-fn key(name: &str) -> Key {
-    Key::from(name)
-}
-
-fn bytes(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-fn document(version: u64, text: &str) -> Document {
-    Document { version, value: bytes(text) }
-}
-
-fn put(name: &str, text: &str, ttl: Option<Duration>) -> Write {
-    Write::Put { key: key(name), value: bytes(text), ttl }
-}
-
-fn append(log: &str, after: u64, entries: &[&str]) -> Write {
-    Write::Append { log: key(log), after, entries: entries.iter().map(|entry| bytes(entry)).collect() }
-}
-
-fn add(counter: &str, delta: i64, ceiling: Option<i64>) -> Write {
-    Write::Add { counter: key(counter), delta, ceiling }
-}
-
-async fn write(store: &dyn Store, partition: &Partition, write: Write) -> Result<(), CommitError> {
-    store.commit(Tx::new(partition.clone()).write(write)).await
-}
-
-async fn get(store: &dyn Store, partition: &Partition, name: &str) -> Option<Document> {
-    store.get(partition, &key(name)).await.unwrap()
-}
-
-/// All of a log.
-async fn entries(store: &dyn Store, partition: &Partition, log: &str) -> Vec<Bytes> {
-    let page = store.read_log(partition, &key(log), 0, 1000).await.unwrap();
-    assert_eq!((page.first, page.head), (1, page.entries.len() as u64));
-    page.entries
-}
-
-async fn counter(store: &dyn Store, partition: &Partition, name: &str) -> i64 {
-    store.counter(partition, &key(name)).await.unwrap()
-}
-
-async fn acquire(store: &dyn Store, partition: &Partition, lease: &str, ttl: Duration) -> Option<Fence> {
-    store.acquire(partition, &key(lease), ttl).await.unwrap()
-}
-
-/// Tries until there is something, for at most ten seconds.
-async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
-    let search = async {
-        loop {
-            if let Some(found) = attempt().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), search).await.expect("it happens within ten seconds")
-}
-
-/// Waits until everything taken or put with [`SHORT`] before this call has run out.
-async fn let_short_run_out(store: &dyn Store) {
-    let place = partition();
-    assert!(acquire(store, &place, "clock", SHORT).await.is_some());
-    write(store, &place, put("clock", "", Some(SHORT))).await.unwrap();
-    until(async || get(store, &place, "clock").await.is_none().then_some(())).await;
-    until(async || acquire(store, &place, "clock", SHORT).await).await;
 }

@@ -1,6 +1,6 @@
 //! What buckets promise.
 
-use super::*;
+use super::fixtures::*;
 use crate::store::Rate;
 
 const SLOW: Rate = Rate { burst: 3, every: LONG };

@@ -1,6 +1,6 @@
 //! What scans promise.
 
-use super::*;
+use super::fixtures::*;
 
 use Order::{Ascending, Descending};
 
@@ -19,7 +19,7 @@ async fn scan(
     let scan = Scan { prefix: prefix.into(), after: after.map(Into::into), limit, order };
     let found = store.scan(place, scan).await.unwrap();
     for (key, document) in &found {
-        assert_eq!(document, &super::document(1, key));
+        assert_eq!(document, &super::fixtures::document(1, key));
     }
     found.into_iter().map(|(key, _)| key).collect()
 }

@@ -23,6 +23,8 @@ mod job;
 mod journal;
 mod reads;
 mod record;
+mod settings;
+mod shared;
 mod start;
 mod tables;
 mod writer;
@@ -30,26 +32,22 @@ mod writer;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::{RwLock, RwLockReadGuard};
 use redb::backends::FileBackend;
-use redb::{Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend};
+use redb::{DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend};
 use tokio::sync::oneshot;
 
-use self::disk::Failure;
 use self::job::{Answer, Job, Request};
-use super::rate::Buckets;
-use super::watch::Topics;
+use self::settings::Settings;
+use self::shared::Shared;
 use super::{
     CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Rate, RateDecision, Scan, Store, Topic, Tx,
     Unavailable, Watch,
 };
-use crate::types::clock::now_ms;
 
 /// The backend in a directory.
 #[derive(Debug)]
@@ -58,23 +56,6 @@ pub struct EmbeddedStore {
     requests: Sender<Request>,
     /// Taken when the store is dropped.
     writer: Option<JoinHandle<()>>,
-}
-
-/// Settings that tests change.
-#[derive(Debug, Clone)]
-struct Settings {
-    /// How long a change may stay without a sync.
-    sync_after: Duration,
-    /// How long the journal may grow, in bytes.
-    journal_bytes: u64,
-    /// How much of the file redb keeps in memory, in bytes.
-    cache_bytes: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { sync_after: Duration::from_secs(1), journal_bytes: 1 << 20, cache_bytes: 64 << 20 }
-    }
 }
 
 impl EmbeddedStore {
@@ -226,45 +207,6 @@ impl Drop for EmbeddedStore {
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
-    }
-}
-
-/// What the writer shares with the callers of the store.
-#[derive(Debug)]
-struct Shared {
-    /// `None` once the store was closed.
-    database: RwLock<Option<Database>>,
-    topics: Topics,
-    buckets: Buckets,
-    clock: Clock,
-    failure: Failure,
-}
-
-impl Shared {
-    fn new(database: Database, failure: Failure) -> Self {
-        let database = RwLock::new(Some(database));
-        Self { database, topics: Topics::default(), buckets: Buckets::default(), clock: Clock::default(), failure }
-    }
-
-    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
-        self.database.read()
-    }
-
-    fn take_database(&self) -> Option<Database> {
-        self.database.write().take()
-    }
-}
-
-/// The wall clock, by which expiries are stored. It does not go back while the store is open, so what has expired stays
-/// expired.
-#[derive(Debug, Default)]
-struct Clock(AtomicU64);
-
-impl Clock {
-    /// In ms since the Unix epoch.
-    fn now(&self) -> u64 {
-        let now = now_ms();
-        self.0.fetch_max(now, Ordering::Relaxed).max(now)
     }
 }
 

@@ -10,9 +10,10 @@ use redb::{Database, DatabaseError, StorageBackend};
 use super::disk::{Disk, Failure};
 use super::journal::Journal;
 use super::record::Record;
+use super::settings::Settings;
+use super::shared::Shared;
 use super::tables::{FORMAT, Meta, Tables};
 use super::writer::{Writer, ceiling_above};
-use super::{Settings, Shared};
 use crate::store::OpenError;
 use crate::store::lease::{Leases, Now};
 

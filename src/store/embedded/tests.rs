@@ -11,11 +11,13 @@ mod survival;
 use std::path::Path;
 
 use bytes::Bytes;
+use redb::Database;
 use tempfile::TempDir;
 
 pub(super) use self::faults::Faulty;
 use super::*;
 use crate::store::{Check, Durability, Write, conformance};
+use crate::types::clock::now_ms;
 
 conformance::suite!(async {
     let dir = tempfile::tempdir().unwrap();

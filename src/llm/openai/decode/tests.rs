@@ -1,13 +1,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use self::recorded::recorded;
 use super::*;
 use crate::llm::openai::fault::{MAX_CALLS, MAX_TURN};
 use crate::llm::sse::SseError;
 use crate::llm::{ModelCall, ModelErrorKind};
-use crate::types::Usage;
 
 mod order;
+mod recorded;
 
 /// A stream of these chunks, as OpenAI frames it.
 fn stream(chunks: &[Value]) -> String {
@@ -60,71 +61,6 @@ fn calls(chunks: &[Value], reason: &str) -> Vec<(String, String)> {
 
 fn owned<const N: usize>(calls: [(&str, &str); N]) -> Vec<(String, String)> {
     calls.map(|(name, arguments)| (name.to_owned(), arguments.to_owned())).to_vec()
-}
-
-/// Streams as servers send them, with what they mean.
-fn recorded() -> Vec<(&'static str, String, ModelTurn)> {
-    let usage =
-        Some(Usage { prompt_tokens: 9, completion_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, estimated: false });
-    let usage_chunk = json!({ "choices": [], "usage": {
-        "prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14,
-        "prompt_tokens_details": { "cached_tokens": 4, "audio_tokens": 0 },
-        "completion_tokens_details": { "reasoning_tokens": 2, "accepted_prediction_tokens": 0 },
-    } });
-    let two_calls = vec![
-        ModelCall { name: "add".to_owned(), arguments: r#"{"a":1}"#.to_owned() },
-        ModelCall { name: "sub".to_owned(), arguments: r#"{"b":"ä"}"#.to_owned() },
-    ];
-    let plain = stream(&[
-        said(json!({ "role": "assistant", "content": "" })),
-        said(json!({ "content": "Grüße, " })),
-        said(json!({ "content": "\"world\" 🙂\n" })),
-        ended("stop"),
-        usage_chunk.clone(),
-    ]);
-    let plain_turn =
-        ModelTurn {
-            usage, finish_reason: "stop".to_owned(), ..ModelTurn::of("", "Grüße, \"world\" 🙂\n", Vec::new())
-        };
-    let parallel = stream(&[
-        call(0, "call_a", "add", ""),
-        call(0, (), (), "{\"a\""),
-        call(1, "call_b", "sub", ""),
-        call(1, (), (), "{\"b\":\"ä"),
-        call(0, (), (), ":1}"),
-        call(1, (), (), "\"}"),
-        ended("tool_calls"),
-    ]);
-    let calls_turn = ModelTurn { finish_reason: "tool_calls".to_owned(), ..ModelTurn::of("", "", two_calls) };
-    let reused = stream(&[
-        call(0, "call_a", "add", json!({ "a": 1 })),
-        call(0, "call_b", "sub", "{\"b\":\"ä\"}"),
-        ended("tool_calls"),
-    ]);
-    let reasoning = stream(&[
-        said(json!({ "reasoning_content": "Let me ", "content": null })),
-        said(json!({ "reasoning": "think.", "content": null })),
-        said(json!({ "reasoning": "!", "reasoning_content": "!", "tool_calls": null })),
-        said(json!({ "content": "42" })),
-        json!({ "choices": [{ "index": 0, "delta": null, "finish_reason": "stop" }],
-                "usage": { "prompt_tokens": 1, "completion_tokens": null } }),
-        usage_chunk,
-    ]);
-    let reasoning_turn =
-        ModelTurn { usage, finish_reason: "stop".to_owned(), ..ModelTurn::of("Let me think.!", "42", Vec::new()) };
-    vec![
-        ("CRLF", plain.replace('\n', "\r\n"), plain_turn.clone()),
-        (
-            "comments and a mark",
-            format!("\u{feff}: hi\n\n{}", plain.replace("\n\n", "\n: ping\n\n: pong\n")),
-            plain_turn.clone(),
-        ),
-        ("event names", plain.replace("data:", "event: message\nid: 1\ndata:"), plain_turn.clone()),
-        ("plain", plain, plain_turn),
-        ("parallel", parallel, calls_turn.clone()),
-        ("reused index", reused, calls_turn),
-        ("reasoning", reasoning, reasoning_turn),
-    ]
 }
 
 #[test]
