@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
-use crate::types::{Conversation, Usage};
+use crate::types::{Conversation, TurnEnd, Usage};
 
 pub mod demo;
 
@@ -69,8 +69,8 @@ pub struct ModelTurn {
     pub parts: Vec<ModelPart>,
     /// What the upstream says it took; `None` if it did not say.
     pub usage: Option<Usage>,
-    /// The upstream's own word: `stop`, `length`, `tool_calls`, …
-    pub finish_reason: String,
+    /// Why it ended.
+    pub end: TurnEnd,
 }
 
 /// Something that a turn holds.

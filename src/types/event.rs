@@ -12,7 +12,7 @@ use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::usage::{Micros, StepModel, Usage};
-use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress};
+use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
 /// An event as it stands in the log.
 ///
@@ -84,8 +84,8 @@ pub enum Event {
         step: u32,
         /// What its model call took.
         usage: Usage,
-        /// The upstream's own finish reason.
-        finish_reason: String,
+        /// Why the model's turn ended.
+        turn_end: TurnEnd,
         /// The model call's time in milliseconds.
         latency_ms: u64,
         /// Tokens that the run has taken so far.
@@ -179,8 +179,8 @@ pub struct Turn {
     pub parts: Vec<Part>,
     /// What it took.
     pub usage: Usage,
-    /// The upstream's own word: `stop`, `length`, `tool_calls`, …
-    pub finish_reason: String,
+    /// Why it ended.
+    pub end: TurnEnd,
     /// From request to last byte, in milliseconds.
     pub latency_ms: u64,
 }

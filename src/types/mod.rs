@@ -16,6 +16,7 @@ pub mod run;
 pub mod sampling;
 pub mod session;
 pub mod tool;
+pub mod turn_end;
 pub mod usage;
 
 pub use conversation::{Conversation, Message, Role, ToolCall};
@@ -25,4 +26,5 @@ pub use id::{CallId, RunId, SessionId, Tenant};
 pub use outcome::{Outcome, Report, RunStatus, StopReason};
 pub use run::{Limits, RunSpec};
 pub use tool::{Effect, ToolOutcome, ToolProgress};
+pub use turn_end::TurnEnd;
 pub use usage::{Micros, Price, Usage};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::error::RunError;
 use crate::types::usage::{Micros, StepModel, Usage};
-use crate::types::{CallId, ToolCall};
+use crate::types::{CallId, ToolCall, TurnEnd};
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,8 +206,8 @@ pub struct StepReport {
     pub usage: Usage,
     /// What they cost.
     pub cost: Micros,
-    /// The upstream's own finish reason.
-    pub finish_reason: String,
+    /// Why the model's turn ended.
+    pub turn_end: TurnEnd,
     /// In call order.
     pub tool_calls: Vec<CallReport>,
 }

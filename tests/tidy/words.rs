@@ -10,15 +10,7 @@ const EXCEPTED: [&str; 1] = ["src/tools/http/"];
 const WORDS: [&str; 6] = ["StatusCode", "http::", "openai", "finish_reason", "\"tool_choice\"", "chatcmpl"];
 
 /// Where such a word still stands, and why. Only ever shorter.
-const REMAINING: [(&str, &str); 9] = [
-    // The upstream's own word for the end of its turn is kept and shown as it came.
-    ("src/agent/context/turn.rs", "finish_reason"),
-    ("src/agent/drive/run_loop.rs", "finish_reason"),
-    ("src/agent/drive/steps/call_model.rs", "finish_reason"),
-    ("src/agent/machine/fold.rs", "finish_reason"),
-    ("src/agent/machine/next.rs", "finish_reason"),
-    ("src/types/event.rs", "finish_reason"),
-    ("src/types/outcome.rs", "finish_reason"),
+const REMAINING: [(&str, &str); 2] = [
     // A refusal names the request's member.
     ("src/agent/admission/specify.rs", "\"tool_choice\""),
     // A message that is kept as it came says in which dialect.

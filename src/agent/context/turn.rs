@@ -9,7 +9,7 @@ use crate::agent::machine::budget::estimated_usage;
 use crate::llm::{Delta, Model, ModelPart, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
-use crate::types::{Event, RunId, Usage};
+use crate::types::{Event, RunId, TurnEnd, Usage};
 
 /// Whether a call of this name with these arguments would be valid.
 type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
@@ -156,7 +156,7 @@ impl Said {
         Turn {
             parts: std::mem::take(&mut self.parts),
             usage: estimated_usage(reserve, self.bytes),
-            finish_reason: "interrupted".to_owned(),
+            end: TurnEnd::Interrupted,
             latency_ms,
         }
     }

@@ -101,7 +101,7 @@ fn complete_step(driver: &mut Driver) {
     let event = Event::StepCompleted {
         step: run.step(),
         usage: report.usage,
-        finish_reason: report.finish_reason.clone(),
+        turn_end: report.turn_end.clone(),
         latency_ms: report.llm_latency_ms,
         tokens_used: run.used().tokens,
         token_budget: run.spec().limits.token_budget,

@@ -4,7 +4,7 @@ use super::{CallState, ContextEstimate, Executor, OpenCall, Phase, Run, UNANSWER
 use crate::types::conversation::{Extra, Parts};
 use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
 use crate::types::outcome::{CallReport, StepReport};
-use crate::types::{Event, Message, Outcome, Record, Role, RunStatus, ToolCall, ToolOutcome, Usage};
+use crate::types::{Event, Message, Outcome, Record, Role, RunStatus, ToolCall, ToolOutcome, TurnEnd, Usage};
 
 /// How long a model call is taken to have gone on when nothing was recorded of it: as long as an upstream may
 /// take to begin, by its settings' default.
@@ -120,12 +120,12 @@ impl Run {
             model: self.model.clone(),
             usage: turn.usage,
             cost: self.model.price.cost(&turn.usage),
-            finish_reason: turn.finish_reason.clone(),
+            turn_end: turn.end.clone(),
             tool_calls: Vec::new(),
         });
         self.last_turn = turn.clone();
         self.resumes = 0;
-        if turn.is_empty() && turn.finish_reason != "length" && self.stop.is_none() {
+        if turn.is_empty() && turn.end != TurnEnd::Length && self.stop.is_none() {
             self.phase = Phase::EmptyTurn;
             self.empty += 1;
             return;

@@ -4,7 +4,7 @@ use super::{CallState, Executor, OpenCall, Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::run::{OnLimit, OnUnknownOutcome};
-use crate::types::{Effect, StopReason, ToolCall};
+use crate::types::{Effect, StopReason, ToolCall, TurnEnd};
 
 /// How often a run may be taken over without getting further.
 const MAX_RESUMES: u32 = 3;
@@ -139,9 +139,11 @@ impl Run {
         if let Some((reason, _)) = &self.stop {
             return *reason;
         }
-        self.limit.unwrap_or(match self.last_turn.finish_reason.as_str() {
-            "length" => StopReason::Length,
-            _ => StopReason::Done,
+        self.limit.unwrap_or(match self.last_turn.end {
+            TurnEnd::Length => StopReason::Length,
+            TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::ContentFilter | TurnEnd::Interrupted | TurnEnd::Other(_) => {
+                StopReason::Done
+            }
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::types::conversation::{Part, PartKind};
 use crate::types::event::{DiscardReason, Leg};
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::{CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant};
+use crate::types::{CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, TurnEnd};
 
 /// A run without limits but the ordinary ones.
 pub(in crate::agent) fn spec() -> RunSpec {
@@ -80,10 +80,10 @@ impl Story {
 
     fn says(&mut self, text: &str, calls: Vec<ToolCall>, usage: Usage) {
         self.calls_model();
-        let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned();
+        let end = if calls.is_empty() { TurnEnd::Stop } else { TurnEnd::ToolCalls };
         let text = (!text.is_empty()).then(|| Part::text(text));
         let calls = calls.into_iter().map(|call| PartKind::ToolCall(call).into());
-        let turn = Turn { parts: text.into_iter().chain(calls).collect(), usage, finish_reason, ..Turn::default() };
+        let turn = Turn { parts: text.into_iter().chain(calls).collect(), usage, end, ..Turn::default() };
         self.happens(Event::TurnFinished { step: self.run.step(), turn: Box::new(turn) });
     }
 
@@ -101,15 +101,8 @@ impl Story {
 
     fn completes_step(&mut self) {
         assert_eq!(self.run.next_step(), Step::CompleteStep);
-        let (step, usage, finish_reason) = (self.run.step(), Usage::default(), String::new());
-        self.happens(Event::StepCompleted {
-            step,
-            usage,
-            finish_reason,
-            latency_ms: 0,
-            tokens_used: 0,
-            token_budget: None,
-        });
+        let (step, usage, turn_end) = (self.run.step(), Usage::default(), TurnEnd::Stop);
+        self.happens(Event::StepCompleted { step, usage, turn_end, latency_ms: 0, tokens_used: 0, token_budget: None });
     }
 
     fn ends(&mut self) -> Outcome {

@@ -15,6 +15,7 @@ pub mod openai_error;
 pub mod run;
 pub mod session;
 pub mod snapshot;
+pub mod turn_end;
 pub mod usage;
 
 #[cfg(test)]

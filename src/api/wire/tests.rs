@@ -13,7 +13,7 @@ use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, StepReport};
 use crate::types::{
     CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall,
-    ToolOutcome, ToolProgress, Usage,
+    ToolOutcome, ToolProgress, TurnEnd, Usage,
 };
 
 const RUN: &str = "run_019a0000000070008000000000000000";
@@ -70,7 +70,7 @@ fn outcome(reason: StopReason) -> Outcome {
         model: Arc::default(),
         usage: usage(),
         cost: Micros(1230),
-        finish_reason: "tool_calls".into(),
+        turn_end: TurnEnd::ToolCalls,
         tool_calls: vec![report],
     };
     Outcome {
@@ -99,7 +99,7 @@ fn story() -> Vec<Record> {
     let completed = |step| Event::StepCompleted {
         step,
         usage: usage(),
-        finish_reason: "tool_calls".into(),
+        turn_end: TurnEnd::ToolCalls,
         latency_ms: 7,
         tokens_used: 14,
         token_budget: Some(100),

@@ -21,7 +21,7 @@ use crate::llm::demo::transcript::Transcript;
 use crate::llm::{
     Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelRequest, ModelTurn,
 };
-use crate::types::Usage;
+use crate::types::{TurnEnd, Usage};
 
 /// What every answer begins with.
 const SIGNATURE: &str = "[demo model] ";
@@ -81,10 +81,10 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
     let offer = Offer::of(request);
     let mut allowance = Allowance { left: request.max_tokens, used: 0, cut: false };
     let mut turn = ModelTurn::default();
-    turn.finish_reason = match rules::reply(&transcript, &offer) {
+    turn.end = match rules::reply(&transcript, &offer) {
         Reply::Text(text) => {
             turn = ModelTurn::of("", &allowance.take(&format!("{SIGNATURE}{text}")), Vec::new());
-            "stop".into()
+            TurnEnd::Stop
         }
         Reply::Calls(calls) => {
             for call in calls {
@@ -93,11 +93,11 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
                     turn.parts.push(ModelPart::Call(ModelCall { arguments, ..call }));
                 }
             }
-            "tool_calls".into()
+            TurnEnd::ToolCalls
         }
     };
     if allowance.cut {
-        turn.finish_reason = "length".into();
+        turn.end = TurnEnd::Length;
     }
     let prompt_bytes = request.conversation.weight() + request.tools.weight();
     let prompt_tokens = u64::try_from(prompt_bytes / 4).unwrap_or(u64::MAX).max(1);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::types::conversation::Dialect;
 use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::{Conversation, Message, Role};
+use crate::types::{Conversation, Message, Role, TurnEnd};
 
 const TOOLS: [&str; 3] = ["calculator", "current_time", "get_weather"];
 
@@ -86,14 +86,14 @@ async fn calls_two_tools_at_once_and_answers_from_their_results() {
     let first = turn(request(&messages, &TOOLS)).await;
     let expected = [("calculator", r#"{"expression":"1234 * 5678"}"#), ("current_time", r#"{"timezone":"Oslo"}"#)];
     assert_eq!(calls(&first), expected);
-    assert_eq!((&*first.text(), first.finish_reason.as_str()), ("", "tool_calls"));
+    assert_eq!((&*first.text(), &first.end), ("", &TurnEnd::ToolCalls));
     continued(&mut messages, &first, |call| match call.name.as_str() {
         "calculator" => "7006652".into(),
         _ => "2026-11-21T23:05:12+01:00 (Saturday, Europe/Oslo)".into(),
     });
     let second = turn(request(&messages, &TOOLS)).await;
     let text = "[demo model] 1234 * 5678 = 7006652. It is 2026-11-21T23:05:12+01:00 (Saturday, Europe/Oslo).";
-    assert_eq!((&*second.text(), second.finish_reason.as_str()), (text, "stop"));
+    assert_eq!((&*second.text(), &second.end), (text, &TurnEnd::Stop));
     let usage = second.usage.unwrap();
     assert!(usage.prompt_tokens > first.usage.unwrap().prompt_tokens && usage.completion_tokens > 10, "{usage:?}");
 }
@@ -179,11 +179,11 @@ async fn stops_where_the_tokens_end() {
         let text = turn(ModelRequest { max_tokens, ..request(&[], &[]) });
         let calls = turn(ModelRequest { max_tokens, ..request(&[user("What is 1111111111 + 2222222222?")], &TOOLS) });
         let (text, calls) = tokio::join!(text, calls);
-        assert_eq!(text.finish_reason, "length");
+        assert_eq!(text.end, TurnEnd::Length);
         assert!(text.usage.unwrap().completion_tokens <= max_tokens);
         assert!(calls.usage.unwrap().completion_tokens <= max_tokens);
         let whole = calls.calls().next().is_some_and(|call| call.arguments.ends_with('}'));
-        assert_eq!(calls.finish_reason, if whole { "tool_calls" } else { "length" });
+        assert_eq!(calls.end, if whole { TurnEnd::ToolCalls } else { TurnEnd::Length });
     }
 }
 

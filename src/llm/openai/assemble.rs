@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::chunk::{CallPiece, Chunk, Said};
 use super::fault::{Fault, MAX_CALLS, MAX_TURN};
+use super::finish_reason;
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
 use crate::types::Usage;
 use crate::types::conversation::{Part, PartKind, Thinking};
@@ -100,7 +101,7 @@ impl Assembler {
             // They began in the order of their numbers.
             Piece::Call => calls.next(),
         });
-        Ok(ModelTurn { parts: parts.collect(), usage: self.usage, finish_reason })
+        Ok(ModelTurn { parts: parts.collect(), usage: self.usage, end: finish_reason::read(finish_reason) })
     }
 
     fn hear(&mut self, said: Said<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {

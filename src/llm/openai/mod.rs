@@ -18,6 +18,7 @@ mod chunk;
 pub mod decode;
 mod failure;
 pub mod fault;
+pub mod finish_reason;
 pub mod messages;
 mod object;
 mod request;

@@ -17,6 +17,7 @@ use crate::config::Secret;
 use crate::llm::ModelTurn;
 use crate::llm::http::http_client;
 use crate::llm::retry::{RetryPolicy, Retrying};
+use crate::types::TurnEnd;
 
 const KEY: &str = "sk-very-secret";
 /// A timeout that a test waits for.
@@ -78,7 +79,7 @@ async fn an_answer_becomes_deltas_and_a_turn() {
     let (model, requests) = upstream(vec![full_stream()]).await;
     let (deltas, turn) = ask_with(&model, request()).await;
     assert_eq!(deltas, [Delta::Text("hi".to_owned())]);
-    let expected = ModelTurn { finish_reason: "stop".to_owned(), ..ModelTurn::of("", "hi", Vec::new()) };
+    let expected = ModelTurn { end: TurnEnd::Stop, ..ModelTurn::of("", "hi", Vec::new()) };
     assert_eq!(turn, Ok(expected));
     assert!(model.recovers_text_tool_calls());
 

@@ -16,7 +16,7 @@ use crate::failpoint;
 use crate::llm::{Delta, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall};
+use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall, TurnEnd};
 
 /// Most calls of one turn.
 const MAX_CALLS: u16 = 64;
@@ -151,7 +151,7 @@ fn finish_turn(
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
     let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, turn.text().len()));
-    let (parts, rest) = said.finish(turn.parts, turn.finish_reason == "length");
+    let (parts, rest) = said.finish(turn.parts, turn.end == TurnEnd::Length);
     if !rest.is_empty() {
         let step = driver.recorder.run().step();
         driver.recorder.queue(Event::TextDelta { step, text: rest });
@@ -168,7 +168,7 @@ fn finish_turn(
             Some(PartKind::ToolCall(ToolCall { id, name, arguments }).into())
         }
     });
-    Turn { parts: parts.collect(), usage, finish_reason: turn.finish_reason, latency_ms }
+    Turn { parts: parts.collect(), usage, end: turn.end, latency_ms }
 }
 
 fn run_error(error: &ModelError, said_something: bool) -> RunError {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::llm::openai::messages::parts;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::types::conversation::Part;
-use crate::types::{CallId, Conversation, Role, Usage};
+use crate::types::{CallId, Conversation, Role, TurnEnd, Usage};
 
 /// What the model does in one turn.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Say {
     /// What it streams, and the turn that this makes if it ends well.
     fn deltas(&self, closing: bool) -> Vec<Result<Delta, ModelError>> {
         let (pieces, calls) = match self {
-            Self::Calls(_, _) if closing => return vec![Ok(finished("closing", &[], "stop"))],
+            Self::Calls(_, _) if closing => return vec![Ok(finished("closing", &[], TurnEnd::Stop))],
             Self::Calls("", calls) => (vec![], calls.as_slice()),
             Self::Calls(text, calls) => (vec![*text], calls.as_slice()),
             Self::Text(pieces)
@@ -47,9 +47,9 @@ impl Say {
         };
         let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
         match self {
-            Self::Text(_) | Self::Written(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "stop"))),
-            Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, "tool_calls"))),
-            Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], "length"))),
+            Self::Text(_) | Self::Written(_) => deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Stop))),
+            Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, TurnEnd::ToolCalls))),
+            Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Length))),
             Self::Break(_) | Self::Stall(_) | Self::Deadline(_) => {}
         }
         deltas
@@ -57,11 +57,11 @@ impl Say {
 }
 
 /// The end of a turn.
-fn finished(text: &str, calls: &[(&str, &str)], finish_reason: &str) -> Delta {
+fn finished(text: &str, calls: &[(&str, &str)], end: TurnEnd) -> Delta {
     let call = |(name, arguments): &(&str, &str)| ModelCall { name: (*name).into(), arguments: (*arguments).into() };
     let usage = Usage { prompt_tokens: 10, completion_tokens: 5, ..Usage::default() };
     let calls = calls.iter().map(call).collect();
-    let turn = ModelTurn { usage: Some(usage), finish_reason: finish_reason.into(), ..ModelTurn::of("", text, calls) };
+    let turn = ModelTurn { usage: Some(usage), end, ..ModelTurn::of("", text, calls) };
     Delta::Finished(Box::new(turn))
 }
 

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::api::wire::agent::object::{AgentObject, Arguments, Budget};
 use crate::api::wire::chunk::ChunkTemplate;
 use crate::api::wire::openai_error::ErrorObject;
+use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::BudgetKind;
@@ -226,13 +227,13 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             truncated: outcome.truncated,
             latency_ms: outcome.latency_ms,
         },
-        Event::StepCompleted { step, usage, finish_reason, latency_ms, tokens_used, token_budget } => {
+        Event::StepCompleted { step, usage, turn_end, latency_ms, tokens_used, token_budget } => {
             NativeEvent::StepCompleted {
                 seq,
                 step: *step,
                 usage: usage.into(),
                 latency_ms: *latency_ms,
-                finish_reason,
+                finish_reason: finish_reason(turn_end),
                 budget: Budget::new(*token_budget, *tokens_used),
             }
         }

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
+use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::types::outcome::{CallReport, Outcome, Report, StepReport};
 use crate::types::{Micros, RunId, SessionId, ToolCall};
@@ -226,7 +227,7 @@ impl<'a> StepObject<'a> {
             llm_latency_ms: step.llm_latency_ms,
             tool_latency_ms: step.tool_latency_ms,
             usage: UsageObject::from(&step.usage),
-            finish_reason: &step.finish_reason,
+            finish_reason: finish_reason(&step.turn_end),
             tool_calls: step.tool_calls.iter().map(CallObject::new).collect(),
         }
     }

@@ -6,6 +6,7 @@ use super::*;
 use crate::llm::openai::fault::{MAX_CALLS, MAX_TURN};
 use crate::llm::sse::SseError;
 use crate::llm::{ModelCall, ModelErrorKind};
+use crate::types::TurnEnd;
 
 mod order;
 mod recorded;
@@ -82,7 +83,8 @@ fn a_stream_means_the_same_wherever_it_is_cut() {
 #[test]
 fn a_stream_that_breaks_off_has_no_turn_before_its_finish_reason() {
     for (name, stream, expected) in recorded() {
-        let reason = format!("\"finish_reason\":\"{}\"", expected.finish_reason);
+        let word = if expected.end == TurnEnd::ToolCalls { "tool_calls" } else { "stop" };
+        let reason = format!("\"finish_reason\":\"{word}\"");
         let finish = stream.find(&reason).unwrap();
         let mut ends_early = 0;
         for end in 0..stream.len() {
@@ -212,7 +214,7 @@ fn an_empty_piece_is_no_call() {
 fn the_first_finish_reason_and_the_last_usage_count() {
     let usage = |tokens: u64| json!({ "choices": [], "usage": { "prompt_tokens": tokens, "completion_tokens": 1 } });
     let turn = turn(&[usage(1), ended(""), ended("tool_calls"), ended("stop"), usage(7), json!({ "usage": null })]);
-    assert_eq!(turn.finish_reason, "tool_calls");
+    assert_eq!(turn.end, TurnEnd::ToolCalls);
     assert_eq!(turn.usage.unwrap().prompt_tokens, 7);
     assert_eq!(self::turn(&[ended("stop")]).usage, None);
 }
@@ -225,7 +227,7 @@ fn other_alternatives_are_left_out_and_refusals_are_text() {
         { "delta": { "refusal": "won't" } },
     ] });
     let turn = turn(&[other, json!({}), json!({ "choices": null }), ended("stop")]);
-    assert_eq!((&*turn.text(), turn.finish_reason.as_str()), ("I won't", "stop"));
+    assert_eq!((&*turn.text(), &turn.end), ("I won't", &TurnEnd::Stop));
 }
 
 #[test]
@@ -264,7 +266,7 @@ fn an_error_in_place_of_a_chunk_is_the_end() {
         assert_eq!(report.kind(None), ModelErrorKind::Transient);
     }
     let fine = json!({ "error": null, "choices": [{ "finish_reason": "stop" }] });
-    assert_eq!(turn(&[fine]).finish_reason, "stop");
+    assert_eq!(turn(&[fine]).end, TurnEnd::Stop);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{call, ended, said, stream};
 use crate::llm::{ModelCall, ModelTurn};
-use crate::types::Usage;
+use crate::types::{TurnEnd, Usage};
 
 /// The last chunk of a stream whose client asked for usage.
 fn usage_chunk() -> Value {
@@ -16,8 +16,8 @@ fn usage_chunk() -> Value {
 }
 
 /// What it says.
-fn usage() -> Option<Usage> {
-    Some(Usage { prompt_tokens: 9, completion_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, estimated: false })
+fn usage() -> Usage {
+    Usage { prompt_tokens: 9, completion_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, estimated: false }
 }
 
 /// A stream of text, and its turn.
@@ -30,7 +30,7 @@ fn plain() -> (String, ModelTurn) {
         usage_chunk(),
     ]);
     let turn = ModelTurn::of("", "Grüße, \"world\" 🙂\n", Vec::new());
-    (stream, ModelTurn { usage: usage(), finish_reason: "stop".to_owned(), ..turn })
+    (stream, ModelTurn { usage: Some(usage()), end: TurnEnd::Stop, ..turn })
 }
 
 /// Two calls whose pieces alternate.
@@ -61,7 +61,7 @@ fn two_calls() -> ModelTurn {
         ModelCall { name: "add".to_owned(), arguments: r#"{"a":1}"#.to_owned() },
         ModelCall { name: "sub".to_owned(), arguments: r#"{"b":"ä"}"#.to_owned() },
     ];
-    ModelTurn { finish_reason: "tool_calls".to_owned(), ..ModelTurn::of("", "", calls) }
+    ModelTurn { end: TurnEnd::ToolCalls, ..ModelTurn::of("", "", calls) }
 }
 
 /// A stream of thinking under both of its names and text, and its turn.
@@ -76,7 +76,7 @@ fn reasoning() -> (String, ModelTurn) {
         usage_chunk(),
     ]);
     let turn = ModelTurn::of("Let me think.!", "42", Vec::new());
-    (stream, ModelTurn { usage: usage(), finish_reason: "stop".to_owned(), ..turn })
+    (stream, ModelTurn { usage: Some(usage()), end: TurnEnd::Stop, ..turn })
 }
 
 /// Streams as servers send them, with what they mean.
