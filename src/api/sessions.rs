@@ -18,7 +18,6 @@ use crate::api::params::{IdempotencyKey, MessagesQuery, SessionsQuery};
 use crate::api::state::Api;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
-use crate::llm::openai::messages::json;
 use crate::store::Order;
 use crate::types::SessionId;
 
@@ -150,8 +149,7 @@ pub async fn messages(
     let (found, _) = api.agent.messages(&caller.tenant, &id, window.from, count).await?;
     let has_more = window.has_more(found.len(), total);
     let numbered = window.numbered(found).into_iter();
-    let data =
-        numbered.map(|(index, message)| MessageObject::new(index, json(&message))).collect::<Result<Vec<_>, _>>()?;
+    let data = numbered.map(|(index, message)| MessageObject::new(index, &message)).collect::<Result<Vec<_>, _>>()?;
     Ok(axum::Json(List::new(data, has_more, |message| message.index.to_string())).into_response())
 }
 

@@ -12,8 +12,9 @@ use crate::agent::session::{NewSession, SessionPatch};
 use crate::api::wire::body::{bad_session_id, check_metadata, malformed, parse};
 use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::message::check_messages;
+use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::usage::UsageObject;
-use crate::types::{Micros, RunId, SessionId};
+use crate::types::{Message, Micros, RunId, SessionId};
 
 /// Longest time a session may be kept, in seconds: ten years.
 const MAX_TTL_S: u64 = 10 * 366 * 24 * 3600;
@@ -227,8 +228,8 @@ pub struct MessageObject {
 
 impl MessageObject {
     /// The message at `index`.
-    pub fn new(index: u64, json: &str) -> Result<Self, WireError> {
-        let message = RawValue::from_string(json.to_owned()).map_err(|error| malformed(&error))?;
+    pub fn new(index: u64, message: &Message) -> Result<Self, WireError> {
+        let message = RawValue::from_string(encoded(message).to_owned()).map_err(|error| malformed(&error))?;
         Ok(Self { index, message })
     }
 }

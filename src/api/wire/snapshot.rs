@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::message::check_history;
+use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::write_json;
-use crate::llm::openai::messages::json;
 use crate::types::session::Session;
 use crate::types::{Message, Micros, SessionId, Usage};
 
@@ -114,7 +114,7 @@ pub fn write_messages(page: &[Message], first: bool) -> Bytes {
         if !first || index > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(json(message).as_bytes());
+        out.put_slice(encoded(message).as_bytes());
     }
     out.freeze()
 }

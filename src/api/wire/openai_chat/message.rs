@@ -10,11 +10,17 @@ use crate::api::wire::body::{clip, malformed};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::image_url::check_image_url;
 use crate::api::wire::json_object::JsonObject;
+use crate::llm::openai::messages::json;
 use crate::types::conversation::{Dialect, MEDIA_WEIGHT};
 use crate::types::{CallId, Message, Role};
 
 /// Most messages of one request.
 const MAX_MESSAGES: usize = 10_000;
+
+/// A message in this dialect.
+pub fn encoded(message: &Message) -> &str {
+    json(message)
+}
 
 /// The messages of a request, in their order.
 #[derive(Debug, Default)]
