@@ -7,10 +7,9 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::tools::registry::RegisteredTool;
-use crate::tools::truncate::{MAX_RESULT_BYTES, truncate};
+use crate::tools::truncate::cut_to_size;
 use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::ToolOutcome;
-use crate::types::conversation::{Part, PartKind};
 
 /// Calls a tool with arguments that [`check_arguments`](crate::tools::check_arguments) let pass, in a task of its own.
 ///
@@ -29,26 +28,10 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
         Ok(None) => failure(crashed(&name)),
         Err(_) => failure(format!("The tool `{name}` did not answer within {} ms and was stopped.", limit.as_millis())),
     };
-    let ToolAnswer { mut parts, structured, is_error, bytes, status } = answer;
-    let truncated = cut_to_size(&mut parts);
+    let ToolAnswer { mut parts, mut structured, is_error, bytes, status } = answer;
+    let truncated = cut_to_size(&mut parts, &mut structured);
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     ToolOutcome { parts, structured, is_error, truncated, skipped: false, latency_ms, bytes, status }
-}
-
-/// Cuts texts so that all of them together are within the size limit; whether anything was cut.
-fn cut_to_size(parts: &mut [Part]) -> bool {
-    let (mut room, mut any) = (MAX_RESULT_BYTES, false);
-    for part in parts {
-        if let PartKind::Text(text) = &mut part.kind {
-            let (cut, truncated) = truncate(text, room);
-            if truncated {
-                *text = cut.into_owned();
-                any = true;
-            }
-            room = room.saturating_sub(text.len());
-        }
-    }
-    any
 }
 
 /// What comes of a task that ended.
@@ -79,6 +62,8 @@ mod tests {
     use super::*;
     use crate::tools::registry::{Registry, check_arguments};
     use crate::tools::testing::{Behaviour, StubTool, context};
+    use crate::tools::truncate::MAX_RESULT_BYTES;
+    use crate::types::conversation::Part;
 
     fn call(behaviour: Behaviour) -> impl Future<Output = ToolOutcome> {
         let registry = Registry::new([StubTool::named("stub").behaving(behaviour).shared()]).unwrap();

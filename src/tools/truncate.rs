@@ -2,11 +2,62 @@
 
 use std::borrow::Cow;
 
-/// The longest result, in bytes.
+use crate::types::conversation::Part;
+use crate::types::json::RawValueEq;
+
+/// The longest result, in bytes: of everything that is kept of a call's answer together.
 pub const MAX_RESULT_BYTES: usize = 51_200;
+
+/// Room for words about a part that is not text.
+const MAX_TOLD_BYTES: usize = 256;
 
 /// Room for the marker between head and tail.
 const MARKER_BYTES: usize = 64;
+
+/// Cuts an answer so that all of it together is within [`MAX_RESULT_BYTES`]; whether anything was cut. Texts
+/// lose their middles; a picture or the like for which they leave no room is told of in words.
+pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -> bool {
+    let mut any = false;
+    if let Some(json) = structured.take_if(|json| json.get().len() > MAX_RESULT_BYTES) {
+        any = true;
+        // It stands for the text, so it is cut as text.
+        if parts.is_empty() {
+            parts.push(Part::text(json.get()));
+        }
+    }
+    let taken = structured.as_ref().map_or(0, |json| json.get().len());
+    let (texts, others): (Vec<&mut Part>, Vec<_>) = parts.iter_mut().partition(|part| part.as_text().is_some());
+    // However long the texts are, that there was a picture is told.
+    let most = MAX_TOLD_BYTES.min((MAX_RESULT_BYTES - taken) / others.len().max(1));
+    let told: Vec<usize> = others.iter().map(|part| part.in_words().len().min(most)).collect();
+    let mut room = Room(MAX_RESULT_BYTES - taken - told.iter().sum::<usize>());
+    for part in texts {
+        any |= room.take(part);
+    }
+    for (part, told) in others.into_iter().zip(told) {
+        room.0 += told;
+        any |= room.take(part);
+    }
+    if any {
+        parts.retain(|part| !part.is_empty());
+    }
+    any
+}
+
+/// How many bytes may still be kept.
+struct Room(usize);
+
+impl Room {
+    /// Takes the room that a part needs; whether the part had to be cut, or told in words.
+    fn take(&mut self, part: &mut Part) -> bool {
+        let fits = part.bytes() <= self.0;
+        if !fits {
+            *part = Part::text(truncate(&part.in_words(), self.0).0);
+        }
+        self.0 -= part.bytes();
+        !fits
+    }
+}
 
 /// Cuts `text` to at most `max_bytes`, never within a character, and says whether it did. Head and
 /// tail stay, as beginnings explain and endings conclude; a marker between them names what is gone.
@@ -29,6 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::types::conversation::{PartKind, Source};
 
     #[test]
     fn keeps_head_and_tail() {
@@ -39,7 +91,47 @@ mod tests {
         assert_eq!(cut, format!("{}\n[… 900 bytes removed …]\n{}", "a".repeat(75), "z".repeat(25)));
     }
 
+    fn image(bytes: usize) -> Part {
+        let source = Source::Base64 { media_type: "image/png".into(), data: "A".repeat(bytes / 3 * 4) };
+        PartKind::Image { source, detail: None }.into()
+    }
+
+    #[test]
+    fn a_picture_that_does_not_fit_is_told_of_in_words() {
+        let mut parts = vec![image(3_000), image(60_000)];
+        assert!(cut_to_size(&mut parts, &mut None));
+        assert_eq!(parts, [image(3_000), Part::text("[image, image/png, 60000 bytes]")]);
+        // Together they have no room, and text goes first.
+        let mut parts = vec![image(30_000), Part::text("x".repeat(60_000))];
+        assert!(cut_to_size(&mut parts, &mut None));
+        assert_eq!(parts[0], Part::text("[image, image/png, 30000 bytes]"));
+        let bytes = parts.iter().map(Part::bytes).sum::<usize>();
+        assert!((MAX_RESULT_BYTES - 64..=MAX_RESULT_BYTES).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn json_that_does_not_fit_is_cut_where_it_is_the_text_and_dropped_elsewhere() {
+        let json = format!("[{}1]", "1,".repeat(40_000));
+        let json = || Some(RawValueEq(serde_json::value::RawValue::from_string(json.clone()).unwrap()));
+        let (mut parts, mut structured) = (Vec::new(), json());
+        assert!(cut_to_size(&mut parts, &mut structured) && structured.is_none());
+        assert!(parts.len() == 1 && (MAX_RESULT_BYTES - 64..=MAX_RESULT_BYTES).contains(&parts[0].bytes()));
+        let (mut parts, mut structured) = (vec![Part::text("a")], json());
+        assert!(cut_to_size(&mut parts, &mut structured));
+        assert_eq!((parts, structured), (vec![Part::text("a")], None));
+    }
+
     proptest! {
+        #[test]
+        fn an_answer_is_bounded_as_a_whole(lengths in proptest::collection::vec((any::<bool>(), 0_usize..60_000), 0..400)) {
+            let part = |(is_text, length): (bool, usize)| if is_text { Part::text("x".repeat(length)) } else { image(length) };
+            let parts: Vec<Part> = lengths.into_iter().map(part).collect();
+            let (bytes, mut cut) = (parts.iter().map(Part::bytes).sum::<usize>(), parts.clone());
+            let any = cut_to_size(&mut cut, &mut None);
+            prop_assert!(cut.iter().map(Part::bytes).sum::<usize>() <= MAX_RESULT_BYTES);
+            prop_assert!(any == (cut != parts) && (bytes <= MAX_RESULT_BYTES || any));
+        }
+
         #[test]
         fn is_bounded_and_exact(text in "[aé€🦀]{0,400}", max_bytes in 0_usize..900) {
             let (cut, truncated) = truncate(&text, max_bytes);

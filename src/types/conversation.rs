@@ -5,10 +5,12 @@
 //! | `part` | parts: text, pictures, thinking, calls, results, and what is not known |
 //! | `message` | a message, as it arrived or as parts |
 //! | `origin` | where a message came from |
+//! | `size` | how much a message is: to a model, and in memory |
 
 mod message;
 mod origin;
 mod part;
+mod size;
 
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ pub struct Conversation(Vec<Arc<Stretch>>);
 struct Stretch {
     messages: Vec<Message>,
     weight: usize,
-    bytes: usize,
+    memory: usize,
 }
 
 impl Conversation {
@@ -45,10 +47,10 @@ impl Conversation {
         self.0.iter().map(|stretch| stretch.weight).sum()
     }
 
-    /// How many bytes they take, about.
+    /// How many bytes of memory they take, about.
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.0.iter().map(|stretch| stretch.bytes).sum()
+    pub fn memory(&self) -> usize {
+        self.0.iter().map(|stretch| stretch.memory).sum()
     }
 
     /// The messages.
@@ -117,8 +119,8 @@ impl FromIterator<Message> for Stretch {
     fn from_iter<T: IntoIterator<Item = Message>>(messages: T) -> Self {
         let messages: Vec<Message> = messages.into_iter().collect();
         let weight = messages.iter().map(Message::weight).sum();
-        let bytes = messages.iter().map(Message::bytes).sum();
-        Self { messages, weight, bytes }
+        let memory = messages.iter().map(Message::memory).sum();
+        Self { messages, weight, memory }
     }
 }
 

@@ -25,8 +25,8 @@ pub struct Sampling {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
     /// Texts that end the answer.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub stop: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
     /// What form the answer has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_format: Option<ResponseFormat>,
@@ -51,6 +51,16 @@ pub struct Sampling {
     /// What only one dialect has.
     #[serde(skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
+}
+
+/// Texts that end an answer, in the shape in which they were given: not every server reads both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Stop {
+    /// One text.
+    Text(String),
+    /// A list of texts.
+    Texts(Vec<String>),
 }
 
 /// What form an answer has.

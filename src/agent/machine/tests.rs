@@ -2,7 +2,7 @@ use super::*;
 use crate::agent::ledger::log::encode;
 use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
-use crate::types::conversation::{Part, PartKind};
+use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{DiscardReason, Leg};
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
@@ -374,4 +374,14 @@ fn calls_that_need_the_run_come_after_the_servers_and_one_by_one() {
     story.happens(Event::RunResumed { leg: None });
     let policy = story.run.spec().on_unknown_outcome;
     assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![third], policy });
+}
+
+#[test]
+fn thinking_that_no_vendor_knows_again_stays_in_the_log() {
+    let mut story = Story::begin(spec());
+    story.calls_model();
+    let thinking = PartKind::Thinking(Thinking { text: "hm".repeat(50_000), seal: None });
+    let turn = Turn { parts: vec![thinking.into(), Part::text("yes")], ..Turn::default() };
+    story.happens(Event::TurnFinished { step: 1, turn: Box::new(turn) });
+    assert_eq!(story.run.messages()[1].bytes(), 3);
 }

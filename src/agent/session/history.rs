@@ -19,10 +19,8 @@ use crate::types::{Conversation, Message};
 
 /// Messages read from the store at a time.
 const PAGE: usize = 512;
-/// What an entry takes beside its text, about.
+/// What an entry takes beside its messages, about.
 const OVERHEAD: usize = 256;
-/// What a message takes beside its text, about.
-const MESSAGE_OVERHEAD: usize = 160;
 
 /// The histories of the sessions that had runs here lately.
 #[derive(Debug)]
@@ -38,7 +36,7 @@ struct Known {
 impl Histories {
     /// None yet; at most so many bytes.
     pub fn new(most_bytes: u64) -> Self {
-        let weigh = |_: &Partition, known: &Known| u32::try_from(memory(&known.history)).unwrap_or(u32::MAX);
+        let weigh = |_: &Partition, known: &Known| u32::try_from(OVERHEAD + known.history.memory()).unwrap_or(u32::MAX);
         let cache = Cache::builder().max_capacity(most_bytes).weigher(weigh);
         // The sessions that were used last are those that will be used next.
         Self(cache.eviction_policy(EvictionPolicy::lru()).build())
@@ -67,12 +65,6 @@ impl Histories {
         }
         Ok(known.history)
     }
-}
-
-/// What a history takes in memory, about: its text as it arrived, and once more as it leaves where that is
-/// not the same.
-fn memory(history: &Conversation) -> usize {
-    OVERHEAD + history.count() * MESSAGE_OVERHEAD + 2 * history.bytes()
 }
 
 impl Known {
@@ -106,7 +98,15 @@ pub(in crate::agent) fn in_pages<E>(messages: &[Message]) -> impl Stream<Item = 
     futures_util::stream::iter(messages.chunks(PAGE).map(|page| Ok(page.iter().map(encode).collect())))
 }
 
-/// The messages of a page.
+/// The messages of a page. Neighbours are mostly of one run, whose id they share.
 pub(in crate::agent) fn decoded(page: &[Bytes]) -> Result<Vec<Message>, Unavailable> {
-    page.iter().map(|message| decode(message)).collect()
+    let mut messages: Vec<Message> = Vec::with_capacity(page.len());
+    for stored in page {
+        let mut message: Message = decode(stored)?;
+        if let Some(before) = messages.last() {
+            message.origin.share_run_with(&before.origin);
+        }
+        messages.push(message);
+    }
+    Ok(messages)
 }

@@ -2,7 +2,7 @@
 
 use super::object::Object;
 use crate::types::json::Members;
-use crate::types::sampling::{ResponseFormat, Sampling};
+use crate::types::sampling::{ResponseFormat, Sampling, Stop};
 
 /// The members of a request, without braces; empty if nothing is set.
 pub(super) fn members(sampling: &Sampling) -> String {
@@ -22,10 +22,10 @@ pub(super) fn members(sampling: &Sampling) -> String {
     if let Some(seed) = sampling.seed {
         object.json("seed", &seed.to_string());
     }
-    match sampling.stop.as_slice() {
-        [] => {}
-        [stop] => object.text("stop", stop),
-        stops => object.value("stop", stops),
+    match &sampling.stop {
+        None => {}
+        Some(Stop::Text(text)) => object.text("stop", text),
+        Some(Stop::Texts(texts)) => object.value("stop", texts),
     }
     if let Some(format) = &sampling.response_format {
         object.nested("response_format", |object| write_format(format, object));
@@ -94,6 +94,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn texts_that_end_an_answer_keep_their_shape() {
+        for (stop, expected) in [
+            (Stop::Text("x".into()), r#""stop":"x""#),
+            (Stop::Texts(Vec::new()), r#""stop":[]"#),
+            (Stop::Texts(vec!["x".into()]), r#""stop":["x"]"#),
+            (Stop::Texts(vec!["x".into(), "y".into()]), r#""stop":["x","y"]"#),
+        ] {
+            let sampling = Sampling { stop: Some(stop), ..Sampling::default() };
+            assert_eq!(members(&sampling), expected);
+            let stored = serde_json::to_string(&sampling).unwrap();
+            assert_eq!(serde_json::from_str::<Sampling>(&stored).unwrap(), sampling);
+        }
+        assert_eq!(members(&Sampling::default()), "");
+    }
 
     #[test]
     fn what_is_understood_is_written_as_it_was_read() {

@@ -72,6 +72,27 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::types::json::RawValueEq;
+
+    #[test]
+    fn a_servers_tool_leaves_in_exactly_these_bytes() {
+        let parameters: Box<RawValue> =
+            serde_json::from_str(r#"{"type": "object", "properties": {"b": {"type": "number"}, "a": {}}}"#).unwrap();
+        let full = ToolDefinition {
+            name: "add".into(),
+            description: Some("Adds \"b\".\n".into()),
+            parameters: Some(RawValueEq(parameters)),
+            ..ToolDefinition::default()
+        };
+        let bare = ToolDefinition { name: "now".into(), ..ToolDefinition::default() };
+        let offer: ToolOffer = [full, bare].into_iter().map(Arc::new).collect();
+        let expected = concat!(
+            r#"[{"type":"function","function":{"name":"add","description":"Adds \"b\".\n","parameters":"#,
+            r#"{"type": "object", "properties": {"b": {"type": "number"}, "a": {}}}}},"#,
+            r#"{"type":"function","function":{"name":"now"}}]"#,
+        );
+        assert_eq!(super::json(&offer), expected);
+    }
 
     #[test]
     fn a_clients_tool_goes_upstream_as_it_came() {

@@ -10,16 +10,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::origin::Origin;
-use super::part::{Dialect, Extra, Part, PartKind, Parts, Source, ToolCall, ToolResult};
+use super::part::{Dialect, Extra, Part, PartKind, Parts, ToolCall, ToolResult};
 use crate::types::CallId;
 use crate::types::json::RawValueEq;
 
-/// What a picture, a sound or a document weighs, whatever its size: about what vendors count for one.
+/// What a picture weighs, whatever its size: about what vendors count for one.
 pub const MEDIA_WEIGHT: usize = 4_096;
 /// What surrounds a message, about.
 const FRAME_WEIGHT: usize = 32;
+/// What counts the owners of a shared value, in bytes.
+const SHARED: usize = 2 * size_of::<usize>();
 /// What surrounds a call, about.
-const CALL_WEIGHT: usize = 64;
+pub(super) const CALL_WEIGHT: usize = 64;
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,13 +133,23 @@ impl Message {
         self.body.weight
     }
 
-    /// How many bytes it takes, about.
+    /// How many bytes of text, media and JSON it has.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.body.content {
             Content::Encoded(_, json) => json.get().len(),
-            Content::Parts(parts) => self.body.weight + parts.list.iter().map(Part::media_bytes).sum::<usize>(),
+            Content::Parts(parts) => parts.bytes(),
         }
+    }
+
+    /// How many bytes of memory it takes, about, once it was encoded in the dialect of its upstream.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let content = match &self.body.content {
+            Content::Encoded(_, json) => json.get().len(),
+            Content::Parts(parts) => parts.frames() + 2 * parts.bytes() + FRAME_WEIGHT,
+        };
+        size_of::<Self>() + SHARED + size_of::<Body>() + content
     }
 
     /// The message in `dialect`: as it arrived, or as `encode` made it when it was first asked for.
@@ -158,48 +170,6 @@ impl PartialEq for Message {
 }
 
 impl Eq for Message {}
-
-impl Part {
-    /// How many bytes of text it is to a model, about.
-    fn weight(&self) -> usize {
-        match &self.kind {
-            PartKind::Text(text) | PartKind::Refusal(text) => text.len(),
-            // Without a seal it does not go back to the model.
-            PartKind::Thinking(thinking) => thinking.seal.as_ref().map_or(0, |_| thinking.text.len()),
-            PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } => MEDIA_WEIGHT,
-            PartKind::ToolCall(call) => CALL_WEIGHT + call.id.as_str().len() + call.name.len() + call.arguments.len(),
-            PartKind::ToolResult(result) => result.weight(),
-            PartKind::Unknown { json, .. } => json.get().len(),
-        }
-    }
-}
-
-impl Part {
-    /// How many bytes of pictures, sounds and documents it has.
-    fn media_bytes(&self) -> usize {
-        match &self.kind {
-            PartKind::Image { source, .. } | PartKind::Audio { source } | PartKind::File { source, .. } => match source
-            {
-                Source::Base64 { data, .. } => data.len(),
-                Source::Url(url) | Source::Id(url) => url.len(),
-            },
-            PartKind::ToolResult(result) => result.parts.iter().map(Self::media_bytes).sum(),
-            PartKind::Text(_)
-            | PartKind::Refusal(_)
-            | PartKind::Thinking(_)
-            | PartKind::ToolCall(_)
-            | PartKind::Unknown { .. } => 0,
-        }
-    }
-}
-
-impl ToolResult {
-    fn weight(&self) -> usize {
-        let structured = self.structured.as_ref().map_or(0, |json| json.get().len());
-        let parts = self.parts.iter().map(Part::weight).sum::<usize>();
-        self.call.as_str().len() + if self.parts.is_empty() { structured } else { parts }
-    }
-}
 
 /// A message as it is stored.
 #[derive(Serialize)]

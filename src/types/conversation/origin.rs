@@ -37,3 +37,48 @@ pub enum Origin {
         command: u64,
     },
 }
+
+impl Origin {
+    /// Its run, if it has one.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Self::Given => None,
+            Self::Request { run, .. } | Self::Step { run, .. } | Self::Steering { run, .. } => Some(run),
+        }
+    }
+
+    /// Holds the same copy of the run's id as `other`, if they are of one run.
+    pub fn share_run_with(&mut self, other: &Self) {
+        let Some(shared) = other.run() else { return };
+        match self {
+            Self::Given => {}
+            Self::Request { run, .. } | Self::Step { run, .. } | Self::Steering { run, .. } => {
+                if run == shared {
+                    run.clone_from(shared);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_of_one_run_share_its_id() {
+        let at = |origin: &Origin| origin.run().unwrap().as_str().as_ptr();
+        let read = |json: &str| serde_json::from_str::<Origin>(json).unwrap();
+        let run = RunId::mint();
+        let first = read(&format!(r#"{{"step":{{"run":"{run}","step":1}}}}"#));
+        let mut second = read(&format!(r#"{{"step":{{"run":"{run}","step":2}}}}"#));
+        assert_ne!(at(&first), at(&second));
+        second.share_run_with(&first);
+        assert_eq!(at(&first), at(&second));
+        let mut other = Origin::Step { run: RunId::mint(), step: 1 };
+        let before = other.clone();
+        other.share_run_with(&first);
+        assert_eq!(other, before);
+    }
+}

@@ -190,6 +190,14 @@ impl Extra {
     }
 }
 
+impl Extra {
+    /// How many bytes of names and JSON they have, in whichever dialect.
+    pub(super) fn bytes(&self) -> usize {
+        let members = self.0.as_ref().map_or(&[][..], |kept| &kept.1.0);
+        members.iter().map(|(name, json)| name.len() + json.get().len()).sum()
+    }
+}
+
 impl From<PartKind> for Part {
     fn from(kind: PartKind) -> Self {
         Self { kind, extra: Extra::default() }
@@ -251,6 +259,12 @@ impl Part {
         if let PartKind::Thinking(thinking) = &self.kind { Some(thinking) } else { None }
     }
 
+    /// Whether it is thinking that no vendor could know again.
+    #[must_use]
+    pub fn is_unsealed_thinking(&self) -> bool {
+        self.as_thinking().is_some_and(|thinking| thinking.seal.is_none())
+    }
+
     /// The call, if it is one.
     #[must_use]
     pub fn as_call(&self) -> Option<&ToolCall> {
@@ -286,7 +300,10 @@ impl Source {
     fn in_words(&self, what: &str) -> Cow<'_, str> {
         Cow::Owned(match self {
             Self::Url(url) => format!("[{what}: {url}]"),
-            Self::Base64 { media_type, data } => format!("[{what}, {media_type}, {} bytes]", data.len() / 4 * 3),
+            Self::Base64 { media_type, data } => {
+                let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
+                format!("[{what}, {media_type}, {} bytes]", (data.len() / 4 * 3).saturating_sub(padding))
+            }
             Self::Id(id) => format!("[{what} {id}]"),
         })
     }

@@ -111,7 +111,7 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
         let path = format!("messages[{index}]");
         let JsonObject::<View<'_>>(view) =
             serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
-        let (role, unread) = check_message(&view).map_err(|error| error.within(&path))?;
+        let (role, images) = check_message(&view).map_err(|error| error.within(&path))?;
         pairing.take(role, &view).map_err(|error| error.within(&path))?;
         match (role, view.tool_call_id) {
             (Role::Assistant, _) => {
@@ -121,15 +121,23 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
             (Role::Tool, Some(id)) => messages.answered.push(CallId::foreign(&id)),
             (Role::System | Role::Developer | Role::User | Role::Tool, _) => {}
         }
-        let weight = json.get().len().saturating_sub(unread);
+        let weight = json.get().len().saturating_sub(images.bytes) + images.count * MEDIA_WEIGHT;
         messages.all.push(Message::from_valid_json(role, Dialect::OpenaiChat, (*json).to_owned(), weight));
     }
     pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len().saturating_sub(1))))?;
     Ok(messages)
 }
 
-/// Who speaks, and how many bytes of it no model reads as text.
-fn check_message(view: &View<'_>) -> Result<(Role, usize), WireError> {
+/// The pictures of a message: no model reads their bytes as text.
+#[derive(Default)]
+struct Images {
+    count: usize,
+    /// Of their URLs, which may hold them.
+    bytes: usize,
+}
+
+/// Who speaks, and which pictures it shows.
+fn check_message(view: &View<'_>) -> Result<(Role, Images), WireError> {
     let role = match &*view.role {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -145,21 +153,23 @@ fn check_message(view: &View<'_>) -> Result<(Role, usize), WireError> {
     if has_calls && role != Role::Assistant {
         return Err(WireError::invalid("tool_calls", "only assistant messages have tool calls"));
     }
-    let unread = match view.content {
+    let images = match view.content {
         Some(content) => check_content(content.get(), role).map_err(|error| error.within("content"))?,
         // A refusal or a spoken answer, as the API itself gave it.
-        None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => 0,
+        None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => {
+            Images::default()
+        }
         None => return Err(WireError::invalid("content", "must be a string or a list of parts")),
     };
-    Ok((role, unread))
+    Ok((role, images))
 }
 
-/// How many bytes of it no model reads as text.
-fn check_content(content: &str, role: Role) -> Result<usize, WireError> {
+/// Which pictures it shows.
+fn check_content(content: &str, role: Role) -> Result<Images, WireError> {
     match content.as_bytes().first() {
         Some(b'"') => {
             serde_json::from_str::<Cow<'_, str>>(content).map_err(|error| malformed(&error))?;
-            Ok(0)
+            Ok(Images::default())
         }
         Some(b'[') => {
             let parts: Vec<JsonObject<Part<'_>>> = serde_json::from_str(content).map_err(|error| malformed(&error))?;
@@ -169,7 +179,11 @@ fn check_content(content: &str, role: Role) -> Result<usize, WireError> {
             for (index, JsonObject(part)) in parts.iter().enumerate() {
                 check_part(part, role).map_err(|error| error.within(&format!("[{index}]")))?;
             }
-            Ok(parts.iter().map(|JsonObject(part)| part.unread()).sum())
+            let urls = parts.iter().filter_map(|JsonObject(part)| part.image_url.as_ref());
+            Ok(urls.fold(Images::default(), |sum, image| Images {
+                count: sum.count + 1,
+                bytes: sum.bytes + image.url.len(),
+            }))
         }
         _ => Err(WireError::new(ErrorCode::InvalidValue, "must be a string or a list of parts")),
     }
@@ -197,15 +211,6 @@ fn check_part(part: &Part<'_>, role: Role) -> Result<(), WireError> {
         Ok(())
     } else {
         Err(WireError::new(ErrorCode::MissingField, format!("{member} is missing")).at(member))
-    }
-}
-
-impl Part<'_> {
-    /// How many bytes of a picture, a sound or a document are more than what it weighs to a model.
-    fn unread(&self) -> usize {
-        let image = self.image_url.as_ref().map_or(0, |image| image.url.len());
-        let other = [self.input_audio, self.file].into_iter().flatten().map(|json| json.get().len()).sum::<usize>();
-        (image + other).saturating_sub(MEDIA_WEIGHT)
     }
 }
 
@@ -315,6 +320,22 @@ mod tests {
         ];
         for (json, code, param) in cases {
             assert_eq!(check(&json, false).err(), Some((code.to_owned(), param.to_owned())), "{json}");
+        }
+    }
+
+    #[test]
+    fn only_pictures_weigh_the_same_whatever_their_size() {
+        let weight =
+            |part: &str| check(&format!(r#"[{{"role":"user","content":[{part}]}}]"#), false).unwrap().all[0].weight();
+        let long = "A".repeat(100_000);
+        let image = |url: &str| weight(&format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#));
+        let embedded = image(&format!("data:image/png;base64,{long}"));
+        assert_eq!(embedded, image("https://example.com/a.png"));
+        assert!((MEDIA_WEIGHT..MEDIA_WEIGHT + 100).contains(&embedded), "{embedded}");
+        let file = format!(r#"{{"type":"file","file":{{"file_data":"data:application/pdf;base64,{long}"}}}}"#);
+        let audio = format!(r#"{{"type":"input_audio","input_audio":{{"format":"wav","data":"{long}"}}}}"#);
+        for whole in [file, audio] {
+            assert!(weight(&whole) > 100_000, "{}", weight(&whole));
         }
     }
 

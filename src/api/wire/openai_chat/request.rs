@@ -21,7 +21,7 @@ use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::ToolChoice;
 use crate::types::run::OnDisconnect;
-use crate::types::sampling::Sampling;
+use crate::types::sampling::{Sampling, Stop};
 use crate::types::{Message, Role, RunId, SessionId, Tenant};
 
 const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
@@ -226,10 +226,12 @@ impl CompletionRequest<'_> {
             return Err(WireError::invalid("n", "must be 1: a run has one answer"));
         }
         if let Some(stop) = self.stop {
-            let few = |texts: Vec<String>| texts.len() <= 4;
-            let valid = serde_json::from_str::<String>(stop.get()).is_ok()
-                || serde_json::from_str::<Vec<String>>(stop.get()).is_ok_and(few);
-            if !valid {
+            let is_valid = match self::stop(stop) {
+                Some(Stop::Text(_)) => true,
+                Some(Stop::Texts(texts)) => texts.len() <= 4,
+                None => false,
+            };
+            if !is_valid {
                 return Err(WireError::invalid("stop", "must be a text or up to four texts"));
             }
         }
@@ -248,7 +250,7 @@ impl CompletionRequest<'_> {
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             seed: self.seed,
-            stop: self.stop.map(stops).unwrap_or_default(),
+            stop: self.stop.and_then(stop),
             response_format: format,
             reasoning_effort: self.reasoning_effort.clone(),
             verbosity: self.verbosity.clone(),
@@ -261,10 +263,10 @@ impl CompletionRequest<'_> {
     }
 }
 
-/// The texts of `stop`: one, or several.
-fn stops(raw: &RawValue) -> Vec<String> {
-    let one = serde_json::from_str::<String>(raw.get()).map(|text| vec![text]);
-    one.or_else(|_| serde_json::from_str(raw.get())).unwrap_or_default()
+/// What `stop` says: a text, or several.
+fn stop(raw: &RawValue) -> Option<Stop> {
+    let text = serde_json::from_str(raw.get()).map(Stop::Text);
+    text.or_else(|_| serde_json::from_str(raw.get()).map(Stop::Texts)).ok()
 }
 
 /// In a session, instructions shape this run only and stand ahead of the history; without one, they

@@ -36,12 +36,12 @@ fn role_name(role: Role) -> &'static str {
 fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
     let mut content: Vec<&Part> = Vec::with_capacity(list.len());
     let mut calls: Vec<&Part> = Vec::new();
-    let (mut refusal, mut audio) = (None, None);
+    let (mut refusals, mut audio): (Vec<&str>, _) = (Vec::new(), None);
     for part in list {
         match &part.kind {
             // A seal cannot be told here, and thinking without it is nothing to this dialect.
             PartKind::Thinking(_) | PartKind::ToolResult(_) => {}
-            PartKind::Refusal(text) => refusal = Some(text),
+            PartKind::Refusal(text) => refusals.push(text),
             PartKind::Audio { source: Source::Id(id) } => audio = Some(id),
             PartKind::ToolCall(_) => calls.push(part),
             PartKind::Unknown { dialect: Dialect::OpenaiChat, member, .. } if member == "tool_calls" => {
@@ -54,7 +54,8 @@ fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
             | PartKind::Unknown { .. } => content.push(part),
         }
     }
-    let says_otherwise = refusal.is_some() || audio.is_some() || !calls.is_empty();
+    // Not every server knows `refusal`, and without calls they all want a text.
+    let says_otherwise = audio.is_some() || !calls.is_empty();
     object.raw("content", |out| {
         if content.is_empty() && says_otherwise {
             out.extend_from_slice(b"null");
@@ -64,8 +65,8 @@ fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
             write_list(&content, out);
         }
     });
-    if let Some(text) = refusal {
-        object.text("refusal", text);
+    if !refusals.is_empty() {
+        object.text("refusal", &refusals.concat());
     }
     if let Some(id) = audio {
         object.nested("audio", |audio| audio.text("id", id));

@@ -100,9 +100,7 @@ fn any_message() -> impl Strategy<Value = Value> {
         prop::collection::vec(call(), 0..3),
     )
         .prop_map(|(content, refusal, audio, calls)| {
-            let says_otherwise = !calls.is_empty()
-                || refusal.as_ref().is_some_and(Value::is_string)
-                || audio.as_ref().is_some_and(Value::is_object);
+            let says_otherwise = !calls.is_empty() || audio.as_ref().is_some_and(Value::is_object);
             let nothing = if says_otherwise { Value::Null } else { Value::from("") };
             let mut message = json!({ "role": "assistant", "content": content.unwrap_or(nothing) });
             let calls = (!calls.is_empty()).then(|| Value::from(calls));
@@ -143,6 +141,15 @@ fn what_is_made_here_is_openais() {
     assert_eq!(json(&Message::assistant("", &[])), r#"{"role":"assistant","content":""}"#);
     assert_eq!(json(&Message::tool(&call.id, "3")), r#"{"role":"tool","tool_call_id":"call_1","content":"3"}"#);
     assert_eq!(json(&Message::text(Role::User, "a \"b\"\n")), r#"{"role":"user","content":"a \"b\"\n"}"#);
+}
+
+#[test]
+fn a_refusal_leaves_whole_and_beside_a_text() {
+    let refusals = |texts: &[&str]| {
+        let list = texts.iter().map(|text| PartKind::Refusal((*text).to_owned()).into()).collect();
+        Message::from_parts(Role::Assistant, Parts { list, extra: Extra::default() })
+    };
+    assert_eq!(json(&refusals(&["I can", "not."])), r#"{"role":"assistant","content":"","refusal":"I cannot."}"#);
 }
 
 #[test]
