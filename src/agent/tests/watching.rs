@@ -50,6 +50,8 @@ async fn a_dead_replica_behind_one_that_does_not_look_is_found() {
     idle.0.ownership.join().await.unwrap();
     let leases = idle.clone();
     idle.0.lifecycle.spawn_until_leaving(async move { leases.0.ownership.leases.keep().await });
+    // Long after each looked first.
+    tokio::time::sleep(Duration::from_secs(10)).await;
     let dead = dead_with(&store, 1, &entry(Duration::ZERO)).await;
     let id = |agent: &TestAgent| agent.replica().id().to_owned();
     assert!(id(&watchful) < id(&idle) && id(&idle) < dead, "in this order they watch each other");
