@@ -5,11 +5,12 @@ use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::verdict::Target;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{LookupError, StartError};
+use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
-use crate::types::{CallId, Role, RunStatus, Tenant};
+use crate::types::{CallId, Message, Role, RunStatus, Tenant, ToolCall};
 
 impl Admission {
     /// The waiting run that the request's tool messages answer.
@@ -54,7 +55,7 @@ impl Admission {
         }
     }
 
-    /// Goes on with a waiting run, whose client answered.
+    /// Goes on with a waiting run whose client answered all of its calls, or leaves it waiting.
     pub(super) async fn continue_run(
         &self,
         new: &NewRun,
@@ -63,53 +64,66 @@ impl Admission {
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
         let idle = self.acquire_waiting(&new.tenant, head).await?;
-        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&idle.spec().agent)) {
-            let agent = idle.spec().agent.clone();
-            idle.release().await?;
-            return Err(StartError::AgentForbidden(agent));
-        }
-        let required = idle.run().required_calls();
-        let unanswered = required.iter().find(|call| !new.answered.contains(&call.id));
-        let unasked = new.answered.iter().position(|id| !required.iter().any(|call| call.id == *id));
-        let problem = match (unanswered, unasked) {
-            (Some(call), _) => Some((new.answers_from, format!("the call {} is not answered", call.id))),
-            (None, Some(index)) => {
-                let what = format!("the run does not wait for the call {}", new.answered[index]);
-                Some((new.answers_from + index, what))
-            }
-            (None, None) => None,
-        };
-        if let Some((index, message)) = problem {
-            idle.release().await?;
-            return Err(StartError::Invalid { param: format!("messages[{index}]"), message });
-        }
-        // Results first, in call order, so that nothing stands between a call and its result; what
-        // else the client says follows. A session keeps no instructions.
-        let said = &new.messages[new.answers_from..];
-        let results = said.iter().filter(|message| message.role == Role::Tool);
-        let mut results: Vec<_> = new.answered.iter().zip(results).collect();
-        results.sort_by_key(|(id, _)| required.iter().position(|call| call.id == **id));
-        let in_session = idle.spec().session.is_some();
-        let rest = said.iter().filter(|message| match message.role {
-            Role::Tool => false,
-            Role::System | Role::Developer => !in_session,
-            Role::User | Role::Assistant => true,
-        });
-        let answers = results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect();
-        if let Err(error) = self.limits.take_slot(idle.spec(), &generation.quotas).await {
-            idle.release().await?;
-            return Err(error);
-        }
-        if let Some(claim) = claim {
-            let after = idle.seq();
-            let target = Target::Run { id: head.id.clone(), session: head.session.clone(), after };
-            if let Err(error) = self.set_target(claim, target).await {
+        let answers = match self.admit_answers(new, &idle, &generation, claim).await {
+            Ok(answers) => answers,
+            Err(error) => {
                 idle.release().await?;
                 return Err(error);
             }
-        }
+        };
         let follower = self.launcher.resume(idle, answers, generation).await?;
         let head = Head { status: RunStatus::InProgress, ..head.clone() };
         Ok(Started { head, follower: follower.to_first_end(), replayed: false })
     }
+
+    /// Takes what a waiting run needs to go on, and returns the answers that it goes on with.
+    async fn admit_answers(
+        &self,
+        new: &NewRun,
+        idle: &Idle,
+        generation: &Generation,
+        claim: Option<&mut HeldClaim>,
+    ) -> Result<Vec<Message>, StartError> {
+        let spec = idle.spec();
+        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&spec.agent)) {
+            return Err(StartError::AgentForbidden(spec.agent.clone()));
+        }
+        let required = idle.run().required_calls();
+        check_answered(new, &required)?;
+        self.limits.take_slot(spec, &generation.quotas).await?;
+        if let Some(claim) = claim {
+            let target = Target::Run { id: spec.id.clone(), session: spec.session.clone(), after: idle.seq() };
+            self.set_target(claim, target).await?;
+        }
+        Ok(answers(new, &required, spec.session.is_some()))
+    }
+}
+
+/// Refuses a request that answers other calls than those that the run waits for.
+fn check_answered(new: &NewRun, required: &[ToolCall]) -> Result<(), StartError> {
+    let unanswered = required.iter().find(|call| !new.answered.contains(&call.id));
+    let unasked = new.answered.iter().position(|id| !required.iter().any(|call| call.id == *id));
+    let (index, message) = match (unanswered, unasked) {
+        (Some(call), _) => (new.answers_from, format!("the call {} is not answered", call.id)),
+        (None, Some(index)) => {
+            (new.answers_from + index, format!("the run does not wait for the call {}", new.answered[index]))
+        }
+        (None, None) => return Ok(()),
+    };
+    Err(StartError::Invalid { param: format!("messages[{index}]"), message })
+}
+
+/// What joins the conversation: results first, in call order, so that nothing stands between a call and its
+/// result; what else the client says follows. A session keeps no instructions.
+fn answers(new: &NewRun, required: &[ToolCall], in_session: bool) -> Vec<Message> {
+    let said = &new.messages[new.answers_from..];
+    let results = said.iter().filter(|message| message.role == Role::Tool);
+    let mut results: Vec<_> = new.answered.iter().zip(results).collect();
+    results.sort_by_key(|(id, _)| required.iter().position(|call| call.id == **id));
+    let rest = said.iter().filter(|message| match message.role {
+        Role::Tool => false,
+        Role::System | Role::Developer => !in_session,
+        Role::User | Role::Assistant => true,
+    });
+    results.into_iter().map(|(_, message)| message).chain(rest).cloned().collect()
 }
