@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::agent::catalog::Catalog;
+use crate::agent::context::offer::{CurrentOffers, Offer};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
@@ -22,6 +23,8 @@ pub struct Generation {
     pub catalog: Catalog,
     /// The tools that agents can be given.
     pub tools: Registry,
+    /// What of them was offered lately.
+    pub offers: CurrentOffers,
     /// The tools that runs answer themselves.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
     /// What the runs of each key may take together.
@@ -30,6 +33,13 @@ pub struct Generation {
     pub keys: HashMap<[u8; 32], KeyConfig>,
     /// Most requests a minute from one address without a key; `None` without end.
     pub requests_per_minute: Option<u32>,
+}
+
+impl Generation {
+    /// The server's tools of these names, as they are configured in it.
+    pub(super) fn offer(&self, names: &[String]) -> Offer {
+        self.offers.get(&self.tools, names)
+    }
 }
 
 /// The current generation of a process.

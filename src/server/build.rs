@@ -93,12 +93,12 @@ pub(super) fn generation(
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
     Ok(Generation {
-        own_tools: Vec::new(),
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: build_tools(settings, clients)?,
         quotas: Quotas::new(&settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
         requests_per_minute: settings.server.requests_per_minute,
+        ..Generation::default()
     })
 }
 

@@ -10,6 +10,7 @@ use crate::tools::registry::RegisteredTool;
 use crate::tools::truncate::cut_to_size;
 use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::ToolOutcome;
+use crate::types::tool::CallEnding;
 
 /// Calls a tool with arguments that [`check_arguments`](crate::tools::check_arguments) let pass, in a task of its own.
 ///
@@ -31,7 +32,7 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
     let ToolAnswer { mut parts, mut structured, is_error, bytes, status } = answer;
     let truncated = cut_to_size(&mut parts, &mut structured);
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    ToolOutcome { parts, structured, is_error, truncated, skipped: false, latency_ms, bytes, status }
+    ToolOutcome { parts, structured, is_error, truncated, ending: CallEnding::Answered, latency_ms, bytes, status }
 }
 
 /// What comes of a task that ended.

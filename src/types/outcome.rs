@@ -225,7 +225,7 @@ pub struct CallReport {
     pub result_bytes: u64,
     /// The tool's time in milliseconds.
     pub latency_ms: u64,
-    /// Whether it was never dispatched.
+    /// Whether it was never dispatched, or by a process that crashed before it had the answer.
     pub skipped: bool,
     /// The result, if it describes a failure.
     pub error: Option<String>,

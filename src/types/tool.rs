@@ -21,6 +21,37 @@ pub enum Effect {
     Write,
 }
 
+/// How far a call came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallEnding {
+    /// It was dispatched, and this is what came of it: an answer, a failure, or nothing in time.
+    #[default]
+    Answered,
+    /// It was dispatched, and stopped with its run.
+    Stopped,
+    /// It was never dispatched.
+    Skipped,
+    /// It was dispatched, and what came of it was lost with the process that waited.
+    Lost,
+}
+
+impl CallEnding {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn is_answered(&self) -> bool {
+        *self == Self::Answered
+    }
+
+    /// Whether whoever answers the call did not make it: it was not made at all, or by a process that is gone.
+    #[must_use]
+    pub fn is_without_call(self) -> bool {
+        match self {
+            Self::Answered | Self::Stopped => false,
+            Self::Skipped | Self::Lost => true,
+        }
+    }
+}
+
 /// How one call ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutcome {
@@ -35,9 +66,9 @@ pub struct ToolOutcome {
     /// Whether its text was cut to the size limit.
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// Whether the tool was never dispatched.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub skipped: bool,
+    /// How far the call came.
+    #[serde(default, skip_serializing_if = "CallEnding::is_answered")]
+    pub ending: CallEnding,
     /// From dispatch to answer, in milliseconds.
     pub latency_ms: u64,
     /// What was received from the tool, in bytes.
@@ -52,7 +83,23 @@ impl ToolOutcome {
     /// A call that was refused or abandoned before it was dispatched.
     #[must_use]
     pub fn skipped(why: impl Into<String>) -> Self {
-        Self { parts: vec![Part::text(why)], is_error: true, skipped: true, ..Self::default() }
+        Self::unanswered(why, CallEnding::Skipped)
+    }
+
+    /// A call that was dispatched and then stopped with its run.
+    #[must_use]
+    pub fn stopped(why: impl Into<String>) -> Self {
+        Self::unanswered(why, CallEnding::Stopped)
+    }
+
+    /// A call that was dispatched, and whose answer was lost with the process that waited for it.
+    #[must_use]
+    pub fn lost(why: impl Into<String>) -> Self {
+        Self::unanswered(why, CallEnding::Lost)
+    }
+
+    fn unanswered(why: impl Into<String>, ending: CallEnding) -> Self {
+        Self { parts: vec![Part::text(why)], is_error: true, ending, ..Self::default() }
     }
 
     /// What the model is told, as text.

@@ -7,7 +7,19 @@ const INWARD: [&str; 4] = ["src/agent/", "src/store/", "src/tools/", "src/types/
 const EXCEPTED: [&str; 1] = ["src/tools/http/"];
 
 /// HTTP's words, and OpenAI's.
-const WORDS: [&str; 6] = ["StatusCode", "http::", "openai", "finish_reason", "\"tool_choice\"", "chatcmpl"];
+const WORDS: [&str; 11] = [
+    "StatusCode",
+    "http::",
+    "reqwest",
+    "axum",
+    "openai",
+    "finish_reason",
+    "\"tool_choice\"",
+    "\"tool_calls\"",
+    "\"tool_call_id\"",
+    "\"image_url\"",
+    "chatcmpl",
+];
 
 /// Where such a word still stands, and why. Only ever shorter.
 const REMAINING: [(&str, &str); 2] = [

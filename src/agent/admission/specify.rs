@@ -44,7 +44,7 @@ impl Admission {
         }
         let settings = &resolved.settings;
         let names = offered(&generation.tools, settings, new)?;
-        let offer = Offer::current(&generation.tools, &names);
+        let offer = generation.offer(&names);
         let system = settings.system.iter().map(|text| Message::text(Role::System, text));
         let mut spec = RunSpec {
             id: new.id.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use moka::sync::Cache;
 use serde::{Deserialize, Serialize};
 
 use crate::tools::Registry;
@@ -21,7 +22,7 @@ pub struct OfferedTool {
 /// The server's tools that one run is offered, in their order, and how that is written.
 #[derive(Debug, Clone)]
 pub struct Offer {
-    tools: Vec<OfferedTool>,
+    tools: Arc<[OfferedTool]>,
     written: Bytes,
     hash: OfferHash,
 }
@@ -32,8 +33,8 @@ impl Offer {
         let found = names.iter().filter_map(|name| registry.get(name));
         let offered =
             found.map(|tool| OfferedTool { definition: tool.definition().clone(), effect: tool.spec().effect });
-        let tools: Vec<_> = offered.collect();
-        let written = serde_json::to_vec(&tools).expect("definitions hold only strings and valid raw JSON");
+        let tools: Arc<[_]> = offered.collect();
+        let written = serde_json::to_vec(&*tools).expect("definitions hold only strings and valid raw JSON");
         Self { hash: OfferHash::of(&written), written: written.into(), tools }
     }
 
@@ -42,8 +43,8 @@ impl Offer {
         if OfferHash::of(&written) != *hash {
             return None;
         }
-        let tools = serde_json::from_slice(&written).ok()?;
-        Some(Self { tools, written, hash: hash.clone() })
+        let tools: Vec<_> = serde_json::from_slice(&written).ok()?;
+        Some(Self { tools: tools.into(), written, hash: hash.clone() })
     }
 
     /// The tools.
@@ -59,5 +60,31 @@ impl Offer {
     /// What it is named by.
     pub fn hash(&self) -> &OfferHash {
         &self.hash
+    }
+}
+
+/// Most lists of names whose offers are kept.
+const MOST_KEPT: u64 = 256;
+
+/// What one registry offers under the names that were asked for lately: few lists come again and again, and
+/// an offer is written and hashed once for each.
+#[derive(Debug)]
+pub struct CurrentOffers(Cache<Box<[String]>, Offer>);
+
+impl Default for CurrentOffers {
+    fn default() -> Self {
+        Self(Cache::new(MOST_KEPT))
+    }
+}
+
+impl CurrentOffers {
+    /// The tools of these names, as the registry has them. It must be the same registry each time.
+    pub fn get(&self, registry: &Registry, names: &[String]) -> Offer {
+        if let Some(offer) = self.0.get(names) {
+            return offer;
+        }
+        let offer = Offer::current(registry, names);
+        self.0.insert(names.into(), offer.clone());
+        offer
     }
 }

@@ -143,12 +143,12 @@ impl Said {
             rest.clear();
         }
         self.keep_text(&rest);
-        let mut calls: Vec<ModelPart> = turn.into_iter().filter(|part| matches!(part, ModelPart::Call(_))).collect();
-        if calls.is_empty() {
-            calls.extend(found.into_iter().map(ModelPart::Call));
+        let shown: String = std::mem::take(&mut self.parts).iter().filter_map(Part::as_text).collect();
+        let mut turn = saying(turn, &shown);
+        if !turn.iter().any(|part| matches!(part, ModelPart::Call(_))) {
+            turn.extend(found.into_iter().map(ModelPart::Call));
         }
-        let shown = std::mem::take(&mut self.parts).into_iter().map(ModelPart::Part);
-        (shown.chain(calls).collect(), rest)
+        (turn, rest)
     }
 
     /// The turn as far as it came before it was interrupted. Half-written calls are not part of it.
@@ -185,5 +185,65 @@ impl Said {
             }
             (_, event) => self.news.push_back(event),
         }
+    }
+}
+
+/// The turn with `shown` for all that it says, and everything else in its place. Parts of which nothing was
+/// taken stay as they are; where it was taken out of several, the first of them says what is left.
+fn saying(mut turn: Vec<ModelPart>, mut shown: &str) -> Vec<ModelPart> {
+    let mut said: VecDeque<&mut String> = turn.iter_mut().filter_map(words).collect();
+    while let Some(rest) = said.front().and_then(|first| shown.strip_prefix(first.as_str())) {
+        shown = rest;
+        said.pop_front();
+    }
+    while let Some(rest) = said.back().and_then(|last| shown.strip_suffix(last.as_str())) {
+        shown = rest;
+        said.pop_back();
+    }
+    let mut left = shown;
+    for words in said {
+        left.clone_into(words);
+        left = "";
+    }
+    turn.retain(|part| !matches!(part, ModelPart::Part(part) if part.as_said() == Some("")));
+    turn
+}
+
+/// What a part says to whoever asked.
+fn words(part: &mut ModelPart) -> Option<&mut String> {
+    match part {
+        ModelPart::Part(Part { kind: PartKind::Text(text) | PartKind::Refusal(text), .. }) => Some(text),
+        ModelPart::Part(_) | ModelPart::Call(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::ModelCall;
+    use crate::types::conversation::{Proof, Seal};
+
+    #[test]
+    fn what_is_taken_out_of_a_text_leaves_the_rest_of_the_turn_in_place() {
+        let seal = Seal { upstream: "a".into(), id: None, proof: Proof::Signature("s".into()) };
+        let thinking = Thinking { text: "hm".into(), seal: Some(Box::new(seal)) };
+        let call = ModelPart::Call(ModelCall { name: "f".into(), arguments: "{}".into() });
+        let refusal = |text: &str| ModelPart::Part(PartKind::Refusal(text.into()).into());
+        let text = |text: &str| ModelPart::Part(Part::text(text));
+        let thinking = ModelPart::Part(PartKind::Thinking(thinking).into());
+        let turn = |first: &str, second: &str, last: &str| {
+            vec![text(first), thinking.clone(), call.clone(), text(second), refusal(last)]
+        };
+        let whole = turn("a {call} b", "c", "no");
+        assert_eq!(saying(whole.clone(), "a {call} bcno"), whole);
+        assert_eq!(saying(whole.clone(), "a  bcno"), turn("a  b", "c", "no"));
+        assert_eq!(
+            saying(turn("a", "{call}", "no"), "ano"),
+            vec![text("a"), thinking.clone(), call.clone(), refusal("no")]
+        );
+        assert_eq!(
+            saying(turn("a {call}", "{call} b", "no"), "a  bno"),
+            vec![text("a  b"), thinking.clone(), call.clone(), refusal("no")]
+        );
     }
 }

@@ -74,7 +74,7 @@ fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>, policy: OnUnknownOu
     for call in calls {
         driver.finish_call(
             &call,
-            ToolOutcome::skipped(
+            ToolOutcome::lost(
                 "The call was interrupted. Whether it took effect is unknown: do not assume either, and do not \
                  repeat it without checking.",
             ),

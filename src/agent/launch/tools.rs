@@ -12,7 +12,7 @@ impl Launcher {
     /// The tools of a run that was accepted before, perhaps elsewhere and under another configuration. `None` if
     /// the store lost their definitions.
     pub(super) async fn tools(&self, spec: &RunSpec, generation: &Generation) -> Result<Option<Toolbox>, Unavailable> {
-        let mut offer = Offer::current(&generation.tools, &spec.tools);
+        let mut offer = generation.offer(&spec.tools);
         // What is configured as it was then need not be asked for.
         if *offer.hash() != spec.offer {
             let written = self.offers.find(spec).await?;

@@ -107,6 +107,8 @@ impl Run {
             self.phase = Phase::Ready;
         } else {
             self.resumes += 1;
+            let begun = self.calls.iter_mut().filter(|open| matches!(open.state, CallState::Started(_)));
+            begun.for_each(|open| open.interrupted += 1);
         }
     }
 
@@ -153,7 +155,7 @@ impl Run {
             (false, true) => Executor::Run,
             (false, false) => Executor::Server,
         };
-        OpenCall { call: call.clone(), executor, state: CallState::Pending }
+        OpenCall { call: call.clone(), executor, state: CallState::Pending, interrupted: 0 }
     }
 
     fn discard(&mut self, reason: DiscardReason, usage: Usage) {
@@ -186,7 +188,7 @@ impl Run {
     fn finish_call(&mut self, call: &ToolCall, outcome: &ToolOutcome) {
         self.set_call(call, CallState::Finished(outcome.clone()));
         self.tool_calls += 1;
-        if !outcome.skipped {
+        if !outcome.ending.is_without_call() {
             self.resumes = 0;
         }
         self.report.tool_time_ms += outcome.latency_ms;
@@ -198,7 +200,7 @@ impl Run {
                 arguments: call.arguments.clone(),
                 result_bytes: outcome.text().len() as u64,
                 latency_ms: outcome.latency_ms,
-                skipped: outcome.skipped,
+                skipped: outcome.ending.is_without_call(),
                 error: outcome.is_error.then(|| outcome.text().into_owned()),
             });
         }

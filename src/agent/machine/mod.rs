@@ -84,6 +84,8 @@ struct OpenCall {
     call: ToolCall,
     executor: Executor,
     state: CallState,
+    /// How often its run was resumed while it was dispatched.
+    interrupted: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,9 +258,8 @@ impl Run {
     /// Which time this call is dispatched now, counted from 1: more than once only after a crash.
     #[must_use]
     pub fn attempt(&self, call: &CallId) -> u32 {
-        let has_begun =
-            self.calls.iter().any(|open| open.call.id == *call && matches!(open.state, CallState::Started(_)));
-        if has_begun { 1 + self.resumes.max(1) } else { 1 }
+        let begun = self.calls.iter().find(|open| open.call.id == *call && matches!(open.state, CallState::Started(_)));
+        begun.map_or(1, |open| 1 + open.interrupted.max(1))
     }
 
     /// The client's calls that it waits for.

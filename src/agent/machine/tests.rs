@@ -1,3 +1,5 @@
+mod attempts;
+
 use super::*;
 use crate::agent::ledger::log::encode;
 use crate::llm::openai::messages::json;
@@ -94,7 +96,7 @@ impl Story {
     }
 
     fn finishes(&mut self, call: &ToolCall, content: &str) {
-        let outcome = ToolOutcome { skipped: false, is_error: false, ..ToolOutcome::skipped(content) };
+        let outcome = ToolOutcome { parts: vec![Part::text(content)], ..ToolOutcome::default() };
         let (step, name) = (self.run.step(), call.name.clone());
         self.happens(Event::ToolFinished { step, call_id: call.id.clone(), name, outcome });
     }

@@ -221,3 +221,17 @@ async fn a_queued_run_whose_definitions_are_lost_fails_and_lets_the_next_begin()
     assert_eq!(outcome(&watch(second).await).reason, StopReason::StoreLostState);
     assert_eq!(outcome(&watch(third).await).reason, StopReason::Done);
 }
+
+#[test]
+fn an_offer_is_written_once_for_each_generation_and_list() {
+    let registry = || Registry::new(old_tools().into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>)).unwrap();
+    let generation = || Generation { tools: registry(), ..Generation::default() };
+    let names = ["echo".to_owned(), "hang".to_owned()];
+    let (first, next) = (generation(), generation());
+    let at = |generation: &Generation, names: &[String]| generation.offer(names).written().as_ptr();
+    let (kept, other) = (first.offer(&names), next.offer(&names));
+    assert_eq!(at(&first, &names), kept.written().as_ptr());
+    assert_ne!(at(&next, &names), kept.written().as_ptr());
+    assert_eq!(kept.hash(), other.hash());
+    assert_ne!(kept.hash(), first.offer(&names[..1]).hash());
+}

@@ -45,7 +45,7 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
         Err(interruption) => {
             driver.handle_interruption(interruption)?;
             let why = "The call was stopped with the run. It may have taken effect.";
-            driver.finish_call(&call, ToolOutcome { skipped: false, ..ToolOutcome::skipped(why) });
+            driver.finish_call(&call, ToolOutcome::stopped(why));
             Ok(())
         }
     }

@@ -44,11 +44,11 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
         let attempt = driver.recorder.run().attempt(&call.id);
         match driver.tools.check(&call) {
             // It was one that could be repeated when it began, and is not any more.
-            Ok(CheckedCall { effect: Effect::Write, .. }) if attempt > 1 => refuse(driver, &call, INTERRUPTED),
+            Ok(CheckedCall { effect: Effect::Write, .. }) if attempt > 1 => give_up(driver, &call, INTERRUPTED),
             Ok(CheckedCall { tool, effect, arguments }) => {
                 checked.push(Checked { call, tool, effect, arguments, attempt });
             }
-            Err(why) if attempt > 1 => refuse(driver, &call, &format!("{INTERRUPTED} {why}")),
+            Err(why) if attempt > 1 => give_up(driver, &call, &format!("{INTERRUPTED} {why}")),
             Err(why) => {
                 let step = driver.recorder.run().step();
                 driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
@@ -76,6 +76,11 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
 /// Answers a call that is not made.
 fn refuse(driver: &mut Driver, call: &ToolCall, why: &str) {
     driver.finish_call(call, ToolOutcome::skipped(why));
+}
+
+/// Answers a call that was made before a crash and is not made again.
+fn give_up(driver: &mut Driver, call: &ToolCall, why: &str) {
+    driver.finish_call(call, ToolOutcome::lost(why));
 }
 
 /// What happened while a batch ran.
@@ -128,7 +133,7 @@ async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit
                 drop(running);
                 for call in open {
                     let why = "The call was stopped with the run. It may have taken effect.";
-                    driver.finish_call(&call, ToolOutcome { skipped: false, ..ToolOutcome::skipped(why) });
+                    driver.finish_call(&call, ToolOutcome::stopped(why));
                 }
                 return Ok(false);
             }
