@@ -1,7 +1,7 @@
 //! Exactly one run, or one session, for one request, however often it comes.
 //!
 //! A request that may come again claims its name first: it stores what it is going to make under an id
-//! that is chosen by then. Making a thing of a chosen id succeeds only once. So whoever finds a claim
+//! that is chosen by then. Making a thing of a chosen id succeeds only once. So a request that finds a claim
 //! can tell what became of it, shares what was made, and makes under the same id what was not, be the
 //! first claimant dead or only slow. Nothing here is locked, and no answer depends on who is faster.
 //!
@@ -63,7 +63,7 @@ impl Admission {
                 }
                 Err(error) => error,
             };
-            // Whoever shares the claim may have been faster, and that is in this one's way.
+            // A request that shares the claim may have made it first, and its result refuses this one.
             match self.target_state(&new.tenant, &held.claim.target).await? {
                 TargetState::Live => return self.join(&new.tenant, &held.claim.target, false).await,
                 TargetState::Complete { .. } => return self.join(&new.tenant, &held.claim.target, true).await,
@@ -75,7 +75,7 @@ impl Admission {
                 wait.pause().await?;
                 continue;
             }
-            // Where nobody can say whether anything was stored, the claim stays, and what comes next finds out.
+            // If the store did not say whether anything was stored, the claim stays, and the next request finds out.
             if !matches!(error, StartError::Store(_) | StartError::Claim(_)) {
                 self.release(held).await;
             }
@@ -118,7 +118,7 @@ impl Admission {
             }
             cause => {
                 let exists = matches!(cause, Some(LookupError::SessionExists(_)));
-                // Whoever shares the claim made it.
+                // Another request that shares the claim made it.
                 if self.release(held).await && exists {
                     return Ok((self.made_session(tenant, &target).await?, true));
                 }

@@ -84,7 +84,7 @@ impl Admission {
             Ok(true) => {}
             Ok(false) => return self.withdraw(candidate).await.map(|()| None),
             Err(error) => {
-                // Nobody knows whether the run exists: its slot is left to the sweep.
+                // The store did not say whether the run exists: the sweep of slots decides about its slot.
                 self.launcher.requeue(candidate.spec, candidate.lease);
                 return Err(error);
             }

@@ -31,7 +31,7 @@ impl Kind {
 pub(super) struct Claim {
     /// Hash of what it asks for.
     pub(super) fingerprint: String,
-    /// What it makes, named before it is made, so that it is the same whoever makes it.
+    /// What it makes, named before it is made, so that each request that shares the claim makes the same thing.
     pub(super) target: Target,
     /// Whether that is known to have been made; it may have gone since.
     pub(super) made: bool,
