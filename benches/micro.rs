@@ -118,9 +118,11 @@ async fn recorder() -> Recorder {
         "upstream": "u", "upstream_model": "m", "system": [], "history_len": 0, "input": [], "context_tokens": 1,
         "tools": [], "client_tools": [], "max_output_tokens": 100,
         "limits": {"max_iterations": 1, "timeout_ms": 1000, "tool_timeout_ms": 1000, "token_budget": null, "cost_budget": null},
-        "price": {"input": 0, "cached_input": 0, "output": 0}, "price_estimated": false, "parallel_tool_calls": true,
-        "on_limit": "stop", "on_disconnect": "cancel", "on_unknown_outcome": "fail", "reconnect_grace_ms": 1000,
-        "hide_intermediate_text": false, "stream_tool_arguments": false, "max_discards": 0,
+        "price": {"input": 0, "cached_input": 0, "output": 0}, "price_estimated": false, "on_limit": "stop",
+        "options": {
+            "parallel_tool_calls": true, "on_disconnect": "cancel", "on_unknown_outcome": "fail", "reconnect_grace_ms": 1000,
+            "hide_intermediate_text": false, "stream_tool_arguments": false, "max_discards": 0,
+        },
     }))
     .expect("the specification is whole");
     let partition = Partition::new(format!("default/run/{id}"));

@@ -3,6 +3,31 @@
 use crate::store::{CommitError, Unavailable};
 use crate::types::{RunId, SessionId, StopReason};
 
+/// A part of a request for a run. What it is called there is the endpoint's affair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// The model or agent.
+    Model,
+    /// A message, counted from 0.
+    Message(usize),
+    /// The name of a client's tool, counted from 0.
+    ClientToolName(usize),
+    /// The parameters of a client's tool, counted from 0.
+    ClientToolParameters(usize),
+    /// Which tool must be called first.
+    ToolChoice,
+    /// The most model calls.
+    MaxIterations,
+    /// The run's time.
+    Timeout,
+    /// The time of each tool call.
+    ToolTimeout,
+    /// The most tokens.
+    TokenBudget,
+    /// The most money.
+    CostBudget,
+}
+
 /// Why a run was not started or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -26,8 +51,8 @@ pub enum StartError {
     /// A value is out of its range.
     #[error("{message}")]
     Invalid {
-        /// Path of the value.
-        param: String,
+        /// Which value.
+        field: Field,
         /// What is wrong and what would be right.
         message: String,
     },

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::agent::generation::Generation;
-use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
-use crate::types::sampling::Sampling;
+use crate::types::offer::ToolDefinition;
+use crate::types::run::{OnConflict, OnLimit, RunOptions};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
 
 /// A valid request for a run.
@@ -37,16 +36,10 @@ pub struct NewRun {
     pub answered: Vec<CallId>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
-    /// Which tool must be called first.
-    pub tool_choice: ToolChoice,
-    /// How the model is to answer.
-    pub sampling: Arc<Sampling>,
     /// The trace that it belongs to, as a W3C `traceparent`.
     pub trace: Option<String>,
     /// Most output tokens of one model call.
     pub max_output_tokens: Option<u64>,
-    /// Whether several calls of one turn may run at once.
-    pub parallel_tool_calls: bool,
     /// Names and globs of the server's tools; `None` for all of the agent's.
     pub tools: Option<Vec<String>>,
     /// Narrower limits than the agent's.
@@ -55,18 +48,8 @@ pub struct NewRun {
     pub on_limit: Option<OnLimit>,
     /// What happens when the session has a live run.
     pub on_conflict: OnConflict,
-    /// What happens when the last reader has gone.
-    pub on_disconnect: OnDisconnect,
-    /// What happens after a crash in a tool with side effects.
-    pub on_unknown_outcome: OnUnknownOutcome,
-    /// How long the run outlives its last reader.
-    pub reconnect_grace_ms: u64,
-    /// Whether a step's text is held until it is known to be the last.
-    pub hide_intermediate_text: bool,
-    /// Whether arguments are shown as the model writes them.
-    pub stream_tool_arguments: bool,
-    /// How many steps may be voided because the model's stream broke after text went out.
-    pub max_discards: u32,
+    /// What the run keeps as it was asked for.
+    pub options: RunOptions,
 }
 
 /// Limits that a request asks for.

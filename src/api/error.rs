@@ -7,7 +7,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use crate::agent::error::{ClaimError, ForkError, LookupError, StartError};
+use crate::agent::error::{ClaimError, Field, ForkError, LookupError, StartError};
 use crate::agent::follow::FollowError;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::openai_error::{ErrorBody, ErrorObject, row};
@@ -102,6 +102,22 @@ impl From<WireError> for ApiError {
     }
 }
 
+/// Where a request has this.
+fn path(field: Field) -> String {
+    match field {
+        Field::Model => "model".to_owned(),
+        Field::Message(index) => format!("messages[{index}]"),
+        Field::ClientToolName(index) => format!("tools[{index}].function.name"),
+        Field::ClientToolParameters(index) => format!("tools[{index}].function.parameters"),
+        Field::ToolChoice => "tool_choice".to_owned(),
+        Field::MaxIterations => "agent.limits.max_iterations".to_owned(),
+        Field::Timeout => "agent.limits.timeout_ms".to_owned(),
+        Field::ToolTimeout => "agent.limits.tool_timeout_ms".to_owned(),
+        Field::TokenBudget => "agent.limits.token_budget".to_owned(),
+        Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
+    }
+}
+
 impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
@@ -110,7 +126,7 @@ impl From<StartError> for ApiError {
             StartError::ModelAmbiguous { .. } => Self::invalid("model", message),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
             StartError::ToolNotAllowed(_) => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
-            StartError::Invalid { param, message } => Self::invalid(param, message),
+            StartError::Invalid { field, message } => Self::invalid(path(field), message),
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
             StartError::BudgetExceeded(_) => Self::new(ErrorCode::BudgetExceeded, message).permanent(),
             StartError::TooManyRuns(_) => Self::new(ErrorCode::RateLimited, message).retry_after(2),

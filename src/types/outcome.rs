@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::error::RunError;
+use crate::types::error::{ErrorKind, RunError};
 use crate::types::usage::{Micros, StepModel, Usage};
 use crate::types::{CallId, ToolCall, TurnEnd};
 
@@ -125,6 +125,31 @@ impl StopReason {
             | Self::InternalError => RunStatus::Failed,
         }
     }
+
+    /// The error of a run that failed for this reason without one that says more.
+    #[must_use]
+    pub fn default_error(self) -> Option<RunError> {
+        let (kind, message) = match self {
+            Self::EmptyResponse => (ErrorKind::EmptyResponse, "The model gave an empty answer, twice."),
+            Self::OutcomeUnknown => (
+                ErrorKind::OutcomeUnknown,
+                "A tool with side effects was interrupted; whether it took effect is unknown.",
+            ),
+            Self::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without getting further."),
+            Self::StoreLostState => (ErrorKind::StoreLostState, "Part of what the run needs is no longer there."),
+            Self::ProviderError => (ErrorKind::UpstreamUnavailable, "The upstream failed."),
+            Self::InternalError => (ErrorKind::Internal, "The server failed."),
+            Self::Done
+            | Self::Length
+            | Self::MaxIterations
+            | Self::TokenBudget
+            | Self::CostBudget
+            | Self::Timeout
+            | Self::ClientTools
+            | Self::Cancelled => return None,
+        };
+        Some(RunError::new(kind, message))
+    }
 }
 
 /// How a run ended, or why it waits. Everything that its last event says.
@@ -162,6 +187,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// How a run ends of which nobody can tell how far it came.
+    #[must_use]
+    pub fn unknown(reason: StopReason) -> Self {
+        Self {
+            reason,
+            output_text: String::new(),
+            reasoning: String::new(),
+            error: reason.default_error(),
+            required_calls: Vec::new(),
+            usage: Usage::default(),
+            cost: Micros::default(),
+            token_budget: None,
+            iterations: 0,
+            tool_calls: 0,
+            warnings: vec!["what the run used is not known any more".to_owned()],
+            report: Report::default(),
+        }
+    }
+
     /// The run's status: that of its reason, unless it was asked to fail at its limits.
     #[must_use]
     pub fn status(&self) -> RunStatus {

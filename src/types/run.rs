@@ -79,6 +79,31 @@ pub enum OnUnknownOutcome {
     TellModel,
 }
 
+/// How a run treats its model, its tools and its readers, as its caller asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// Which tool must be called first; what follows is the model's choice.
+    #[serde(default)]
+    pub tool_choice: ToolChoice,
+    /// How the model is to answer.
+    #[serde(default)]
+    pub sampling: Arc<Sampling>,
+    /// Whether several calls of one turn may run at once.
+    pub parallel_tool_calls: bool,
+    /// See [`OnDisconnect`].
+    pub on_disconnect: OnDisconnect,
+    /// See [`OnUnknownOutcome`].
+    pub on_unknown_outcome: OnUnknownOutcome,
+    /// How long a run outlives its last reader.
+    pub reconnect_grace_ms: u64,
+    /// Whether a step's text is held until it is known to be the last.
+    pub hide_intermediate_text: bool,
+    /// Whether arguments are shown as the model writes them.
+    pub stream_tool_arguments: bool,
+    /// How many steps may be voided because the model's stream broke after text went out.
+    pub max_discards: u32,
+}
+
 /// Everything that shapes a run; it does not change while the run lasts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
@@ -121,12 +146,6 @@ pub struct RunSpec {
     pub own_tools: Vec<Arc<ToolDefinition>>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
-    /// Which tool must be called first; what follows is the model's choice.
-    #[serde(default)]
-    pub tool_choice: ToolChoice,
-    /// How the model is to answer.
-    #[serde(default)]
-    pub sampling: Arc<Sampling>,
     /// The trace that it belongs to, as a W3C `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -138,22 +157,10 @@ pub struct RunSpec {
     pub price: Price,
     /// Whether `price` is a guess because the model is not in the table.
     pub price_estimated: bool,
-    /// Whether several calls of one turn may run at once.
-    pub parallel_tool_calls: bool,
     /// See [`OnLimit`].
     pub on_limit: OnLimit,
-    /// See [`OnDisconnect`].
-    pub on_disconnect: OnDisconnect,
-    /// See [`OnUnknownOutcome`].
-    pub on_unknown_outcome: OnUnknownOutcome,
-    /// How long a run outlives its last reader.
-    pub reconnect_grace_ms: u64,
-    /// Whether a step's text is held until it is known to be the last.
-    pub hide_intermediate_text: bool,
-    /// Whether arguments are shown as the model writes them.
-    pub stream_tool_arguments: bool,
-    /// How many steps may be voided because the model's stream broke after text went out.
-    pub max_discards: u32,
+    /// What the caller asked for besides.
+    pub options: RunOptions,
 }
 
 impl RunSpec {

@@ -22,9 +22,7 @@ const WORDS: [&str; 11] = [
 ];
 
 /// Where such a word still stands, and why. Only ever shorter.
-const REMAINING: [(&str, &str); 2] = [
-    // A refusal names the request's member.
-    ("src/agent/admission/specify.rs", "\"tool_choice\""),
+const REMAINING: [(&str, &str); 1] = [
     // A message that is kept as it came says in which dialect.
     ("src/types/conversation/part.rs", "openai"),
 ];

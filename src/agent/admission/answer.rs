@@ -4,7 +4,7 @@ use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::verdict::Target;
 use crate::agent::admission::{Admission, Started};
-use crate::agent::error::{LookupError, StartError};
+use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
 use crate::agent::ledger::head::Head;
@@ -110,7 +110,7 @@ fn check_answered(new: &NewRun, required: &[ToolCall]) -> Result<(), StartError>
         }
         (None, None) => return Ok(()),
     };
-    Err(StartError::Invalid { param: format!("messages[{index}]"), message })
+    Err(StartError::Invalid { field: Field::Message(index), message })
 }
 
 /// What joins the conversation: results first, in call order, so that nothing stands between a call and its

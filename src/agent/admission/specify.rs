@@ -7,7 +7,7 @@ use crate::agent::admission::Admission;
 use crate::agent::context;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::error::StartError;
+use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
@@ -36,7 +36,7 @@ impl Admission {
         history_weight: usize,
     ) -> Result<Specified, StartError> {
         let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
-            StartError::Invalid { param: "model".to_owned(), message: "name a model or an agent".to_owned() }
+            StartError::Invalid { field: Field::Model, message: "name a model or an agent".to_owned() }
         })?;
         let resolved = generation.catalog.resolve(asked).await?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&resolved.agent_name)) {
@@ -65,21 +65,13 @@ impl Admission {
             offer: offer.hash().clone(),
             own_tools: generation.own_tools.iter().map(|tool| tool.definition().clone()).collect(),
             client_tools: new.client_tools.clone(),
-            tool_choice: new.tool_choice.clone(),
-            sampling: new.sampling.clone(),
             trace: new.trace.clone(),
             max_output_tokens: new.max_output_tokens.unwrap_or(u64::MAX).min(resolved.facts.max_output_tokens),
             limits: narrow(settings, new.limits)?,
             price: resolved.facts.price,
             price_estimated: resolved.price_estimated,
-            parallel_tool_calls: new.parallel_tool_calls,
             on_limit: new.on_limit.unwrap_or(settings.on_limit),
-            on_disconnect: new.on_disconnect,
-            on_unknown_outcome: new.on_unknown_outcome,
-            reconnect_grace_ms: new.reconnect_grace_ms,
-            hide_intermediate_text: new.hide_intermediate_text,
-            stream_tool_arguments: new.stream_tool_arguments,
-            max_discards: new.max_discards,
+            options: new.options.clone(),
         };
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
@@ -115,25 +107,25 @@ fn offered(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<
     }
     for (index, tool) in new.client_tools.iter().enumerate() {
         if let Some(message) = Toolbox::refusal(tool) {
-            return Err(StartError::Invalid { param: format!("tools[{index}].function.parameters"), message });
+            return Err(StartError::Invalid { field: Field::ClientToolParameters(index), message });
         }
     }
     if let Some(index) = new.client_tools.iter().position(|tool| names.contains(&tool.name)) {
         return Err(StartError::Invalid {
-            param: format!("tools[{index}].function.name"),
+            field: Field::ClientToolName(index),
             message: format!("the server has a tool named {:?} already", new.client_tools[index].name),
         });
     }
-    match &new.tool_choice {
+    match &new.options.tool_choice {
         ToolChoice::Required if names.is_empty() && new.client_tools.is_empty() => {
             let message = "a tool is required, and there is none".to_owned();
-            Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
+            Err(StartError::Invalid { field: Field::ToolChoice, message })
         }
         ToolChoice::Function(name)
             if !names.contains(name) && !new.client_tools.iter().any(|tool| tool.name == *name) =>
         {
             let message = format!("there is no tool named {name:?}");
-            Err(StartError::Invalid { param: "tool_choice".to_owned(), message })
+            Err(StartError::Invalid { field: Field::ToolChoice, message })
         }
         ToolChoice::Auto | ToolChoice::None | ToolChoice::Required | ToolChoice::Function(_) => Ok(names),
     }
@@ -143,32 +135,32 @@ fn offered(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<
 /// error.
 fn narrow(settings: &AgentConfig, asked: LimitsPatch) -> Result<Limits, StartError> {
     let ceiling = &settings.limits;
-    let above = |param: &str, ceiling: String| {
+    let above = |field, ceiling: String| {
         let message = format!("this is above the agent's limit of {ceiling}");
-        StartError::Invalid { param: format!("agent.limits.{param}"), message }
+        StartError::Invalid { field, message }
     };
-    let bounded = |param, asked: Option<u64>, ceiling: Option<u64>| match (asked, ceiling) {
-        (Some(asked), Some(ceiling)) if asked > ceiling => Err(above(param, ceiling.to_string())),
+    let bounded = |field, asked: Option<u64>, ceiling: Option<u64>| match (asked, ceiling) {
+        (Some(asked), Some(ceiling)) if asked > ceiling => Err(above(field, ceiling.to_string())),
         (Some(asked), _) => Ok(Some(asked)),
         (None, ceiling) => Ok(ceiling),
     };
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let time = |param, asked, ceiling| -> Result<u64, StartError> {
-        Ok(bounded(param, asked, Some(millis(ceiling)))?.unwrap_or(millis(ceiling)))
+    let time = |field, asked, ceiling| -> Result<u64, StartError> {
+        Ok(bounded(field, asked, Some(millis(ceiling)))?.unwrap_or(millis(ceiling)))
     };
     let iterations =
-        bounded("max_iterations", asked.max_iterations.map(u64::from), Some(u64::from(ceiling.max_iterations)))?;
+        bounded(Field::MaxIterations, asked.max_iterations.map(u64::from), Some(u64::from(ceiling.max_iterations)))?;
     let cost = match (asked.cost_budget, ceiling.cost_budget) {
         (Some(asked), Some(ceiling)) if asked > ceiling => {
-            return Err(above("cost_budget_usd", ceiling.as_usd().to_string()));
+            return Err(above(Field::CostBudget, ceiling.as_usd().to_string()));
         }
         (asked, ceiling) => asked.or(ceiling),
     };
     Ok(Limits {
         max_iterations: iterations.and_then(|count| u32::try_from(count).ok()).unwrap_or(ceiling.max_iterations),
-        timeout_ms: time("timeout_ms", asked.timeout_ms, ceiling.timeout)?,
-        tool_timeout_ms: time("tool_timeout_ms", asked.tool_timeout_ms, ceiling.tool_timeout)?,
-        token_budget: bounded("token_budget", asked.token_budget, ceiling.token_budget)?,
+        timeout_ms: time(Field::Timeout, asked.timeout_ms, ceiling.timeout)?,
+        tool_timeout_ms: time(Field::ToolTimeout, asked.tool_timeout_ms, ceiling.tool_timeout)?,
+        token_budget: bounded(Field::TokenBudget, asked.token_budget, ceiling.token_budget)?,
         cost_budget: cost,
     })
 }

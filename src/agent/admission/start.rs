@@ -7,7 +7,7 @@ use crate::agent::admission::specify::Specified;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::error::{ClaimError, StartError, unavailable};
+use crate::agent::error::{ClaimError, Field, StartError, unavailable};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::ledger::commits::{self, Turn};
@@ -67,7 +67,7 @@ impl Admission {
     async fn try_start(&self, new: &NewRun, mut session: Option<Versioned>) -> Result<Option<Started>, StartError> {
         if new.answers_from == 0 && !new.answered.is_empty() {
             let message = "no run waits for the results of these tool calls".to_owned();
-            return Err(StartError::Invalid { param: "messages[0]".to_owned(), message });
+            return Err(StartError::Invalid { field: Field::Message(0), message });
         }
         let turn = match &mut session {
             Some(Versioned { session, .. }) => match self.settle_conflict(new, session).await? {

@@ -27,15 +27,15 @@ pub fn model_request(
     let closing_note = closing.map(|_| Message::text(Role::User, CLOSE));
     let own = run.messages().iter().cloned().chain(closing_note);
     // A forced choice is for the first call only: forced again and again, the loop would never end.
-    let tool_choice = if run.iterations() == 0 { spec.tool_choice.clone() } else { ToolChoice::Auto };
+    let tool_choice = if run.iterations() == 0 { spec.options.tool_choice.clone() } else { ToolChoice::Auto };
     ModelRequest {
         model: spec.upstream_model.clone(),
         conversation: history.clone().after(&spec.system).then(own),
         tools: if closing.is_some() { ToolOffer::default() } else { tools.offer() },
         tool_choice,
-        sampling: spec.sampling.clone(),
+        sampling: spec.options.sampling.clone(),
         max_tokens: reserve.output_tokens,
-        parallel_tool_calls: spec.parallel_tool_calls,
+        parallel_tool_calls: spec.options.parallel_tool_calls,
         deadline,
     }
 }

@@ -47,8 +47,8 @@ impl Said {
                 let is_call: IsCall = Box::new(move |name, arguments| tools.allows(name, arguments));
                 TextToolCalls::new(is_call)
             }),
-            hold_text: spec.hide_intermediate_text,
-            show_arguments: spec.stream_tool_arguments,
+            hold_text: spec.options.hide_intermediate_text,
+            show_arguments: spec.options.stream_tool_arguments,
             parts: Vec::new(),
             bytes: 0,
             news: VecDeque::new(),

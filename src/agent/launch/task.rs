@@ -119,8 +119,8 @@ impl Launcher {
             delivered,
             cancel,
             tail: recorder.tail().clone(),
-            grace: match spec.on_disconnect {
-                OnDisconnect::Cancel => Some(Duration::from_millis(spec.reconnect_grace_ms)),
+            grace: match spec.options.on_disconnect {
+                OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
                 OnDisconnect::Continue => None,
             },
         };

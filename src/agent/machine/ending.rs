@@ -3,13 +3,13 @@
 use super::Run;
 use crate::types::outcome::Report;
 use crate::types::run::OnLimit;
-use crate::types::{ErrorKind, Micros, Outcome, RunError, RunStatus, StopReason, Usage};
+use crate::types::{ErrorKind, Outcome, RunError, RunStatus, StopReason};
 
 impl Run {
     /// Everything that the run's last event says, if it ends now for `reason`.
     #[must_use]
     pub fn outcome(&self, reason: StopReason, at_ms: u64) -> Outcome {
-        let error = self.stop.as_ref().and_then(|(_, error)| error.clone()).or_else(|| default_error(reason));
+        let error = self.stop.as_ref().and_then(|(_, error)| error.clone()).or_else(|| reason.default_error());
         let error = if self.spec.on_limit == OnLimit::Error { error.or_else(|| limit_error(reason)) } else { error };
         let mut output_text = self.last_turn.text().into_owned();
         if output_text.is_empty() && matches!(reason.status(), RunStatus::Incomplete) {
@@ -34,27 +34,6 @@ impl Run {
             tool_calls: self.tool_calls,
             warnings,
             report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() },
-        }
-    }
-}
-
-impl Outcome {
-    /// How a run ends of which nobody can tell how far it came.
-    #[must_use]
-    pub fn unknown(reason: StopReason) -> Self {
-        Self {
-            reason,
-            output_text: String::new(),
-            reasoning: String::new(),
-            error: default_error(reason),
-            required_calls: Vec::new(),
-            usage: Usage::default(),
-            cost: Micros::default(),
-            token_budget: None,
-            iterations: 0,
-            tool_calls: 0,
-            warnings: vec!["what the run used is not known any more".to_owned()],
-            report: Report::default(),
         }
     }
 }
@@ -96,27 +75,4 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         | StopReason::InternalError => return None,
     };
     Some(RunError::new(kind, limit_sentence(reason)))
-}
-
-/// The error of a run that failed without one that says more.
-fn default_error(reason: StopReason) -> Option<RunError> {
-    let (kind, message) = match reason {
-        StopReason::EmptyResponse => (ErrorKind::EmptyResponse, "The model gave an empty answer, twice."),
-        StopReason::OutcomeUnknown => {
-            (ErrorKind::OutcomeUnknown, "A tool with side effects was interrupted; whether it took effect is unknown.")
-        }
-        StopReason::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without getting further."),
-        StopReason::StoreLostState => (ErrorKind::StoreLostState, "Part of what the run needs is no longer there."),
-        StopReason::ProviderError => (ErrorKind::UpstreamUnavailable, "The upstream failed."),
-        StopReason::InternalError => (ErrorKind::Internal, "The server failed."),
-        StopReason::Done
-        | StopReason::Length
-        | StopReason::MaxIterations
-        | StopReason::TokenBudget
-        | StopReason::CostBudget
-        | StopReason::Timeout
-        | StopReason::ClientTools
-        | StopReason::Cancelled => return None,
-    };
-    Some(RunError::new(kind, message))
 }

@@ -205,7 +205,7 @@ impl Run {
     /// Whether another step may be voided because its stream broke.
     #[must_use]
     pub fn may_discard(&self) -> bool {
-        self.broken < self.spec.max_discards
+        self.broken < self.spec.options.max_discards
     }
 
     /// How much of its time was left when the last thing happened, in milliseconds; waiting for the

@@ -118,7 +118,7 @@ impl Run {
         };
         let interrupted = with(&|open| open.state == CallState::Started(Effect::Write));
         if !interrupted.is_empty() {
-            return Step::SettleUnknown { calls: interrupted, policy: self.spec.on_unknown_outcome };
+            return Step::SettleUnknown { calls: interrupted, policy: self.spec.options.on_unknown_outcome };
         }
         let is_open = |open: &OpenCall| !matches!(open.state, CallState::Finished(_));
         let all = with(&is_open);

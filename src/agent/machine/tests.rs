@@ -6,8 +6,8 @@ use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{DiscardReason, Leg};
-use crate::types::offer::ToolDefinition;
-use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, TurnEnd};
 
 /// A run without limits but the ordinary ones.
@@ -31,8 +31,6 @@ pub(in crate::agent) fn spec() -> RunSpec {
         offer: crate::types::offer::OfferHash::default(),
         own_tools: Vec::new(),
         client_tools: Vec::new(),
-        tool_choice: crate::types::offer::ToolChoice::Auto,
-        sampling: Arc::default(),
         trace: None,
         max_output_tokens: 8_192,
         limits: Limits {
@@ -44,8 +42,17 @@ pub(in crate::agent) fn spec() -> RunSpec {
         },
         price: Price::default(),
         price_estimated: false,
-        parallel_tool_calls: true,
         on_limit: OnLimit::Stop,
+        options: options(),
+    }
+}
+
+/// What most callers ask for.
+pub(in crate::agent) fn options() -> RunOptions {
+    RunOptions {
+        tool_choice: ToolChoice::Auto,
+        sampling: Arc::default(),
+        parallel_tool_calls: true,
         on_disconnect: OnDisconnect::Continue,
         on_unknown_outcome: OnUnknownOutcome::Fail,
         reconnect_grace_ms: 15_000,
@@ -304,7 +311,7 @@ fn a_model_that_answers_nothing_is_asked_once_more() {
 fn an_interrupted_write_is_never_run_again() {
     for (policy, ends) in [(OnUnknownOutcome::Fail, true), (OnUnknownOutcome::TellModel, false)] {
         let mut spec = spec();
-        spec.on_unknown_outcome = policy;
+        spec.options.on_unknown_outcome = policy;
         let mut story = Story::begin(spec);
         let (write, read) = (call(1, "echo"), call(2, "echo"));
         story.says("", vec![write.clone(), read.clone()], usage(1, 1));
@@ -374,7 +381,7 @@ fn calls_that_need_the_run_come_after_the_servers_and_one_by_one() {
     assert_eq!(stopped.next_step(), Step::SkipTools(vec![third.clone()]));
     story.happens(Event::ToolStarted { step: 1, call: third.clone(), effect: Effect::Write });
     story.happens(Event::RunResumed { leg: None });
-    let policy = story.run.spec().on_unknown_outcome;
+    let policy = story.run.spec().options.on_unknown_outcome;
     assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![third], policy });
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::idempotency::{handed_over, handing_over};
-use super::support::{Say, TestAgent, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch, with_options};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
@@ -96,7 +96,7 @@ async fn a_run_that_never_had_a_reader_ends_like_an_abandoned_one() {
     let faulty = Faulty::memory();
     let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Stall(&["x"])]).begin();
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
+    let new = with_options(|options| options.on_disconnect = OnDisconnect::Cancel);
     assert!(dropped_at(&faulty, &agent, new, 0, Fate::Hangs).await);
     tokio::time::sleep(Duration::from_secs(14)).await;
     assert_eq!(runs(&agent).await[0].status, RunStatus::InProgress);

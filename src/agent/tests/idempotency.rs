@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Say, TestAgent, client_tool, outcome, request, shown};
+use super::support::{Say, TestAgent, client_tool, outcome, request, shown, with_options};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
@@ -377,7 +377,7 @@ async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key()
     let store = memory();
     let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Break(&[])]).build();
     let start = async |kind| {
-        let new = NewRun { max_discards: 0, ..request() };
+        let new = with_options(|options| options.max_discards = 0);
         watch(agent.start(new, Some(&RequestKey { name: format!("{kind:?}"), ..once(kind) })).await.unwrap()).await
     };
     let (failed, records, _) = start(Kind::Key).await;

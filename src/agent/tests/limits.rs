@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::support::{Say, TestAgent, outcome, request, request_with, shown, watch};
 use crate::agent::LimitsPatch;
-use crate::agent::error::StartError;
+use crate::agent::error::{Field, StartError};
 use crate::agent::inbox;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log;
@@ -79,7 +79,7 @@ async fn a_request_may_narrow_limits_but_not_widen_them() {
     let agent = TestAgent::builder().turns(loops()).begin();
     let limits = LimitsPatch { max_iterations: Some(21), ..LimitsPatch::default() };
     let refused = agent.start(request_with(limits), None).await;
-    assert!(matches!(refused, Err(StartError::Invalid { param, .. }) if param == "agent.limits.max_iterations"));
+    assert!(matches!(refused, Err(StartError::Invalid { field: Field::MaxIterations, .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn a_sessions_budget_holds_over_its_runs() {
 async fn a_run_without_readers_is_cancelled_after_its_grace() {
     let agent = TestAgent::builder().turns(vec![Say::Stall(&["x"])]).begin();
     let mut request = request();
-    request.on_disconnect = OnDisconnect::Cancel;
+    request.options.on_disconnect = OnDisconnect::Cancel;
     let tenant = request.tenant.clone();
     let started = agent.start(request, None).await.unwrap();
     let run = started.head.id.clone();
@@ -149,7 +149,7 @@ async fn the_grace_of_an_abandoned_run_does_not_restart_with_each_step() {
     // Each step takes a tool's whole timeout of 5 s.
     let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("hang", "{}")])]).begin();
     let mut request = request();
-    request.on_disconnect = OnDisconnect::Cancel;
+    request.options.on_disconnect = OnDisconnect::Cancel;
     let tenant = request.tenant.clone();
     let run = agent.start(request, None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(17)).await;
@@ -234,7 +234,7 @@ async fn a_model_that_gives_up_at_the_deadline_has_not_failed() {
     let agent = TestAgent::builder().turns(vec![Say::Deadline(&["so far"])]).begin();
     let mut request = request();
     request.limits.timeout_ms = Some(2_000);
-    request.max_discards = 0;
+    request.options.max_discards = 0;
     let outcome = outcome(&watch(agent.start(request, None).await.unwrap()).await);
     assert_eq!((outcome.reason, outcome.status()), (StopReason::Timeout, RunStatus::Incomplete));
     assert_eq!(outcome.output_text, "so far");
@@ -244,7 +244,7 @@ async fn a_model_that_gives_up_at_the_deadline_has_not_failed() {
 async fn a_wait_that_begins_within_the_grace_ends_with_it() {
     let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("hang", "{}")]), Say::Stall(&["x"])]).begin();
     let mut request = request();
-    request.on_disconnect = OnDisconnect::Cancel;
+    request.options.on_disconnect = OnDisconnect::Cancel;
     let tenant = request.tenant.clone();
     let run = agent.start(request, None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(16)).await;

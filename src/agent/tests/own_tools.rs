@@ -47,7 +47,8 @@ async fn progress_is_recorded_between_call_and_result() {
     let camera = Arc::new(Camera { spec, seen: Arc::clone(&seen) });
     let turns = vec![Say::Calls("", vec![("camera", "{}")]), Say::Text(&["seen"])];
     let mut new = request();
-    new.sampling = Arc::new(crate::types::sampling::Sampling { user: Some("ada".into()), ..Default::default() });
+    new.options.sampling =
+        Arc::new(crate::types::sampling::Sampling { user: Some("ada".into()), ..Default::default() });
     new.trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
     let records =
         watch(TestAgent::builder().turns(turns).tools(vec![camera]).begin().start(new.clone(), None).await.unwrap())

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
-use super::support::{Say, TestAgent, outcome, request, shown, watch};
+use super::support::{Say, TestAgent, outcome, request, shown, watch, with_options};
 use crate::agent::NewRun;
 use crate::agent::follow::active::Live;
 use crate::agent::follow::tail::Tail;
@@ -148,7 +148,7 @@ async fn read_elsewhere() -> (Replica, Replica, RunId, Follower) {
     let store = shared();
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![]);
-    let new = NewRun { on_disconnect: OnDisconnect::Cancel, ..request() };
+    let new = with_options(|options| options.on_disconnect = OnDisconnect::Cancel);
     let run = a.agent.start(new, None).await.unwrap().head.id;
     let follower = b.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
     (a, b, run, follower)

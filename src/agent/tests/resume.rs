@@ -167,7 +167,7 @@ async fn readers_see_every_event_once_wherever_they_join() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_came_before_the_run_was_resumed_counts_as_its_reader() {
     let (mut spec, whole) = undisturbed().await;
-    spec.on_disconnect = crate::types::run::OnDisconnect::Cancel;
+    spec.options.on_disconnect = crate::types::run::OnDisconnect::Cancel;
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     leave(&store, &spec, &whole[..3]).await;
     let agent = TestAgent::builder().store(store).turns(vec![Say::Calls("", vec![("hang", "{}")])]).build();

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::scripted::{Say, Scripted};
 use crate::agent::catalog::Upstream;
+use crate::agent::machine::tests::options;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, Retention, Started};
@@ -22,8 +23,8 @@ use crate::llm::Model;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
-use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::offer::ToolDefinition;
+use crate::types::run::{OnConflict, OnLimit, RunOptions};
 use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant};
 
 /// What is kept for how long.
@@ -230,22 +231,21 @@ pub(super) fn request() -> NewRun {
         answers_from: 0,
         answered: Vec::new(),
         client_tools: Vec::new(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
         trace: None,
         max_output_tokens: None,
-        parallel_tool_calls: true,
         tools: None,
         limits: crate::agent::LimitsPatch::default(),
         on_limit: None,
         on_conflict: OnConflict::Reject,
-        on_disconnect: OnDisconnect::Continue,
-        on_unknown_outcome: OnUnknownOutcome::Fail,
-        reconnect_grace_ms: 15_000,
-        hide_intermediate_text: false,
-        stream_tool_arguments: false,
-        max_discards: 2,
+        options: options(),
     }
+}
+
+/// A request that asks for something besides.
+pub(super) fn with_options(change: impl FnOnce(&mut RunOptions)) -> NewRun {
+    let mut new = request();
+    change(&mut new.options);
+    new
 }
 
 /// An ordinary request with these limits.

@@ -77,7 +77,7 @@ async fn text_is_held_until_it_is_known_to_be_the_answer() {
         .turns(vec![Say::Calls("thinking aloud", vec![("echo", "{}")]), Say::Text(&["the ", "answer"])])
         .begin();
     let mut request = request();
-    request.hide_intermediate_text = true;
+    request.options.hide_intermediate_text = true;
     let records = watch(agent.start(request, None).await.unwrap()).await;
     assert_eq!(shown(&records), "the answer");
 }
@@ -90,7 +90,7 @@ async fn a_broken_stream_is_voided_where_that_can_be_shown_and_fails_elsewhere()
     assert_eq!((discarded, outcome(&records).reason), (3, StopReason::ProviderError), "twice again, then no more");
 
     let mut strict = request();
-    strict.max_discards = 0;
+    strict.options.max_discards = 0;
     let records = watch(agent.start(strict, None).await.unwrap()).await;
     let error = outcome(&records).error.unwrap();
     assert_eq!(error.kind, ErrorKind::UpstreamUnavailable);

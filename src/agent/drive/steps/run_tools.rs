@@ -56,7 +56,7 @@ pub async fn run_tools(driver: &mut Driver, calls: Vec<ToolCall>) -> Result<(), 
             }
         }
     }
-    let parallel = driver.recorder.run().spec().parallel_tool_calls;
+    let parallel = driver.recorder.run().spec().options.parallel_tool_calls;
     let (together, one_by_one): (Vec<_>, Vec<_>) =
         checked.into_iter().partition(|checked| parallel && checked.effect != Effect::Write);
     let mut batches: Vec<Vec<Checked>> = Vec::new();
@@ -178,7 +178,7 @@ fn answer(
     let timeout = tool.spec().timeout.map_or(timeout, |own| own.min(timeout));
     let context = CallContext {
         tenant: spec.tenant.clone(),
-        user: spec.sampling.user.clone(),
+        user: spec.options.sampling.user.clone(),
         agent: spec.agent.clone(),
         run: spec.id.clone(),
         call: call.id.clone(),

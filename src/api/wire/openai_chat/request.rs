@@ -20,7 +20,7 @@ use crate::llm::openai::sampling;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::ToolChoice;
-use crate::types::run::OnDisconnect;
+use crate::types::run::{OnDisconnect, RunOptions};
 use crate::types::sampling::{Sampling, Stop};
 use crate::types::{Message, Role, RunId, SessionId, Tenant};
 
@@ -174,6 +174,17 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let hide = agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide);
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
     let on_disconnect = if shape.background { OnDisconnect::Continue } else { agent.on_disconnect.unwrap_or_default() };
+    let options = RunOptions {
+        tool_choice,
+        sampling,
+        parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
+        on_disconnect,
+        on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
+        reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
+        hide_intermediate_text: hide,
+        stream_tool_arguments: agent.stream_tool_arguments.unwrap_or(false),
+        max_discards: if can_void { MAX_DISCARDS } else { 0 },
+    };
     let new = NewRun {
         id: RunId::mint(),
         tenant: context.tenant,
@@ -188,21 +199,13 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         answers_from: messages.answers_from,
         answered: messages.answered,
         client_tools: if no_tools { Vec::new() } else { client_tools },
-        tool_choice,
-        sampling,
         trace: context.trace,
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
-        parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },
         limits: agent.limits.unwrap_or_default().0.check()?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
-        on_disconnect,
-        on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
-        reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
-        hide_intermediate_text: hide,
-        stream_tool_arguments: agent.stream_tool_arguments.unwrap_or(false),
-        max_discards: if can_void { MAX_DISCARDS } else { 0 },
+        options,
     };
     Ok((new, shape))
 }
