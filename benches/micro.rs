@@ -70,13 +70,13 @@ fn record(bencher: Bencher<'_, '_>) {
 
 /// 100 pieces of text as named events and chunks with ids.
 #[divan::bench]
-fn encode_agent_door(bencher: Bencher<'_, '_>) {
+fn encode_agent_endpoint(bencher: Bencher<'_, '_>) {
     encode(bencher, || AgentEvents::new(names(), false));
 }
 
 /// 100 pieces of text as OpenAI's chunks.
 #[divan::bench]
-fn encode_chat_door(bencher: Bencher<'_, '_>) {
+fn encode_chat_endpoint(bencher: Bencher<'_, '_>) {
     encode(bencher, || ChatChunks::new(names(), false, false, false));
 }
 
@@ -127,7 +127,7 @@ async fn recorder() -> Recorder {
     .expect("the specification is whole");
     let partition = Partition::new(format!("default/run/{id}"));
     let lease = format!("lease/{id}").into();
-    let granted = Leases::new(store.clone()).acquire_named(partition, lease, "mail".into()).await;
+    let granted = Leases::new(store.clone()).acquire_named(partition, lease, "inbox".into()).await;
     let granted = granted.expect("the memory store answers").expect("nobody holds the lease");
     Recorder::resume(store, Run::new(Arc::new(spec)), &[], &granted)
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Reply, TestServer, Upstream};
 
-const DOORS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
+const ENDPOINTS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 
 /// A server and its upstream, which answers `Hello` to everything.
 struct House {
@@ -37,8 +37,8 @@ impl House {
     async fn still_answers(&self) {
         let health = self.server.request(reqwest::Method::GET, "/healthz");
         assert_eq!(self.server.respond(health).await.status(), 200);
-        for door in DOORS {
-            let answer = self.server.post(door, &valid()).await.ok();
+        for endpoint in ENDPOINTS {
+            let answer = self.server.post(endpoint, &valid()).await.ok();
             assert_eq!(answer["choices"][0]["message"]["content"], "Hello");
         }
     }

@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
-const DOOR: &str = "/v1/agent/completions";
+const ENDPOINT: &str = "/v1/agent/completions";
 const PROBE: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const MODELS: &str = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -95,7 +95,7 @@ async fn probes_are_answered_while_all_connections_are_busy() {
     let body = json!({"model": "test", "stream": true, "messages": [{"role": "user", "content": "Go."}]}).to_string();
     let length = body.len();
     let post = format!(
-        "POST {DOOR} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "POST {ENDPOINT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     let (mut first, mut second) = (Connection::open(&server).await, Connection::open(&server).await);
     for busy in [&mut first, &mut second] {
@@ -176,7 +176,7 @@ async fn long_run(settings: &str) -> (TestServer, String, [Box<dyn std::any::Any
     let tool = format!("{}[agents.default]\ntools = [\"look\"]\n", tools.config("look", "read"));
     let server = TestServer::builder(&format!("{}{tool}", config(&upstream, settings)));
     let server = server.env("LOOPGATE_LOG", "loopgate=debug").start().await;
-    let answer = server.post(DOOR, &ask()).await;
+    let answer = server.post(ENDPOINT, &ask()).await;
     let run = answer.header("x-loopgate-run-id").to_owned();
     answer.ok();
     (server, run, [Box::new(tools), Box::new(upstream)])
@@ -239,7 +239,7 @@ async fn large_bodies_wait_for_room_and_small_ones_do_not() {
     let server = TestServer::start(&config(&upstream, "max_body = \"1MiB\"\nbody_memory = \"1MiB\"")).await;
     let mut half = Connection::open(&server).await;
     let head = format!(
-        "POST {DOOR} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST {ENDPOINT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         1 << 20
     );
     half.send(&format!("{head}{}", " ".repeat(200 << 10))).await;
@@ -248,7 +248,7 @@ async fn large_bodies_wait_for_room_and_small_ones_do_not() {
     let refused = async {
         // Until the server has read so much of the first body that there is no room for another.
         loop {
-            let answer = server.post(DOOR, &large).await;
+            let answer = server.post(ENDPOINT, &large).await;
             if answer.status != 200 {
                 return answer;
             }
@@ -257,8 +257,8 @@ async fn large_bodies_wait_for_room_and_small_ones_do_not() {
     let refused = within("a large body to be refused", refused).await;
     assert_eq!((refused.status, refused.code()), (503, "overloaded"));
     assert_eq!(refused.header("retry-after"), "1");
-    server.post(DOOR, &ask()).await.ok();
+    server.post(ENDPOINT, &ask()).await.ok();
     drop(half);
     // Its room is free again, sooner or later.
-    server.post(DOOR, &large).await.ok();
+    server.post(ENDPOINT, &large).await.ok();
 }

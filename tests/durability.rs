@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::sse::{outline, text_of};
 use crate::support::{Frame, Gate, Reply, TestServer, ToolServer, Upstream, within};
 
-const DOOR: &str = "/v1/agent/completions";
+const ENDPOINT: &str = "/v1/agent/completions";
 
 fn ask(content: &str, agent: &Value) -> Value {
     json!({"model": "test", "stream": true, "messages": [{"role": "user", "content": content}], "agent": agent})
@@ -48,11 +48,11 @@ async fn a_run_goes_on_after_a_kill_while_the_model_speaks() {
     let mut server = TestServer::start(&upstream.config()).await;
     let session = json!({"session_id": "s1"});
     server
-        .post(DOOR, &json!({"model": "test", "messages": [{"role": "user", "content": "A"}], "agent": session}))
+        .post(ENDPOINT, &json!({"model": "test", "messages": [{"role": "user", "content": "A"}], "agent": session}))
         .await
         .ok();
 
-    let mut stream = server.stream(DOOR, &ask("B", &session)).await;
+    let mut stream = server.stream(ENDPOINT, &ask("B", &session)).await;
     let mut before = stream.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
     server.kill9().await;
@@ -73,7 +73,7 @@ async fn a_run_goes_on_after_a_kill_while_the_model_speaks() {
     assert_eq!(replayed, before, "what was said before the kill reads the same");
     assert_eq!(whole, rest, "and what came after it too");
 
-    let mut stream = server.stream(DOOR, &ask("C", &session)).await;
+    let mut stream = server.stream(ENDPOINT, &ask("C", &session)).await;
     stream.until(|frame| frame.name == "run.completed").await;
     let requests = upstream.received(4).await;
     assert_eq!(contents(&requests[2]), ["A", "First.", "B"]);
@@ -90,7 +90,7 @@ async fn kill_within_a_tool(effect: &str, agent: &Value, tools: &ToolServer) -> 
     upstream.otherwise(Reply::says("Done."));
     let config = format!("{}{}[agents.default]\ntools = [\"note\"]\n", upstream.config(), tools.config("note", effect));
     let mut server = TestServer::start(&config).await;
-    let mut stream = server.stream(DOOR, &ask("Note it", agent)).await;
+    let mut stream = server.stream(ENDPOINT, &ask("Note it", agent)).await;
     let before = stream.until(|frame| frame.name == "tool.call").await;
     tools.called(1).await;
     server.kill9().await;
@@ -140,7 +140,7 @@ async fn a_run_that_ended_reads_the_same_after_a_kill() {
     let upstream =
         Upstream::start([Reply::calls("calculator", &json!({"expression": "6 * 7"})), Reply::says("42")]).await;
     let mut server = TestServer::start(&upstream.config()).await;
-    let frames = server.stream(DOOR, &ask("What?", &json!({}))).await.rest().await;
+    let frames = server.stream(ENDPOINT, &ask("What?", &json!({}))).await.rest().await;
     let run = run_of(&frames);
     let path = format!("/v1/runs/{run}");
     let object = server.get(&path).await.ok();
@@ -160,7 +160,7 @@ async fn a_reader_that_has_seen_the_end_is_told_so_at_once() {
     upstream.otherwise(Reply::says("Hello"));
     let server = TestServer::start(&upstream.config()).await;
     for _ in 0..30 {
-        let mut stream = server.stream(DOOR, &ask("Hi", &json!({}))).await;
+        let mut stream = server.stream(ENDPOINT, &ask("Hi", &json!({}))).await;
         let frames = stream.until(|frame| frame.name == "run.completed").await;
         let last = frames.last().and_then(|frame| frame.id).expect("events have ids");
         let events = server.request(Method::GET, &format!("/v1/runs/{}/events", run_of(&frames)));
@@ -180,11 +180,11 @@ async fn a_waiting_run_may_be_answered_at_once() {
         upstream.then(Reply::says("Rain."));
         let question = json!({"role": "user", "content": "Hi"});
         let asked = json!({"model": "test", "messages": [question], "tools": [tool]});
-        let handed = server.post(DOOR, &asked).await.ok();
+        let handed = server.post(ENDPOINT, &asked).await.ok();
         let message = &handed["choices"][0]["message"];
         let result = json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"});
         let answered = json!({"model": "test", "messages": [question, message, result], "tools": [tool]});
-        let answer = server.post(DOOR, &answered).await;
+        let answer = server.post(ENDPOINT, &answered).await;
         assert_eq!(answer.status, 200, "answer {turn} came too soon: {}", answer.body);
         assert_eq!(answer.body["agent"]["run_id"], handed["agent"]["run_id"]);
     }
@@ -200,7 +200,7 @@ async fn a_waiting_run_may_be_cancelled_at_once() {
     for turn in 0..30 {
         let question = json!({"role": "user", "content": "Hi"});
         let asked = json!({"model": "test", "messages": [question], "tools": [tool]});
-        let handed = server.post(DOOR, &asked).await.ok();
+        let handed = server.post(ENDPOINT, &asked).await.ok();
         let run = handed["agent"]["run_id"].as_str().expect("it has an id");
         let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
         assert_eq!(cancelled["status"], "cancelled", "cancellation {turn}");
@@ -213,7 +213,7 @@ async fn sigterm_lets_a_run_finish() {
     let held = Reply::stream().text("Almost ").gate(&gate).text("there").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held]).await;
     let mut server = TestServer::start(&upstream.config()).await;
-    let mut stream = server.stream(DOOR, &ask("Go on", &json!({}))).await;
+    let mut stream = server.stream(ENDPOINT, &ask("Go on", &json!({}))).await;
     let mut frames = stream.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
     server.sigterm();

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::support::sse::{outline, text_of};
 use crate::support::{Gate, Reply, SseReader, TestServer, ToolServer, Upstream};
 
-const DOORS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
+const ENDPOINTS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 
 fn ask(content: &str) -> Value {
     json!({"model": "test", "messages": [{"role": "user", "content": content}]})
@@ -28,7 +28,7 @@ async fn an_idempotency_key_is_visible_ascii() {
     let upstream = Upstream::start([]).await;
     let server = TestServer::start(&upstream.config()).await;
     let long = "x".repeat(256);
-    for path in [DOORS[0], DOORS[1], "/v1/sessions"] {
+    for path in [ENDPOINTS[0], ENDPOINTS[1], "/v1/sessions"] {
         for key in ["", &long, "a b", "é"] {
             let body = if path == "/v1/sessions" { json!({}) } else { ask("Hi") };
             let request = server.json(path, &body).header("idempotency-key", key.as_bytes());
@@ -65,18 +65,18 @@ async fn parallel_duplicates_are_one_run() {
     let in_session = |name: &str| with(ask("Hi"), "agent", json!({"session_id": name}));
 
     let first = with(in_session("s"), "stream", true);
-    let mut stream = SseReader::new(server.respond(keyed(&server, DOORS[0], "k", &first)).await);
+    let mut stream = SseReader::new(server.respond(keyed(&server, ENDPOINTS[0], "k", &first)).await);
     let mut seen = stream.until(|frame| frame.text().is_some()).await;
 
-    let mut twins = JoinSet::new();
+    let mut duplicates = JoinSet::new();
     for number in 0..50 {
         let body = match number % 10 {
             9 => in_session("other"),
             n if n % 2 == 0 => with(in_session("s"), "stream", true),
             _ => in_session("s"),
         };
-        let request = keyed(&server, DOORS[0], "k", &body);
-        twins.spawn(async move {
+        let request = keyed(&server, ENDPOINTS[0], "k", &body);
+        duplicates.spawn(async move {
             let response = request.send().await.expect("the server answers");
             let status = response.status().as_u16();
             let header =
@@ -89,7 +89,7 @@ async fn parallel_duplicates_are_one_run() {
     // The refused do not wait for the run.
     let mut refused = Vec::new();
     while refused.len() < 5 {
-        refused.push(twins.join_next().await.expect("some are left").expect("none panics"));
+        refused.push(duplicates.join_next().await.expect("some are left").expect("none panics"));
     }
     for (number, status, headers, body) in refused {
         assert_eq!((number % 10, status), (9, 422), "{body}");
@@ -100,7 +100,7 @@ async fn parallel_duplicates_are_one_run() {
     seen.extend(stream.rest().await);
     assert_eq!(text_of(&seen), "One run.");
     let run = seen[0].json()["run_id"].as_str().map(str::to_owned);
-    let all = twins.join_all().await;
+    let all = duplicates.join_all().await;
     assert_eq!(all.len(), 45);
     let whole = all.iter().find(|(number, ..)| number % 2 == 0).map(|(.., body)| body.clone());
     for (number, status, headers, body) in all {
@@ -113,43 +113,43 @@ async fn parallel_duplicates_are_one_run() {
     }
     assert_eq!((upstream.requests().len(), tools.calls().len()), (2, 1));
 
-    let request = keyed(&server, DOORS[0], "k", &first);
+    let request = keyed(&server, ENDPOINTS[0], "k", &first);
     let response = server.respond(request).await;
     assert_eq!(response.headers()["idempotent-replayed"], "true");
     let replayed = SseReader::new(response).rest().await;
     assert_eq!(replayed, seen, "event for event what the first one saw");
     upstream.then(Reply::says("Other"));
-    let elsewhere = server.send(keyed(&server, DOORS[1], "k", &in_session("other"))).await;
-    assert_eq!(elsewhere.status, 200, "each door has keys of its own: {}", elsewhere.body);
+    let elsewhere = server.send(keyed(&server, ENDPOINTS[1], "k", &in_session("other"))).await;
+    assert_eq!(elsewhere.status, 200, "each endpoint has keys of its own: {}", elsewhere.body);
 }
 
 #[tokio::test]
 async fn a_duplicate_gets_the_same_answer() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    for door in DOORS {
-        if door == DOORS[1] {
+    for endpoint in ENDPOINTS {
+        if endpoint == ENDPOINTS[1] {
             upstream.then(Reply::says("Hello"));
         }
-        let first = server.send(keyed(&server, door, "k", &ask("Hi"))).await;
+        let first = server.send(keyed(&server, endpoint, "k", &ask("Hi"))).await;
         assert_eq!(first.header("idempotent-replayed"), "");
         // Another order and other white space ask for the same.
         let same = r#"{ "messages": [ {"content": "Hi", "role": "user"} ], "model": "test" }"#;
-        let request = server.request(Method::POST, door).header("content-type", "application/json").body(same);
+        let request = server.request(Method::POST, endpoint).header("content-type", "application/json").body(same);
         let again = server.send(request.header("idempotency-key", "k")).await;
         assert_eq!(again.header("idempotent-replayed"), "true");
         assert_eq!((again.status, &again.body), (200, &first.body));
-        let other = server.send(keyed(&server, door, "k", &ask("Ho"))).await;
+        let other = server.send(keyed(&server, endpoint, "k", &ask("Ho"))).await;
         assert_eq!((other.status, other.code()), (422, "idempotency_key_reused"));
         assert_eq!(other.header("x-should-retry"), "false");
     }
     upstream.then(Reply::says("Later"));
     let background = with(ask("Go"), "agent", json!({"background": true}));
-    let accepted = server.send(keyed(&server, DOORS[0], "b", &background)).await;
+    let accepted = server.send(keyed(&server, ENDPOINTS[0], "b", &background)).await;
     assert_eq!((accepted.status, &accepted.body["status"]), (202, &json!("queued")));
     let run = accepted.body["id"].as_str().expect("it has an id").to_owned();
     server.events(&run, 0).await.rest().await;
-    let again = server.send(keyed(&server, DOORS[0], "b", &background)).await;
+    let again = server.send(keyed(&server, ENDPOINTS[0], "b", &background)).await;
     assert_eq!((again.status, &again.body["id"]), (202, &accepted.body["id"]));
     assert_eq!(again.body["status"], "completed", "the run as it is");
 }
@@ -160,10 +160,10 @@ async fn a_failure_is_repeated_without_asking_the_model_again() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::error(400, "bad", "no"));
     let server = TestServer::start(&upstream.config()).await;
-    let first = server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await;
+    let first = server.send(keyed(&server, ENDPOINTS[0], "k", &ask("Hi"))).await;
     assert!(first.status >= 400, "{}", first.body);
     let asked = upstream.requests().len();
-    let again = server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await;
+    let again = server.send(keyed(&server, ENDPOINTS[0], "k", &ask("Hi"))).await;
     assert_eq!((again.status, &again.body), (first.status, &first.body));
     assert_eq!((again.header("x-should-retry"), again.header("idempotent-replayed")), ("false", "true"));
     assert_eq!(upstream.requests().len(), asked);
@@ -180,10 +180,10 @@ async fn a_refused_request_is_not_kept() {
         with(ask("Hi"), "agent", json!({"run_id": "run_019a0000000070008000000000000000"})),
     ];
     for body in refused {
-        let answer = server.send(keyed(&server, DOORS[0], "k", &body)).await;
+        let answer = server.send(keyed(&server, ENDPOINTS[0], "k", &body)).await;
         assert!((400..500).contains(&answer.status) && answer.status != 422, "{body} {}", answer.body);
     }
-    server.send(keyed(&server, DOORS[0], "k", &ask("Hi"))).await.ok();
+    server.send(keyed(&server, ENDPOINTS[0], "k", &ask("Hi"))).await.ok();
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn a_command_to_a_live_run_is_applied_once() {
     let held = Reply::stream().text("One").gate(&gate).finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held, Reply::says("Two")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    let mut stream = server.stream(DOORS[0], &with(ask("Hi"), "stream", true)).await;
+    let mut stream = server.stream(ENDPOINTS[0], &with(ask("Hi"), "stream", true)).await;
     let run = stream.next().await.expect("it begins").json()["run_id"].as_str().expect("its id").to_owned();
     gate.reached().await;
     let path = format!("/v1/runs/{run}/messages");
@@ -282,12 +282,12 @@ async fn killed_at(point: &str) {
     let config = upstream.config();
     // The second request of each process dies.
     let mut server = TestServer::builder(&config).env("LOOPGATE_FAILPOINT", &format!("{point}:2")).start().await;
-    server.send(keyed(&server, DOORS[0], "a", &ask("A"))).await.ok();
-    let lost = keyed(&server, DOORS[0], "b", &ask("B")).send().await;
+    server.send(keyed(&server, ENDPOINTS[0], "a", &ask("A"))).await.ok();
+    let lost = keyed(&server, ENDPOINTS[0], "b", &ask("B")).send().await;
     assert!(lost.is_err(), "{point}: the server is dead");
     server.ended().await;
     server.restart().await;
-    let answer = server.send(keyed(&server, DOORS[0], "b", &with(ask("B"), "stream", false))).await.ok();
+    let answer = server.send(keyed(&server, ENDPOINTS[0], "b", &with(ask("B"), "stream", false))).await.ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "Hello", "{point}");
     let runs = server.get("/v1/runs").await.ok();
     assert_eq!(runs["data"].as_array().map(Vec::len), Some(2), "{point}: {runs}");
@@ -301,7 +301,7 @@ async fn a_retried_attempt_joins_its_run() {
     let held = Reply::stream().text("O").gate(&gate).text("ne").finish("stop").usage(10, 5).done();
     let upstream = Upstream::start([held, Reply::says("Two")]).await;
     let server = TestServer::start(&upstream.config()).await;
-    let attempt = |count: &str, body: &Value| server.json(DOORS[1], body).header("x-stainless-retry-count", count);
+    let attempt = |count: &str, body: &Value| server.json(ENDPOINTS[1], body).header("x-stainless-retry-count", count);
     let streamed = with(ask("Hi"), "stream", true);
     let mut lost = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await);
     lost.until(|frame| frame.text().is_some()).await;

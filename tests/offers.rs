@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::sse::outline;
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream};
 
-const DOOR: &str = "/v1/agent/completions";
+const ENDPOINT: &str = "/v1/agent/completions";
 
 /// What a run is given by the configuration, as the upstream gets it: the bytes of the tools, the instructions.
 fn given(upstream: &Upstream) -> Vec<(String, Value)> {
@@ -71,19 +71,19 @@ async fn a_reload_changes_no_run_that_waits_for_its_client() {
     let upstream = Upstream::start([call, calls_both(), Reply::says("Noted."), Reply::says("Hi.")]).await;
     let [old, new] = [ToolServer::start([]).await, ToolServer::start([Reply::plain("noted")]).await];
     let server = TestServer::start(&old_config(&upstream, &old)).await;
-    let handed = server.post(DOOR, &asked([])).await.ok();
+    let handed = server.post(ENDPOINT, &asked([])).await.ok();
 
     let log = server.reload(&new_config(&upstream, &new)).await;
     for change in ["tools.note.url: ", "tools.note.description: ", "tools.look: removed", "agents.clerk.system: "] {
         assert!(log.contains(change), "{change} is not in {log}");
     }
-    let answer = server.post(DOOR, &answered(&handed)).await.ok();
+    let answer = server.post(ENDPOINT, &answered(&handed)).await.ok();
     assert_eq!(answer["agent"]["run_id"], handed["agent"]["run_id"]);
     assert_eq!(answer["choices"][0]["message"]["content"], "Noted.");
     assert_eq!(results(&upstream)[1..], ["noted", "The tool `look` is no longer available. Go on without it."]);
     assert_eq!((old.calls().len(), new.calls().len()), (0, 1), "a tool is called where it is now");
 
-    server.post(DOOR, &asked([])).await.ok();
+    server.post(ENDPOINT, &asked([])).await.ok();
     let given = given(&upstream);
     assert_eq!(given[0].1, "Be brief.");
     assert!(given[0].0.contains("look") && given[0].0.contains("A test's tool"), "{}", given[0].0);
@@ -100,7 +100,7 @@ async fn a_restart_with_another_configuration_changes_no_run_under_way() {
     let [old, new] = [ToolServer::start([]).await, ToolServer::start([Reply::plain("noted")]).await];
     let mut server = TestServer::start(&old_config(&upstream, &old)).await;
     let question = json!({"role": "user", "content": "Hi"});
-    let mut stream = server.stream(DOOR, &json!({"model": "clerk", "stream": true, "messages": [question]})).await;
+    let mut stream = server.stream(ENDPOINT, &json!({"model": "clerk", "stream": true, "messages": [question]})).await;
     let before = stream.until(|frame| frame.text().is_some()).await;
     let run = before[0].json()["run_id"].as_str().expect("the first event names the run").to_owned();
     server.kill9().await;
@@ -125,12 +125,12 @@ async fn a_reload_changes_no_price_of_a_run_that_was_accepted() {
         format!("{}{}[models.test]\n{price}\n", upstream.config(), clerk("Be brief."))
     };
     let server = TestServer::start(&config("1.0")).await;
-    let handed = server.post(DOOR, &asked([])).await.ok();
+    let handed = server.post(ENDPOINT, &asked([])).await.ok();
     let log = server.reload(&config("100.0")).await;
     assert!(log.contains("models.test.price.input: "), "{log}");
 
-    let answer = server.post(DOOR, &answered(&handed)).await.ok();
-    let next = server.post(DOOR, &asked([])).await.ok();
+    let answer = server.post(ENDPOINT, &answered(&handed)).await.ok();
+    let next = server.post(ENDPOINT, &asked([])).await.ok();
     let costs = [&handed, &answer, &next].map(|answer| answer["agent"]["cost_usd"].as_f64());
     // Fifteen tokens a step.
     assert_eq!(costs, [Some(0.000_015), Some(0.000_030), Some(0.001_5)], "{answer}");

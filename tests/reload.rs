@@ -13,7 +13,7 @@ use crate::support::server::loopgate;
 use crate::support::sse::{outline, text_of};
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
-const DOOR: &str = "/v1/agent/completions";
+const ENDPOINT: &str = "/v1/agent/completions";
 
 fn ask(model: &str) -> Value {
     json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "Hi"}]})
@@ -87,14 +87,14 @@ async fn a_run_under_way_keeps_its_agent_and_its_tools() {
     let agent = "[agents.clerk]\nmodel = \"scripted/test\"\nsystem = \"Take notes.\"\ntools = [\"note\"]\n";
     let server = TestServer::start(&format!("{}{}{agent}", upstream.config(), tools.config("note", "write"))).await;
 
-    let stream = server.stream(DOOR, &ask("clerk")).await;
+    let stream = server.stream(ENDPOINT, &ask("clerk")).await;
     gate.reached().await;
     let log = server.reload(&format!("{}[agents.cook]\nmodel = \"scripted/test\"\n", upstream.config())).await;
     for change in ["agents.clerk: removed", "agents.cook: added", "tools.note: removed"] {
         assert!(log.contains(change), "{change} is not in {log}");
     }
     assert_eq!(models(&server).await, ["cook", "scripted/test"]);
-    assert_eq!(server.post(DOOR, &ask("clerk")).await.code(), "model_not_found");
+    assert_eq!(server.post(ENDPOINT, &ask("clerk")).await.code(), "model_not_found");
 
     gate.open();
     let frames = stream.rest().await;
@@ -114,7 +114,7 @@ async fn the_contents_of_secret_files_are_read_again() {
     let config = format!("{}api_key_file = \"key\"\n", upstream.config());
     let server = TestServer::builder(&config).file("key", "first").start().await;
     let sent = async |nth: usize| {
-        server.stream(DOOR, &ask("test")).await.rest().await;
+        server.stream(ENDPOINT, &ask("test")).await.rest().await;
         upstream.received(nth).await;
         upstream.raw_requests()[nth - 1].headers["authorization"].clone()
     };
@@ -141,7 +141,7 @@ async fn what_needs_a_restart_is_named_and_the_rest_counts() {
     assert_eq!(models(&server).await, ["cook", "scripted/test"]);
     let mut long = ask("test");
     long["metadata"] = json!({"note": "x".repeat(2_000)});
-    assert_ne!(server.post(DOOR, &long).await.status, 413, "the old bound holds");
+    assert_ne!(server.post(ENDPOINT, &long).await.status, 413, "the old bound holds");
 }
 
 #[tokio::test]

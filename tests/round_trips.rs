@@ -19,7 +19,7 @@ use crate::support::{TestServer, within};
 /// for.
 const RUN: usize = 6;
 
-/// A run that lasts a quarter of a second besides: listening for letters, two looks for any, and the end of
+/// A run that lasts a quarter of a second besides: listening for commands, two reads of the inbox, and the end of
 /// listening.
 const LISTENING: usize = 4;
 const LISTENS_AFTER: Duration = Duration::from_millis(250);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Reply, TestServer, ToolServer, Upstream};
 
-const DOOR: &str = "/v1/agent/completions";
+const ENDPOINT: &str = "/v1/agent/completions";
 
 fn ask() -> Value {
     json!({"model": "test", "messages": [{"role": "user", "content": "Go."}]})
@@ -39,7 +39,7 @@ async fn path_arguments_stay_in_their_segment() {
         let tools = ToolServer::start([]).await;
         let upstream = Upstream::start([Reply::calls("profile", &json!({"id": id})), Reply::says("Done.")]).await;
         let server = TestServer::start(&format!("{}{}", upstream.config(), profile(&tools))).await;
-        server.post(DOOR, &ask()).await.ok();
+        server.post(ENDPOINT, &ask()).await.ok();
         assert!(tools.calls().is_empty(), "{id:?} was sent as {}", tools.calls()[0].target);
         assert!(told(&upstream).contains("which is not allowed") || told(&upstream).contains("must not contain"));
     }
@@ -51,7 +51,7 @@ async fn arguments_that_are_not_declared_are_not_sent() {
     let arguments = json!({"note": "x", "admin": true});
     let upstream = Upstream::start([Reply::calls("pay", &arguments), Reply::says("Done.")]).await;
     let server = TestServer::start(&with_tool(&upstream, &tools, "pay", "write")).await;
-    server.post(DOOR, &ask()).await.ok();
+    server.post(ENDPOINT, &ask()).await.ok();
     assert!(tools.calls().is_empty(), "{:?}", tools.calls());
     assert!(told(&upstream).contains("no parameter `admin`"), "{}", told(&upstream));
 }
@@ -62,9 +62,9 @@ async fn nobody_is_asked_for_compressed_answers_and_who_sends_one_is_told_so() {
     let tools = ToolServer::start([gzip.clone()]).await;
     let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done."), gzip]).await;
     let server = TestServer::start(&with_tool(&upstream, &tools, "look", "read")).await;
-    server.post(DOOR, &ask()).await.ok();
+    server.post(ENDPOINT, &ask()).await.ok();
     assert!(told(&upstream).contains("compressed its answer (gzip)"), "{}", told(&upstream));
-    let answer = server.post(DOOR, &ask()).await;
+    let answer = server.post(ENDPOINT, &ask()).await;
     assert_eq!(answer.status, 502, "{}", answer.body);
     let message = answer.body["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("compressed its answer (gzip)"), "{message}");

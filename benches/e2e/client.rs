@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure::Failure;
-use crate::fleet::Subject;
 use crate::script;
+use crate::servers::Subject;
 
 /// No answer of any script takes that long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -148,7 +148,7 @@ struct Answer {
     done: bool,
 }
 
-/// What matters of an event's data, on either door.
+/// What matters of an event's data, on either endpoint.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]

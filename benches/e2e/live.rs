@@ -6,11 +6,11 @@ use tokio::time::sleep;
 
 use crate::client::{self, Ask};
 use crate::failure::Failure;
-use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
 use crate::report::{self, Live};
 use crate::scenarios::bytes;
 use crate::script;
+use crate::servers::{Servers, Subject};
 
 /// How many streams there are.
 const STREAMS: u32 = 1000;
@@ -25,20 +25,20 @@ pub(crate) async fn run() -> Result<(), Failure> {
     let mut lives = Vec::new();
     for subject in [Subject::LoopgateChat, Subject::OverRedis] {
         // The servers have all cores: what is asked for is whether they keep up.
-        let fleet = match Fleet::start(&[subject], false).await {
-            Ok(fleet) => fleet,
+        let servers = match Servers::start(&[subject], false).await {
+            Ok(servers) => servers,
             Err(error) => {
                 println!("\nnot measured: {}: {error}", subject.name());
                 continue;
             }
         };
-        let Some(process) = fleet.process(subject) else { continue };
+        let Some(process) = servers.process(subject) else { continue };
         sleep(Duration::from_secs(1)).await;
         let idle = resident(process.id())?;
         let ask = Ask::new(subject, process.address, script::LIVE);
         let streams = tokio::spawn(async move { client::live(&ask, STREAMS, BEGIN).await });
         sleep(BEGIN + QUIET).await;
-        let store = fleet.redis.as_ref();
+        let store = servers.redis.as_ref();
         let before = CpuTime::of(process.id())?;
         let store_before = store.map(|store| CpuTime::of(store.id())).transpose()?;
         sleep(WATCHED).await;

@@ -9,7 +9,6 @@
 
 mod client;
 mod failure;
-mod fleet;
 mod least_loop;
 mod live;
 mod machine;
@@ -21,6 +20,7 @@ mod redis_server;
 mod report;
 mod scenarios;
 mod script;
+mod servers;
 mod suite;
 mod upstream;
 

@@ -6,13 +6,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::{Ask, drive};
 use crate::failure::Failure;
-use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
 use crate::options::Options;
 use crate::process::Process;
 use crate::report::{self, OverRedis, Rounds, Stored};
 use crate::scenarios::{AFTERMATH, BURST100, CpuPlan, PACED100, PLAIN, TOOLS3, bytes, in_turn, micros};
 use crate::script;
+use crate::servers::{Servers, Subject};
 
 const BOTH: [Subject; 2] = [Subject::LoopgateChat, Subject::OverRedis];
 /// The logs of runs without a session.
@@ -43,10 +43,10 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
-    let fleet = Fleet::start(&BOTH, !options.unpinned).await?;
+    let servers = Servers::start(&BOTH, !options.unpinned).await?;
     let (mut server, mut redis, mut rate) = (Rounds::default(), Rounds::default(), Rounds::default());
     let block = async |subject: Subject, process: &Process| {
-        let store = fleet.redis.as_ref().filter(|_| subject == Subject::OverRedis);
+        let store = servers.redis.as_ref().filter(|_| subject == Subject::OverRedis);
         let store_before = store.map(|store| CpuTime::of(store.id())).transpose()?;
         let (before, began) = (CpuTime::of(process.id())?, Instant::now());
         drive(&Ask::new(subject, process.address, plan.model), plan.connections, plan.requests).await?;
@@ -60,7 +60,7 @@ async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
         Ok(Block { server, redis, took })
     };
     let requests = f64::from(plan.requests);
-    in_turn(&fleet, &BOTH, options.rounds, block, |subject, block| {
+    in_turn(&servers, &BOTH, options.rounds, block, |subject, block| {
         server.add(subject, micros(block.server) / requests);
         rate.add(subject, requests / block.took.as_secs_f64());
         if let Some(spent) = block.redis {
@@ -68,7 +68,7 @@ async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
         }
     })
     .await;
-    let store = fleet.redis.as_ref().ok_or("there is no Redis")?;
+    let store = servers.redis.as_ref().ok_or("there is no Redis")?;
     let entries = bytes(store.longest(LOGS).await?);
     let tokens = plan.model != script::TOOLS3;
     let tokens = tokens.then(|| f64::from(u32::try_from(script::tokens(plan.model)).unwrap_or(u32::MAX)));
@@ -76,12 +76,12 @@ async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
 }
 
 async fn stored() -> Result<Stored, Failure> {
-    let fleet = Fleet::start(&BOTH, false).await?;
-    let (Some(store), Some(process)) = (&fleet.redis, fleet.process(Subject::OverRedis)) else {
+    let servers = Servers::start(&BOTH, false).await?;
+    let (Some(store), Some(process)) = (&servers.redis, servers.process(Subject::OverRedis)) else {
         return Err("there is no Redis".into());
     };
     sleep(Duration::from_secs(1)).await;
-    let memory = fleet.process(Subject::LoopgateChat).map(|process| resident(process.id())).transpose()?;
+    let memory = servers.process(Subject::LoopgateChat).map(|process| resident(process.id())).transpose()?;
     let idle = [memory.unwrap_or(0), resident(process.id())?, resident(store.id())?].map(bytes);
     let ask = Ask::new(Subject::OverRedis, process.address, script::TOOLS3);
     drive(&ask, 16, 16).await?;

@@ -40,7 +40,7 @@ pub(crate) enum Program {
 
 /// What a process needs outside of itself.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Site {
+pub(crate) struct Addresses {
     /// Where the upstream listens.
     pub(crate) upstream: Option<SocketAddr>,
     /// Where Redis listens.
@@ -59,12 +59,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with what it needs of `site`, on the server's core if `cores` are divided, and waits
+    /// Starts `program` with what it needs of `addresses`, on the server's core if `cores` are divided, and waits
     /// until it answers.
-    pub(crate) async fn start(program: Program, site: Site, cores: Option<&Cores>) -> Result<Self, Failure> {
+    pub(crate) async fn start(program: Program, addresses: Addresses, cores: Option<&Cores>) -> Result<Self, Failure> {
         let directory = TempDir::with_prefix("loopgate-bench-")?;
         let output = directory.path().join("output");
-        let mut command = command(program, site, directory.path())?;
+        let mut command = command(program, addresses, directory.path())?;
         let file = File::create(&output)?;
         command.current_dir(directory.path()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let started = Instant::now();
@@ -75,7 +75,7 @@ impl Process {
         let child = child.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
         let unspecified = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, _directory: directory };
-        match timeout(START_TIMEOUT, process.wait_until_ready(&output, site)).await {
+        match timeout(START_TIMEOUT, process.wait_until_ready(&output, addresses)).await {
             Ok(ready) => ready?,
             Err(_) => return Err(format!("{program:?} did not answer in time; {}", last_words(&output)).into()),
         }
@@ -88,12 +88,12 @@ impl Process {
         self.child.id()
     }
 
-    async fn wait_until_ready(&mut self, output: &PathBuf, site: Site) -> Result<(), Failure> {
+    async fn wait_until_ready(&mut self, output: &PathBuf, addresses: Addresses) -> Result<(), Failure> {
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Err(format!("it ended with {status} before it answered; {}", last_words(output)).into());
             }
-            if let Some(address) = announced(&std::fs::read_to_string(output)?, site) {
+            if let Some(address) = announced(&std::fs::read_to_string(output)?, addresses) {
                 self.address = address;
                 if is_healthy(address).await.unwrap_or(false) {
                     return Ok(());
@@ -112,7 +112,7 @@ impl Drop for Process {
     }
 }
 
-fn command(program: Program, site: Site, directory: &Path) -> Result<Command, Failure> {
+fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<Command, Failure> {
     let itself = std::env::current_exe()?;
     let (executable, role) = match program {
         Program::Upstream => (itself, Some(UPSTREAM)),
@@ -120,7 +120,7 @@ fn command(program: Program, site: Site, directory: &Path) -> Result<Command, Fa
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
         Program::Loopgate | Program::LoopgateOverRedis => (loopgate(), None),
     };
-    let Site { upstream, redis } = site;
+    let Addresses { upstream, redis } = addresses;
     let store = match redis.filter(|_| program == Program::LoopgateOverRedis) {
         Some(redis) => format!("redis://{redis}"),
         None => "memory:".to_owned(),
@@ -161,16 +161,16 @@ tools = ["calculator"]
 }
 
 /// The address in a process's output that is its own.
-fn announced(output: &str, site: Site) -> Option<SocketAddr> {
+fn announced(output: &str, addresses: Addresses) -> Option<SocketAddr> {
     let complete = &output[..=output.rfind('\n')?];
     let mentions = complete.match_indices("127.0.0.1:").map(|(at, _)| &complete[at..]);
-    let addresses = mentions.filter_map(|text| {
+    let found = mentions.filter_map(|text| {
         let port = text["127.0.0.1:".len()..].split(|c: char| !c.is_ascii_digit()).next()?;
         format!("127.0.0.1:{port}").parse().ok()
     });
-    addresses
-        .into_iter()
-        .find(|address: &SocketAddr| address.port() != 0 && ![site.upstream, site.redis].contains(&Some(*address)))
+    found.into_iter().find(|address: &SocketAddr| {
+        address.port() != 0 && ![addresses.upstream, addresses.redis].contains(&Some(*address))
+    })
 }
 
 async fn is_healthy(address: SocketAddr) -> Result<bool, Failure> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::Subject;
+use crate::servers::Subject;
 
 /// A figure of each server for each round.
 #[derive(Default)]
@@ -165,12 +165,12 @@ pub(crate) fn streams(count: u32, subjects: &[Subject], before: &Rounds, per_str
         [subject.name().into(), one_decimal(before.summary(subject)), one_decimal(per_stream.summary(subject))]
     });
     table(["server", "RSS MB before", "RSS KiB per stream"], rows);
-    verdict("Loopgate, chat door, per stream", 25.0, " KiB", per_stream.summary(Subject::LoopgateChat));
+    verdict("Loopgate, chat endpoint, per stream", 25.0, " KiB", per_stream.summary(Subject::LoopgateChat));
 }
 
 /// Each case over memory and over Redis; what is aimed at is judged in the case of this title.
 pub(crate) fn over_redis(cases: &[OverRedis], judged: &str) {
-    println!("\n### Redis beside the memory store\n\nthe chat door; CPU µs are per request\n");
+    println!("\n### Redis beside the memory store\n\nthe chat endpoint; CPU µs are per request\n");
     let ratio = |case: &OverRedis| {
         case.server.compared(Subject::OverRedis, Subject::LoopgateChat, |redis, memory| redis / memory)
     };

@@ -6,12 +6,12 @@ use tokio::time::sleep;
 
 use crate::client::{Ask, drive, open_streams};
 use crate::failure::Failure;
-use crate::fleet::{Fleet, Subject};
 use crate::machine::{CpuTime, resident};
 use crate::options::Options;
 use crate::process::Process;
 use crate::report::{self, Rounds, Target};
 use crate::script;
+use crate::servers::{Servers, Subject};
 
 /// All servers that loop.
 const LOOPS: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
@@ -79,7 +79,7 @@ pub(crate) const PACED100: CpuPlan = CpuPlan {
 
 /// CPU time per request, server by server, round by round.
 pub(crate) async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure> {
-    let fleet = Fleet::start(plan.subjects, !options.unpinned).await?;
+    let servers = Servers::start(plan.subjects, !options.unpinned).await?;
     let mut rounds = Rounds::default();
     let block = async |subject: Subject, process: &Process| {
         let before = CpuTime::of(process.id())?;
@@ -87,7 +87,7 @@ pub(crate) async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure
         sleep(AFTERMATH).await;
         Ok(CpuTime::of(process.id())?.since(&before))
     };
-    in_turn(&fleet, plan.subjects, options.rounds, block, |subject, spent| {
+    in_turn(&servers, plan.subjects, options.rounds, block, |subject, spent| {
         rounds.add(subject, micros(spent) / f64::from(plan.requests));
     })
     .await;
@@ -99,14 +99,14 @@ pub(crate) async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure
 /// Time to the first token of one request at a time.
 pub(crate) async fn first_token(options: &Options) -> Result<(), Failure> {
     const REQUESTS: u32 = 300;
-    let fleet = Fleet::start(&PATHS, !options.unpinned).await?;
+    let servers = Servers::start(&PATHS, !options.unpinned).await?;
     let (mut medians, mut slow) = (Rounds::default(), Rounds::default());
     let block = async |subject: Subject, process: &Process| {
         let mut times = drive(&Ask::new(subject, process.address, script::PLAIN), 1, REQUESTS).await?;
         times.sort_unstable();
         Ok((times[times.len() / 2], times[times.len() * 99 / 100]))
     };
-    in_turn(&fleet, &PATHS, options.rounds, block, |subject, (median, slowest)| {
+    in_turn(&servers, &PATHS, options.rounds, block, |subject, (median, slowest)| {
         medians.add(subject, micros(median));
         slow.add(subject, micros(slowest));
     })
@@ -117,7 +117,7 @@ pub(crate) async fn first_token(options: &Options) -> Result<(), Failure> {
 
 /// Gives each of `subjects` a block in each round. One that fails is out from then on.
 pub(crate) async fn in_turn<T>(
-    fleet: &Fleet,
+    servers: &Servers,
     subjects: &[Subject],
     rounds: u32,
     block: impl AsyncFn(Subject, &Process) -> Result<T, Failure>,
@@ -127,7 +127,7 @@ pub(crate) async fn in_turn<T>(
     // Round 0 warms up: connections to the upstream, allocators, branch predictors.
     for round in 0..=rounds {
         for subject in subjects.clone() {
-            let Some(process) = fleet.process(subject) else { continue };
+            let Some(process) = servers.process(subject) else { continue };
             match block(subject, process).await {
                 Ok(measured) if round > 0 => keep(subject, measured),
                 Ok(_) => {}
@@ -145,8 +145,8 @@ pub(crate) async fn ready() -> Result<(), Failure> {
     let (mut ready, mut idle) = (Rounds::default(), Rounds::default());
     for subject in [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat] {
         for start in 1..=STARTS {
-            let fleet = Fleet::start(&[subject], false).await?;
-            let Some(process) = fleet.process(subject) else { break };
+            let servers = Servers::start(&[subject], false).await?;
+            let Some(process) = servers.process(subject) else { break };
             ready.add(subject, micros(process.ready_after) / 1000.0);
             if start == STARTS {
                 sleep(Duration::from_secs(1)).await;
@@ -168,8 +168,8 @@ pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure>
     }
     let (mut before, mut per_stream) = (Rounds::default(), Rounds::default());
     for subject in SERVERS {
-        let fleet = Fleet::start(&[subject], false).await?;
-        let Some(process) = fleet.process(subject) else { continue };
+        let servers = Servers::start(&[subject], false).await?;
+        let Some(process) = servers.process(subject) else { continue };
         sleep(Duration::from_secs(1)).await;
         let idle = resident(process.id())?;
         let ask = Ask::new(subject, process.address, script::STALL);

@@ -38,11 +38,11 @@ struct Asked {
     model: String,
     #[serde(default)]
     stream: bool,
-    messages: Vec<Said>,
+    messages: Vec<RequestMessage>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct RequestMessage {
     role: String,
 }
 

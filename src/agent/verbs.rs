@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::agent::control::{Filter, Following, RunView};
 use crate::agent::error::{ForkError, LookupError, NotMade, StartError};
-use crate::agent::limits::rate::Asker;
+use crate::agent::limits::rate::RateKey;
 use crate::agent::session::fork::Fork;
 use crate::agent::session::snapshot::Export;
 use crate::agent::session::{NewSession, SessionPatch};
@@ -140,7 +140,7 @@ impl Agent {
     }
 
     /// Counts a request of one who may send so many a minute; `None` if the store does not answer in time.
-    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
-        self.0.limits.count_request(asker, per_minute).await
+    pub async fn count_request(&self, rate_key: RateKey<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
+        self.0.limits.count_request(rate_key, per_minute).await
     }
 }

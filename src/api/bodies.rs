@@ -19,7 +19,7 @@ use crate::api::wire::error::ErrorCode;
 /// What counts as the first bytes of a body. Not a setting: nearly all requests are shorter.
 const FIRST: u64 = 64 << 10;
 /// How long a body may wait for room. Not a setting: a client that hears of it soon can try another replica.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is counted: semaphores count up to `u32`, which is too little for bytes.
 const UNIT: u64 = 1 << 10;
 
@@ -131,7 +131,7 @@ impl Pool {
 
     async fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, ApiError> {
         let units = units(bytes).min(self.units);
-        let waiting = tokio::time::timeout(PATIENCE, self.free.clone().acquire_many_owned(units));
+        let waiting = tokio::time::timeout(ROOM_TIMEOUT, self.free.clone().acquire_many_owned(units));
         let taken = waiting.await.ok().and_then(Result::ok);
         taken.ok_or_else(|| {
             let message = "the server is reading as many large requests as it has memory for; try again in a moment";
@@ -158,9 +158,9 @@ mod tests {
         let mut other = bodies.first(Some(10 * MIB)).await.unwrap();
         let begun = tokio::time::Instant::now();
         let refused = bodies.rest(&mut other, None).await.unwrap_err();
-        assert_eq!((refused.object().code, begun.elapsed().as_secs()), ("overloaded", PATIENCE.as_secs()));
+        assert_eq!((refused.object().code, begun.elapsed().as_secs()), ("overloaded", ROOM_TIMEOUT.as_secs()));
         let small = bodies.first(Some(2_000)).await.unwrap();
-        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs(), "it did not wait");
+        assert_eq!(begun.elapsed().as_secs(), ROOM_TIMEOUT.as_secs(), "it did not wait");
         drop((large, small));
         bodies.rest(&mut other, None).await.unwrap();
         other.shrink(FIRST + 1);

@@ -1,4 +1,4 @@
-//! `POST /v1/agent/completions` and `POST /v1/chat/completions`: two doors to one loop.
+//! `POST /v1/agent/completions` and `POST /v1/chat/completions`: two endpoints of one loop.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

@@ -118,34 +118,34 @@ mod tests {
     fn fences_grow_when_the_clock_stands_behind() {
         let far = u64::MAX / 2;
         let (mut leases, now) = (Leases::after(far), Now::read());
-        let (place, lease) = (Partition::new("p"), Key::from("driver"));
-        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(fence(far + 1)));
-        assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), Some(fence(far + 2)));
-        leases.release(&place, &lease, fence(far + 2));
-        assert_eq!(leases.acquire(&place, &lease, TTL, now), Some(fence(far + 3)));
+        let (partition, lease) = (Partition::new("p"), Key::from("driver"));
+        assert_eq!(leases.acquire(&partition, &lease, TTL, now), Some(fence(far + 1)));
+        assert_eq!(leases.acquire(&partition, &lease, TTL, later(now, TTL)), Some(fence(far + 2)));
+        leases.release(&partition, &lease, fence(far + 2));
+        assert_eq!(leases.acquire(&partition, &lease, TTL, now), Some(fence(far + 3)));
     }
 
     #[test]
     fn lease_expires_at_its_time_and_not_before() {
         let (mut leases, now) = (Leases::default(), Now::read());
-        let (place, lease) = (Partition::new("p"), Key::from("driver"));
-        let fence = leases.acquire(&place, &lease, TTL, now).unwrap();
-        assert!(leases.renew(&place, &lease, fence, 2 * TTL, later(now, TTL)));
+        let (partition, lease) = (Partition::new("p"), Key::from("driver"));
+        let fence = leases.acquire(&partition, &lease, TTL, now).unwrap();
+        assert!(leases.renew(&partition, &lease, fence, 2 * TTL, later(now, TTL)));
         let just_before = later(now, 2 * TTL + Duration::from_nanos(9_999_999_999));
-        assert_eq!(leases.acquire(&place, &lease, TTL, just_before), None);
-        assert!(leases.acquire(&place, &lease, TTL, later(now, 3 * TTL)).is_some());
-        assert!(!leases.renew(&place, &lease, fence, TTL, later(now, 3 * TTL)));
+        assert_eq!(leases.acquire(&partition, &lease, TTL, just_before), None);
+        assert!(leases.acquire(&partition, &lease, TTL, later(now, 3 * TTL)).is_some());
+        assert!(!leases.renew(&partition, &lease, fence, TTL, later(now, 3 * TTL)));
     }
 
     #[test]
     fn nothing_is_left_of_released_leases() {
         let (mut leases, now) = (Leases::default(), Now::read());
-        let (place, lease) = (Partition::new("p"), Key::from("driver"));
-        let fence = leases.acquire(&place, &lease, Duration::MAX, now).unwrap();
-        assert_eq!(leases.acquire(&place, &lease, TTL, later(now, TTL)), None);
-        leases.release(&place, &lease, Fence { token: fence.token - 1, ..fence });
-        assert!(leases.holds(&place, &lease, fence));
-        leases.release(&place, &lease, fence);
+        let (partition, lease) = (Partition::new("p"), Key::from("driver"));
+        let fence = leases.acquire(&partition, &lease, Duration::MAX, now).unwrap();
+        assert_eq!(leases.acquire(&partition, &lease, TTL, later(now, TTL)), None);
+        leases.release(&partition, &lease, Fence { token: fence.token - 1, ..fence });
+        assert!(leases.holds(&partition, &lease, fence));
+        leases.release(&partition, &lease, fence);
         assert!(leases.held.is_empty());
     }
 }

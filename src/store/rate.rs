@@ -108,9 +108,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn full_buckets_are_removed() {
-        let (buckets, place) = (Buckets::default(), Partition::new("p"));
+        let (buckets, partition) = (Buckets::default(), Partition::new("p"));
         for number in 0..2_000 {
-            assert!(buckets.take(&place, &Key::from(number.to_string()), RATE).allowed);
+            assert!(buckets.take(&partition, &Key::from(number.to_string()), RATE).allowed);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         assert!(buckets.0.lock().full_at.len() <= 1024);

@@ -101,9 +101,9 @@ pub enum Event {
         /// What to tell the caller, for a run that is to fail.
         error: Option<RunError>,
     },
-    /// What others left for the run was read. Internal.
-    MailRead {
-        /// The number of the last letter that was read, counted from 1.
+    /// Commands of the inbox were applied to the run. Internal.
+    CommandsApplied {
+        /// The number of the last command that was applied, counted from 1.
         upto: u64,
         /// What joins the conversation before the next model call.
         messages: Vec<Message>,
@@ -117,7 +117,7 @@ impl Event {
     #[must_use]
     pub fn is_public(&self) -> bool {
         match self {
-            Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::MailRead { .. } => false,
+            Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::CommandsApplied { .. } => false,
             Self::RunQueued
             | Self::RunStarted
             | Self::RunResumed { .. }

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Allowed, DOORS, House, check, complaint, nothing_in, valid, with, with_agent};
+use super::{Allowed, ENDPOINTS, House, check, complaint, nothing_in, valid, with, with_agent};
 
 const JSON: Allowed = &[(400, "invalid_json")];
 const VALUE: Allowed = &[(400, "invalid_value")];
@@ -13,8 +13,8 @@ const NO_MODEL: Allowed = &[(404, "model_not_found")];
 async fn refused(house: &House, bodies: impl IntoIterator<Item = (String, Allowed)>) {
     let mut complaints = Vec::new();
     for (body, allowed) in bodies {
-        for door in DOORS {
-            let request = house.server.request(Method::POST, door).header("content-type", "application/json");
+        for endpoint in ENDPOINTS {
+            let request = house.server.request(Method::POST, endpoint).header("content-type", "application/json");
             let answer = house.server.send(request.body(body.clone())).await;
             complaints.extend(complaint(&body, &answer, allowed));
         }
@@ -69,11 +69,11 @@ async fn that_are_not_json_are_refused() {
 #[tokio::test]
 async fn that_are_not_text_are_refused() {
     let house = House::build("").await;
-    for door in DOORS {
+    for endpoint in ENDPOINTS {
         let mut body = valid().to_string().into_bytes();
         let at = body.iter().position(|byte| *byte == b'H').expect("it says Hi");
         body[at] = 0xff;
-        let request = house.server.request(Method::POST, door).header("content-type", "application/json");
+        let request = house.server.request(Method::POST, endpoint).header("content-type", "application/json");
         check("a byte that is not UTF-8", &house.server.send(request.body(body)).await, JSON);
     }
     house.still_stands().await;
@@ -181,7 +181,7 @@ async fn with_hostile_schemas_cause_no_request_and_no_stall() {
         json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+$"}}}),
     ] {
         let tool = json!({"type": "function", "function": {"name": "t", "parameters": schema}});
-        let answer = house.server.post(DOORS[0], &with("tools", json!([tool]))).await;
+        let answer = house.server.post(ENDPOINTS[0], &with("tools", json!([tool]))).await;
         if answer.status != 200 {
             check(&tool.to_string(), &answer, &[(400, "invalid_value"), (400, "context_length_exceeded")]);
         }
@@ -206,7 +206,7 @@ async fn with_members_for_the_upstream_do_not_reach_it() {
     ] {
         request[name] = value;
     }
-    house.server.post(DOORS[0], &request).await.ok();
+    house.server.post(ENDPOINTS[0], &request).await.ok();
     let asked = &house.upstream.requests()[0];
     for name in ["api_base", "base_url", "api_key", "extra_headers", "agent"] {
         assert!(asked.get(name).is_none(), "{name} went to the upstream");

@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
-use super::{Allowed, DOORS, check, valid, with_agent};
+use super::{Allowed, ENDPOINTS, check, valid, with_agent};
 use crate::support::{Reply, TestServer, Upstream};
 
 const KEYS: &str = "[keys.a]\nkey_env = \"KEY_A\"\n[keys.b]\nkey_env = \"KEY_B\"\n";
@@ -20,8 +20,8 @@ async fn without_a_valid_key_are_refused() {
     upstream.otherwise(Reply::says("Hello"));
     let server = house(&upstream, KEYS).await;
     let guarded: Vec<(Method, &str)> = vec![
-        (Method::POST, DOORS[0]),
-        (Method::POST, DOORS[1]),
+        (Method::POST, ENDPOINTS[0]),
+        (Method::POST, ENDPOINTS[1]),
         (Method::GET, "/v1/models"),
         (Method::GET, "/v1/tools"),
         (Method::GET, "/v1/runs"),
@@ -47,17 +47,17 @@ async fn without_a_valid_key_are_refused() {
         &format!("Bearer {long}"),
     ];
     for value in authorizations {
-        let request = server.json(DOORS[0], &valid()).header("authorization", value);
+        let request = server.json(ENDPOINTS[0], &valid()).header("authorization", value);
         check(value, &server.send(request).await, BAD_KEY);
     }
     let different =
-        server.json(DOORS[0], &valid()).header("authorization", "Bearer lg_aaaa").header("x-api-key", "lg_bbbb");
+        server.json(ENDPOINTS[0], &valid()).header("authorization", "Bearer lg_aaaa").header("x-api-key", "lg_bbbb");
     check("two keys", &server.send(different).await, BAD_KEY);
     assert!(upstream.requests().is_empty());
     for (name, value) in
         [("authorization", "Bearer lg_aaaa"), ("authorization", "bearer lg_aaaa"), ("x-api-key", "lg_aaaa")]
     {
-        server.send(server.json(DOORS[0], &valid()).header(name, value)).await.ok();
+        server.send(server.json(ENDPOINTS[0], &valid()).header(name, value)).await.ok();
     }
     assert_eq!(server.respond(server.request(Method::GET, "/healthz")).await.status(), 200);
     assert!(!server.output().contains("lg_aaa"), "a key is in the log");
@@ -70,7 +70,7 @@ async fn see_nothing_of_other_tenants() {
     upstream.otherwise(Reply::says("Hello"));
     let mut server = house(&upstream, KEYS).await;
     server.use_key("lg_aaaa");
-    let answer = server.post(DOORS[0], &with_agent("session_id", "mine")).await.ok();
+    let answer = server.post(ENDPOINTS[0], &with_agent("session_id", "mine")).await.ok();
     let run = answer["agent"]["run_id"].as_str().expect("it has an id").to_owned();
     server.get(&format!("/v1/runs/{run}")).await.ok();
     server.use_key("lg_bbbb");
@@ -80,7 +80,7 @@ async fn see_nothing_of_other_tenants() {
         ("read", server.request(Method::GET, &format!("/v1/runs/{run}")), no_run),
         ("follow", server.request(Method::GET, &format!("/v1/runs/{run}/events")), no_run),
         ("cancel", server.json(&format!("/v1/runs/{run}/cancel"), &json!({})), no_run),
-        ("continue", server.json(DOORS[0], &with_agent("run_id", run.as_str())), no_run),
+        ("continue", server.json(ENDPOINTS[0], &with_agent("run_id", run.as_str())), no_run),
         ("session", server.request(Method::GET, "/v1/sessions/mine"), no_session),
         ("messages", server.request(Method::GET, "/v1/sessions/mine/messages"), no_session),
         ("delete", server.request(Method::DELETE, "/v1/sessions/mine"), no_session),
@@ -97,7 +97,7 @@ async fn see_nothing_of_other_tenants() {
         assert_eq!(server.get(list).await.ok()["data"], json!([]), "{list}");
     }
     // The same name is another session to another tenant.
-    server.post(DOORS[0], &with_agent("session_id", "mine")).await.ok();
+    server.post(ENDPOINTS[0], &with_agent("session_id", "mine")).await.ok();
     let last = upstream.requests().pop().expect("it was asked");
     assert_eq!(last["messages"].as_array().map(Vec::len), Some(1), "{last}");
     server.use_key("lg_aaaa");
@@ -114,12 +114,12 @@ async fn without_a_budget_are_refused() {
         assert_eq!(answer.body["error"]["type"], "insufficient_quota");
         assert_eq!(answer.header("x-should-retry"), "false");
     };
-    for door in DOORS {
-        refused(server.post(door, &with_agent("limits", json!({"token_budget": 1}))).await);
+    for endpoint in ENDPOINTS {
+        refused(server.post(endpoint, &with_agent("limits", json!({"token_budget": 1}))).await);
     }
     server.post("/v1/sessions", &json!({"id": "poor", "token_budget": 1})).await.ok();
-    refused(server.post(DOORS[0], &with_agent("session_id", "poor")).await);
-    server.post(DOORS[0], &valid()).await.ok();
+    refused(server.post(ENDPOINTS[0], &with_agent("session_id", "poor")).await);
+    server.post(ENDPOINTS[0], &valid()).await.ok();
 }
 
 #[tokio::test]
@@ -132,11 +132,11 @@ async fn over_their_rate_limit_are_refused() {
         let answer = server.get("/v1/models").await;
         assert_eq!((answer.status, answer.header("x-ratelimit-limit-requests")), (200, "2"));
     }
-    let answer = server.post(DOORS[0], &valid()).await;
+    let answer = server.post(ENDPOINTS[0], &valid()).await;
     check("a third", &answer, &[(429, "rate_limit_exceeded")]);
     let seconds: u64 = answer.header("retry-after").parse().expect("it says when to come back");
     assert!((1..=60).contains(&seconds), "{seconds}");
     assert_eq!(answer.header("x-ratelimit-remaining-requests"), "0");
     server.use_key("lg_bbbb");
-    server.post(DOORS[0], &valid()).await.ok();
+    server.post(ENDPOINTS[0], &valid()).await.ok();
 }

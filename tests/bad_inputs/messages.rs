@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Allowed, DOORS, House, complaint, nothing_in, valid, with};
+use super::{Allowed, ENDPOINTS, House, complaint, nothing_in, valid, with};
 
 #[tokio::test]
 async fn that_openai_would_refuse_are_refused() {
@@ -41,8 +41,8 @@ async fn that_openai_would_refuse_are_refused() {
     let house = House::build("").await;
     let mut complaints = Vec::new();
     for (body, allowed) in rows {
-        for door in DOORS {
-            complaints.extend(complaint(&body.to_string(), &house.server.post(door, &body).await, allowed));
+        for endpoint in ENDPOINTS {
+            complaints.extend(complaint(&body.to_string(), &house.server.post(endpoint, &body).await, allowed));
         }
     }
     nothing_in(&complaints);

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Allowed, DOORS, House, check, valid, with_agent};
+use super::{Allowed, ENDPOINTS, House, check, valid, with_agent};
 use crate::support::{Gate, Reply, TestServer, Upstream};
 
 const VALUE: Allowed = &[(400, "invalid_value")];
@@ -12,9 +12,9 @@ const NO_RUN: Allowed = &[(404, "run_not_found")];
 #[tokio::test]
 async fn unknown_paths_and_methods_are_refused() {
     let house = House::build("").await;
-    for door in DOORS {
-        let answer = house.server.get(door).await;
-        check(door, &answer, &[(405, "method_not_allowed")]);
+    for endpoint in ENDPOINTS {
+        let answer = house.server.get(endpoint).await;
+        check(endpoint, &answer, &[(405, "method_not_allowed")]);
         assert_eq!(answer.header("allow"), "POST");
     }
     let unknown: Allowed = &[(404, "unknown_url"), (404, "run_not_found")];
@@ -38,7 +38,7 @@ async fn unsupported_encodings_and_content_types_are_refused() {
         ("content-type", "multipart/form-data; boundary=x"),
         ("content-type", ""),
     ] {
-        let mut request = house.server.request(Method::POST, DOORS[0]).body(valid().to_string());
+        let mut request = house.server.request(Method::POST, ENDPOINTS[0]).body(valid().to_string());
         if name != "content-type" {
             request = request.header("content-type", "application/json");
         }
@@ -48,7 +48,7 @@ async fn unsupported_encodings_and_content_types_are_refused() {
         check(&format!("{name}: {value}"), &house.server.send(request).await, &[(415, "unsupported_media_type")]);
     }
     let request =
-        house.server.request(Method::POST, DOORS[0]).header("content-type", "application/json; charset=utf-8");
+        house.server.request(Method::POST, ENDPOINTS[0]).header("content-type", "application/json; charset=utf-8");
     house.server.send(request.body(valid().to_string())).await.ok();
     house.still_answers().await;
 }
@@ -71,7 +71,7 @@ async fn only_plain_request_ids_are_kept() {
 #[tokio::test]
 async fn other_origins_are_not_allowed() {
     let house = House::build("").await;
-    let preflight = house.server.request(Method::OPTIONS, DOORS[0]).header("origin", "https://evil.example");
+    let preflight = house.server.request(Method::OPTIONS, ENDPOINTS[0]).header("origin", "https://evil.example");
     let answer = house.server.respond(preflight.header("access-control-request-method", "POST")).await;
     assert!([403, 405].contains(&answer.status().as_u16()), "{}", answer.status());
     assert!(!answer.headers().keys().any(|name| name.as_str().starts_with("access-control")));
@@ -83,7 +83,8 @@ async fn other_origins_are_not_allowed() {
 async fn wrong_ids_and_positions_of_runs_are_refused() {
     let house = House::build("").await;
     let server = &house.server;
-    let run = server.post(DOORS[0], &valid()).await.ok()["agent"]["run_id"].as_str().expect("it has an id").to_owned();
+    let run =
+        server.post(ENDPOINTS[0], &valid()).await.ok()["agent"]["run_id"].as_str().expect("it has an id").to_owned();
     let events =
         |after: &str| server.request(Method::GET, &format!("/v1/runs/{run}/events")).header("last-event-id", after);
     for after in ["abc", "-1", "1e30", "99999999999999999999", " ", "1.0"] {
@@ -105,8 +106,8 @@ async fn wrong_ids_and_positions_of_runs_are_refused() {
         check(id, &server.get(&format!("/v1/runs/{id}")).await, NO_RUN);
         check(id, &server.get(&format!("/v1/runs/{id}/events")).await, NO_RUN);
     }
-    check("run_id", &server.post(DOORS[0], &with_agent("run_id", absent)).await, NO_RUN);
-    let ended = server.post(DOORS[0], &with_agent("run_id", run.as_str())).await;
+    check("run_id", &server.post(ENDPOINTS[0], &with_agent("run_id", absent)).await, NO_RUN);
+    let ended = server.post(ENDPOINTS[0], &with_agent("run_id", run.as_str())).await;
     check("run_id of an ended run", &ended, &[(409, "run_not_waiting")]);
     house.still_answers().await;
 }
@@ -165,7 +166,7 @@ async fn wrong_session_ids_are_refused() {
     let server = &house.server;
     for id in ["", "a/b", "..", "a b", &"x".repeat(129)] {
         check(id, &server.post("/v1/sessions", &json!({"id": id})).await, VALUE);
-        let request = server.json(DOORS[0], &valid()).header("x-loopgate-session-id", id);
+        let request = server.json(ENDPOINTS[0], &valid()).header("x-loopgate-session-id", id);
         check(id, &server.send(request).await, VALUE);
     }
     check("absent", &server.get("/v1/sessions/absent").await, &[(404, "session_not_found")]);
@@ -174,7 +175,7 @@ async fn wrong_session_ids_are_refused() {
         &server.get("/v1/sessions/%7Bx%7D").await,
         &[(404, "session_not_found"), (400, "invalid_value")],
     );
-    let named = server.json(DOORS[0], &with_agent("session_id", "a")).header("x-loopgate-session-id", "b");
+    let named = server.json(ENDPOINTS[0], &with_agent("session_id", "a")).header("x-loopgate-session-id", "b");
     check("two sessions", &server.send(named).await, VALUE);
     house.still_stands().await;
 }
@@ -189,10 +190,10 @@ async fn a_busy_session_refuses_a_second_run() {
     let mut request = with_agent("session_id", "s");
     let busy = request.clone();
     request["stream"] = true.into();
-    let mut stream = server.stream(DOORS[0], &request).await;
+    let mut stream = server.stream(ENDPOINTS[0], &request).await;
     let first = stream.next().await.expect("it begins").json();
     gate.reached().await;
-    let answer = server.post(DOORS[0], &busy).await;
+    let answer = server.post(ENDPOINTS[0], &busy).await;
     check("a second run", &answer, &[(409, "session_busy")]);
     assert_eq!(answer.header("x-should-retry"), "false");
     assert_eq!(answer.body["error"]["run_id"], first["run_id"]);

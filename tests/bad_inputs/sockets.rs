@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, interval, timeout};
 
-use super::{DOORS, House, check, nothing_in, valid};
+use super::{ENDPOINTS, House, check, nothing_in, valid};
 use crate::support::{Answer, Reply, TestServer, Upstream};
 
 /// A little more than what is promised, for a machine with other things to do.
@@ -16,12 +16,12 @@ async fn connect(house: &House) -> TcpStream {
     TcpStream::connect(house.server.address()).await.expect("it listens")
 }
 
-/// What the server says until it closes the connection, which it must do within `patience`.
-async fn until_closed(socket: &mut TcpStream, patience: Duration) -> String {
+/// What the server says until it closes the connection, which it must do within `max_wait`.
+async fn until_closed(socket: &mut TcpStream, max_wait: Duration) -> String {
     let mut said = Vec::new();
-    let closed = timeout(patience + GRACE, socket.read_to_end(&mut said)).await;
+    let closed = timeout(max_wait + GRACE, socket.read_to_end(&mut said)).await;
     // A reset closes it as well.
-    drop(closed.unwrap_or_else(|_| panic!("still open after {patience:?}: {}", String::from_utf8_lossy(&said))));
+    drop(closed.unwrap_or_else(|_| panic!("still open after {max_wait:?}: {}", String::from_utf8_lossy(&said))));
     String::from_utf8_lossy(&said).into_owned()
 }
 
@@ -37,9 +37,9 @@ async fn exchange(house: &House, bytes: &[u8]) -> (u16, String) {
 
 /// A request that nothing is wrong with, with these lines in its head.
 fn post(lines: &str, body: &str) -> String {
-    let door = DOORS[0];
+    let endpoint = ENDPOINTS[0];
     format!(
-        "POST {door} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n{lines}\r\n{body}"
+        "POST {endpoint} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n{lines}\r\n{body}"
     )
 }
 
@@ -57,7 +57,7 @@ fn has_shape(said: &str, code: Option<&str>) {
 }
 
 /// Sends one byte a second, until the server has had enough.
-async fn drip(house: &House, before: &str, bytes: &str, patience: Duration) -> String {
+async fn drip(house: &House, before: &str, bytes: &str, max_wait: Duration) -> String {
     let begun = Instant::now();
     let (mut reader, mut writer) = connect(house).await.into_split();
     let mut said = Vec::new();
@@ -71,7 +71,7 @@ async fn drip(house: &House, before: &str, bytes: &str, patience: Duration) -> S
             }
         }
     };
-    let reading = timeout(patience + GRACE, reader.read_to_end(&mut said));
+    let reading = timeout(max_wait + GRACE, reader.read_to_end(&mut said));
     tokio::pin!(reading);
     let closed = tokio::select! {
         closed = &mut reading => closed,
@@ -107,12 +107,20 @@ async fn that_break_http_are_refused() {
     let rows: Vec<(&str, String, &[u16])> = vec![
         ("200 headers", post(&format!("{length}{many}"), &body), &[431]),
         ("a header of 64 KiB", post(&format!("{length}x-long: {}\r\n", "x".repeat(64 << 10)), &body), &[431]),
-        ("a path of 16 KiB", post(&length, &body).replacen(DOORS[0], &format!("/{}", "x".repeat(16 << 10)), 1), &[414]),
+        (
+            "a path of 16 KiB",
+            post(&length, &body).replacen(ENDPOINTS[0], &format!("/{}", "x".repeat(16 << 10)), 1),
+            &[414],
+        ),
         ("a length and chunks", post(&format!("{length}transfer-encoding: chunked\r\n"), "0\r\n\r\n"), &[400]),
         ("two lengths", post(&format!("{length}content-length: 1\r\n"), &body), &[400]),
         ("a bad chunk size", post("transfer-encoding: chunked\r\n", "zz\r\n{}\r\n0\r\n\r\n"), &[400]),
         ("an endless extension", post("transfer-encoding: chunked\r\n", &format!("1;{}", "x".repeat(1 << 20))), &[400]),
-        ("a path of 70 KiB", post(&length, &body).replacen(DOORS[0], &format!("/{}", "x".repeat(70 << 10)), 1), &[414]),
+        (
+            "a path of 70 KiB",
+            post(&length, &body).replacen(ENDPOINTS[0], &format!("/{}", "x".repeat(70 << 10)), 1),
+            &[414],
+        ),
         ("two hosts", post(&format!("{length}host: localhost\r\n"), &body), &[400]),
         ("no host's name", post(&length, &body).replacen("host: localhost", "host: a b/c@d", 1), &[400]),
         ("a length below zero", post("content-length: -1\r\n", &body), &[400]),
@@ -154,7 +162,7 @@ async fn that_send_too_much_are_refused() {
 async fn may_name_only_known_hosts_where_there_are_no_keys() {
     let house = House::build("[server]\ndrain_delay = \"0s\"\nhosts = [\"agents.internal\"]\n").await;
     for name in ["127.0.0.1:1", "localhost", "[::1]:8080", "agents.internal"] {
-        let request = house.server.json(DOORS[0], &valid()).header("host", name);
+        let request = house.server.json(ENDPOINTS[0], &valid()).header("host", name);
         let answer = Answer::read(house.server.respond(request).await).await.ok();
         assert_eq!(answer["agent"]["status"], "completed", "{name}");
     }
@@ -163,7 +171,7 @@ async fn may_name_only_known_hosts_where_there_are_no_keys() {
         let request = house.server.request(reqwest::Method::GET, path).header("host", "evil.example");
         check(path, &house.server.send(request).await, &[(403, "host_not_allowed")]);
     }
-    let request = house.server.json(DOORS[0], &valid()).header("host", "evil.example:8080");
+    let request = house.server.json(ENDPOINTS[0], &valid()).header("host", "evil.example:8080");
     check("another name", &house.server.send(request).await, &[(403, "host_not_allowed")]);
     let probe = house.server.request(reqwest::Method::GET, "/healthz").header("host", "evil.example");
     house.server.send(probe).await.ok();
@@ -175,7 +183,7 @@ async fn may_name_only_known_hosts_where_there_are_no_keys() {
     house.still_answers().await;
 }
 
-/// Where there are keys, the name by which a server is called opens no door and closes none.
+/// Where there are keys, the name by which a server is called changes nothing.
 #[tokio::test]
 async fn may_name_any_host_where_there_are_keys() {
     let key = "a-key-that-is-long-enough-to-be-one";
@@ -184,7 +192,7 @@ async fn may_name_any_host_where_there_are_keys() {
     let config = format!("{}[keys.one]\nkey_env = \"ONE\"\n", upstream.config());
     let server = TestServer::builder(&config).env("ONE", key).start().await;
     for name in ["evil.example", "127.0.0.1:1", "localhost"] {
-        let request = server.json(DOORS[0], &valid()).header("host", name).bearer_auth(key);
+        let request = server.json(ENDPOINTS[0], &valid()).header("host", name).bearer_auth(key);
         let answer = server.send(request.header("origin", "https://evil.example")).await.ok();
         assert_eq!(answer["agent"]["status"], "completed", "{name}");
     }

@@ -18,7 +18,7 @@ async fn replicas_behind_a_balancer_keep_their_promises() {
     let balancer = Balancer::start([0, 1, 2].map(|index| cluster.replicas[index].address())).await;
     let replicas = std::mem::replace(&mut cluster.client.addresses, vec![balancer.url()]);
     cluster.may_forget = true;
-    cluster.client.patience = Duration::from_secs(240);
+    cluster.client.max_wait = Duration::from_secs(240);
     cluster.client.spread = Duration::from_secs(scaled(20, 60));
     let jobs = mixed("balanced", scaled(80, 200), &mut cluster.seed, scaled(300, 1500));
     let in_flight = cluster.launch(jobs).await;

@@ -35,7 +35,7 @@ async fn dies_and_goes_on(death: Death, seed: &Seed) {
     let builder = TestServer::builder(&services.config()).keep_port().env("LOOPGATE_FAILPOINT", &first);
     let mut server = builder.start().await;
     let mut client = Client::new(vec![server.url().to_owned()]);
-    client.patience = Duration::from_secs(40);
+    client.max_wait = Duration::from_secs(40);
     // Who is told that an outcome is unknown goes on, who is not fails: both must end.
     client.agent = if seed.clone().below(2) == 0 { json!({}) } else { json!({"on_unknown_outcome": "tell_model"}) };
     let plan = |run: u32| Plan::new(format!("{name}-{run}")).with_tools(2, &[tool]).with_text(4, 20).with_delay(30);

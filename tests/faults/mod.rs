@@ -48,9 +48,9 @@ fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Job> {
     jobs
 }
 
-/// Returns whether the server ended by itself within `patience`.
-async fn dies_within(server: &mut TestServer, patience: Duration) -> bool {
-    let deadline = tokio::time::Instant::now() + patience;
+/// Returns whether the server ended by itself within `max_wait`.
+async fn dies_within(server: &mut TestServer, max_wait: Duration) -> bool {
+    let deadline = tokio::time::Instant::now() + max_wait;
     while !server.has_ended() {
         if tokio::time::Instant::now() >= deadline {
             return false;

@@ -18,7 +18,7 @@ async fn behind(name: &str, harm: impl AsyncFnOnce(&Proxy, &mut Seed)) {
     let proxy = Proxy::start(server.address().parse().expect("it is an address")).await;
     let mut client = Client::new(vec![proxy.url()]);
     client.silence = Duration::from_secs(2);
-    client.patience = Duration::from_secs(30);
+    client.max_wait = Duration::from_secs(30);
     let jobs = mixed(name, scaled(16, 60), &mut seed, 40);
     TestServices::open_sessions(server.url(), &jobs).await;
     let in_flight: InFlight = TestServices::launch(&client, &seed, jobs);

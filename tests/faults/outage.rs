@@ -136,13 +136,13 @@ async fn nudges_get_lost() {
     let mut cluster = TestCluster::start("deaf", &vec![through(&proxy); 2]).await;
     proxy.deafen_subscribers();
     // Every run is driven by the first replica and read, from its first broken connection on, at the second.
-    let door = Proxy::start(cluster.replicas[0].address().parse().expect("it is an address")).await;
-    cluster.client.door = Some(door.url());
+    let proxy = Proxy::start(cluster.replicas[0].address().parse().expect("it is an address")).await;
+    cluster.client.first_address = Some(proxy.url());
     cluster.client.addresses.remove(0);
     let jobs = mixed("deaf", scaled(16, 60), &mut cluster.seed, 100);
     let in_flight = cluster.launch(jobs).await;
     pass(&mut cluster, 500).await;
-    door.reset();
+    proxy.reset();
     let figures = cluster.finish(in_flight).await;
     assert_eq!(figures.takeovers.len(), 0, "a lease was lost");
 }

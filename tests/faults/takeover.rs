@@ -39,15 +39,15 @@ async fn dies_and_another_goes_on(death: Death, store: String) -> Times {
     let in_resumption = point.starts_with("resume.");
     let places = if in_resumption { vec!["model.delta_recorded:4", &place] } else { vec![&*place] };
     let mut cluster = TestCluster::dying(&name, &[store.clone(), store], &places).await;
-    cluster.client.door = Some(cluster.replicas[0].url().to_owned());
+    cluster.client.first_address = Some(cluster.replicas[0].url().to_owned());
     if cluster.seed.next() % 2 == 0 {
         cluster.client.agent = json!({});
     }
     let plan = |run: u32| Plan::new(format!("{name}-{run}")).with_tools(2, &[tool]).with_text(4, 20).with_delay(30);
     let jobs = (0..4).map(|run| (plan(run), (run > 1).then(|| format!("{name}-{run}"))));
     let in_flight = cluster.launch(jobs.collect()).await;
-    let patience = Duration::from_secs(10);
-    assert!(dies_within(&mut cluster.replicas[0], patience).await, "no run came to {}", places[0]);
+    let max_wait = Duration::from_secs(10);
+    assert!(dies_within(&mut cluster.replicas[0], max_wait).await, "no run came to {}", places[0]);
     if in_resumption {
         assert!(dies_within(&mut cluster.replicas[1], TAKEOVER).await, "no resumption came to {place}");
         cluster.replicas[0].next_env(&[]);

@@ -30,11 +30,11 @@ pub(crate) use tools::ToolServer;
 pub(crate) use upstream::Upstream;
 
 /// How long a test waits for what must happen. Generous: it is reached only by a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Awaits `what`, or fails the test by the name of what did not happen.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited {} s for {what}", PATIENCE.as_secs()))
+    timeout(MAX_WAIT, future).await.unwrap_or_else(|_| panic!("waited {} s for {what}", MAX_WAIT.as_secs()))
 }
 
 /// A place in a reply where the sender waits until the test lets it go on.

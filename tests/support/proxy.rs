@@ -40,7 +40,7 @@ pub(crate) struct Way {
 
 /// What happens to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum Mode {
     /// They are forwarded.
     Open,
     /// Nobody listens.
@@ -61,7 +61,7 @@ struct State {
     target: SocketAddr,
     /// To the target, and back.
     ways: [Way; 2],
-    door: Door,
+    mode: Mode,
     deaf_subscribers: bool,
     /// Counts the blows; every connection that lives when one falls feels it.
     blow: (u64, Blow),
@@ -91,7 +91,7 @@ impl Proxy {
         let state = watch::Sender::new(State {
             target,
             ways: [Way::default(); 2],
-            door: Door::Open,
+            mode: Mode::Open,
             deaf_subscribers: false,
             blow: (0, Blow::Cut),
         });
@@ -161,13 +161,13 @@ impl Proxy {
 
     /// Refuses new connections until [`Proxy::heal`]. Those that there are stay.
     pub(crate) fn refuse(&self) {
-        self.state.send_modify(|state| state.door = Door::Refusing);
+        self.state.send_modify(|state| state.mode = Mode::Refusing);
     }
 
     /// Swallows what is said on all connections, old ones and new, which never recover: after
     /// [`Proxy::heal`] only new ones work.
     pub(crate) fn swallow(&self) {
-        self.state.send_modify(|state| state.door = Door::Hole);
+        self.state.send_modify(|state| state.mode = Mode::Hole);
     }
 
     /// Swallows what the target says on connections that subscribed to something, until
@@ -186,7 +186,7 @@ impl Proxy {
         self.shared.swallow_replies.store(0, Ordering::SeqCst);
         self.state.send_modify(|state| {
             state.ways = [Way::default(); 2];
-            state.door = Door::Open;
+            state.mode = Mode::Open;
             state.deaf_subscribers = false;
         });
     }
@@ -196,7 +196,7 @@ async fn accept(listener: TcpListener, address: SocketAddr, mut state: watch::Re
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
     loop {
-        let refusing = state.borrow_and_update().door == Door::Refusing;
+        let refusing = state.borrow_and_update().mode == Mode::Refusing;
         if refusing {
             listener = None;
         } else if listener.is_none() {
@@ -229,7 +229,7 @@ struct Link {
     /// The client subscribed to something.
     subscribed: AtomicBool,
     /// The next reply is swallowed, and the connection cut.
-    doomed: AtomicBool,
+    cut_at_reply: AtomicBool,
 }
 
 async fn serve(mut client: TcpStream, mut state: watch::Receiver<State>, shared: Arc<Shared>) {
@@ -258,7 +258,7 @@ async fn serve(mut client: TcpStream, mut state: watch::Receiver<State>, shared:
 async fn until_blown(state: &mut watch::Receiver<State>, born: u64, link: &Link) -> Blow {
     loop {
         let now = *state.borrow_and_update();
-        if now.door == Door::Hole {
+        if now.mode == Mode::Hole {
             link.holed.store(true, Ordering::SeqCst);
         }
         if now.blow.0 != born || state.changed().await.is_err() {
@@ -290,7 +290,7 @@ async fn pump(
             let bytes = &buffer[..length];
             if way == 0 {
                 link.hear_request(bytes, shared);
-            } else if link.doomed.load(Ordering::SeqCst) {
+            } else if link.cut_at_reply.load(Ordering::SeqCst) {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let now = *state.borrow();
@@ -341,7 +341,7 @@ impl Link {
         self.subscribed.fetch_or(subscribes, Ordering::SeqCst);
         let take_one = |left: usize| left.checked_sub(1);
         if shared.swallow_replies.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take_one).is_ok() {
-            self.doomed.store(true, Ordering::SeqCst);
+            self.cut_at_reply.store(true, Ordering::SeqCst);
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long anything may take before a test is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// What a Sentinel reads and writes.
 const SENTINEL_FILE: &str = "sentinel.conf";
@@ -113,7 +113,7 @@ impl RedisServer {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.port.to_string()]).args(arguments).kill_on_drop(true);
         let output =
-            timeout(PATIENCE, command.output()).await.expect("redis-cli ends in time").expect("redis-cli runs");
+            timeout(MAX_WAIT, command.output()).await.expect("redis-cli ends in time").expect("redis-cli runs");
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
@@ -135,7 +135,7 @@ impl RedisServer {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let child = command.spawn().expect("setpriv and redis-server are there: scripts/test installs them");
         let child = self.child.insert(child);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         while Instant::now() < deadline {
             if let Ok(Some(_)) = child.try_wait() {
                 return false;
@@ -263,7 +263,7 @@ impl Cluster {
 
 /// Returns once something is so; panics if that takes too long.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     while !is_so().await {
         assert!(Instant::now() < deadline, "not in time: {what}");
         sleep(Duration::from_millis(10)).await;

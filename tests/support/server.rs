@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::redis::{Signal, free_port, send_signal};
-use super::{PATIENCE, SseReader, within};
+use super::{MAX_WAIT, SseReader, within};
 
 /// How to start a server.
 #[derive(Debug, Default, Clone)]
@@ -345,7 +345,7 @@ impl Process {
 
 async fn wait_until_ready(url: &str, output: &Output) {
     let client = Client::builder().no_proxy().build().expect("the defaults are valid");
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + MAX_WAIT;
     loop {
         let answer = client.get(format!("{url}/readyz")).send().await;
         if answer.is_ok_and(|answer| answer.status() == 200) {
@@ -407,7 +407,7 @@ impl Output {
                 changed.changed().await.expect("we hold a sender");
             }
         };
-        let named = tokio::time::timeout(PATIENCE, named).await;
+        let named = tokio::time::timeout(MAX_WAIT, named).await;
         named.unwrap_or_else(|_| panic!("the server names no address:\n{}", self.text()))
     }
 }

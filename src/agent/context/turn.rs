@@ -14,8 +14,8 @@ use crate::types::{Event, RunId, TurnEnd, Usage};
 /// Whether a call of this name with these arguments would be valid.
 type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
 
-/// One step's speech.
-pub struct Said {
+/// What the model said in one step, until it is recorded.
+pub struct TurnBuffer {
     step: u32,
     run: RunId,
     upstream: (String, String),
@@ -32,7 +32,7 @@ pub struct Said {
     news: VecDeque<Event>,
 }
 
-impl Said {
+impl TurnBuffer {
     /// Nothing said yet in `step`, which may be the closing answer, without tools.
     pub fn new(run: &Run, model: &dyn Model, tools: &Toolbox, step: u32, closing: bool) -> Self {
         let spec = run.spec();
@@ -56,7 +56,7 @@ impl Said {
     }
 
     /// Takes in a delta that does not end the turn.
-    pub fn hear(&mut self, delta: Delta) {
+    pub fn push(&mut self, delta: Delta) {
         let step = self.step;
         match delta {
             Delta::Text(text) => {
@@ -67,20 +67,20 @@ impl Said {
                 };
                 self.keep_text(&text);
                 if !self.hold_text && !text.is_empty() {
-                    self.tell(Event::TextDelta { step, text });
+                    self.emit(Event::TextDelta { step, text });
                 }
             }
             Delta::Thinking(text) => {
                 self.bytes += text.len();
                 self.keep_thinking(&text);
-                self.tell(Event::ThinkingDelta { step, text });
+                self.emit(Event::ThinkingDelta { step, text });
             }
             Delta::CallArguments { index, delta } => {
                 self.bytes += delta.len();
                 if self.show_arguments {
                     let number = u16::try_from(index + 1).unwrap_or(u16::MAX);
                     let call_id = self.run.call(self.calls_before.saturating_add(number));
-                    self.tell(Event::ToolArgumentsDelta { step, call_id, delta });
+                    self.emit(Event::ToolArgumentsDelta { step, call_id, delta });
                 }
             }
             Delta::Retry { attempt, delay, cause } => {
@@ -103,13 +103,13 @@ impl Said {
     }
 
     /// Whether the model said anything that the turn's failure voids.
-    pub fn anything(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         self.bytes > 0
     }
 
     /// What the call took, by estimate; nothing if it failed before it said anything.
     pub fn usage(&self, reserve: Reservation) -> Usage {
-        if self.anything() { estimated_usage(reserve, self.bytes) } else { Usage::default() }
+        if self.has_output() { estimated_usage(reserve, self.bytes) } else { Usage::default() }
     }
 
     /// The turn with the calls that are written as text taken for calls, and the text to show yet.
@@ -152,7 +152,7 @@ impl Said {
     }
 
     /// The turn as far as it came before it was interrupted. Half-written calls are not part of it.
-    pub fn cut_short(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
+    pub fn take_partial(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
         Turn {
             parts: std::mem::take(&mut self.parts),
             usage: estimated_usage(reserve, self.bytes),
@@ -176,8 +176,8 @@ impl Said {
         }
     }
 
-    /// Joins a piece of text to one that still waits.
-    fn tell(&mut self, event: Event) {
+    /// Hands an event to the recorder, joined to the last one if both are text and that one still waits.
+    fn emit(&mut self, event: Event) {
         match (self.news.back_mut(), event) {
             (Some(Event::TextDelta { text, .. }), Event::TextDelta { text: more, .. })
             | (Some(Event::ThinkingDelta { text, .. }), Event::ThinkingDelta { text: more, .. }) => {

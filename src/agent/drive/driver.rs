@@ -83,7 +83,7 @@ impl Driver {
                 let run = &self.recorder.run().spec().id;
                 let origin = Origin::Steering { run: run.clone(), command: number };
                 let messages = messages.into_iter().map(|message| message.from(origin.clone())).collect();
-                self.recorder.queue(Event::MailRead { upto: number, messages });
+                self.recorder.queue(Event::CommandsApplied { upto: number, messages });
             }
             Command::Steer { .. } | Command::Unreadable => {}
         }
@@ -101,7 +101,7 @@ impl Driver {
         match self.recorder.record_with(events, |tx| change(tx).write(no_more)).await {
             Ok(()) => Ok(true),
             Err(CommitError::SequenceConflict { log: full, actual }) if full == log => {
-                self.read_mail(actual).await?;
+                self.apply_commands(actual).await?;
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// Takes in what the inbox, which holds `length` commands, has that is not known yet.
-    pub(in crate::agent) async fn read_mail(&mut self, length: u64) -> Result<(), CommitError> {
+    pub(in crate::agent) async fn apply_commands(&mut self, length: u64) -> Result<(), CommitError> {
         let (recorder, seen) = (&self.recorder, inbox::known(self.commands_seen, length));
         let run = &recorder.run().spec().id;
         let read = || inbox::read(recorder.store(), recorder.partition(), run, seen);

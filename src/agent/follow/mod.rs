@@ -337,6 +337,6 @@ fn ends(event: &Event) -> bool {
         | Event::ToolFinished { .. }
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }
-        | Event::MailRead { .. } => false,
+        | Event::CommandsApplied { .. } => false,
     }
 }

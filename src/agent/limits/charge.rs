@@ -55,7 +55,7 @@ pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> C
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }
-            | Event::MailRead { .. }
+            | Event::CommandsApplied { .. }
             | Event::RunFinished(_) => {}
         }
     }

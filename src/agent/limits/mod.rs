@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::agent::follow::active::Active;
 use crate::agent::ledger::Ledger;
-use crate::agent::limits::rate::{Asker, Rates};
+use crate::agent::limits::rate::{RateKey, Rates};
 use crate::store::RateDecision;
 
 /// What callers may take together, counted in the store.
@@ -31,7 +31,7 @@ impl Limits {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.
-    pub async fn count_request(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
-        self.rates.count(asker, per_minute).await
+    pub async fn count_request(&self, rate_key: RateKey<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
+        self.rates.count(rate_key, per_minute).await
     }
 }

@@ -22,7 +22,7 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Whose requests are counted together.
 #[derive(Debug, Clone, Copy)]
-pub enum Asker<'a> {
+pub enum RateKey<'a> {
     /// All callers with one key.
     Key {
         /// The key's tenant.
@@ -52,10 +52,10 @@ impl Rates {
     /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
     /// store does not answer in time: then the caller's own count must do, for reads shall not fail
     /// because of a limit, and what changes something will hear of the store itself.
-    pub(super) async fn count(&self, asker: Asker<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
-        let partition = match asker {
-            Asker::Key { tenant, name } => keys::key_rate_partition(tenant, name),
-            Asker::Address(address) => keys::address_rate_partition(address),
+    pub(super) async fn count(&self, rate_key: RateKey<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
+        let partition = match rate_key {
+            RateKey::Key { tenant, name } => keys::key_rate_partition(tenant, name),
+            RateKey::Address(address) => keys::address_rate_partition(address),
         };
         let rate = Rate { burst: per_minute.get(), every: Duration::from_secs(60) / per_minute.get() };
         if self.is_paused() {

@@ -43,7 +43,7 @@ impl Run {
                     None => self.stop = Some((*reason, error.clone())),
                 }
             }
-            Event::MailRead { upto, messages } => {
+            Event::CommandsApplied { upto, messages } => {
                 self.commands_applied = *upto;
                 self.steering.extend(messages.iter().cloned());
             }

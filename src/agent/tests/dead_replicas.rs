@@ -83,8 +83,8 @@ async fn one_replica_reaps_a_dead_replicas_runs_of_many_pages() {
     for runs in [1, 128, 256, 300] {
         let store = shared();
         let dead = dead_with(&store, runs, &entry(Duration::ZERO)).await;
-        let heirs: Vec<Arc<dyn Store>> = vec![Link::to(&store), Link::to(&store), Link::to(&store)];
-        let settled = heirs.into_iter().map(|link| async move {
+        let successors: Vec<Arc<dyn Store>> = vec![Link::to(&store), Link::to(&store), Link::to(&store)];
+        let settled = successors.into_iter().map(|link| async move {
             look(&Replica::new(link.clone()), &Leases::new(link)).await.unwrap();
         });
         futures_util::future::join_all(settled).await;
@@ -101,17 +101,17 @@ async fn a_replica_that_dies_while_reaping_is_followed_by_another() {
         let store = shared();
         let dead = dead_with(&store, 300, &entry(Duration::ZERO)).await;
         let second = AtomicUsize::new(0);
-        let heir: Arc<dyn Store> = Faulty::new(store.clone(), move |tx| {
+        let successor: Arc<dyn Store> = Faulty::new(store.clone(), move |tx| {
             let nth = if settles(tx) { second.fetch_add(1, Ordering::Relaxed) } else { 0 };
             if nth == 1 { fate } else { Fate::Happens }
         });
-        let replica = Replica::new(heir.clone());
-        let leases = Leases::new(heir);
+        let replica = Replica::new(successor.clone());
+        let leases = Leases::new(successor);
         let settling = look(&replica, &leases);
-        tokio::time::timeout(Duration::from_secs(1), settling).await.expect_err("the heir is dead");
+        tokio::time::timeout(Duration::from_secs(1), settling).await.expect_err("the successor is dead");
         let next = Replica::new(store.clone());
         look(&next, &Leases::new(store.clone())).await.unwrap();
-        assert!(named(&store, &dead).await > 0, "{fate:?}: its heir may live");
+        assert!(named(&store, &dead).await > 0, "{fate:?}: its successor may live");
         tokio::time::sleep(Duration::from_secs(10)).await;
         look(&next, &Leases::new(store.clone())).await.unwrap();
         let orphans = named(&store, keys::ORPHANED).await;
@@ -129,21 +129,21 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     for _ in 0..RUNS {
         dead.start(request(), None).await.unwrap();
     }
-    let heirs = [(); 2].map(|()| replica(Link::to(&store), vec![Say::Text(&["done"])]));
+    let successors = [(); 2].map(|()| replica(Link::to(&store), vec![Say::Text(&["done"])]));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(named(&store, dead.replica().id()).await, RUNS);
     way.cut(true);
     let since = Instant::now();
     while named(&store, dead.replica().id()).await + named(&store, keys::ORPHANED).await > 0
-        || heirs.iter().any(|heir| heir.active_runs() > 0)
+        || successors.iter().any(|successor| successor.active_runs() > 0)
     {
-        assert!(since.elapsed() < Duration::from_secs(14), "some runs are not taken up");
+        assert!(since.elapsed() < Duration::from_secs(14), "some runs are not resumed");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let asked = heirs.each_ref().map(|heir| heir.model.requests.lock().len());
+    let asked = successors.each_ref().map(|successor| successor.model.requests.lock().len());
     assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
     assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");
-    let heads = heirs[0].runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
+    let heads = successors[0].runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
     assert_eq!(heads.len(), RUNS);
     for head in heads {
         assert_eq!(head.status, RunStatus::Completed);
@@ -153,7 +153,7 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     assert!(!is_registered(&store, dead.replica().id()).await);
 }
 
-/// How often a run was taken up.
+/// How often a run was resumed.
 pub(super) async fn resumptions(store: &Arc<dyn Store>, run: &RunId) -> usize {
     let partition = keys::run_partition(&tenant(), None, run);
     let page = store.read_log(&partition, &keys::events(run), 0, 1_000).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_replica_that_was_presumed_dead_registers_its_runs_again() {
     // It can keep its run's lease, but not its own.
     way.cut_off(keys::live_partition());
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (0, 1), "its estate was settled");
+    assert_eq!((named(&store, &name).await, named(&store, keys::ORPHANED).await), (0, 1), "its runs are orphaned");
     assert!(!is_registered(&store, &name).await);
     assert_eq!((a.active_runs(), b.active_runs()), (1, 0), "but its run goes on");
     way.cut(false);

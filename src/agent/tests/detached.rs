@@ -133,9 +133,9 @@ async fn the_drain_waits_for_runs_that_are_being_created() {
     tokio::time::timeout(Duration::from_secs(5), &mut close).await.expect_err("the run is not made yet");
     faulty.go_on();
     close.await;
-    let heir = TestAgent::builder().store(store).turns(vec![Say::Text(&["hello"])]).begin();
+    let successor = TestAgent::builder().store(store).turns(vec![Say::Text(&["hello"])]).begin();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(runs(&heir).await[0].status, RunStatus::Completed, "whoever comes next finds it");
+    assert_eq!(runs(&successor).await[0].status, RunStatus::Completed, "the next replica finds it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,12 +90,12 @@ async fn a_store_that_lost_its_last_writes_overrides_the_cache() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (here, there) = (says(&["here"], &store), says(&["there"], &store));
     asked(&here, "1").await;
-    let place = keys::session_partition(&tenant(), &session());
-    let Document { value, .. } = store.get(&place, &keys::session()).await.unwrap().unwrap();
-    let kept = store.read_log(&place, &keys::messages(), 0, 100).await.unwrap().entries;
+    let partition = keys::session_partition(&tenant(), &session());
+    let Document { value, .. } = store.get(&partition, &keys::session()).await.unwrap().unwrap();
+    let kept = store.read_log(&partition, &keys::messages(), 0, 100).await.unwrap().entries;
     asked(&here, "lost").await;
     asked(&here, "lost too").await;
-    let back = Tx::new(place)
+    let back = Tx::new(partition)
         .write(Write::DeleteLog { log: keys::messages() })
         .write(Write::Append { log: keys::messages(), after: 0, entries: kept })
         .write(Write::Put { key: keys::session(), value, ttl: None });

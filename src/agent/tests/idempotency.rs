@@ -78,7 +78,7 @@ async fn fifty_duplicates_on_two_replicas_are_one_run() {
     assert_eq!(shown(records), "lookhello");
     assert_eq!(records[0].seq, 1);
     for (other, others, _) in &all {
-        assert_eq!((other, others), (run, records), "every twin sees every event of the one run");
+        assert_eq!((other, others), (run, records), "every duplicate sees every event of the one run");
     }
     assert_eq!((calls(&one) + calls(&two), runs_named(&store).await), (1, 1));
 }

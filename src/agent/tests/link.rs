@@ -24,7 +24,7 @@ enum Cut {
     #[default]
     Nothing,
     /// What is about this partition.
-    Place(Partition),
+    Partition(Partition),
     Everything,
 }
 
@@ -45,8 +45,8 @@ impl Link {
     }
 
     /// Nothing that is about this partition passes from now on.
-    pub(super) fn cut_off(&self, place: Partition) {
-        *self.cut.lock() = Cut::Place(place);
+    pub(super) fn cut_off(&self, partition: Partition) {
+        *self.cut.lock() = Cut::Partition(partition);
     }
 }
 
@@ -56,11 +56,11 @@ impl StoreLayer for Link {
         &*self.store
     }
 
-    async fn pass(&self, place: Option<&Partition>) -> Result<(), Unavailable> {
+    async fn pass(&self, partition: Option<&Partition>) -> Result<(), Unavailable> {
         match &*self.cut.lock() {
             Cut::Nothing => Ok(()),
-            Cut::Place(cut) if Some(cut) != place => Ok(()),
-            Cut::Place(_) | Cut::Everything => Err(Unavailable("the way is cut".into())),
+            Cut::Partition(cut) if Some(cut) != partition => Ok(()),
+            Cut::Partition(_) | Cut::Everything => Err(Unavailable("the way is cut".into())),
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) fn keyed() -> NewRun {
     NewRun { key_name: Some(KEY.to_owned()), max_output_tokens: Some(300), ..request() }
 }
 
-fn place() -> Partition {
+fn partition() -> Partition {
     keys::budget_partition(&Tenant::default_tenant(), KEY)
 }
 
@@ -50,13 +50,13 @@ fn counter(kind: BudgetKind) -> Key {
 }
 
 pub(super) async fn count(store: &Arc<dyn Store>, key: &Key) -> u64 {
-    u64::try_from(store.counter(&place(), key).await.unwrap()).expect("it never falls below nothing")
+    u64::try_from(store.counter(&partition(), key).await.unwrap()).expect("it never falls below nothing")
 }
 
 /// The keys of reservations and slots that stand.
 async fn standing(store: &Arc<dyn Store>) -> Vec<String> {
     let scan = Scan { prefix: String::new(), after: None, limit: 1_000, order: Order::Ascending };
-    store.scan(&place(), scan).await.unwrap().into_iter().map(|(key, _)| key).collect()
+    store.scan(&partition(), scan).await.unwrap().into_iter().map(|(key, _)| key).collect()
 }
 
 pub(super) fn memory() -> Arc<dyn Store> {
@@ -77,7 +77,7 @@ impl Peaks {
         let (peaks, seen) = (self.clone(), store.clone());
         Faulty::new(store.clone(), move |_| {
             for (peak, kind) in peaks.0.iter().zip([BudgetKind::Tokens, BudgetKind::Cost]) {
-                let value = futures_util::FutureExt::now_or_never(seen.counter(&place(), &counter(kind)));
+                let value = futures_util::FutureExt::now_or_never(seen.counter(&partition(), &counter(kind)));
                 peak.fetch_max(value.unwrap().unwrap(), Ordering::SeqCst);
             }
             Fate::Happens
@@ -263,7 +263,7 @@ async fn a_run_that_is_failed_instead_of_resumed_settles_its_reservation() {
     // The process dies between the reservation and the step; then someone cancels the run.
     let store = memory();
     let mortal =
-        Faulty::new(store.clone(), |tx: &Tx| if tx.partition == place() { Fate::DiesAfter } else { Fate::Happens });
+        Faulty::new(store.clone(), |tx: &Tx| if tx.partition == partition() { Fate::DiesAfter } else { Fate::Happens });
     let first = TestAgent::builder().store(mortal.clone()).turns(two_steps()).quotas(quotas(tokens(50_000))).build();
     let new = keyed();
     let (tenant, run) = (new.tenant.clone(), new.id.clone());

@@ -113,7 +113,7 @@ async fn a_fork_that_is_interrupted_leaves_nothing() {
     let store = Faulty::memory();
     let agent = TestAgent::builder().store(store.clone()).build();
     agent.create_session(&tenant(), new("s", (0..2_000).map(says).collect())).await.unwrap();
-    let place = keys::session_partition(&tenant(), &id("f"));
+    let partition = keys::session_partition(&tenant(), &id("f"));
     // Three pages ahead, the index, the last page with the session.
     for commits in 0..5 {
         store.allow(commits);
@@ -121,11 +121,11 @@ async fn a_fork_that_is_interrupted_leaves_nothing() {
         store.allow(usize::MAX);
         let found = agent.session(&tenant(), &id("f")).await;
         assert!(matches!(found, Err(LookupError::SessionNotFound(_))), "after {commits} commits");
-        let left = store.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head;
+        let left = store.read_log(&partition, &keys::messages(), 0, 0).await.unwrap().head;
         assert_eq!(left > 0, commits > 0);
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(store.read_log(&place, &keys::messages(), 0, 0).await.unwrap().head, 0, "it expires");
+    assert_eq!(store.read_log(&partition, &keys::messages(), 0, 0).await.unwrap().head, 0, "it expires");
     store.allow(2);
     agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
     store.allow(usize::MAX);
@@ -207,8 +207,8 @@ async fn a_waiting_run_is_cancelled_with_its_session() {
 async fn a_sessions_counters_expire_with_it() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["answer"])]).build();
-    let place = keys::session_partition(&tenant(), &id("s"));
-    let spent = async || store.counter(&place, &keys::session_tokens()).await.unwrap();
+    let partition = keys::session_partition(&tenant(), &id("s"));
+    let spent = async || store.counter(&partition, &keys::session_tokens()).await.unwrap();
     let created = NewSession { ttl_s: Some(300), token_budget: Some(1_000_000), ..new("s", vec![]) };
     agent.create_session(&tenant(), created).await.unwrap();
     for _ in 0..3 {

@@ -18,8 +18,8 @@ pub use caller::Caller;
 pub use rate_limit::RequestRates;
 
 use crate::agent::Agent;
-use crate::agent::limits::rate::Asker;
-use crate::api::auth::rate_limit::{RateKey, too_many, write_allowance};
+use crate::agent::limits::rate::RateKey;
+use crate::api::auth::rate_limit::{LocalRateKey, too_many, write_allowance};
 
 /// What stands before the routes that are not open to everyone.
 #[derive(Debug, Clone)]
@@ -39,14 +39,14 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         Ok(known) => known,
         Err(error) => return error.into_response(),
     };
-    let rate_key = caller.key_name.clone().map_or(RateKey::Address(address), RateKey::Key);
-    let mut allowance = limit.map(|limit| guard.rates.count(&rate_key, limit));
+    let local_key = caller.key_name.clone().map_or(LocalRateKey::Address(address), LocalRateKey::Key);
+    let mut allowance = limit.map(|limit| guard.rates.count(&local_key, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
-        let asker = match &rate_key {
-            RateKey::Key(name) => Asker::Key { tenant: &caller.tenant, name },
-            RateKey::Address(address) => Asker::Address(*address),
+        let rate_key = match &local_key {
+            LocalRateKey::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
+            LocalRateKey::Address(address) => RateKey::Address(*address),
         };
-        if let Some(taken) = guard.agent.count_request(asker, allowance.limit).await {
+        if let Some(taken) = guard.agent.count_request(rate_key, allowance.limit).await {
             allowance.allowed = taken.allowed;
             allowance.remaining = taken.remaining;
             allowance.reset = taken.reset;

@@ -16,16 +16,17 @@ use parking_lot::RwLock;
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 
-type Limiter = RateLimiter<RateKey, DefaultKeyedStateStore<RateKey>, DefaultClock, StateInformationMiddleware>;
+type Limiter =
+    RateLimiter<LocalRateKey, DefaultKeyedStateStore<LocalRateKey>, DefaultClock, StateInformationMiddleware>;
 
 /// Counts requests in this process. What it counted outlives the configuration: a caller that stays has
 /// no more requests after a change than before it.
 #[derive(Debug, Default)]
 pub struct RequestRates(RwLock<HashMap<NonZeroU32, Arc<Limiter>>>);
 
-/// Whose requests are counted together.
+/// Whose requests are counted together in this process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum RateKey {
+pub enum LocalRateKey {
     /// Those of all callers with the key of this name.
     Key(String),
     /// Those from an address, without a key.
@@ -56,7 +57,7 @@ impl RequestRates {
     }
 
     /// Counts a request.
-    pub fn count(&self, who: &RateKey, limit: NonZeroU32) -> Allowance {
+    pub fn count(&self, who: &LocalRateKey, limit: NonZeroU32) -> Allowance {
         let known = self.0.read().get(&limit).cloned();
         let limiter = known.unwrap_or_else(|| {
             let mut limiters = self.0.write();
@@ -77,7 +78,7 @@ fn limiter(per_minute: NonZeroU32) -> Limiter {
     RateLimiter::keyed(Quota::per_minute(per_minute)).with_middleware::<StateInformationMiddleware>()
 }
 
-fn check(limit: NonZeroU32, limiter: &Limiter, key: &RateKey) -> Allowance {
+fn check(limit: NonZeroU32, limiter: &Limiter, key: &LocalRateKey) -> Allowance {
     let every = Duration::from_secs(60) / limit.get();
     match limiter.check_key(key) {
         Ok(state) => {
@@ -114,7 +115,7 @@ mod tests {
     fn requests_are_counted_by_key_and_stay_counted() {
         let rates = RequestRates::default();
         let limit = |most| NonZeroU32::new(most).unwrap();
-        let is_allowed = |name: &str, most| rates.count(&RateKey::Key(name.to_owned()), limit(most)).allowed;
+        let is_allowed = |name: &str, most| rates.count(&LocalRateKey::Key(name.to_owned()), limit(most)).allowed;
         assert!(is_allowed("one", 2) && is_allowed("one", 2));
         assert!(!is_allowed("one", 2));
         rates.tidy();

@@ -1,4 +1,4 @@
-//! Errors in OpenAI's shape, which our own doors and resources share: the object, and the one table of
+//! Errors in OpenAI's shape, which our own endpoints and resources share: the object, and the one table of
 //! statuses, types and codes.
 
 use serde::Serialize;

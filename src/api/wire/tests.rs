@@ -137,12 +137,12 @@ fn encode(mut encoder: impl Encoder, records: &[Record]) -> String {
 }
 
 #[test]
-fn the_agent_door_shows_every_event_as_one_frame() {
+fn the_agent_endpoint_shows_every_event_as_one_frame() {
     insta::assert_snapshot!(encode(AgentEvents::new(names(), true), &story()));
 }
 
 #[test]
-fn the_chat_door_shows_nothing_but_chunks() {
+fn the_chat_endpoint_shows_nothing_but_chunks() {
     let plain = encode(ChatChunks::new(names(), false, false, false), &story());
     insta::assert_snapshot!(plain);
     for line in plain.lines().filter(|line| !line.is_empty()) {
@@ -219,7 +219,7 @@ fn long_story() -> Vec<Record> {
     let mut waiting = outcome(StopReason::ClientTools);
     waiting.required_calls = vec![call(), call()];
     events.pop();
-    // On a chat door, the discarded step ends the first answer, but not the second.
+    // On a chat endpoint, the discarded step ends the first answer, but not the second.
     let discarded = Event::StepDiscarded { step: 2, reason: DiscardReason::StreamBroke, usage: usage() };
     events.extend([discarded, Event::RunFinished(Box::new(waiting)), Event::RunResumed { leg: None }]);
     events.extend(story().into_iter().skip(1).map(|record| record.event));

@@ -328,7 +328,7 @@ each = "day"
 }
 
 #[test]
-fn a_door_open_to_other_machines_needs_keys() {
+fn an_address_that_other_machines_reach_needs_keys() {
     let open = "[server]\nlisten = '0.0.0.0:80'";
     assert_snapshot!(mistakes(open), @"loopgate.toml:2: server.listen: other machines reach 0.0.0.0:80, so callers need keys: declare them as [keys.NAME], listen on 127.0.0.1, or accept everyone with --insecure-no-auth");
     let flag = Options { listen: Some(([0, 0, 0, 0], 80).into()), ..Options::default() };

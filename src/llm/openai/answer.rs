@@ -1,4 +1,4 @@
-//! An answer as it arrives: patience, kinds of answers, and how they end.
+//! An answer as it arrives: its timeouts, kinds of answers, and how they end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use crate::types::clock::now_ms;
 /// Most of an error's body that is read, in bytes.
 const MAX_ERROR_BODY: usize = 64 << 10;
 /// How long an error's body may take to follow its status, which says most.
-const ERROR_PATIENCE: Duration = Duration::from_secs(1);
+const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the usage may take to follow the finish reason.
-const USAGE_PATIENCE: Duration = Duration::from_secs(5);
+const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the end of the body may take to follow `[DONE]`: read, it lets the connection be used again.
-const END_PATIENCE: Duration = Duration::from_millis(10);
+const END_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A model's answer while it arrives.
 pub(super) struct Answer {
@@ -33,7 +33,7 @@ pub(super) struct Answer {
     response: Response,
     form: Form,
     decoder: Decoder,
-    patience: Patience,
+    timer: AnswerTimer,
 }
 
 /// How the upstream answers.
@@ -51,8 +51,8 @@ impl Answer {
         request: reqwest::RequestBuilder,
         deadline: Instant,
     ) -> Result<Self, ModelError> {
-        let mut patience = Patience::new(upstream.first_byte_timeout, deadline);
-        let response = patience.wait_for(&upstream, request.send()).await?;
+        let mut timer = AnswerTimer::new(upstream.first_byte_timeout, deadline);
+        let response = timer.wait_for(&upstream, request.send()).await?;
         let response = response.map_err(|error| upstream.unreachable(error))?;
         if !response.status().is_success() {
             return Err(refused(&upstream, response, deadline).await);
@@ -67,20 +67,20 @@ impl Answer {
         } else {
             Form::Events
         };
-        Ok(Self { upstream, response, form, decoder: Decoder::default(), patience })
+        Ok(Self { upstream, response, form, decoder: Decoder::default(), timer })
     }
 
     /// Reads what arrives next and adds what it says to `deltas`. Returns whether more may follow;
     /// deltas said before a failure are there as well.
     pub(super) async fn read(&mut self, deltas: &mut Vec<Delta>) -> Result<bool, ModelError> {
-        let arrived = match self.patience.wait_for(&self.upstream, self.response.chunk()).await {
+        let arrived = match self.timer.wait_for(&self.upstream, self.response.chunk()).await {
             Ok(Ok(arrived)) => self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)),
             Ok(Err(error)) => Err(self.upstream.broken_off(error)),
             Err(silent) => Err(silent),
         };
         match arrived {
             Ok(Progress::Done) => {
-                let end = Instant::now() + END_PATIENCE;
+                let end = Instant::now() + END_TIMEOUT;
                 // Whether it comes or not makes no difference to the answer.
                 let _ = timeout_at(end, self.response.chunk()).await;
                 Ok(false)
@@ -112,10 +112,10 @@ impl Answer {
                 Progress::Done
             }
         };
-        if progress == Progress::Spoke || !self.patience.begun {
+        if progress == Progress::Spoke || !self.timer.begun {
             let idle = self.upstream.idle_timeout;
-            let patience = if self.decoder.is_finished() { idle.min(USAGE_PATIENCE) } else { idle };
-            self.patience.renew(patience);
+            let timeout = if self.decoder.is_finished() { idle.min(USAGE_TIMEOUT) } else { idle };
+            self.timer.renew(timeout);
         }
         Ok(progress)
     }
@@ -123,7 +123,7 @@ impl Answer {
 
 /// What an upstream that refused says, as an error.
 pub(super) async fn refused(upstream: &Upstream, mut response: Response, deadline: Instant) -> ModelError {
-    let until = deadline.min(Instant::now() + ERROR_PATIENCE);
+    let until = deadline.min(Instant::now() + ERROR_TIMEOUT);
     let mut body = Vec::new();
     // A body that does not arrive leaves the status to speak for itself.
     while let Ok(Ok(Some(bytes))) = timeout_at(until, response.chunk()).await {
@@ -146,7 +146,7 @@ pub(super) async fn refused(upstream: &Upstream, mut response: Response, deadlin
 ///
 /// One timer serves a whole answer. It is set anew only once it rings, because most waits are short
 /// and there is one for each token.
-struct Patience {
+struct AnswerTimer {
     /// When the present phase has taken too long.
     phase_end: Instant,
     deadline: Instant,
@@ -155,7 +155,7 @@ struct Patience {
     timer: Pin<Box<Sleep>>,
 }
 
-impl Patience {
+impl AnswerTimer {
     fn new(first_byte: Duration, deadline: Instant) -> Self {
         let phase_end = Instant::now() + first_byte;
         Self { phase_end, deadline, begun: false, timer: Box::pin(sleep_until(phase_end.min(deadline))) }

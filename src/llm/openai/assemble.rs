@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use super::chunk::{CallPiece, Chunk, Said};
+use super::chunk::{CallPiece, Chunk, MessageDelta};
 use super::fault::{Fault, MAX_CALLS, MAX_TURN};
 use super::finish_reason;
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
@@ -60,10 +60,10 @@ impl Assembler {
                 continue;
             }
             if let Some(said) = choice.delta {
-                spoke |= self.hear(said, deltas)?;
+                spoke |= self.read_message(said, deltas)?;
             }
             if let Some(said) = choice.message {
-                spoke |= self.hear(*said, deltas)?;
+                spoke |= self.read_message(*said, deltas)?;
             }
             let reason = choice.finish_reason.0;
             if !reason.is_empty() && self.finish_reason.is_none() {
@@ -88,8 +88,8 @@ impl Assembler {
     /// to be told. Absent arguments are an empty object.
     pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
         let finish_reason = self.finish_reason.ok_or(Fault::Truncated)?;
-        let cut_short = matches!(finish_reason.as_str(), "length" | "max_tokens" | "content_filter");
-        let calls = self.calls.into_iter().take_while(|draft| !cut_short || is_whole_object(&draft.arguments));
+        let was_cut = matches!(finish_reason.as_str(), "length" | "max_tokens" | "content_filter");
+        let calls = self.calls.into_iter().take_while(|draft| !was_cut || is_whole_object(&draft.arguments));
         let mut calls = calls.map(|Draft { name, arguments, .. }| {
             let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
             ModelPart::Call(ModelCall { name, arguments })
@@ -104,7 +104,7 @@ impl Assembler {
         Ok(ModelTurn { parts: parts.collect(), usage: self.usage, end: finish_reason::read(finish_reason) })
     }
 
-    fn hear(&mut self, said: Said<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
+    fn read_message(&mut self, said: MessageDelta<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
         let before = self.size;
         let calls = self.calls.len();
         let thinking = if said.reasoning_content.0.is_empty() { said.reasoning } else { said.reasoning_content };

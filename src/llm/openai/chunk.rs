@@ -40,10 +40,10 @@ pub(super) struct Choice<'a> {
     pub(super) index: Option<i64>,
     /// What a chunk adds.
     #[serde(borrow)]
-    pub(super) delta: Option<Said<'a>>,
+    pub(super) delta: Option<MessageDelta<'a>>,
     /// What a whole answer is.
     #[serde(borrow)]
-    pub(super) message: Option<Box<Said<'a>>>,
+    pub(super) message: Option<Box<MessageDelta<'a>>>,
     #[serde(borrow)]
     pub(super) finish_reason: Text<'a>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Choice<'a> {
 /// A piece of the assistant's message, or all of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Said<'a> {
+pub(super) struct MessageDelta<'a> {
     #[serde(borrow)]
     pub(super) content: Text<'a>,
     /// Said instead of content by a model that declines.

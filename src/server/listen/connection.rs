@@ -18,7 +18,7 @@ use super::refusal;
 pub(super) struct Connection<S> {
     stream: S,
     /// How long writing may stand still.
-    patience: Duration,
+    write_timeout: Duration,
     /// Rings when it has stood still for too long; there while it stands still.
     stalled: Option<Pin<Box<Sleep>>>,
     /// A refusal that is written in place of the library's.
@@ -28,8 +28,8 @@ pub(super) struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None, refusal: Bytes::new(), line_ended: false }
+    pub(super) fn new(stream: S, write_timeout: Duration) -> Self {
+        Self { stream, write_timeout, stalled: None, refusal: Bytes::new(), line_ended: false }
     }
 
     /// Passes the outcome of a write on, as an error if nothing has gone out for too long.
@@ -38,8 +38,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.stalled = None;
             return outcome;
         }
-        let patience = self.patience;
-        let timer = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let write_timeout = self.write_timeout;
+        let timer = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(write_timeout)));
         ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of its answer")))
     }
@@ -125,27 +125,27 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn writing_that_stands_still_breaks_off() {
         let (client, server) = tokio::io::duplex(100);
-        let mut connection = Connection::new(server, PATIENCE);
+        let mut connection = Connection::new(server, WRITE_TIMEOUT);
         let begun = tokio::time::Instant::now();
         let error = connection.write_all(&[0; 1_000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(begun.elapsed().as_secs(), WRITE_TIMEOUT.as_secs());
         drop(client);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_client_gets_everything() {
         let (mut client, server) = tokio::io::duplex(100);
-        let mut connection = Connection::new(server, PATIENCE);
+        let mut connection = Connection::new(server, WRITE_TIMEOUT);
         let reading = async {
             let mut piece = [0; 100];
             for _ in 0..10 {
-                tokio::time::sleep(PATIENCE / 2).await;
+                tokio::time::sleep(WRITE_TIMEOUT / 2).await;
                 client.read_exact(&mut piece).await.unwrap();
             }
         };

@@ -13,17 +13,17 @@ const SILENCE: Duration = Duration::from_secs(15);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_TIMES: u32 = 3;
 
-/// Prepares an accepted connection. `patience` is how long the client may take to acknowledge what it was sent.
-pub(super) fn prepare(stream: &TcpStream, patience: Duration) -> io::Result<()> {
+/// Prepares an accepted connection. `user_timeout` is how long the client may take to acknowledge what it was sent.
+pub(super) fn prepare(stream: &TcpStream, user_timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(ASK_EVERY).with_retries(ASK_TIMES);
     socket.set_tcp_keepalive(&keepalive)?;
     // Keepalive says nothing while there is something to send again; without this the kernel does so for 15 minutes.
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(patience))?;
+    socket.set_tcp_user_timeout(Some(user_timeout))?;
     #[cfg(not(target_os = "linux"))]
-    let _ = patience;
+    let _ = user_timeout;
     Ok(())
 }
 

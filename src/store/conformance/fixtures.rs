@@ -10,7 +10,7 @@ pub(super) use crate::store::{
 };
 
 /// A fence that nobody was given.
-pub(super) const NOBODYS: Fence = Fence { token: 1, nonce: 0 };
+pub(super) const NEVER_GRANTED: Fence = Fence { token: 1, nonce: 0 };
 
 /// A TTL that no test outlasts.
 pub(super) const LONG: Duration = Duration::from_hours(1);
@@ -85,9 +85,9 @@ pub(super) async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
 
 /// Waits until everything taken or put with [`SHORT`] before this call has run out.
 pub(super) async fn let_short_run_out(store: &dyn Store) {
-    let place = partition();
-    assert!(acquire(store, &place, "clock", SHORT).await.is_some());
-    write(store, &place, put("clock", "", Some(SHORT))).await.unwrap();
-    until(async || get(store, &place, "clock").await.is_none().then_some(())).await;
-    until(async || acquire(store, &place, "clock", SHORT).await).await;
+    let partition = partition();
+    assert!(acquire(store, &partition, "clock", SHORT).await.is_some());
+    write(store, &partition, put("clock", "", Some(SHORT))).await.unwrap();
+    until(async || get(store, &partition, "clock").await.is_none().then_some(())).await;
+    until(async || acquire(store, &partition, "clock", SHORT).await).await;
 }

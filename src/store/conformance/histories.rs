@@ -83,36 +83,36 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
 }
 
 /// Plays a history on a store and on a model side by side; returns the model.
-pub(crate) async fn play(store: &dyn Store, place: &Partition, history: &[Move]) -> Model {
+pub(crate) async fn play(store: &dyn Store, partition: &Partition, history: &[Move]) -> Model {
     let mut model = Model::default();
     for step in history {
-        let tx = model.transaction(place, step);
+        let tx = model.transaction(partition, step);
         let expected = model.commit(&tx);
         assert_eq!(store.commit(tx.clone()).await, expected, "{tx:?}");
-        model.assert_is_in(store, place).await;
+        model.assert_is_in(store, partition).await;
     }
     model
 }
 
 impl Model {
     /// Asserts that a store holds this and nothing else.
-    pub(crate) async fn assert_is_in(&self, store: &dyn Store, place: &Partition) {
+    pub(crate) async fn assert_is_in(&self, store: &dyn Store, partition: &Partition) {
         let scan = Scan { prefix: String::new(), after: None, limit: 100, order: Order::Ascending };
-        let documents = store.scan(place, scan).await.unwrap();
+        let documents = store.scan(partition, scan).await.unwrap();
         let mut held = Self {
             documents: documents.into_iter().map(|(key, document)| (key.into(), document)).collect(),
             ..Self::default()
         };
         for name in 0..2 {
-            let document = store.get(place, &named("document", name)).await.unwrap();
+            let document = store.get(partition, &named("document", name)).await.unwrap();
             assert_eq!(document.as_ref(), held.documents.get(&named("document", name)));
             let log = named("log", name);
-            let entries = entries(store, place, &log).await;
+            let entries = entries(store, partition, &log).await;
             if !entries.is_empty() {
                 held.logs.insert(log, entries);
             }
             let counter = named("counter", name);
-            let value = store.counter(place, &counter).await.unwrap();
+            let value = store.counter(partition, &counter).await.unwrap();
             if value != 0 {
                 held.counters.insert(counter, value);
             }
@@ -120,8 +120,8 @@ impl Model {
         assert_eq!(&held, self);
     }
 
-    fn transaction(&self, place: &Partition, step: &Move) -> Tx {
-        let mut tx = Tx::new(place.clone());
+    fn transaction(&self, partition: &Partition, step: &Move) -> Tx {
+        let mut tx = Tx::new(partition.clone());
         tx.durability = step.durability;
         for (name, right) in &step.checks {
             let key = named("document", *name);

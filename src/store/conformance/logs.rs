@@ -8,37 +8,37 @@ pub(crate) async fn unknown_log_is_empty(store: &dyn Store) {
 }
 
 pub(crate) async fn entries_are_numbered_from_one_in_order(store: &dyn Store) {
-    let place = partition();
-    write(store, &place, append("log", 0, &["a", "b"])).await.unwrap();
-    write(store, &place, append("log", 2, &["c"])).await.unwrap();
-    let page = store.read_log(&place, &key("log"), 0, 10).await;
+    let partition = partition();
+    write(store, &partition, append("log", 0, &["a", "b"])).await.unwrap();
+    write(store, &partition, append("log", 2, &["c"])).await.unwrap();
+    let page = store.read_log(&partition, &key("log"), 0, 10).await;
     assert_eq!(page, Ok(LogPage { first: 1, entries: vec![bytes("a"), bytes("b"), bytes("c")], head: 3 }));
 }
 
 pub(crate) async fn append_at_another_length_conflicts_and_names_the_actual_one(store: &dyn Store) {
-    let place = partition();
+    let partition = partition();
     let conflict = |actual| Err(CommitError::SequenceConflict { log: key("log"), actual });
-    assert_eq!(write(store, &place, append("log", 1, &["early"])).await, conflict(0));
-    assert_eq!(write(store, &place, append("log", 0, &["a", "b"])).await, Ok(()));
-    assert_eq!(write(store, &place, append("log", 0, &["late"])).await, conflict(2));
-    assert_eq!(write(store, &place, append("log", 3, &["early"])).await, conflict(2));
-    assert_eq!(entries(store, &place, "log").await, [bytes("a"), bytes("b")]);
+    assert_eq!(write(store, &partition, append("log", 1, &["early"])).await, conflict(0));
+    assert_eq!(write(store, &partition, append("log", 0, &["a", "b"])).await, Ok(()));
+    assert_eq!(write(store, &partition, append("log", 0, &["late"])).await, conflict(2));
+    assert_eq!(write(store, &partition, append("log", 3, &["early"])).await, conflict(2));
+    assert_eq!(entries(store, &partition, "log").await, [bytes("a"), bytes("b")]);
 }
 
 pub(crate) async fn append_of_nothing_changes_nothing(store: &dyn Store) {
-    let place = partition();
-    assert_eq!(write(store, &place, append("log", 0, &[])).await, Ok(()));
+    let partition = partition();
+    assert_eq!(write(store, &partition, append("log", 0, &[])).await, Ok(()));
     let conflict = CommitError::SequenceConflict { log: key("log"), actual: 0 };
-    assert_eq!(write(store, &place, append("log", 1, &[])).await, Err(conflict));
-    assert_eq!(entries(store, &place, "log").await, [""; 0]);
+    assert_eq!(write(store, &partition, append("log", 1, &[])).await, Err(conflict));
+    assert_eq!(entries(store, &partition, "log").await, [""; 0]);
 }
 
 pub(crate) async fn page_holds_up_to_limit_entries_above_after(store: &dyn Store) {
-    let place = partition();
-    write(store, &place, append("log", 0, &["1", "2", "3", "4"])).await.unwrap();
+    let partition = partition();
+    write(store, &partition, append("log", 0, &["1", "2", "3", "4"])).await.unwrap();
     let expect = async |after, limit, first, texts: &[&str]| {
         let entries = texts.iter().map(|text| bytes(text)).collect();
-        let page = store.read_log(&place, &key("log"), after, limit).await;
+        let page = store.read_log(&partition, &key("log"), after, limit).await;
         assert_eq!(page, Ok(LogPage { first, entries, head: 4 }));
     };
     expect(0, 2, 1, &["1", "2"]).await;
@@ -51,56 +51,56 @@ pub(crate) async fn page_holds_up_to_limit_entries_above_after(store: &dyn Store
 }
 
 pub(crate) async fn deleted_log_is_empty_and_starts_again(store: &dyn Store) {
-    let place = partition();
-    let delete = || write(store, &place, Write::DeleteLog { log: key("log") });
+    let partition = partition();
+    let delete = || write(store, &partition, Write::DeleteLog { log: key("log") });
     assert_eq!(delete().await, Ok(()), "a log that is not there");
-    write(store, &place, append("log", 0, &["a", "b"])).await.unwrap();
-    write(store, &place, Write::ExpireLog { log: key("log"), ttl: SHORT }).await.unwrap();
+    write(store, &partition, append("log", 0, &["a", "b"])).await.unwrap();
+    write(store, &partition, Write::ExpireLog { log: key("log"), ttl: SHORT }).await.unwrap();
     assert_eq!(delete().await, Ok(()));
-    assert_eq!(entries(store, &place, "log").await, [""; 0]);
-    write(store, &place, append("log", 0, &["c"])).await.unwrap();
+    assert_eq!(entries(store, &partition, "log").await, [""; 0]);
+    write(store, &partition, append("log", 0, &["c"])).await.unwrap();
     // The former log's expiry went with it.
     let_short_run_out(store).await;
-    assert_eq!(entries(store, &place, "log").await, [bytes("c")]);
+    assert_eq!(entries(store, &partition, "log").await, [bytes("c")]);
 }
 
 pub(crate) async fn expired_log_is_empty_and_starts_again(store: &dyn Store) {
-    let place = partition();
+    let partition = partition();
     for (log, ttl) in [("at once", Duration::ZERO), ("short", SHORT), ("long", LONG), ("far", Duration::MAX)] {
-        write(store, &place, append(log, 0, &["a", "b"])).await.unwrap();
-        write(store, &place, Write::ExpireLog { log: key(log), ttl }).await.unwrap();
+        write(store, &partition, append(log, 0, &["a", "b"])).await.unwrap();
+        write(store, &partition, Write::ExpireLog { log: key(log), ttl }).await.unwrap();
     }
-    until(async || entries(store, &place, "short").await.is_empty().then_some(())).await;
+    until(async || entries(store, &partition, "short").await.is_empty().then_some(())).await;
     for log in ["at once", "short"] {
-        assert_eq!(entries(store, &place, log).await, [""; 0]);
-        assert_eq!(write(store, &place, append(log, 0, &["c"])).await, Ok(()));
+        assert_eq!(entries(store, &partition, log).await, [""; 0]);
+        assert_eq!(write(store, &partition, append(log, 0, &["c"])).await, Ok(()));
     }
     let_short_run_out(store).await;
     for log in ["at once", "short"] {
-        assert_eq!(entries(store, &place, log).await, [bytes("c")], "the new log lasts");
+        assert_eq!(entries(store, &partition, log).await, [bytes("c")], "the new log lasts");
     }
     for log in ["long", "far"] {
-        assert_eq!(entries(store, &place, log).await, [bytes("a"), bytes("b")]);
+        assert_eq!(entries(store, &partition, log).await, [bytes("a"), bytes("b")]);
     }
 }
 
 pub(crate) async fn appending_does_not_change_when_a_log_expires(store: &dyn Store) {
     // On a slow machine the log may be gone before the second append: then once more.
-    let place = until(async || {
-        let place = partition();
-        let start = Tx::new(place.clone()).write(append("log", 0, &["a"]));
+    let partition = until(async || {
+        let partition = partition();
+        let start = Tx::new(partition.clone()).write(append("log", 0, &["a"]));
         let expire = Write::ExpireLog { log: key("log"), ttl: Duration::from_millis(200) };
         store.commit(start.write(expire)).await.unwrap();
-        write(store, &place, append("log", 1, &["b"])).await.is_ok().then_some(place)
+        write(store, &partition, append("log", 1, &["b"])).await.is_ok().then_some(partition)
     })
     .await;
-    until(async || entries(store, &place, "log").await.is_empty().then_some(())).await;
+    until(async || entries(store, &partition, "log").await.is_empty().then_some(())).await;
 }
 
 pub(crate) async fn expiry_of_an_unknown_log_changes_nothing(store: &dyn Store) {
-    let place = partition();
-    write(store, &place, Write::ExpireLog { log: key("log"), ttl: SHORT }).await.unwrap();
-    write(store, &place, append("log", 0, &["a"])).await.unwrap();
+    let partition = partition();
+    write(store, &partition, Write::ExpireLog { log: key("log"), ttl: SHORT }).await.unwrap();
+    write(store, &partition, append("log", 0, &["a"])).await.unwrap();
     let_short_run_out(store).await;
-    assert_eq!(entries(store, &place, "log").await, [bytes("a")]);
+    assert_eq!(entries(store, &partition, "log").await, [bytes("a")]);
 }

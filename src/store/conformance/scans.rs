@@ -4,20 +4,26 @@ use super::fixtures::*;
 
 use Order::{Ascending, Descending};
 
-async fn keys(store: &dyn Store, place: &Partition, prefix: &str, after: Option<&str>, order: Order) -> Vec<String> {
-    scan(store, place, prefix, after, order, 100).await
+async fn keys(
+    store: &dyn Store,
+    partition: &Partition,
+    prefix: &str,
+    after: Option<&str>,
+    order: Order,
+) -> Vec<String> {
+    scan(store, partition, prefix, after, order, 100).await
 }
 
 async fn scan(
     store: &dyn Store,
-    place: &Partition,
+    partition: &Partition,
     prefix: &str,
     after: Option<&str>,
     order: Order,
     limit: usize,
 ) -> Vec<String> {
     let scan = Scan { prefix: prefix.into(), after: after.map(Into::into), limit, order };
-    let found = store.scan(place, scan).await.unwrap();
+    let found = store.scan(partition, scan).await.unwrap();
     for (key, document) in &found {
         assert_eq!(document, &super::fixtures::document(1, key));
     }
@@ -26,62 +32,62 @@ async fn scan(
 
 /// Documents whose values are their keys.
 async fn filled(store: &dyn Store, names: &[&str]) -> Partition {
-    let place = partition();
-    let tx = names.iter().fold(Tx::new(place.clone()), |tx, name| tx.write(put(name, name, None)));
+    let partition = partition();
+    let tx = names.iter().fold(Tx::new(partition.clone()), |tx, name| tx.write(put(name, name, None)));
     store.commit(tx).await.unwrap();
-    place
+    partition
 }
 
 pub(crate) async fn scan_returns_documents_by_key_prefix(store: &dyn Store) {
     let all = ["", "a", "run/", "run/1", "run/10", "run/2", "run/é", "run/\u{10FFFF}", "run0", "ruo"];
-    let place = filled(store, &all).await;
-    assert_eq!(keys(store, &place, "", None, Ascending).await, all);
-    assert_eq!(keys(store, &place, "run/", None, Ascending).await, all[2..8]);
-    assert_eq!(keys(store, &place, "run/1", None, Ascending).await, ["run/1", "run/10"]);
-    assert_eq!(keys(store, &place, "run/1", None, Descending).await, ["run/10", "run/1"]);
-    assert_eq!(keys(store, &place, "run/\u{10FFFF}", None, Descending).await, ["run/\u{10FFFF}"]);
-    assert_eq!(keys(store, &place, "none", None, Ascending).await, [""; 0]);
+    let partition = filled(store, &all).await;
+    assert_eq!(keys(store, &partition, "", None, Ascending).await, all);
+    assert_eq!(keys(store, &partition, "run/", None, Ascending).await, all[2..8]);
+    assert_eq!(keys(store, &partition, "run/1", None, Ascending).await, ["run/1", "run/10"]);
+    assert_eq!(keys(store, &partition, "run/1", None, Descending).await, ["run/10", "run/1"]);
+    assert_eq!(keys(store, &partition, "run/\u{10FFFF}", None, Descending).await, ["run/\u{10FFFF}"]);
+    assert_eq!(keys(store, &partition, "none", None, Ascending).await, [""; 0]);
 }
 
 pub(crate) async fn scan_goes_on_after_a_key_in_either_order(store: &dyn Store) {
-    let place = filled(store, &["a", "b/1", "b/2", "b/3", "c"]).await;
-    assert_eq!(keys(store, &place, "b/", Some("b/1"), Ascending).await, ["b/2", "b/3"]);
-    assert_eq!(keys(store, &place, "b/", Some("b/3"), Descending).await, ["b/2", "b/1"]);
+    let partition = filled(store, &["a", "b/1", "b/2", "b/3", "c"]).await;
+    assert_eq!(keys(store, &partition, "b/", Some("b/1"), Ascending).await, ["b/2", "b/3"]);
+    assert_eq!(keys(store, &partition, "b/", Some("b/3"), Descending).await, ["b/2", "b/1"]);
     // The key need not be there, nor begin with the prefix.
-    assert_eq!(keys(store, &place, "b/", Some("b/11"), Ascending).await, ["b/2", "b/3"]);
-    assert_eq!(keys(store, &place, "b/", Some("a"), Ascending).await, ["b/1", "b/2", "b/3"]);
-    assert_eq!(keys(store, &place, "b/", Some("c"), Descending).await, ["b/3", "b/2", "b/1"]);
-    assert_eq!(keys(store, &place, "b/", Some("c"), Ascending).await, [""; 0]);
-    assert_eq!(keys(store, &place, "b/", Some("a"), Descending).await, [""; 0]);
-    assert_eq!(keys(store, &place, "", Some("b/3"), Ascending).await, ["c"]);
-    assert_eq!(keys(store, &place, "", Some("b/1"), Descending).await, ["a"]);
+    assert_eq!(keys(store, &partition, "b/", Some("b/11"), Ascending).await, ["b/2", "b/3"]);
+    assert_eq!(keys(store, &partition, "b/", Some("a"), Ascending).await, ["b/1", "b/2", "b/3"]);
+    assert_eq!(keys(store, &partition, "b/", Some("c"), Descending).await, ["b/3", "b/2", "b/1"]);
+    assert_eq!(keys(store, &partition, "b/", Some("c"), Ascending).await, [""; 0]);
+    assert_eq!(keys(store, &partition, "b/", Some("a"), Descending).await, [""; 0]);
+    assert_eq!(keys(store, &partition, "", Some("b/3"), Ascending).await, ["c"]);
+    assert_eq!(keys(store, &partition, "", Some("b/1"), Descending).await, ["a"]);
 }
 
 pub(crate) async fn scan_stops_at_its_limit(store: &dyn Store) {
-    let place = filled(store, &["a", "b", "c"]).await;
-    assert_eq!(scan(store, &place, "", None, Ascending, 2).await, ["a", "b"]);
-    assert_eq!(scan(store, &place, "", None, Descending, 2).await, ["c", "b"]);
-    assert_eq!(scan(store, &place, "", None, Descending, 0).await, [""; 0]);
-    assert_eq!(scan(store, &place, "", None, Ascending, usize::MAX).await, ["a", "b", "c"]);
+    let partition = filled(store, &["a", "b", "c"]).await;
+    assert_eq!(scan(store, &partition, "", None, Ascending, 2).await, ["a", "b"]);
+    assert_eq!(scan(store, &partition, "", None, Descending, 2).await, ["c", "b"]);
+    assert_eq!(scan(store, &partition, "", None, Descending, 0).await, [""; 0]);
+    assert_eq!(scan(store, &partition, "", None, Ascending, usize::MAX).await, ["a", "b", "c"]);
 }
 
 pub(crate) async fn scan_leaves_expired_documents_out(store: &dyn Store) {
-    let place = filled(store, &["a", "d"]).await;
-    write(store, &place, put("b", "b", Some(Duration::ZERO))).await.unwrap();
-    write(store, &place, put("c", "c", Some(LONG))).await.unwrap();
-    assert_eq!(scan(store, &place, "", None, Ascending, 2).await, ["a", "c"]);
-    assert_eq!(scan(store, &place, "", None, Descending, 3).await, ["d", "c", "a"]);
+    let partition = filled(store, &["a", "d"]).await;
+    write(store, &partition, put("b", "b", Some(Duration::ZERO))).await.unwrap();
+    write(store, &partition, put("c", "c", Some(LONG))).await.unwrap();
+    assert_eq!(scan(store, &partition, "", None, Ascending, 2).await, ["a", "c"]);
+    assert_eq!(scan(store, &partition, "", None, Descending, 3).await, ["d", "c", "a"]);
 }
 
 pub(crate) async fn scan_stays_in_its_partition(store: &dyn Store) {
-    let place = filled(store, &["m"]).await;
+    let partition = filled(store, &["m"]).await;
     for neighbour in ["", "\0", "!", "m"] {
-        let neighbour = Partition::new(format!("{}{neighbour}", place.as_str()));
+        let neighbour = Partition::new(format!("{}{neighbour}", partition.as_str()));
         write(store, &neighbour, put("m", "m", None)).await.unwrap();
     }
-    let below = Partition::new(&place.as_str()[..place.as_str().len() - 1]);
+    let below = Partition::new(&partition.as_str()[..partition.as_str().len() - 1]);
     write(store, &below, put("m", "m", None)).await.unwrap();
     // The partition itself was put to once more.
-    let found = store.scan(&place, Scan { prefix: String::new(), after: None, limit: 9, order: Descending }).await;
+    let found = store.scan(&partition, Scan { prefix: String::new(), after: None, limit: 9, order: Descending }).await;
     assert_eq!(found, Ok(vec![("m".to_owned(), document(2, "m"))]));
 }

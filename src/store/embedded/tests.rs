@@ -43,7 +43,7 @@ fn copy(dir: &Path) -> TempDir {
     copied
 }
 
-fn place() -> Partition {
+fn partition() -> Partition {
     Partition::new("acme/session/s")
 }
 
@@ -52,7 +52,7 @@ fn key(name: &str) -> Key {
 }
 
 fn tx(durability: Durability) -> Tx {
-    Tx { durability, ..Tx::new(place()) }
+    Tx { durability, ..Tx::new(partition()) }
 }
 
 fn append(log: &str, after: u64) -> Write {
@@ -64,7 +64,7 @@ fn add(counter: &str, delta: i64) -> Write {
 }
 
 async fn head(store: &EmbeddedStore, log: &str) -> u64 {
-    store.read_log(&place(), &key(log), 0, 0).await.unwrap().head
+    store.read_log(&partition(), &key(log), 0, 0).await.unwrap().head
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn closed_store_lets_go_of_its_files_and_says_so() {
     assert_eq!(std::fs::metadata(dir.path().join(start::JOURNAL)).unwrap().len(), 0);
     let closed = Unavailable("the store was closed".into());
     assert_eq!(store.commit(tx(Durability::Written)).await, Err(closed.clone().into()));
-    assert_eq!(store.get(&place(), &key("a")).await, Err(closed.clone()));
+    assert_eq!(store.get(&partition(), &key("a")).await, Err(closed.clone()));
     assert_eq!(store.health().await, Err(closed));
     assert_eq!(head(&open(dir.path(), patient()).await, "log").await, 1);
 }
@@ -99,14 +99,14 @@ async fn leases_are_void_after_a_kill_and_fences_grow_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), patient()).await;
     let ttl = Duration::from_hours(1);
-    let mut last = store.acquire(&place(), &key("driver"), ttl).await.unwrap().unwrap();
+    let mut last = store.acquire(&partition(), &key("driver"), ttl).await.unwrap().unwrap();
     let mut killed = copy(dir.path());
     for _ in 0..3 {
         let store = open(killed.path(), patient()).await;
         let fenced = Check::Fence { lease: key("driver"), fence: last };
         let refusal = CommitError::Fenced { lease: key("driver") };
         assert_eq!(store.commit(tx(Durability::Written).check(fenced)).await, Err(refusal));
-        let fence = store.acquire(&place(), &key("driver"), ttl).await.unwrap().unwrap();
+        let fence = store.acquire(&partition(), &key("driver"), ttl).await.unwrap().unwrap();
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
         killed = copy(killed.path());
@@ -126,7 +126,7 @@ async fn fences_grow_on_when_the_clock_was_set_back() {
     let mut last = Fence { token: ahead, nonce: 0 };
     for _ in 0..2 {
         let store = open(dir.path(), patient()).await;
-        let fence = store.acquire(&place(), &key("driver"), Duration::ZERO).await.unwrap().unwrap();
+        let fence = store.acquire(&partition(), &key("driver"), Duration::ZERO).await.unwrap().unwrap();
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
     }

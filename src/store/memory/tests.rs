@@ -5,7 +5,7 @@ use crate::store::{Write, conformance};
 
 conformance::suite!(async { (std::sync::Arc::new(MemoryStore::default()), ()) });
 
-fn place(number: usize) -> Partition {
+fn partition(number: usize) -> Partition {
     Partition::new(format!("p/{number}"))
 }
 
@@ -24,13 +24,13 @@ async fn expired_things_are_invisible_at_once_and_purged_by_later_commits() {
     let store = MemoryStore::default();
     let ttl = Duration::from_mins(1);
     for number in 0..100 {
-        store.commit(expiring(place(number), ttl)).await.unwrap();
+        store.commit(expiring(partition(number), ttl)).await.unwrap();
     }
     assert_eq!(store.lock().partitions.len(), 100);
     tokio::time::advance(ttl).await;
-    assert_eq!(store.get(&place(7), &Key::from("document")).await, Ok(None));
+    assert_eq!(store.get(&partition(7), &Key::from("document")).await, Ok(None));
     for _ in 0..100 {
-        store.commit(Tx::new(place(0))).await.unwrap();
+        store.commit(Tx::new(partition(0))).await.unwrap();
     }
     let state = store.lock();
     assert!(state.partitions.is_empty());
@@ -42,7 +42,7 @@ async fn putting_again_does_not_pile_up_expiries() {
     let store = MemoryStore::default();
     for _ in 0..100 {
         let log = Key::from("log");
-        let tx = expiring(place(0), Duration::from_mins(1)).write(Write::DeleteLog { log });
+        let tx = expiring(partition(0), Duration::from_mins(1)).write(Write::DeleteLog { log });
         store.commit(tx).await.unwrap();
     }
     assert_eq!(store.lock().expiries.due.len(), 2, "the document's and the counter's");
@@ -52,17 +52,17 @@ async fn putting_again_does_not_pile_up_expiries() {
 async fn partition_with_nothing_in_it_is_forgotten() {
     let store = MemoryStore::default();
     let (key, counter, log) = (Key::from("a"), Key::from("b"), Key::from("c"));
-    let refused = Tx::new(place(0)).put_at(key.clone(), 1, bytes::Bytes::new(), None);
+    let refused = Tx::new(partition(0)).put_at(key.clone(), 1, bytes::Bytes::new(), None);
     assert!(store.commit(refused).await.is_err());
     assert!(store.lock().partitions.is_empty());
 
-    let fill = Tx::new(place(0))
+    let fill = Tx::new(partition(0))
         .put_at(key.clone(), 0, bytes::Bytes::new(), None)
         .write(Write::Add { counter: counter.clone(), delta: 2, ceiling: None })
         .write(Write::Append { log: log.clone(), after: 0, entries: vec![bytes::Bytes::new()] });
     store.commit(fill).await.unwrap();
     assert_eq!(store.lock().partitions.len(), 1);
-    let empty = Tx::new(place(0))
+    let empty = Tx::new(partition(0))
         .write(Write::Delete { key })
         .write(Write::Add { counter, delta: -2, ceiling: None })
         .write(Write::DeleteLog { log });
@@ -74,9 +74,9 @@ async fn partition_with_nothing_in_it_is_forgotten() {
 async fn leases_follow_the_paused_clock() {
     let store = MemoryStore::default();
     let (ttl, lease) = (Duration::from_secs(10), Key::from("driver"));
-    assert!(store.acquire(&place(0), &lease, ttl).await.unwrap().is_some());
+    assert!(store.acquire(&partition(0), &lease, ttl).await.unwrap().is_some());
     tokio::time::advance(Duration::from_millis(9_999)).await;
-    assert_eq!(store.acquire(&place(0), &lease, ttl).await, Ok(None));
+    assert_eq!(store.acquire(&partition(0), &lease, ttl).await, Ok(None));
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(store.acquire(&place(0), &lease, ttl).await.unwrap().is_some());
+    assert!(store.acquire(&partition(0), &lease, ttl).await.unwrap().is_some());
 }

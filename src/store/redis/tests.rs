@@ -62,25 +62,25 @@ fn key(name: &str) -> Key {
 }
 
 /// Appends the next number to `log` and counts it, synced.
-async fn append(store: &RedisStore, place: &Partition, after: u64) -> Result<(), CommitError> {
-    store.commit(appending(place, after)).await
+async fn append(store: &RedisStore, partition: &Partition, after: u64) -> Result<(), CommitError> {
+    store.commit(appending(partition, after)).await
 }
 
-fn appending(place: &Partition, after: u64) -> Tx {
+fn appending(partition: &Partition, after: u64) -> Tx {
     let entry = Bytes::from(after.to_string());
-    Tx::new(place.clone())
+    Tx::new(partition.clone())
         .write(Write::Append { log: key("log"), after, entries: vec![entry] })
         .write(Write::Add { counter: key("count"), delta: 1, ceiling: None })
         .write(Write::Put { key: key("last"), value: Bytes::new(), ttl: None })
 }
 
 /// Asserts that everything was appended once, in order, and counted once; answers how many there are.
-async fn appended_once(store: &RedisStore, place: &Partition) -> u64 {
-    let page = store.read_log(place, &key("log"), 0, usize::MAX).await.unwrap();
+async fn appended_once(store: &RedisStore, partition: &Partition) -> u64 {
+    let page = store.read_log(partition, &key("log"), 0, usize::MAX).await.unwrap();
     let numbers: Vec<_> = page.entries.iter().map(|entry| String::from_utf8(entry.to_vec()).unwrap()).collect();
     assert_eq!(numbers, (0..page.head).map(|number| number.to_string()).collect::<Vec<_>>());
-    assert_eq!(store.counter(place, &key("count")).await, Ok(i64::try_from(page.head).unwrap()));
-    let last = store.get(place, &key("last")).await.unwrap();
+    assert_eq!(store.counter(partition, &key("count")).await, Ok(i64::try_from(page.head).unwrap()));
+    let last = store.get(partition, &key("last")).await.unwrap();
     assert_eq!(last.map_or(0, |document| document.version), page.head);
     page.head
 }

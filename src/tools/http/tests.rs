@@ -22,12 +22,12 @@ use crate::tools::{check_arguments, invoke};
 use crate::types::Effect;
 
 /// What the endpoint was asked: method, path with query, headers, body.
-type Seen = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
+type ReceivedRequests = Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>;
 
 /// An endpoint that remembers what it was asked and answers by path. It ends with `_task`.
 struct Endpoint {
     address: SocketAddr,
-    seen: Seen,
+    seen: ReceivedRequests,
     _task: JoinSet<()>,
 }
 
@@ -35,7 +35,7 @@ impl Endpoint {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Seen::default();
+        let seen = ReceivedRequests::default();
         let router = Router::new().fallback(answer).with_state(Arc::clone(&seen));
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -70,7 +70,7 @@ impl Endpoint {
     }
 }
 
-async fn answer(State(seen): State<Seen>, request: Received) -> Response {
+async fn answer(State(seen): State<ReceivedRequests>, request: Received) -> Response {
     let (head, body) = request.into_parts();
     let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
     let path = head.uri.path().to_owned();

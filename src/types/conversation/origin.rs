@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::RunId;
 
-/// Where a message came from. Whatever a door shows of it is named after this, so the names are the same
+/// Where a message came from. Whatever an endpoint shows of it is named after this, so the names are the same
 /// in a stream, in its run and in the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

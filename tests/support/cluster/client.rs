@@ -24,7 +24,7 @@ pub(crate) struct Client {
     /// Where servers are.
     pub(crate) addresses: Vec<String>,
     /// Where it asks first, if not anywhere.
-    pub(crate) door: Option<String>,
+    pub(crate) first_address: Option<String>,
     /// What the `agent` object says, besides the session.
     pub(crate) agent: Value,
     /// Whether a request bears an idempotency key, so that it may be repeated whatever became of it.
@@ -34,7 +34,7 @@ pub(crate) struct Client {
     /// Clients begin to ask one after the other, within this time.
     pub(crate) spread: Duration,
     /// How long it tries, in all.
-    pub(crate) patience: Duration,
+    pub(crate) max_wait: Duration,
     http: reqwest::Client,
 }
 
@@ -43,12 +43,12 @@ impl Client {
     pub(crate) fn new(addresses: Vec<String>) -> Self {
         Self {
             addresses,
-            door: None,
+            first_address: None,
             agent: json!({}),
             keyed: true,
             silence: Duration::from_secs(20),
             spread: Duration::ZERO,
-            patience: Duration::from_secs(90),
+            max_wait: Duration::from_secs(90),
             http: super::http(),
         }
     }
@@ -71,7 +71,7 @@ impl Client {
         };
         let mut trial = Trial {
             client: self,
-            deadline: Instant::now() + self.patience,
+            deadline: Instant::now() + self.max_wait,
             turn: usize::try_from(seed.below(1 << 16)).unwrap_or(0),
             wait: BACKOFF[0],
             told: None,
@@ -121,9 +121,9 @@ impl Trial<'_> {
         }
         let message = json!({"role": "user", "content": trace.plan.to_string()});
         let body = json!({"model": "test", "stream": true, "messages": [message], "agent": agent}).to_string();
-        let mut door = self.client.door.clone();
+        let mut first_address = self.client.first_address.clone();
         loop {
-            let address = door.take().unwrap_or_else(|| self.next_address());
+            let address = first_address.take().unwrap_or_else(|| self.next_address());
             let mut request = self.client.http.post(format!("{address}/v1/agent/completions"));
             request = request.header("content-type", "application/json").body(body.clone());
             if self.client.keyed {

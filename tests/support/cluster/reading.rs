@@ -13,7 +13,7 @@ use super::plan::Plan;
 use crate::support::sse::{Decoder, Frame};
 
 /// How long a server is asked again.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Tokens that a small run is sure to do with, and that a step's reservation exceeds.
 const ENOUGH: u64 = 3_000;
 /// How long a run that nobody followed may take to its end: it may have to be taken up first.
@@ -99,10 +99,10 @@ pub(super) async fn try_run(address: &str) -> u16 {
 
 /// The status of the answer, once it is not that the server is not ready for it; 0 if there is none.
 async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> u16 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let request = request().header("content-type", "application/json");
-        let answer = timeout(PATIENCE, request.send()).await.ok().and_then(Result::ok);
+        let answer = timeout(MAX_WAIT, request.send()).await.ok().and_then(Result::ok);
         let status = answer.map_or(0, |answer| answer.status().as_u16());
         if !matches!(status, 0 | 503) || Instant::now() >= deadline {
             return status;
@@ -125,14 +125,14 @@ async fn read_pages(http: &Client, address: &str, path: String) -> Vec<Value> {
 
 /// A JSON answer; `null` if there is none, however often it is asked for.
 async fn read_json(http: &Client, address: &str, path: &str) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let answer = async {
             let response = http.get(format!("{address}{path}")).send().await.ok()?;
             let (status, body) = (response.status(), response.text().await.ok()?);
             Some((status, serde_json::from_str(&body).unwrap_or_default()))
         };
-        match timeout(PATIENCE, answer).await.ok().flatten() {
+        match timeout(MAX_WAIT, answer).await.ok().flatten() {
             Some((status, body)) if !status.is_server_error() => return body,
             _ if Instant::now() >= deadline => return Value::Null,
             _ => sleep(Duration::from_millis(100)).await,
@@ -142,9 +142,9 @@ async fn read_json(http: &Client, address: &str, path: &str) -> Value {
 
 /// The events of a stream up to `[DONE]`, or until nothing comes any more.
 async fn read_stream(http: &Client, url: &str) -> Option<Vec<Frame>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     let mut response = loop {
-        match timeout(PATIENCE, http.get(url).send()).await {
+        match timeout(MAX_WAIT, http.get(url).send()).await {
             Ok(Ok(response)) if response.status().is_success() => break response,
             _ if Instant::now() >= deadline => return None,
             _ => sleep(Duration::from_millis(100)).await,

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use crate::agent::context;
-use crate::agent::context::turn::Said;
+use crate::agent::context::turn::TurnBuffer;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
@@ -44,8 +44,8 @@ pub async fn call_model(
         return Err(Exit::HandedOff);
     }
     let started = Instant::now();
-    let mut said = Said::new(driver.recorder.run(), &*driver.model, &driver.tools, step, closing.is_some());
-    let end = listen(driver, &mut said, reserve, closing).await?;
+    let mut buffer = TurnBuffer::new(driver.recorder.run(), &*driver.model, &driver.tools, step, closing.is_some());
+    let end = listen(driver, &mut buffer, reserve, closing).await?;
     failpoint::hit("model.answered");
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let end = match (end, driver.signals.now()) {
@@ -55,21 +55,21 @@ pub async fn call_model(
     };
     match end {
         End::Finished(turn) => {
-            let turn = finish_turn(driver, &mut said, *turn, reserve, latency_ms, closing.is_some());
+            let turn = finish_turn(driver, &mut buffer, *turn, reserve, latency_ms, closing.is_some());
             driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
         End::Interrupted(interruption) => {
             driver.handle_interruption(interruption)?;
-            let turn = said.cut_short(reserve, latency_ms);
+            let turn = buffer.take_partial(reserve, latency_ms);
             driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
         End::Failed(error) => {
-            if !(said.anything() && driver.recorder.run().may_discard()) {
-                let error = run_error(&error, said.anything());
+            if !(buffer.has_output() && driver.recorder.run().may_discard()) {
+                let error = run_error(&error, buffer.has_output());
                 let reason = StopReason::ProviderError;
                 driver.recorder.queue(Event::StopRequested { reason, error: Some(error) });
             }
-            let (reason, usage) = (DiscardReason::StreamBroke, said.usage(reserve));
+            let (reason, usage) = (DiscardReason::StreamBroke, buffer.usage(reserve));
             driver.end_step(reserve, Event::StepDiscarded { step, reason, usage }).await
         }
     }
@@ -80,7 +80,7 @@ pub async fn call_model(
 /// queued.
 async fn listen(
     driver: &mut Driver,
-    said: &mut Said,
+    buffer: &mut TurnBuffer,
     reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<End, Exit> {
@@ -94,18 +94,18 @@ async fn listen(
     let mut end = None;
     loop {
         if let Some(end) = end {
-            while let Some(event) = said.next_event() {
+            while let Some(event) = buffer.next_event() {
                 driver.recorder.queue(event);
             }
             return Ok(end);
         }
-        if said.has_news() && (gap.is_elapsed() || Instant::now() >= gap.deadline()) {
-            let mut record = pin!(driver.recorder.record_with(said.next_event(), |tx| tx));
+        if buffer.has_news() && (gap.is_elapsed() || Instant::now() >= gap.deadline()) {
+            let mut record = pin!(driver.recorder.record_with(buffer.next_event(), |tx| tx));
             loop {
                 tokio::select! {
                     biased;
                     recorded = &mut record => break recorded?,
-                    delta = deltas.next(), if end.is_none() => end = hear(said, delta),
+                    delta = deltas.next(), if end.is_none() => end = take_delta(buffer, delta),
                 }
             }
             failpoint::hit("model.delta_recorded");
@@ -113,18 +113,18 @@ async fn listen(
         } else {
             tokio::select! {
                 biased;
-                delta = deltas.next() => end = hear(said, delta),
+                delta = deltas.next() => end = take_delta(buffer, delta),
                 interruption = &mut interrupted => end = Some(End::Interrupted(interruption)),
-                () = &mut gap, if said.has_news() => {}
+                () = &mut gap, if buffer.has_news() => {}
             }
         }
     }
 }
 
-fn hear(said: &mut Said, delta: Option<Result<Delta, ModelError>>) -> Option<End> {
+fn take_delta(buffer: &mut TurnBuffer, delta: Option<Result<Delta, ModelError>>) -> Option<End> {
     match delta {
         Some(Ok(Delta::Finished(turn))) => return Some(End::Finished(turn)),
-        Some(Ok(delta)) => said.hear(delta),
+        Some(Ok(delta)) => buffer.push(delta),
         Some(Err(error)) => return Some(End::Failed(error)),
         None => {
             return Some(End::Failed(ModelError {
@@ -141,7 +141,7 @@ fn hear(said: &mut Said, delta: Option<Result<Delta, ModelError>>) -> Option<End
 /// Makes the whole turn of what the model said, and queues the text that was held back.
 fn finish_turn(
     driver: &mut Driver,
-    said: &mut Said,
+    buffer: &mut TurnBuffer,
     mut turn: ModelTurn,
     reserve: Reservation,
     latency_ms: u64,
@@ -151,7 +151,7 @@ fn finish_turn(
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
     let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, turn.text().len()));
-    let (parts, rest) = said.finish(turn.parts, turn.end == TurnEnd::Length);
+    let (parts, rest) = buffer.finish(turn.parts, turn.end == TurnEnd::Length);
     if !rest.is_empty() {
         let step = driver.recorder.run().step();
         driver.recorder.queue(Event::TextDelta { step, text: rest });

@@ -41,7 +41,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
             }
             Some(Attempt::CommandsLeft(count)) => {
                 driver.meter.keep_slot().await.map_err(CommitError::from)?;
-                return Ok(driver.read_mail(count).await?);
+                return Ok(driver.apply_commands(count).await?);
             }
             None => {}
         }

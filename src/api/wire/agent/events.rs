@@ -1,4 +1,4 @@
-//! The agent door's stream: text as OpenAI chunks, everything else as named events, one frame each,
+//! The agent endpoint's stream: text as OpenAI chunks, everything else as named events, one frame each,
 //! numbered as in the log.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::BudgetKind;
-use crate::types::{CallId, Event, Micros, Outcome, Record, RunStatus, SessionId, ToolProgress};
+use crate::types::{CallId, Event, Micros, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
 
 /// Writes native events.
 #[derive(Debug)]
@@ -217,16 +217,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             arguments: Arguments::new(&call.arguments),
         },
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
-        Event::ToolFinished { step, call_id, name, outcome } => NativeEvent::ToolResult {
-            seq,
-            step: *step,
-            call_id: call_id.as_str(),
-            name,
-            is_error: outcome.is_error,
-            content: outcome.text(),
-            truncated: outcome.truncated,
-            latency_ms: outcome.latency_ms,
-        },
+        Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
         Event::StepCompleted { step, usage, turn_end, latency_ms, tokens_used, token_budget } => {
             NativeEvent::StepCompleted {
                 seq,
@@ -238,7 +229,10 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             }
         }
         Event::RunFinished(outcome) => ending(seq, outcome, names, with_report),
-        Event::TextDelta { .. } | Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {
+        Event::TextDelta { .. }
+        | Event::TurnFinished { .. }
+        | Event::StopRequested { .. }
+        | Event::CommandsApplied { .. } => {
             return None;
         }
     })
@@ -254,6 +248,25 @@ fn tool_progress<'a>(
     let ToolProgress { done, total, message } = progress;
     let (progress, total, message) = (*done, *total, message.as_deref());
     NativeEvent::ToolProgress { seq, step, call_id: call_id.as_str(), name, progress, total, message }
+}
+
+fn tool_result<'a>(
+    seq: u64,
+    step: u32,
+    call_id: &'a CallId,
+    name: &'a str,
+    outcome: &'a ToolOutcome,
+) -> NativeEvent<'a> {
+    NativeEvent::ToolResult {
+        seq,
+        step,
+        call_id: call_id.as_str(),
+        name,
+        is_error: outcome.is_error,
+        content: outcome.text(),
+        truncated: outcome.truncated,
+        latency_ms: outcome.latency_ms,
+    }
 }
 
 fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: bool) -> NativeEvent<'a> {

@@ -1,4 +1,4 @@
-//! The request of both completion doors: OpenAI's chat completion and an optional `agent` object.
+//! The request of both completion endpoints: OpenAI's chat completion and an optional `agent` object.
 //!
 //! Values that OpenAI would refuse are refused here, before anything is spent.
 
@@ -26,7 +26,7 @@ use crate::types::{Message, Role, RunId, SessionId, Tenant};
 
 const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
 const DEFAULT_RECONNECT_GRACE_MS: u64 = 15_000;
-/// Steps that may be voided on doors that can show it.
+/// Steps that may be voided on endpoints that can show it.
 const MAX_DISCARDS: u32 = 2;
 
 /// A chat completion request. Fields that are not named here are ignored.
@@ -111,7 +111,7 @@ pub struct CompletionRequest<'a> {
 /// OpenAI's `stream_options`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct StreamOptions {
-    /// Whether the chat door's stream ends with a usage chunk.
+    /// Whether the chat endpoint's stream ends with a usage chunk.
     pub include_usage: Option<bool>,
 }
 
@@ -145,7 +145,7 @@ pub struct RequestContext {
     pub trace: Option<String>,
     /// The session that a header names.
     pub session_header: Option<String>,
-    /// What the door's streams show unless asked otherwise.
+    /// What the endpoint's streams show unless asked otherwise.
     pub default_events: EventsMode,
 }
 

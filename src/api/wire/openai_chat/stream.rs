@@ -101,7 +101,7 @@ impl ChatChunks {
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. } => self.extend(record, out),
-            Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::MailRead { .. } => {}
+            Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::CommandsApplied { .. } => {}
         }
     }
 

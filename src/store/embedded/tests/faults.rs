@@ -108,11 +108,11 @@ async fn failing_disk_ends_writing_and_leaves_reading() {
     // Refused however well the disk does from now on: nobody knows what it holds.
     faults.end();
     sentence(store.commit(tx(Durability::Written).write(append("other", 0))).await.unwrap_err());
-    assert!(store.acquire(&place(), &key("driver"), Duration::from_secs(1)).await.is_err());
+    assert!(store.acquire(&partition(), &key("driver"), Duration::from_secs(1)).await.is_err());
     assert!(store.health().await.is_err());
     let check = async |store: &EmbeddedStore| {
         for number in 0..50 {
-            let found = store.get(&place(), &key(&number.to_string())).await;
+            let found = store.get(&partition(), &key(&number.to_string())).await;
             assert_eq!(found, Ok(Some(Document { version: 1, value: value.clone() })), "{number}");
         }
         assert!((50..=51).contains(&head(store, "log").await));
@@ -135,7 +135,7 @@ async fn written_changes_stay_in_the_journal_when_a_sync_fails() {
     faults.begin();
     store.commit(tx(Durability::Synced).write(add("other", 1))).await.unwrap_err();
     store.close().await;
-    assert_eq!(open(dir.path(), patient()).await.counter(&place(), &key("spent")).await, Ok(10));
+    assert_eq!(open(dir.path(), patient()).await.counter(&partition(), &key("spent")).await, Ok(10));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn journal_that_cannot_be_written_fails_that_batch_alone() {
     let killed = copy(dir.path());
     let writer = start::open(killed.path(), patient(), FileBackend::new).unwrap();
     let txn = writer.shared.database().as_ref().unwrap().begin_read().unwrap();
-    assert_eq!(reads::counter(&txn, place().as_str(), "spent", 0).unwrap(), 101);
+    assert_eq!(reads::counter(&txn, partition().as_str(), "spent", 0).unwrap(), 101);
 }
 
 #[tokio::test]
@@ -222,9 +222,9 @@ async fn damaged_page_never_panics_the_caller() {
             noticed += 1;
             continue;
         };
-        let page = store.read_log(&place(), &key("log"), 0, 100).await;
-        let document = store.get(&place(), &key("7")).await;
-        let counter = store.counter(&place(), &key("spent")).await;
+        let page = store.read_log(&partition(), &key("log"), 0, 100).await;
+        let document = store.get(&partition(), &key("7")).await;
+        let counter = store.counter(&partition(), &key("spent")).await;
         let commit = store.commit(tx(Durability::Synced).write(add("spent", 1))).await;
         noticed += usize::from(page.is_err() || document.is_err() || counter.is_err() || commit.is_err());
     }

@@ -19,7 +19,7 @@ async fn everything_acknowledged_survives_a_kill() {
         let reopened = open(killed.path(), patient()).await;
         assert_eq!(head(&reopened, "log").await, number + 1, "after {durability:?}");
         let expected = Document { version: number + 1, value: Bytes::from(number.to_string()) };
-        assert_eq!(reopened.get(&place(), &key("a")).await, Ok(Some(expected)));
+        assert_eq!(reopened.get(&partition(), &key("a")).await, Ok(Some(expected)));
         reopened.commit(tx(Written).write(append("log", number + 1))).await.unwrap();
     }
 }
@@ -43,9 +43,9 @@ fn random_histories_survive_a_kill() {
         runtime.block_on(async {
             let dir = tempfile::tempdir().unwrap();
             let store = open(dir.path(), patient()).await;
-            let model = histories::play(&store, &place(), &history).await;
+            let model = histories::play(&store, &partition(), &history).await;
             let killed = copy(dir.path());
-            model.assert_is_in(&open(killed.path(), patient()).await, &place()).await;
+            model.assert_is_in(&open(killed.path(), patient()).await, &partition()).await;
             Ok::<(), TestCaseError>(())
         })
     });
@@ -63,9 +63,9 @@ async fn changes_are_replayed_as_of_the_time_they_were_made() {
         let killed = copy(dir.path());
         let now = now_ms() + hours * 3_600_000;
         let mut record = record::Encoder::new(2, now);
-        record.change(&place(), &[Write::Put { key: key("a"), value: Bytes::new(), ttl: None }]);
+        record.change(&partition(), &[Write::Put { key: key("a"), value: Bytes::new(), ttl: None }]);
         std::fs::write(killed.path().join(start::JOURNAL), record.finish()).unwrap();
-        let found = open(killed.path(), patient()).await.get(&place(), &key("a")).await;
+        let found = open(killed.path(), patient()).await.get(&partition(), &key("a")).await;
         assert_eq!(found, Ok(Some(Document { version, value: Bytes::new() })), "{hours} hours later");
     }
 }
@@ -82,12 +82,12 @@ async fn journal_that_was_not_emptied_after_a_sync_is_not_applied_twice() {
     let killed = copy(dir.path());
     std::fs::copy(before.path().join(start::JOURNAL), killed.path().join(start::JOURNAL)).unwrap();
     let reopened = open(killed.path(), patient()).await;
-    assert_eq!(reopened.counter(&place(), &key("spent")).await, Ok(31));
+    assert_eq!(reopened.counter(&partition(), &key("spent")).await, Ok(31));
 
     // What is written from then on is replayed once, too.
     reopened.commit(tx(Written).write(add("spent", 100))).await.unwrap();
     let killed = copy(killed.path());
-    assert_eq!(open(killed.path(), patient()).await.counter(&place(), &key("spent")).await, Ok(131));
+    assert_eq!(open(killed.path(), patient()).await.counter(&partition(), &key("spent")).await, Ok(131));
 }
 
 #[tokio::test]
@@ -125,5 +125,5 @@ async fn clean_close_leaves_nothing_to_repair_or_replay() {
         .open(dir.path().join(start::DATABASE))
         .unwrap();
     drop(database);
-    assert_eq!(open(dir.path(), patient()).await.counter(&place(), &key("spent")).await, Ok(10));
+    assert_eq!(open(dir.path(), patient()).await.counter(&partition(), &key("spent")).await, Ok(10));
 }

@@ -10,13 +10,13 @@ use super::*;
 async fn full_memory_refuses_changes_as_a_whole_and_nothing_else() {
     let server = RedisServer::start_with(&["--maxmemory", "4mb"]).await;
     let store = open(&server.url()).await;
-    let place = partition("p");
+    let partition = partition("p");
     let ttl = Duration::from_secs(60);
-    let fence = store.acquire(&place, &key("lease"), ttl).await.unwrap().unwrap();
+    let fence = store.acquire(&partition, &key("lease"), ttl).await.unwrap().unwrap();
     let mut number = 0;
     let filling = |number: u64| {
         let filler = Write::Put { key: key(&format!("filler/{number}")), value: vec![7; 100_000].into(), ttl: None };
-        appending(&place, number).write(filler)
+        appending(&partition, number).write(filler)
     };
     while store.commit(filling(number)).await.is_ok() {
         number += 1;
@@ -26,11 +26,11 @@ async fn full_memory_refuses_changes_as_a_whole_and_nothing_else() {
         panic!("there is room again");
     };
     assert!(what.contains("OOM"), "{what}");
-    assert_eq!(appended_once(&store, &place).await, number);
+    assert_eq!(appended_once(&store, &partition).await, number);
     let scan = Scan { prefix: "filler/".into(), after: None, limit: 1000, order: Order::Ascending };
-    assert_eq!(store.scan(&place, scan).await.unwrap().len() as u64, number);
-    assert_eq!(store.renew(&place, &key("lease"), fence, ttl, &key("log")).await, Ok(Some(number)));
-    assert_eq!(store.release(&place, &key("lease"), fence).await, Ok(()));
+    assert_eq!(store.scan(&partition, scan).await.unwrap().len() as u64, number);
+    assert_eq!(store.renew(&partition, &key("lease"), fence, ttl, &key("log")).await, Ok(Some(number)));
+    assert_eq!(store.release(&partition, &key("lease"), fence).await, Ok(()));
     // With no room even for what is small, nothing can be done here.
     server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
     let health = store.health().await.unwrap_err().to_string();
@@ -51,17 +51,17 @@ async fn server_with_too_few_replicas_to_write_is_not_healthy() {
 async fn large_changes_are_made_at_once() {
     let server = RedisServer::start().await;
     let store = open(&server.url()).await;
-    let place = partition("p");
+    let partition = partition("p");
     let entries = (0..20_000).map(|number| Bytes::from(number.to_string())).collect();
-    let mut tx = Tx::new(place.clone()).write(Write::Append { log: key("log"), after: 0, entries });
+    let mut tx = Tx::new(partition.clone()).write(Write::Append { log: key("log"), after: 0, entries });
     for number in 0..500 {
         tx = tx.write(Write::Put { key: key(&format!("document/{number:03}")), value: Bytes::new(), ttl: None });
     }
     store.commit(tx).await.unwrap();
-    let page = store.read_log(&place, &key("log"), 19_998, 10).await.unwrap();
+    let page = store.read_log(&partition, &key("log"), 19_998, 10).await.unwrap();
     assert_eq!((page.head, page.entries), (20_000, vec![Bytes::from("19998"), Bytes::from("19999")]));
     let scan = Scan { prefix: "document/".into(), after: None, limit: usize::MAX, order: Order::Descending };
-    let found = store.scan(&place, scan).await.unwrap();
+    let found = store.scan(&partition, scan).await.unwrap();
     assert_eq!((found.len(), found[0].0.as_str()), (500, "document/499"));
 }
 
@@ -71,24 +71,24 @@ async fn long_log_is_read_whole_while_others_have_their_turns() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let store = open(&proxy.url()).await;
-    let place = partition("p");
+    let partition = partition("p");
     for after in 0..40 {
         let entry = Bytes::from(vec![b'a' + u8::try_from(after).unwrap(); ENTRY]);
         let append = Write::Append { log: key("log"), after, entries: vec![entry] };
-        store.commit(Tx::new(place.clone()).write(append)).await.unwrap();
+        store.commit(Tx::new(partition.clone()).write(append)).await.unwrap();
     }
-    assert_eq!(store.read_log(&place, &key("log"), 39, 1).await.unwrap().entries.len(), 1);
+    assert_eq!(store.read_log(&partition, &key("log"), 39, 1).await.unwrap().entries.len(), 1);
     // All of it takes longer than a server may take to answer.
     proxy.slow_to(32 * ENTRY / 1000);
     let (exchanges, began) = (calls(&server, "evalsha").await, Instant::now());
     let log = key("log");
-    let mut page = std::pin::pin!(store.read_log(&place, &log, 0, usize::MAX));
+    let mut page = std::pin::pin!(store.read_log(&partition, &log, 0, usize::MAX));
     let mut slowest = Duration::ZERO;
     let page = loop {
         let asked = Instant::now();
         tokio::select! {
             page = &mut page => break page.unwrap(),
-            counted = store.counter(&place, &log) => assert_eq!(counted, Ok(0)),
+            counted = store.counter(&partition, &log) => assert_eq!(counted, Ok(0)),
         }
         slowest = slowest.max(asked.elapsed());
     };
@@ -99,21 +99,21 @@ async fn long_log_is_read_whole_while_others_have_their_turns() {
         assert!(entry.len() == ENTRY && entry.iter().all(|byte| *byte == first));
     }
     assert_eq!(calls(&server, "evalsha").await, exchanges + 10);
-    assert_eq!(store.read_log(&place, &log, 38, 5).await.unwrap().entries, page.entries[38..]);
+    assert_eq!(store.read_log(&partition, &log, 38, 5).await.unwrap().entries, page.entries[38..]);
 }
 
 #[tokio::test]
 async fn common_page_of_a_log_is_one_exchange() {
     let server = RedisServer::start().await;
     let store = open(&server.url()).await;
-    let place = partition("p");
+    let partition = partition("p");
     let entries = (0..600).map(|number| Bytes::from(vec![b'x'; number])).collect::<Vec<_>>();
     let write = Write::Append { log: key("log"), after: 0, entries: entries.clone() };
-    store.commit(Tx::new(place.clone()).write(write)).await.unwrap();
-    assert_eq!(store.read_log(&place, &key("log"), 600, 1).await.unwrap().head, 600);
+    store.commit(Tx::new(partition.clone()).write(write)).await.unwrap();
+    assert_eq!(store.read_log(&partition, &key("log"), 600, 1).await.unwrap().head, 600);
     for (after, limit) in [(0_usize, 512), (0, 0), (0, 600), (599, 9), (7, usize::MAX)] {
         let before = calls(&server, "evalsha").await;
-        let page = store.read_log(&place, &key("log"), after as u64, limit).await.unwrap();
+        let page = store.read_log(&partition, &key("log"), after as u64, limit).await.unwrap();
         assert_eq!(page.entries, entries[after..600.min(after.saturating_add(limit))]);
         assert_eq!(calls(&server, "evalsha").await, before + 1);
     }
@@ -127,17 +127,17 @@ async fn long_entries_behind_short_ones_do_not_make_an_exchange_large() {
     const ENTRY: usize = 1 << 20;
     let server = RedisServer::start().await;
     let store = open(&server.url()).await;
-    let place = partition("p");
+    let partition = partition("p");
     let short = (0..SHORT).map(|_| Bytes::from("x")).collect();
     let write = Write::Append { log: key("log"), after: 0, entries: short };
-    store.commit(Tx::new(place.clone()).write(write)).await.unwrap();
+    store.commit(Tx::new(partition.clone()).write(write)).await.unwrap();
     for number in 0..LONG {
         let entries = vec![Bytes::from(vec![b'x'; ENTRY])];
         let write = Write::Append { log: key("log"), after: SHORT + number, entries };
-        store.commit(Tx::new(place.clone()).write(write)).await.unwrap();
+        store.commit(Tx::new(partition.clone()).write(write)).await.unwrap();
     }
     let (exchanges, peak) = (calls(&server, "evalsha").await, most_memory(&server).await);
-    let page = store.read_log(&place, &key("log"), 0, usize::MAX).await.unwrap();
+    let page = store.read_log(&partition, &key("log"), 0, usize::MAX).await.unwrap();
     assert_eq!((page.entries.len() as u64, page.head), (SHORT + LONG, SHORT + LONG));
     assert_eq!(calls(&server, "evalsha").await, exchanges + LONG.div_ceil(4), "four long ones are enough for one");
     let more = most_memory(&server).await - peak;
@@ -155,20 +155,20 @@ async fn most_memory(server: &RedisServer) -> usize {
 async fn counters_are_exact_and_end_where_numbers_do() {
     let server = RedisServer::start().await;
     let store = open(&server.url()).await;
-    let place = partition("p");
+    let partition = partition("p");
     let add = async |delta, ceiling| {
-        store.commit(Tx::new(place.clone()).write(Write::Add { counter: key("c"), delta, ceiling })).await
+        store.commit(Tx::new(partition.clone()).write(Write::Add { counter: key("c"), delta, ceiling })).await
     };
     let most = (1 << 53) + 1;
     add(most - 1, None).await.unwrap();
     assert_eq!(add(2, Some(most)).await, Err(CommitError::CeilingReached { counter: key("c"), value: most - 1 }));
     add(1, Some(most)).await.unwrap();
-    assert_eq!(store.counter(&place, &key("c")).await, Ok(most));
+    assert_eq!(store.counter(&partition, &key("c")).await, Ok(most));
     add(i64::MAX, None).await.unwrap();
-    assert_eq!(store.counter(&place, &key("c")).await, Ok(i64::MAX));
+    assert_eq!(store.counter(&partition, &key("c")).await, Ok(i64::MAX));
     add(i64::MIN, None).await.unwrap();
     add(i64::MIN, None).await.unwrap();
-    assert_eq!(store.counter(&place, &key("c")).await, Ok(i64::MIN));
+    assert_eq!(store.counter(&partition, &key("c")).await, Ok(i64::MIN));
     assert_eq!(add(1, Some(i64::MIN)).await, Err(CommitError::CeilingReached { counter: key("c"), value: i64::MIN }));
     add(1, Some(-5)).await.unwrap();
 }
@@ -179,7 +179,8 @@ async fn index_ends_with_documents_that_were_permanent_for_a_while() {
     let store = open(&server.url()).await;
     let put = |name: &str, ttl| Write::Put { key: key(name), value: Bytes::new(), ttl };
     let delete = |name: &str| Write::Delete { key: key(name) };
-    let end = async |place: &str| server.cli(&["PTTL", &format!("lg:{{{place}}}:i")]).await.parse::<i64>().unwrap();
+    let end =
+        async |partition: &str| server.cli(&["PTTL", &format!("lg:{{{partition}}}:i")]).await.parse::<i64>().unwrap();
     let (short, long) = (Some(Duration::from_millis(50)), Some(Duration::from_secs(60)));
 
     let run = Tx::new(partition("run")).write(put("spec", None)).write(put("head", None));

@@ -12,8 +12,8 @@ struct Move<'a> {
 
 impl<'a> Move<'a> {
     /// Lets the slot of a partition begin to move.
-    async fn begin(cluster: &'a Cluster, place: &Partition) -> Self {
-        let slot = KeySpace::of(place).slot.to_string();
+    async fn begin(cluster: &'a Cluster, partition: &Partition) -> Self {
+        let slot = KeySpace::of(partition).slot.to_string();
         let moving = Self { cluster, slot };
         let [from, to] = [&cluster.primaries[0], &cluster.primaries[1]];
         moving.set(to, "IMPORTING", &from.cli(&["CLUSTER", "MYID"]).await).await;
@@ -48,19 +48,19 @@ impl<'a> Move<'a> {
 }
 
 /// Partitions in the first primary's slots, each in another.
-fn places() -> impl Iterator<Item = Partition> {
-    (0..).map(|number| partition(&format!("p/{number}"))).filter(|place| KeySpace::of(place).slot <= 5460)
+fn partitions() -> impl Iterator<Item = Partition> {
+    (0..).map(|number| partition(&format!("p/{number}"))).filter(|partition| KeySpace::of(partition).slot <= 5460)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_that_moves_loses_nothing_and_repeats_nothing() {
     let cluster = Cluster::start(false).await;
     let store = open(&cluster.url()).await;
-    let place = places().next().unwrap();
-    let head = async || store.read_log(&place, &key("log"), 0, 0).await.map_or(0, |page| page.head);
+    let partition = partitions().next().unwrap();
+    let head = async || store.read_log(&partition, &key("log"), 0, 0).await.map_or(0, |page| page.head);
     let moves = async {
         eventually("it begins", async || head().await > 20).await;
-        let moving = Move::begin(&cluster, &place).await;
+        let moving = Move::begin(&cluster, &partition).await;
         moving.one().await;
         let waits = async || cluster.primaries[0].cli(&["INFO", "errorstats"]).await.contains("errorstat_TRYAGAIN");
         eventually("a change waits for the end", waits).await;
@@ -68,8 +68,8 @@ async fn slot_that_moves_loses_nothing_and_repeats_nothing() {
         let before = head().await;
         eventually("it goes on", async || head().await > before + 20).await;
     };
-    let done = append_through(&store, &place, moves).await;
-    assert!(appended_once(&store, &place).await >= done);
+    let done = append_through(&store, &partition, moves).await;
+    assert!(appended_once(&store, &partition).await >= done);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,22 +88,22 @@ async fn change_is_made_as_a_whole_where_a_slot_begins_to_move() {
         (vec![add(-1), Write::ExpireCounter { counter: key("counter"), ttl }, add(5)], (Some(1), 1, 5)),
         (vec![Write::DeleteCounter { counter: key("counter") }, add(5), add(-5)], (Some(1), 1, 0)),
     ];
-    for (place, (writes, expected)) in places().zip(changes) {
+    for (partition, (writes, expected)) in partitions().zip(changes) {
         let change = |mut writes: Vec<Write>| {
             writes.push(Write::Add { counter: key("last"), delta: 1, ceiling: None });
-            writes.into_iter().fold(Tx::new(place.clone()), Tx::write)
+            writes.into_iter().fold(Tx::new(partition.clone()), Tx::write)
         };
         store.commit(change(vec![put("document"), append(0), add(1)])).await.unwrap();
         // Only what finds all its keys is done there at all.
-        let repeated = store.operations.next(&KeySpace::of(&place)).repeated;
+        let repeated = store.operations.next(&KeySpace::of(&partition)).repeated;
         assert_eq!(cluster.primaries[0].cli(&["SET", &repeated, ",;"]).await, "OK");
-        let moving = Move::begin(&cluster, &place).await;
+        let moving = Move::begin(&cluster, &partition).await;
         assert_eq!(store.commit(change(writes.clone())).await, Ok(()), "{writes:?}");
         moving.end().await;
-        eventually("it can be read", async || store.counter(&place, &key("last")).await == Ok(2)).await;
-        let document = store.get(&place, &key("document")).await.unwrap().map(|document| document.version);
-        let head = store.read_log(&place, &key("log"), 0, 0).await.unwrap().head;
-        let counter = store.counter(&place, &key("counter")).await.unwrap();
+        eventually("it can be read", async || store.counter(&partition, &key("last")).await == Ok(2)).await;
+        let document = store.get(&partition, &key("document")).await.unwrap().map(|document| document.version);
+        let head = store.read_log(&partition, &key("log"), 0, 0).await.unwrap().head;
+        let counter = store.counter(&partition, &key("counter")).await.unwrap();
         assert_eq!((document, head, counter), expected, "{writes:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! The servers of one scenario, side by side, and the doors through which they are asked.
+//! The servers of one scenario, side by side, and the endpoints that are asked.
 
 use crate::failure::Failure;
 use crate::machine::Cores;
-use crate::process::{Process, Program, Site};
+use crate::process::{Addresses, Process, Program};
 use crate::redis_server::RedisServer;
 
-/// One column of a comparison: a server and the door it is asked through.
+/// One column of a comparison: a server and the endpoint that is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     /// The upstream, with nothing in between.
@@ -29,8 +29,8 @@ impl Subject {
             Self::Direct => "upstream, direct",
             Self::PassThrough => "pass-through proxy",
             Self::LeastLoop => "least loop server",
-            Self::LoopgateChat => "Loopgate, chat door",
-            Self::LoopgateAgent => "Loopgate, agent door",
+            Self::LoopgateChat => "Loopgate, chat endpoint",
+            Self::LoopgateAgent => "Loopgate, agent endpoint",
             Self::OverRedis => "Loopgate, over Redis",
         }
     }
@@ -52,7 +52,7 @@ impl Subject {
 }
 
 /// An upstream and the servers before it. All of them end with this value.
-pub(crate) struct Fleet {
+pub(crate) struct Servers {
     processes: Vec<(Program, Process)>,
     /// What Loopgate keeps its runs in, if one of the servers does.
     pub(crate) redis: Option<RedisServer>,
@@ -60,13 +60,13 @@ pub(crate) struct Fleet {
     _cores: Option<Cores>,
 }
 
-impl Fleet {
+impl Servers {
     /// Starts what `subjects` need, each server on the one core kept for servers if `pinned`. A server
     /// that does not start is left out, and said so.
     pub(crate) async fn start(subjects: &[Subject], pinned: bool) -> Result<Self, Failure> {
         let cores = if pinned { Cores::divide() } else { None };
-        let upstream = Process::start(Program::Upstream, Site::default(), None).await?;
-        let mut site = Site { upstream: Some(upstream.address), redis: None };
+        let upstream = Process::start(Program::Upstream, Addresses::default(), None).await?;
+        let mut addresses = Addresses { upstream: Some(upstream.address), redis: None };
         let mut processes = vec![(Program::Upstream, upstream)];
         let mut programs: Vec<Program> = subjects.iter().map(|subject| subject.program()).collect();
         programs.dedup();
@@ -74,11 +74,11 @@ impl Fleet {
         if programs.contains(&Program::LoopgateOverRedis) {
             // Beside the client and the upstream, so that what a server takes is the server's.
             let started = RedisServer::start().await?;
-            site.redis = Some(started.address);
+            addresses.redis = Some(started.address);
             redis = Some(started);
         }
         for program in programs.into_iter().filter(|&program| program != Program::Upstream) {
-            match Process::start(program, site, cores.as_ref()).await {
+            match Process::start(program, addresses, cores.as_ref()).await {
                 Ok(process) => processes.push((program, process)),
                 Err(error) => println!("\nnot measured: {program:?}: {error}"),
             }
