@@ -11,6 +11,9 @@ use uuid::Uuid;
 /// The longest id that a caller may choose, in bytes.
 const MAX_CHOSEN_LEN: usize = 128;
 
+/// The digits of a call's number.
+const HEX: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -98,7 +101,9 @@ impl RunId {
     /// The id of this run's `number`th tool call, counted from 1.
     #[must_use]
     pub fn call(&self, number: u16) -> CallId {
-        CallId(format!("call_{}{number:04x}", &self.suffix()[..28]).into())
+        let digits = [number >> 12, number >> 8, number >> 4, number].map(|digit| HEX[usize::from(digit & 0xf)]);
+        let [a, b, c, d] = digits;
+        CallId(["call_", &self.suffix()[..28], a, b, c, d].concat().into())
     }
 }
 
@@ -133,7 +138,7 @@ impl SessionId {
 }
 
 fn prefixed(prefix: &str, id: Uuid) -> Arc<str> {
-    format!("{prefix}{}", id.simple()).into()
+    [prefix, id.simple().encode_lower(&mut Uuid::encode_buffer())].concat().into()
 }
 
 fn minted(text: &str, prefix: &str) -> Option<Uuid> {

@@ -11,16 +11,22 @@ use crate::types::event::BudgetKind;
 use crate::types::offer::OfferHash;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
+/// A name of these parts. A run takes some dozens of them, and to format one costs several times as much as to
+/// copy its parts.
+fn named(parts: &[&str]) -> Key {
+    parts.concat().into()
+}
+
 /// The partition of a session and its runs.
 pub fn session_partition(tenant: &Tenant, session: &SessionId) -> Partition {
-    Partition::new(format!("{tenant}/session/{session}"))
+    Partition::new(named(&[tenant.as_str(), "/session/", session.as_str()]))
 }
 
 /// The partition of a run.
 pub fn run_partition(tenant: &Tenant, session: Option<&SessionId>, run: &RunId) -> Partition {
     match session {
         Some(session) => session_partition(tenant, session),
-        None => Partition::new(format!("{tenant}/run/{run}")),
+        None => Partition::new(named(&[tenant.as_str(), "/run/", run.as_str()])),
     }
 }
 
@@ -31,7 +37,7 @@ pub fn partition_of(spec: &RunSpec) -> Partition {
 
 /// The partition of a tenant's indexes.
 pub fn tenant_partition(tenant: &Tenant) -> Partition {
-    Partition::new(format!("{tenant}/index"))
+    Partition::new(named(&[tenant.as_str(), "/index"]))
 }
 
 /// The partition of the index over runs that are to be driven. No tenant can be named like it: their
@@ -48,7 +54,7 @@ pub fn due_partition() -> Partition {
 /// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
 /// sessions they name.
 pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {
-    Partition::new(format!("{tenant}/idem/{name}"))
+    Partition::new(named(&[tenant.as_str(), "/idem/", name]))
 }
 
 /// What such a request led to.
@@ -58,7 +64,7 @@ pub fn claim() -> Key {
 
 /// The partition of what counts how often the callers of a key ask.
 pub fn key_rate_partition(tenant: &Tenant, key_name: &str) -> Partition {
-    Partition::new(format!("{tenant}/rate/{key_name}"))
+    Partition::new(named(&[tenant.as_str(), "/rate/", key_name]))
 }
 
 /// The partition of what counts how often a caller without a key asks, so without a tenant of its own.
@@ -73,7 +79,7 @@ pub fn requests() -> Key {
 
 /// The partition of what the runs of a key take together.
 pub fn budget_partition(tenant: &Tenant, key_name: &str) -> Partition {
-    Partition::new(format!("{tenant}/budget/{key_name}"))
+    Partition::new(named(&[tenant.as_str(), "/budget/", key_name]))
 }
 
 /// What a key's runs used and reserved of a budget in one period.
@@ -82,7 +88,7 @@ pub fn budget_counter(kind: BudgetKind, period: &str) -> Key {
         BudgetKind::Tokens => "tokens",
         BudgetKind::Cost => "cost",
     };
-    format!("{kind}/{period}").into()
+    named(&[kind, "/", period])
 }
 
 /// What is reserved of a key's budgets for a run's step.
@@ -92,12 +98,12 @@ pub fn reserved(run: &RunId, step: u32) -> Key {
 
 /// What the keys of a run's reservations begin with.
 pub fn reserved_by(run: &RunId) -> String {
-    format!("reserved/{run}/")
+    ["reserved/", run.as_str(), "/"].concat()
 }
 
 /// A run's slot among those that its key may have at once.
 pub fn slot(run: &RunId) -> Key {
-    format!("{SLOTS}{run}").into()
+    named(&[SLOTS, run.as_str()])
 }
 
 /// What the keys of slots begin with.
@@ -110,13 +116,13 @@ pub fn slots_taken() -> Key {
 
 /// A run's specification.
 pub fn spec(run: &RunId) -> Key {
-    format!("spec/{run}").into()
+    named(&["spec/", run.as_str()])
 }
 
 /// The partition of the definitions of tools that runs of a tenant are offered, by their hash. They are many
 /// runs', so they lie beside none of them.
 pub fn offer_partition(tenant: &Tenant, hash: &OfferHash) -> Partition {
-    Partition::new(format!("{tenant}/offer/{}", hash.as_str()))
+    Partition::new(named(&[tenant.as_str(), "/offer/", hash.as_str()]))
 }
 
 /// Those definitions.
@@ -126,7 +132,7 @@ pub fn offer() -> Key {
 
 /// A run's head: where it stands.
 pub fn head(run: &RunId) -> Key {
-    format!("{HEADS}{run}").into()
+    named(&[HEADS, run.as_str()])
 }
 
 /// What the keys of run heads begin with, in a run's partition.
@@ -134,32 +140,32 @@ pub const HEADS: &str = "run/";
 
 /// A run's events.
 pub fn events(run: &RunId) -> Key {
-    format!("events/{run}").into()
+    named(&["events/", run.as_str()])
 }
 
 /// What others leave for who drives a run.
 pub fn inbox(run: &RunId) -> Key {
-    format!("inbox/{run}").into()
+    named(&["inbox/", run.as_str()])
 }
 
 /// That a request of this name left its command in a run.
 pub fn receipt(run: &RunId, name: &str) -> Key {
-    format!("receipt/{run}/{name}").into()
+    named(&["receipt/", run.as_str(), "/", name])
 }
 
 /// The lease of who drives a run.
 pub fn lease(run: &RunId) -> Key {
-    format!("lease/{run}").into()
+    named(&["lease/", run.as_str()])
 }
 
 /// A run's entry in its tenant's index.
 pub fn run_entry(run: &RunId) -> Key {
-    format!("{RUNS}{run}").into()
+    named(&[RUNS, run.as_str()])
 }
 
 /// A replica's document and its lease, in the partition of live runs.
 pub fn replica(id: &str) -> Key {
-    format!("{REPLICAS}{id}").into()
+    named(&[REPLICAS, id])
 }
 
 /// What the keys of replicas begin with.
@@ -170,12 +176,12 @@ pub const ORPHANED: &str = "-";
 
 /// What the keys of a replica's live runs begin with.
 pub fn live_entries(replica: &str) -> String {
-    format!("run/{replica}/")
+    ["run/", replica, "/"].concat()
 }
 
 /// The entry of a live run that this replica drives.
 pub fn live_entry(replica: &str, run: &RunId) -> Key {
-    format!("run/{replica}/{run}").into()
+    named(&["run/", replica, "/", run.as_str()])
 }
 
 /// Nudged when a run is orphaned or woken.
@@ -188,7 +194,7 @@ pub const RUNS: &str = "run/";
 
 /// A session's entry in its tenant's index.
 pub fn session_entry(session: &SessionId) -> Key {
-    format!("{SESSIONS}{session}").into()
+    named(&[SESSIONS, session.as_str()])
 }
 
 /// What the keys of session entries begin with.
@@ -226,10 +232,10 @@ pub fn topic(partition: &Partition, run: &RunId) -> Topic {
 
 /// Nudged when somebody leaves something for whoever drives a run in this partition.
 pub fn inbox_topic(partition: &Partition, run: &RunId) -> Topic {
-    Topic::new(partition.clone(), format!("inbox/{run}"))
+    Topic::new(partition.clone(), named(&["inbox/", run.as_str()]))
 }
 
 /// Says that somebody reads a run through another replica than the one that drives it.
 pub fn reader(run: &RunId) -> Key {
-    format!("reader/{run}").into()
+    named(&["reader/", run.as_str()])
 }
