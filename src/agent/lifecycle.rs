@@ -7,6 +7,7 @@
 
 use std::panic::resume_unwind;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -116,11 +117,9 @@ impl Lifecycle {
     }
 
     /// Runs `work` in a task, so it completes even if the caller is dropped. A panic in `work` is resumed
-    /// in the caller, whose future holds none of it.
-    pub fn run_detached<F>(&self, work: F) -> impl Future<Output = F::Output> + use<F>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
+    /// in the caller, whose future holds none of it. `work` comes boxed: such futures take kilobytes, which
+    /// would be copied three times on their way into a task.
+    pub fn run_detached<T: Send + 'static>(&self, work: BoxFuture<'static, T>) -> impl Future<Output = T> + use<T> {
         let task = self.tasks.spawn(work.in_current_span());
         async move {
             match task.await {

@@ -1,11 +1,35 @@
-//! JSON that is kept as it was written.
+//! JSON that is kept as it was written, and JSON in as much memory as it takes.
 
+use std::cell::Cell;
 use std::fmt;
 
+use bytes::Bytes;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+/// Memory that a thread keeps to write JSON in, at most. Longer JSON is rare.
+const MAX_SCRATCH: usize = 64 << 10;
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Writes a value as JSON that is kept for long: in one allocation, of its length.
+pub fn compact<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, serde_json::Error> {
+    SCRATCH.with(|scratch| {
+        // A value that is written meanwhile, or a panic, finds an empty vector here.
+        let mut written = scratch.take();
+        serde_json::to_writer(&mut written, value)?;
+        let json = Bytes::copy_from_slice(&written);
+        if written.capacity() <= MAX_SCRATCH {
+            written.clear();
+            scratch.set(written);
+        }
+        Ok(json)
+    })
+}
 
 /// Raw JSON that can be compared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -98,5 +122,33 @@ impl<'de> Deserialize<'de> for Members {
         }
 
         deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_is_kept_takes_no_more_memory_than_it_is_long() {
+        let long = "x".repeat(2 * MAX_SCRATCH);
+        for text in ["short", &long, "short again", "after a failure"] {
+            let json = compact(text).unwrap();
+            assert_eq!(json, format!("{text:?}"));
+            assert_eq!(Vec::from(json).capacity(), text.len() + 2);
+            compact(&Failing).unwrap_err();
+        }
+        assert!(SCRATCH.take().capacity() <= MAX_SCRATCH);
+    }
+
+    /// Fails after it wrote something.
+    struct Failing;
+
+    impl Serialize for Failing {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(None)?;
+            map.serialize_entry("half", "of it")?;
+            Err(serde::ser::Error::custom("no more"))
+        }
     }
 }

@@ -27,12 +27,12 @@ impl Admission {
     /// does so once. Its repetition follows that run's events from where the request set in, live or again.
     pub async fn start(self: &Arc<Self>, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
         let (admission, key) = (self.clone(), key.cloned());
-        let starting = async move {
+        let starting = Box::pin(async move {
             match key {
                 Some(key) => admission.start_once(new, &key).await,
                 None => admission.start_under(&new, None).await,
             }
-        };
+        });
         self.lifecycle.run_detached(starting).await
     }
 

@@ -152,12 +152,12 @@ impl Launcher {
     /// Ends a run that nobody drives; `false` if somebody does.
     pub(in crate::agent) async fn stop(self: &Arc<Self>, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
-        let stopping = async move {
+        let stopping = Box::pin(async move {
             match launcher.acquire_idle(&tenant, &head).await? {
                 Some(idle) => launcher.stop_idle(idle).await,
                 None => Ok(false),
             }
-        };
+        });
         self.lifecycle.run_detached(stopping).await
     }
 
@@ -168,7 +168,7 @@ impl Launcher {
         head: &Head,
     ) -> Result<bool, Unavailable> {
         let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
-        let stopping = async move {
+        let stopping = Box::pin(async move {
             let Some(idle) = launcher.acquire_idle(&tenant, &head).await? else { return Ok(false) };
             // Nobody else changes the head while the lease is held.
             let now = launcher.ledger.head(&keys::partition_of(idle.spec()), &head.id).await;
@@ -177,7 +177,7 @@ impl Launcher {
             }
             idle.release().await?;
             now.map(|_| false)
-        };
+        });
         self.lifecycle.run_detached(stopping).await
     }
 

@@ -4,10 +4,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::store::Unavailable;
+use crate::types::json::compact;
 
 /// Encodes a document.
 pub fn encode<T: Serialize>(document: &T) -> Bytes {
-    serde_json::to_vec(document).expect("documents hold only strings, numbers and valid raw JSON").into()
+    compact(document).expect("documents hold only strings, numbers and valid raw JSON")
 }
 
 /// Decodes a document.

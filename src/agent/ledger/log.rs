@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::types::json::compact;
 use crate::types::{Event, Record};
 
 /// Numbers an event after `seq`, which it may take one further, and encodes it for the log.
 pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
     *seq += u64::from(event.is_public());
     let record = Record { seq: *seq, at_ms, event };
-    let entry = serde_json::to_vec(&record).expect("events hold only strings, numbers and valid raw JSON");
-    (Arc::new(record), Bytes::from(entry))
+    let entry = compact(&record).expect("events hold only strings, numbers and valid raw JSON");
+    (Arc::new(record), entry)
 }
 
 /// Decodes an entry of a run's log.

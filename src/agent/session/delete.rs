@@ -35,7 +35,7 @@ impl Sessions {
     /// completed whether or not the caller waits for it.
     pub async fn delete(self: &Arc<Self>, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
         let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
-        self.lifecycle.run_detached(async move { sessions.delete_attached(&tenant, &id).await }).await
+        self.lifecycle.run_detached(Box::pin(async move { sessions.delete_attached(&tenant, &id).await })).await
     }
 
     async fn delete_attached(&self, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {

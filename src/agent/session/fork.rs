@@ -32,7 +32,7 @@ impl Sessions {
     /// time to live; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork(self: &Arc<Self>, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
-        self.lifecycle.run_detached(async move { sessions.copy(&tenant, &id, fork).await }).await
+        self.lifecycle.run_detached(Box::pin(async move { sessions.copy(&tenant, &id, fork).await })).await
     }
 
     async fn copy(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {

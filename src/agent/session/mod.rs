@@ -90,7 +90,7 @@ impl Sessions {
         };
         let (sessions, tenant) = (self.clone(), tenant.clone());
         self.lifecycle
-            .run_detached(async move { sessions.write(&tenant, session, in_pages(&new.messages)).await })
+            .run_detached(Box::pin(async move { sessions.write(&tenant, session, in_pages(&new.messages)).await }))
             .await
     }
 

@@ -52,6 +52,8 @@ impl Sessions {
         messages: Vec<Message>,
     ) -> Result<Versioned, LookupError> {
         let (sessions, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
-        self.lifecycle.run_detached(async move { sessions.write(&tenant, session, in_pages(&messages)).await }).await
+        self.lifecycle
+            .run_detached(Box::pin(async move { sessions.write(&tenant, session, in_pages(&messages)).await }))
+            .await
     }
 }
