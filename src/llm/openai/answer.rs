@@ -74,7 +74,11 @@ impl Answer {
     /// deltas said before a failure are there as well.
     pub(super) async fn read(&mut self, deltas: &mut Vec<Delta>) -> Result<bool, ModelError> {
         let arrived = match self.timer.wait_for(&self.upstream, self.response.chunk()).await {
-            Ok(Ok(arrived)) => self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)),
+            Ok(Ok(arrived)) => match self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)) {
+                // What an upstream says after the end of a turn may take back its calls.
+                Err(error) if self.decoder.has_calls() => return Err(error),
+                taken => taken,
+            },
             Ok(Err(error)) => Err(self.upstream.broken_off(error)),
             Err(silent) => Err(silent),
         };

@@ -2,7 +2,7 @@
 //!
 //! Pure. Pieces of a call find each other by id; a new id begins a new call even on a used index, and
 //! without an id the index decides, then the order. A turn exists only once a finish reason has come,
-//! so the half-written calls of a stream that broke off never run.
+//! so the half-written calls of a stream that broke off never run. After it nothing but the usage counts.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,13 @@ use serde::de::IgnoredAny;
 
 use super::chunk::{CallPiece, Chunk, MessageDelta};
 use super::fault::{Fault, MAX_CALLS, MAX_TURN};
-use super::finish_reason;
+use super::finish_reason::{self, Calls};
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
 use crate::types::Usage;
 use crate::types::conversation::{Part, PartKind, Thinking};
+
+/// Most characters of an unknown finish reason that are shown.
+const MAX_SHOWN_REASON: usize = 40;
 
 /// The turn so far.
 #[derive(Debug, Default)]
@@ -55,6 +58,9 @@ impl Assembler {
         if let Some(usage) = chunk.usage {
             self.usage = Some(Usage::from(&*usage));
         }
+        if self.is_finished() {
+            return Ok(false);
+        }
         for choice in chunk.choices {
             if choice.index.is_some_and(|index| index != 0) {
                 continue;
@@ -80,16 +86,28 @@ impl Assembler {
         self.finish_reason.is_some()
     }
 
+    /// Whether the turn calls tools.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// The turn, once the stream has ended.
     ///
     /// Where the upstream cut the model short, the first call whose arguments are not a whole object is
     /// what was being written by then: it is dropped with all after it, which keeps the numbers that
     /// deltas gave the others. Otherwise malformed arguments are the model's own and are kept for it
-    /// to be told. Absent arguments are an empty object.
+    /// to be told. Absent arguments are an empty object. A content filter takes all calls back.
     pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
         let finish_reason = self.finish_reason.ok_or(Fault::Truncated)?;
-        let was_cut = matches!(finish_reason.as_str(), "length" | "max_tokens" | "content_filter");
-        let calls = self.calls.into_iter().take_while(|draft| !was_cut || is_whole_object(&draft.arguments));
+        let kept = Calls::after(&finish_reason);
+        if kept == Calls::Unknown && !self.calls.is_empty() {
+            return Err(Fault::UnknownEnd(finish_reason.chars().take(MAX_SHOWN_REASON).collect()));
+        }
+        let calls = self.calls.into_iter().take_while(|draft| match kept {
+            Calls::All | Calls::Unknown => true,
+            Calls::Whole => is_whole_object(&draft.arguments),
+            Calls::None => false,
+        });
         let mut calls = calls.map(|Draft { name, arguments, .. }| {
             let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
             ModelPart::Call(ModelCall { name, arguments })
@@ -145,7 +163,7 @@ impl Assembler {
         let arguments = function.arguments().map_err(|_| Fault::NotAChunk)?;
         let (id, name) = (piece.id.0, function.name.0);
         let says_nothing = id.is_empty() && name.is_empty() && arguments.is_empty();
-        if says_nothing || self.calls.iter().any(|draft| draft.is_repeated_by(&id, &name, &arguments)) {
+        if says_nothing || self.calls.iter().any(|draft| draft.is_repeated_by(&id, piece.index, &name, &arguments)) {
             return Ok(());
         }
         let number = match self.call_of(&id, piece.index, &name, &arguments) {
@@ -160,11 +178,14 @@ impl Assembler {
         let mut growth = arguments.len();
         let draft = &mut self.calls[number];
         draft.index = draft.index.or(piece.index);
-        for (known, new) in [(&mut draft.id, id), (&mut draft.name, name)] {
-            if known.is_empty() && !new.is_empty() {
-                growth += new.len();
-                *known = new.into_owned();
-            }
+        if draft.id.is_empty() {
+            growth += id.len();
+            draft.id = id.into_owned();
+        }
+        // A name may come in pieces until the arguments begin; some servers repeat it with every piece.
+        if draft.arguments.is_empty() && draft.name != name {
+            growth += name.len();
+            draft.name.push_str(&name);
         }
         if !arguments.is_empty() {
             draft.arguments.push_str(&arguments);
@@ -208,9 +229,11 @@ impl Draft {
         !name.is_empty() && self.pieces == 1 && is_whole_object(arguments) && is_whole_object(&self.arguments)
     }
 
-    /// Whether a piece is this whole call once more, which must not run it twice.
-    fn is_repeated_by(&self, id: &str, name: &str, arguments: &str) -> bool {
-        let same = !id.is_empty() && self.id == id && !name.is_empty() && self.name == name;
+    /// Whether a piece is this whole call once more, which must not run it twice. Without an id the same call at
+    /// another index is another call: some models mean that.
+    fn is_repeated_by(&self, id: &str, index: Option<i64>, name: &str, arguments: &str) -> bool {
+        let same_place = if id.is_empty() { self.index == index } else { self.id == id };
+        let same = same_place && !name.is_empty() && self.name == name;
         same && self.arguments == arguments && is_whole_object(arguments)
     }
 }

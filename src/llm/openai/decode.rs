@@ -59,6 +59,11 @@ impl Decoder {
         self.assembler.is_finished()
     }
 
+    /// Whether the turn calls tools.
+    pub fn has_calls(&self) -> bool {
+        self.assembler.has_calls()
+    }
+
     /// The turn, once nothing more follows.
     pub fn finish(self) -> Result<ModelTurn, Fault> {
         self.assembler.finish()

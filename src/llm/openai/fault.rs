@@ -26,6 +26,9 @@ pub enum Fault {
     /// The turn passed [`MAX_CALLS`].
     #[error("called more than 64 tools in one turn")]
     TooManyCalls,
+    /// The turn has calls, and ended with a word that does not say what is to become of them.
+    #[error("ended its turn with the finish reason {0:?}, which is not known, so that its tool calls are not made")]
+    UnknownEnd(String),
     /// The end came without a finish reason.
     #[error("ended its answer before it was finished")]
     Truncated,

@@ -176,6 +176,24 @@ async fn after_the_finish_reason_nothing_can_spoil_the_turn() {
 }
 
 #[tokio::test]
+async fn an_error_after_the_finish_reason_takes_the_calls_back() {
+    let call = json!({ "index": 0, "id": "a", "function": { "name": "pay", "arguments": "{}" } });
+    let called = frame(&json!({ "choices": [{ "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }] }));
+    let called = stream_head() + &called;
+    let error = frame(&json!({ "error": { "message": "blocked", "code": "server_error" } }));
+    for (after, message) in
+        [(error.as_str(), "failed: blocked"), ("data: x\n\n", "sent something that is not a chat completion")]
+    {
+        let failed = ask(Act::Answer(called.clone() + after), LONG, SHORT).await.1.unwrap_err();
+        assert_eq!(failed.message, format!("upstream test {message}"));
+    }
+    // A connection that only ends says nothing.
+    for act in [Act::Answer(called.clone()), Act::Stall(called)] {
+        assert_eq!(ask(act, LONG, SHORT).await.1.map(|turn| turn.calls().count()), Ok(1));
+    }
+}
+
+#[tokio::test]
 async fn malformed_data_within_a_stream_is_a_failure() {
     let said = stream_head() + &text("hi");
     let error = frame(&json!({ "error": { "message": format!("cannot use {KEY}"), "code": "server_error" } }));

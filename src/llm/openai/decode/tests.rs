@@ -8,6 +8,7 @@ use crate::llm::sse::SseError;
 use crate::llm::{ModelCall, ModelErrorKind};
 use crate::types::TurnEnd;
 
+mod end;
 mod order;
 mod recorded;
 
@@ -187,19 +188,36 @@ fn one_id_at_two_indices_is_two_calls() {
 
 #[test]
 fn a_call_that_is_sent_again_is_not_made_again() {
-    let whole = call(0, "a", "add", "{\"a\":1}");
-    assert_eq!(calls(&[whole.clone(), whole], "stop"), owned([("add", "{\"a\":1}")]));
+    for (id, index) in [(json!("a"), json!(0)), (Value::Null, json!(0)), (json!(""), Value::Null)] {
+        let whole = call(index, id, "add", "{\"a\":1}");
+        assert_eq!(calls(&[whole.clone(), whole.clone()], "stop"), owned([("add", "{\"a\":1}")]), "{whole}");
+    }
+}
+
+#[test]
+fn equal_calls_at_two_indices_are_two_calls() {
+    let whole = |index: u8| call(index, (), "add", "{\"a\":1}");
+    let pieces = [whole(0), whole(1), whole(1), whole(0)];
+    assert_eq!(calls(&pieces, "stop"), owned([("add", "{\"a\":1}"), ("add", "{\"a\":1}")]));
+}
+
+#[test]
+fn a_name_may_come_in_pieces_until_the_arguments_begin() {
+    let pieces = [call(0, "a", "pa", ""), call(0, (), "y", ""), call(0, (), (), "{"), call(0, (), "pay", "}")];
+    assert_eq!(calls(&pieces, "stop"), owned([("pay", "{}")]));
+    let at_once = [call(0, "a", "pa", ""), call(0, "a", "y", "{\"a\":1}")];
+    assert_eq!(calls(&at_once, "stop"), owned([("pay", "{\"a\":1}")]));
 }
 
 #[test]
 fn malformed_arguments_are_kept_unless_the_upstream_cut_them() {
     let pieces = [call(0, "a", "whole", "{\"a\":1}"), call(1, "b", "half", "{\"a\":"), call(2, "c", "none", ())];
     let all = owned([("whole", "{\"a\":1}"), ("half", "{\"a\":"), ("none", "{}")]);
-    for reason in ["tool_calls", "stop", "anything"] {
+    for reason in ["tool_calls", "stop", "function_call"] {
         assert_eq!(calls(&pieces, reason), all);
     }
     let last = call(3, "d", "last", "{}");
-    for reason in ["length", "content_filter"] {
+    for reason in ["length", "max_tokens"] {
         let kept = calls(&[&pieces[..], std::slice::from_ref(&last)].concat(), reason);
         assert_eq!(kept, owned([("whole", "{\"a\":1}")]), "no call is given another one's number");
     }
