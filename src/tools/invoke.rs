@@ -61,7 +61,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tools::registry::{Registry, check_arguments};
+    use crate::tools::check_arguments;
+    use crate::tools::registry::Registry;
     use crate::tools::testing::{Behaviour, StubTool, context};
     use crate::tools::truncate::MAX_RESULT_BYTES;
     use crate::types::conversation::Part;

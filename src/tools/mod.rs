@@ -9,12 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
+pub use arguments::check_arguments;
 pub use progress::ProgressSink;
 
 use crate::types::conversation::Part;
 use crate::types::json::RawValueEq;
 use crate::types::{CallId, Effect, RunId, Tenant};
 
+mod arguments;
 pub mod builtin;
 pub mod http;
 pub mod invoke;
@@ -26,7 +28,7 @@ mod testing;
 pub mod truncate;
 
 pub use invoke::invoke;
-pub use registry::{RegisteredTool, Registry, RegistryError, check_arguments};
+pub use registry::{RegisteredTool, Registry, RegistryError};
 
 /// What a tool is, for the model and for `GET /v1/tools`.
 #[derive(Debug, Clone)]

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use serde_json::Value;
-use serde_json::value::RawValue;
-
 use crate::tools::schema::{self, Schema};
 use crate::tools::{Tool, ToolSpec};
 use crate::types::json::RawValueEq;
@@ -137,24 +134,6 @@ impl RegisteredTool {
     }
 }
 
-/// Checks the arguments of a call of the tool `name`, which must fit `schema`. Nothing at all counts as `{}`;
-/// nothing else is repaired, as a wrong guess would do what nobody asked for. The error tells the model what
-/// is wrong and where.
-pub fn check_arguments(name: &str, schema: &Schema, arguments: &str) -> Result<Box<RawValue>, String> {
-    let arguments = match arguments.trim() {
-        "" => "{}",
-        other => other,
-    };
-    let value: Value = serde_json::from_str(arguments)
-        .map_err(|error| format!("The arguments of `{name}` are not valid JSON: {error}. Send one JSON object."))?;
-    if !value.is_object() {
-        return Err(format!("The arguments of `{name}` are not a JSON object. Send one JSON object."));
-    }
-    let wrong = |reason| format!("The arguments of `{name}` do not fit its schema: {reason}.");
-    schema.check(&value).map_err(wrong)?;
-    Ok(RawValue::from_string(arguments.to_owned()).expect("it was parsed above"))
-}
-
 fn definition(spec: &ToolSpec) -> Arc<ToolDefinition> {
     Arc::new(ToolDefinition {
         name: spec.name.clone(),
@@ -200,27 +179,5 @@ mod tests {
         assert_eq!(select(&["*get*f*e", "absent", "calculato"]), ["github__get_file"]);
         assert!(select(&[]).is_empty());
         assert!(matches("a*a", "aa") && !matches("a*a", "a") && matches("**", "") && matches("*b*b", "abbb"));
-    }
-
-    #[test]
-    fn arguments_are_checked_and_never_repaired() {
-        let parameters = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
-        let registry = Registry::new([StubTool::named("t").parameters(parameters).shared()]).unwrap();
-        let tool = registry.get("t").unwrap();
-        let check = |arguments| check_arguments("t", tool.schema(), arguments).map(|raw| raw.get().to_owned());
-        assert_eq!(check(" "), Ok("{}".into()));
-        assert_eq!(check(" {\"n\": 12345678901234567890} "), Ok("{\"n\": 12345678901234567890}".into()));
-        for (bad, reason) in [
-            ("{\"n\": 1", "not valid JSON: EOF"),
-            ("{'n': 1}", "not valid JSON"),
-            ("{\"n\": 1}}", "not valid JSON"),
-            ("[1]", "not a JSON object"),
-            ("null", "not a JSON object"),
-            ("{\"n\": \"1\"}", "schema: at /n: \"1\" is not of type \"integer\""),
-            ("{\"m\": 1}", "'m' was unexpected"),
-        ] {
-            let error = check(bad).unwrap_err();
-            assert!(error.contains(reason) && error.starts_with("The arguments of `t`"), "{error}");
-        }
     }
 }
