@@ -84,6 +84,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
         | StopReason::TokenBudget
         | StopReason::CostBudget
         | StopReason::Timeout => Some("length"),
+        StopReason::ContentFilter => Some("content_filter"),
         StopReason::ClientTools => Some("tool_calls"),
         StopReason::ProviderError
         | StopReason::EmptyResponse

@@ -99,10 +99,9 @@ pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, Wi
     read(raw, Pairing { may_begin_with_results: continues, ..Pairing::default() })
 }
 
-/// Checks a session's whole history, of any length. Its calls' ids are those of many requests, so one
-/// may come again once its call has its result.
+/// Checks a session's whole history, of any length.
 pub fn check_history(raw: &[&RawValue]) -> Result<Vec<Message>, WireError> {
-    Ok(read(raw, Pairing { ids_come_again: true, ..Pairing::default() })?.all)
+    Ok(read(raw, Pairing::default())?.all)
 }
 
 fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> {
@@ -214,13 +213,14 @@ fn check_part(part: &Part<'_>, role: Role) -> Result<(), WireError> {
     }
 }
 
-/// Every assistant call has exactly one result before the next message of another kind.
+/// Every assistant call has exactly one result before the next message of another kind. An id belongs to one
+/// turn: many servers count their calls anew in each.
 #[derive(Default)]
 struct Pairing {
     open: HashSet<String>,
+    /// The ids of this turn.
     seen: HashSet<String>,
     may_begin_with_results: bool,
-    ids_come_again: bool,
 }
 
 impl Pairing {
@@ -239,16 +239,14 @@ impl Pairing {
         self.close()?;
         // Whoever answers a waiting run may go on talking in the same request.
         self.may_begin_with_results &= role == Role::System || role == Role::Developer;
-        if self.ids_come_again {
-            self.seen.clear();
-        }
+        self.seen.clear();
         for (index, call) in view.tool_calls.iter().flatten().enumerate() {
             if call.function.name.is_empty() {
                 let path = format!("tool_calls[{index}].function.name");
                 return Err(WireError::invalid(path, "the name is empty"));
             }
             if !self.seen.insert(call.id.to_string()) {
-                let message = format!("the id {:?} was used before", clip(&call.id));
+                let message = format!("two calls of this message have the id {:?}", clip(&call.id));
                 return Err(WireError::invalid(format!("tool_calls[{index}].id"), message));
             }
             self.open.insert(call.id.to_string());
@@ -313,14 +311,24 @@ mod tests {
                 "messages[1]",
             ),
             (
-                format!(r#"[{call},{{"role":"tool","tool_call_id":"a","content":"x"}},{call}]"#),
+                r#"[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"a","function":{"name":"g","arguments":"{}"}}]}]"#.to_owned(),
                 "invalid_value",
-                "messages[2].tool_calls[0].id",
+                "messages[0].tool_calls[1].id",
             ),
         ];
         for (json, code, param) in cases {
             assert_eq!(check(&json, false).err(), Some((code.to_owned(), param.to_owned())), "{json}");
         }
+    }
+
+    #[test]
+    fn a_calls_id_may_come_again_in_a_later_turn() {
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+        let result = r#"{"role":"tool","tool_call_id":"call_1","content":"x"}"#;
+        let found = check(&format!("[{call},{result},{call},{result}]"), false).unwrap();
+        assert_eq!((found.answers_from, found.answered.len()), (3, 1), "only the last turn's call is answered");
+        let twice = check(&format!("[{call},{result},{result}]"), false).err();
+        assert_eq!(twice, Some(("invalid_value".to_owned(), "messages[2].tool_call_id".to_owned())));
     }
 
     #[test]
