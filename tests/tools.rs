@@ -73,3 +73,31 @@ async fn nobody_is_asked_for_compressed_answers_and_who_sends_one_is_told_so() {
         assert_eq!(request.headers.get("accept-encoding").map(String::as_str), Some("identity"), "{}", request.target);
     }
 }
+
+#[tokio::test]
+async fn what_a_content_filter_holds_back_is_told_as_such_and_not_asked_for_again() {
+    for text in ["", "I would"] {
+        let held =
+            Reply::stream().text(text).tool_call(0, "a", "pay", "{}").finish("content_filter").usage(9, 1).done();
+        let upstream = Upstream::start([held]).await;
+        let tools = ToolServer::start([]).await;
+        let server = TestServer::start(&with_tool(&upstream, &tools, "pay", "write")).await;
+        let answer = server.post(ENDPOINT, &ask()).await.ok();
+        let agent = &answer["agent"];
+        assert_eq!((&agent["status"], &agent["stop_reason"]), (&json!("incomplete"), &json!("content_filter")));
+        assert_eq!(answer["choices"][0]["finish_reason"], "content_filter");
+        assert_eq!((upstream.requests().len(), tools.calls().len()), (1, 0));
+    }
+}
+
+/// What is shown is what is done: of two members of one name, readers take different ones.
+#[tokio::test]
+async fn ambiguous_arguments_reach_no_tool() {
+    let doubled = Reply::stream().tool_call(0, "a", "pay", r#"{"note": "1", "note": "900"}"#);
+    let upstream = Upstream::start([doubled.finish("tool_calls").usage(9, 1).done(), Reply::says("Done.")]).await;
+    let tools = ToolServer::start([]).await;
+    let server = TestServer::start(&with_tool(&upstream, &tools, "pay", "write")).await;
+    server.post(ENDPOINT, &ask()).await.ok();
+    assert!(tools.calls().is_empty(), "{:?}", tools.calls());
+    assert!(told(&upstream).contains("the member \"note\" is given twice"), "{}", told(&upstream));
+}

@@ -61,6 +61,8 @@ pub enum StopReason {
     Done,
     /// The model's own length limit.
     Length,
+    /// The upstream's content filter held the answer, or the rest of it, back.
+    ContentFilter,
     /// [`Limits::max_iterations`](crate::types::Limits::max_iterations).
     MaxIterations,
     /// The token budget of the run, its session or its key.
@@ -94,6 +96,7 @@ impl StopReason {
         match self {
             Self::Done => "done",
             Self::Length => "length",
+            Self::ContentFilter => "content_filter",
             Self::MaxIterations => "max_iterations",
             Self::TokenBudget => "token_budget",
             Self::CostBudget => "cost_budget",
@@ -114,7 +117,9 @@ impl StopReason {
     pub fn status(self) -> RunStatus {
         match self {
             Self::Done | Self::Length => RunStatus::Completed,
-            Self::MaxIterations | Self::TokenBudget | Self::CostBudget | Self::Timeout => RunStatus::Incomplete,
+            Self::ContentFilter | Self::MaxIterations | Self::TokenBudget | Self::CostBudget | Self::Timeout => {
+                RunStatus::Incomplete
+            }
             Self::ClientTools => RunStatus::RequiresAction,
             Self::Cancelled => RunStatus::Cancelled,
             Self::ProviderError
@@ -141,6 +146,7 @@ impl StopReason {
             Self::InternalError => (ErrorKind::Internal, "The server failed."),
             Self::Done
             | Self::Length
+            | Self::ContentFilter
             | Self::MaxIterations
             | Self::TokenBudget
             | Self::CostBudget

@@ -44,6 +44,7 @@ fn limit_sentence(reason: StopReason) -> &'static str {
         StopReason::TokenBudget => "The run stopped because its token budget is used up.",
         StopReason::CostBudget => "The run stopped because its cost budget is used up.",
         StopReason::Timeout => "The run stopped at its time limit before the answer was complete.",
+        StopReason::ContentFilter => "The upstream's content filter held the answer back.",
         StopReason::Done
         | StopReason::Length
         | StopReason::ClientTools
@@ -65,6 +66,7 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         StopReason::MaxIterations => ErrorKind::IterationLimit,
         StopReason::Done
         | StopReason::Length
+        | StopReason::ContentFilter
         | StopReason::ClientTools
         | StopReason::Cancelled
         | StopReason::ProviderError

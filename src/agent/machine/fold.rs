@@ -127,7 +127,9 @@ impl Run {
         });
         self.last_turn = turn.clone();
         self.resumes = 0;
-        if turn.is_empty() && turn.end != TurnEnd::Length && self.stop.is_none() {
+        // Asked again, a model would say nothing again: something else kept it from it.
+        let was_cut = matches!(turn.end, TurnEnd::Length | TurnEnd::ContentFilter);
+        if turn.is_empty() && !was_cut && self.stop.is_none() {
             self.phase = Phase::EmptyTurn;
             self.empty += 1;
             return;

@@ -141,9 +141,8 @@ impl Run {
         }
         self.limit.unwrap_or(match self.last_turn.end {
             TurnEnd::Length => StopReason::Length,
-            TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::ContentFilter | TurnEnd::Interrupted | TurnEnd::Other(_) => {
-                StopReason::Done
-            }
+            TurnEnd::ContentFilter => StopReason::ContentFilter,
+            TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Interrupted | TurnEnd::Other(_) => StopReason::Done,
         })
     }
 }
