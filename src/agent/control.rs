@@ -87,14 +87,14 @@ impl Control {
     }
 
     /// A run of this tenant.
-    pub async fn run(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
+    pub async fn get(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
         let (partition, head) = self.ledger.find_run(tenant, id).await?;
         let outcome = if head.is_under_way() { None } else { self.ledger.outcome(&partition, id).await? };
         Ok(RunView { head, outcome })
     }
 
     /// This tenant's runs, newest first.
-    pub async fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Head>, LookupError> {
+    pub async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Head>, LookupError> {
         let mut found = Vec::new();
         let after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
         let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
@@ -153,11 +153,11 @@ impl Control {
                 self.tell_to_stop(tenant, id).await?;
             }
             if head.status.is_final() || self.launcher.stop(tenant, &head).await? {
-                return self.run(tenant, id).await;
+                return self.get(tenant, id).await;
             }
             // The log is the truth, should the head be older.
             if self.ledger.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
-                return self.run(tenant, id).await;
+                return self.get(tenant, id).await;
             }
             if Instant::now() >= deadline || self.lifecycle.is_leaving() {
                 return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));

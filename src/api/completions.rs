@@ -98,7 +98,7 @@ async fn complete(
     };
     let (new, shape) = read_request(text, context)?;
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
-    let started = api.agent.start(new, key.as_ref()).await?;
+    let started = api.agent.admission().start(new, key.as_ref()).await?;
     // The run has what it needs of it, and may take long.
     drop(body);
     let replayed = started.replayed;

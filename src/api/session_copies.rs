@@ -40,7 +40,7 @@ pub async fn fork(
     let fork = read_fork(body)?;
     let key = identity.chosen_key(&format!("sessions/{source}/fork"), &caller, body)?;
     let id = fork.id.clone().unwrap_or_else(SessionId::mint);
-    let make = |id| api.agent.fork_session(&caller.tenant, &source, Fork { id: Some(id), ..fork });
+    let make = |id| api.agent.sessions().fork(&caller.tenant, &source, Fork { id: Some(id), ..fork });
     make_session(&api, &caller, key.as_ref(), id, make).await
 }
 
@@ -55,7 +55,7 @@ pub async fn export(
     caller: Caller,
     SessionPath(id): SessionPath,
 ) -> Result<Response, ApiError> {
-    let Export { session, mut pages } = api.agent.export_session(&caller.tenant, &id).await?;
+    let Export { session, mut pages } = api.agent.sessions().export(&caller.tenant, &id).await?;
     // What fails at once can still be an error response.
     let begin = pages.try_next().await?.unwrap_or_default();
     let body = async_stream::try_stream! {
@@ -93,7 +93,7 @@ pub async fn import(
     let Snapshot { session, messages } = read_snapshot(body)?;
     let key = identity.chosen_key("sessions/import", &caller, body)?;
     let id = session.id.clone();
-    let make = |id| api.agent.import_session(&caller.tenant, Session { id, ..session }, messages);
+    let make = |id| api.agent.sessions().import(&caller.tenant, Session { id, ..session }, messages);
     make_session(&api, &caller, key.as_ref(), id, make).await
 }
 

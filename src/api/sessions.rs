@@ -49,7 +49,7 @@ pub async fn create(
     let new = read_create(body)?;
     let key = identity.chosen_key("sessions", &caller, body)?;
     let id = new.id.clone().unwrap_or_else(SessionId::mint);
-    let make = |id| api.agent.create_session(&caller.tenant, NewSession { id: Some(id), ..new });
+    let make = |id| api.agent.sessions().create(&caller.tenant, NewSession { id: Some(id), ..new });
     make_session(&api, &caller, key.as_ref(), id, make).await
 }
 
@@ -61,7 +61,8 @@ pub async fn make_session<E: NotMade + Into<ApiError>, F: Future<Output = Result
     id: SessionId,
     make: impl FnOnce(SessionId) -> F,
 ) -> Result<Response, ApiError> {
-    let (made, replayed) = api.agent.make_session(&caller.tenant, key, id, make).await.map_err(Into::into)?;
+    let (made, replayed) =
+        api.agent.admission().make_session(&caller.tenant, key, id, make).await.map_err(Into::into)?;
     let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&made))).into_response();
     if replayed {
         mark_replayed(response.headers_mut());
@@ -79,7 +80,7 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
     let limit = query.limit()?;
     let after = query.parsed("after", SessionId::parse)?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Descending);
-    let found = api.agent.sessions(&caller.tenant, after.as_ref(), limit + 1, order).await?;
+    let found = api.agent.sessions().list(&caller.tenant, after.as_ref(), limit + 1, order).await?;
     let (found, has_more) = page_of(found, limit);
     let sessions: Vec<_> = found.iter().map(SessionObject::from).collect();
     Ok(axum::Json(List::new(sessions, has_more, |session| session.id.clone())).into_response())
@@ -92,7 +93,7 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
     responses((status = 200, description = "The session", body = SessionObject)),
 )]
 pub async fn get(State(api): State<Api>, caller: Caller, SessionPath(id): SessionPath) -> Result<Response, ApiError> {
-    let found = api.agent.session(&caller.tenant, &id).await?;
+    let found = api.agent.sessions().get(&caller.tenant, &id).await?;
     Ok(axum::Json(SessionObject::from(&found)).into_response())
 }
 
@@ -109,7 +110,7 @@ pub async fn patch(
     SessionPath(id): SessionPath,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let patched = api.agent.patch_session(&caller.tenant, &id, read_patch(body.as_str()?)?).await?;
+    let patched = api.agent.sessions().patch(&caller.tenant, &id, read_patch(body.as_str()?)?).await?;
     Ok(axum::Json(SessionObject::from(&patched)).into_response())
 }
 
@@ -124,7 +125,7 @@ pub async fn delete(
     caller: Caller,
     SessionPath(id): SessionPath,
 ) -> Result<Response, ApiError> {
-    api.agent.delete_session(&caller.tenant, &id).await?;
+    api.agent.sessions().delete(&caller.tenant, &id).await?;
     Ok(axum::Json(Deletion { id: id.to_string(), object: "session", deleted: true }).into_response())
 }
 
@@ -143,10 +144,10 @@ pub async fn messages(
     let limit = query.limit()?;
     let after: Option<u64> = query.parsed("after", |text| text.parse().ok())?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Ascending);
-    let total = api.agent.session(&caller.tenant, &id).await?.session.message_count;
+    let total = api.agent.sessions().get(&caller.tenant, &id).await?.session.message_count;
     let window = Window::new(after, limit as u64, total, order);
     let count = usize::try_from(window.count).unwrap_or(limit);
-    let (found, _) = api.agent.messages(&caller.tenant, &id, window.from, count).await?;
+    let (found, _) = api.agent.sessions().messages(&caller.tenant, &id, window.from, count).await?;
     let has_more = window.has_more(found.len(), total);
     let numbered = window.numbered(found).into_iter();
     let data = numbered.map(|(index, message)| MessageObject::new(index, &message)).collect::<Result<Vec<_>, _>>()?;
@@ -166,7 +167,7 @@ pub async fn cancel(
     SessionPath(id): SessionPath,
     _identity: RequestIdentity,
 ) -> Result<Response, ApiError> {
-    let cancelled = api.agent.cancel_session(&caller.tenant, &id).await?;
+    let cancelled = api.agent.runs().cancel_session(&caller.tenant, &id).await?;
     let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();
     Ok(axum::Json(List::new(runs, false, |run| run.id.to_owned())).into_response())
 }

@@ -34,7 +34,7 @@ async fn busy(store: &Arc<dyn Store>) -> (TestAgent, Started) {
 
 /// Leaves the text once, and returns the run's status and whether it was there.
 async fn steer(agent: &TestAgent, run: &RunId, text: &str, key: &RequestKey) -> Result<(RunStatus, bool), LookupError> {
-    let steered = agent.steer(&Tenant::default_tenant(), run, say(text), Some(key)).await;
+    let steered = agent.runs().steer(&Tenant::default_tenant(), run, say(text), Some(key)).await;
     steered.map(|(head, was_there)| (head.status, was_there))
 }
 
@@ -53,7 +53,7 @@ async fn a_command_sent_twice_under_a_key_is_applied_once() {
     for number in 0..10 {
         let (agent, run) = (if number % 2 == 0 { &agent } else { &other }.clone(), run.clone());
         tasks.spawn(async move {
-            agent.steer(&Tenant::default_tenant(), &run, say("rather this"), Some(&once())).await.unwrap().1
+            agent.runs().steer(&Tenant::default_tenant(), &run, say("rather this"), Some(&once())).await.unwrap().1
         });
     }
     let new = tasks.join_all().await.into_iter().filter(|was_there| !was_there).count();
@@ -75,7 +75,7 @@ async fn a_command_sent_twice_under_a_key_is_applied_once() {
     let late = steer(&other, &run, "late", &RequestKey { name: "late".into(), ..once() }).await;
     assert!(matches!(late, Err(LookupError::NotLive(_))), "{late:?}");
     let foreign = Tenant::parse("other").unwrap();
-    let foreign = other.steer(&foreign, &run, say("rather this"), Some(&once())).await;
+    let foreign = other.runs().steer(&foreign, &run, say("rather this"), Some(&once())).await;
     assert!(matches!(foreign, Err(LookupError::RunNotFound(_))), "{foreign:?}");
 }
 
@@ -126,7 +126,7 @@ async fn a_cancellation_is_applied_though_earlier_commands_were_lost() {
     let lose = Write::DeleteLog { log: keys::inbox(&run) };
     store.commit(Tx::new(partition).write(lose)).await.unwrap();
     let other = TestAgent::builder().store(store).build();
-    let cancelled = tokio::time::timeout(Duration::from_secs(5), other.cancel(&tenant, &run)).await;
+    let cancelled = tokio::time::timeout(Duration::from_secs(5), other.runs().cancel(&tenant, &run)).await;
     assert_eq!(cancelled.unwrap().unwrap().head.status, RunStatus::Cancelled);
 }
 
@@ -154,12 +154,12 @@ async fn a_replica_that_hands_a_run_over_does_not_forget_a_cancellation() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     first.link.cut(true);
     let between = TestAgent::builder().store(Link::to(&store)).build();
-    let cancelled = tokio::time::timeout(Duration::from_secs(1), between.cancel(&tenant, &run)).await;
+    let cancelled = tokio::time::timeout(Duration::from_secs(1), between.runs().cancel(&tenant, &run)).await;
     assert!(cancelled.is_err(), "nobody who hears of it drives the run");
-    between.steer(&tenant, &run, say("rather this"), None).await.unwrap();
+    between.runs().steer(&tenant, &run, say("rather this"), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(12)).await;
     between.0.lifecycle.leave().await;
-    let head = between.run(&tenant, &run).await.unwrap().head;
+    let head = between.runs().get(&tenant, &run).await.unwrap().head;
     let idle = between.0.launcher.acquire_idle(&tenant, &head).await.unwrap().expect("nobody drives it");
     drop(between.0.launcher.resume(idle, Vec::new(), between.generation()).await.unwrap());
     between.close().await;

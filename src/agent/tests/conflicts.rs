@@ -28,7 +28,7 @@ fn says(text: &str, on_conflict: OnConflict) -> NewRun {
 
 /// What the session holds, in short.
 async fn history(replica: &Replica) -> Vec<String> {
-    let (messages, _) = replica.agent.messages(&tenant(), &session(), 0, 100).await.unwrap();
+    let (messages, _) = replica.agent.sessions().messages(&tenant(), &session(), 0, 100).await.unwrap();
     let content = |message: &Message| {
         let value: serde_json::Value = serde_json::from_str(json(message)).unwrap();
         value["content"].as_str().unwrap_or("-").to_owned()
@@ -98,7 +98,7 @@ async fn a_queued_run_can_be_cancelled_and_leaves_nothing() {
     let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
     let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
     let third = b.agent.start(says("three", OnConflict::Enqueue), None).await.unwrap();
-    let cancelled = a.agent.cancel(&tenant(), &second.head.id).await.unwrap();
+    let cancelled = a.agent.runs().cancel(&tenant(), &second.head.id).await.unwrap();
     assert_eq!(cancelled.head.status, RunStatus::Cancelled);
     assert_eq!(outcome(&watch(second).await).reason.status(), RunStatus::Cancelled);
     watch(first).await;
@@ -149,7 +149,7 @@ async fn ended_runs_free_their_places_beside_a_session() {
     let (a, b) = pair(&store);
     with_beside(&store, (0..queued::MOST).map(|_| RunId::mint()).collect()).await;
     let slow = a.agent.start(says("slow", OnConflict::Concurrent), None).await.unwrap();
-    let beside = async || b.agent.session(&tenant(), &session()).await.unwrap().session.concurrent_runs;
+    let beside = async || b.agent.sessions().get(&tenant(), &session()).await.unwrap().session.concurrent_runs;
     assert_eq!(beside().await, std::slice::from_ref(&slow.head.id));
     watch(slow).await;
     assert_eq!(beside().await, []);
@@ -167,7 +167,7 @@ async fn a_session_that_lost_messages_detaches_its_runs() {
     for started in [holder, beside] {
         assert_eq!(outcome(&watch(started).await).reason.status(), RunStatus::Completed);
     }
-    let left = b.agent.session(&tenant(), &session()).await.unwrap().session;
+    let left = b.agent.sessions().get(&tenant(), &session()).await.unwrap().session;
     assert_eq!((left.active_run, left.concurrent_runs, left.runs), (None, vec![], 3));
 }
 
@@ -202,7 +202,7 @@ async fn concurrent_runs_are_limited_and_an_ended_one_makes_room() {
         let refused = start().await;
         assert!(matches!(&refused, Err(StartError::SessionBusy { run, .. }) if *run == beside[0]), "{refused:?}");
         let ended = beside.pop().unwrap();
-        assert_eq!(a.agent.cancel(&tenant(), &ended).await.unwrap().head.status, RunStatus::Cancelled);
+        assert_eq!(a.agent.runs().cancel(&tenant(), &ended).await.unwrap().head.status, RunStatus::Cancelled);
         beside.push(start().await.unwrap());
     }
 }
@@ -214,11 +214,11 @@ async fn a_session_outlives_all_its_concurrent_runs() {
     for (meanwhile, messages) in [("nothing", 4), ("a change", 4), ("a run", 6)] {
         let store = shared();
         let (a, b) = pair(&store);
-        b.agent.create_session(&tenant(), brief.clone()).await.unwrap();
+        b.agent.sessions().create(&tenant(), brief.clone()).await.unwrap();
         let slow = a.agent.start(says("slow one", OnConflict::Concurrent), None).await.unwrap();
         match meanwhile {
             "a change" => {
-                b.agent.patch_session(&tenant(), &session(), SessionPatch::default()).await.unwrap();
+                b.agent.sessions().patch(&tenant(), &session(), SessionPatch::default()).await.unwrap();
             }
             // It ends long before the other.
             "a run" => drop(watch(b.agent.start(says("quick one", OnConflict::Reject), None).await.unwrap()).await),

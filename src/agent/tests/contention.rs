@@ -76,7 +76,7 @@ async fn all_of_many_starts_at_once_in_one_session_succeed_and_end_where_they_be
             let resumed = records.iter().filter(|record| matches!(record.event, Event::RunResumed { .. })).count();
             assert_eq!(resumed, 0, "{on_conflict:?}: no driver gave up");
         }
-        let session = replicas[0].session(&tenant(), &session()).await.unwrap().session;
+        let session = replicas[0].sessions().get(&tenant(), &session()).await.unwrap().session;
         assert_eq!((session.runs, session.message_count), (MANY as u64, 2 * MANY as u64));
     }
 }
@@ -85,14 +85,14 @@ async fn all_of_many_starts_at_once_in_one_session_succeed_and_end_where_they_be
 async fn all_of_many_patches_at_once_are_made() {
     let replica = distant(&shared());
     let agent = &replica;
-    agent.create_session(&tenant(), NewSession { id: Some(session()), ..NewSession::default() }).await.unwrap();
+    agent.sessions().create(&tenant(), NewSession { id: Some(session()), ..NewSession::default() }).await.unwrap();
     let patches = (0..MANY).map(|number| async move {
         let metadata = [(format!("key-{}", number % 16), Some(number.to_string()))].into();
-        agent.patch_session(&tenant(), &session(), SessionPatch { metadata, ..SessionPatch::default() }).await
+        agent.sessions().patch(&tenant(), &session(), SessionPatch { metadata, ..SessionPatch::default() }).await
     });
     for patched in join_all(patches).await {
         patched.unwrap();
     }
-    let metadata = agent.session(&tenant(), &session()).await.unwrap().session.metadata;
+    let metadata = agent.sessions().get(&tenant(), &session()).await.unwrap().session.metadata;
     assert_eq!(metadata.len(), 16);
 }

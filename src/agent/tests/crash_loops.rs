@@ -52,7 +52,7 @@ async fn driven_to_its_end(turns: Vec<Say>, event: &'static str, nth: usize, dea
             if faulty.is_dead() {
                 break;
             }
-            let view = agent.run(&tenant, &run).await.unwrap();
+            let view = agent.runs().get(&tenant, &run).await.unwrap();
             if view.head.status.is_final() {
                 return (view, died);
             }

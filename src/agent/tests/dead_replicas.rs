@@ -143,7 +143,7 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     let asked = successors.each_ref().map(|successor| successor.model.requests.lock().len());
     assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
     assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");
-    let heads = successors[0].runs(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
+    let heads = successors[0].runs().list(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
     assert_eq!(heads.len(), RUNS);
     for head in heads {
         assert_eq!(head.status, RunStatus::Completed);
@@ -184,7 +184,7 @@ async fn a_replica_that_was_presumed_dead_registers_its_runs_again() {
     // Its new name holds: once it is dead, its run is found again.
     way.cut(true);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    let view = b.run(&tenant(), &run).await.unwrap();
+    let view = b.runs().get(&tenant(), &run).await.unwrap();
     assert_eq!((view.head.status, resumptions(&store, &run).await), (RunStatus::Completed, 1));
 }
 
@@ -209,7 +209,7 @@ async fn a_replica_that_comes_back_leaves_runs_alone_that_were_taken_over() {
     let new = a.start(request(), None).await.unwrap().head.id;
     assert_eq!(named(&store, &name).await, 1);
     for run in [lost, new] {
-        assert_eq!(b.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+        assert_eq!(b.runs().cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
     }
 }
 
@@ -354,7 +354,7 @@ async fn a_run_created_while_its_registration_is_removed_is_resumed() {
     let late = Arc::new(Late { store: store.clone(), made: made(&spec), looks: AtomicUsize::new(0) });
     let agent = TestAgent::builder().store(late).turns(vec![Say::Text(&["done"])]).begin();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(agent.run(&tenant(), &spec.id).await.unwrap().head.status, RunStatus::Completed);
+    assert_eq!(agent.runs().get(&tenant(), &spec.id).await.unwrap().head.status, RunStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,6 +372,6 @@ async fn a_replica_that_shuts_down_orphans_all_its_registered_runs() {
     let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     tokio::time::sleep(Duration::from_secs(3)).await;
     for run in [live, waiting] {
-        assert_eq!(b.run(&tenant(), &run).await.unwrap().head.status, RunStatus::Completed);
+        assert_eq!(b.runs().get(&tenant(), &run).await.unwrap().head.status, RunStatus::Completed);
     }
 }

@@ -20,7 +20,7 @@ fn tenant() -> Tenant {
 }
 
 async fn runs(agent: &TestAgent) -> Vec<Head> {
-    agent.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap()
+    agent.runs().list(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap()
 }
 
 /// Starts `new` and drops the request while its `nth` commit, counted from 0, hangs. Returns `false` if
@@ -82,7 +82,7 @@ async fn a_waiting_run_whose_client_left_while_answering_resumes_at_once() {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let view = agent.run(&tenant(), &run).await.unwrap();
+            let view = agent.runs().get(&tenant(), &run).await.unwrap();
             assert_eq!(view.head.status, RunStatus::Completed, "{fate:?} at commit {commits}");
             assert_eq!(view.outcome.unwrap().output_text, "rain it is");
             commits += 1;
@@ -179,5 +179,5 @@ async fn an_answer_to_a_run_whose_lease_is_held_is_to_be_retried() {
     store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().unwrap();
     let refused = agent.start(answer, None).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
-    assert_eq!(agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.runs().get(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
 }

@@ -57,7 +57,7 @@ async fn answer(agent: &TestAgent, run: &RunId, call: &CallId) -> Result<String,
 }
 
 async fn status(agent: &TestAgent, run: &RunId) -> RunStatus {
-    agent.run(&tenant(), run).await.unwrap().head.status
+    agent.runs().get(&tenant(), run).await.unwrap().head.status
 }
 
 async fn entries(store: &Arc<dyn Store>) -> Vec<due::Due> {
@@ -66,7 +66,7 @@ async fn entries(store: &Arc<dyn Store>) -> Vec<due::Due> {
 
 /// How often the run's log says that it was cancelled.
 async fn ends(agent: &TestAgent, run: &RunId) -> usize {
-    let mut follower = agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
+    let mut follower = agent.runs().follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
     let mut ends = 0;
     while let Some(page) = follower.next().await.unwrap() {
         let is_end = |event: &Event| matches!(event, Event::RunFinished(outcome) if outcome.status().is_final());
@@ -92,7 +92,7 @@ async fn a_waiting_run_outlives_the_time_that_ended_runs_are_kept() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(entries(&store).await, [], "nothing is left of the wait");
         tokio::time::sleep(RUN).await;
-        let gone = agent.run(&tenant(), &run).await.unwrap_err();
+        let gone = agent.runs().get(&tenant(), &run).await.unwrap_err();
         assert!(matches!(gone, LookupError::RunNotFound(_)), "{gone}");
     }
 }

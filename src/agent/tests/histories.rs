@@ -52,7 +52,7 @@ async fn appending_a_message_costs_the_same_in_long_and_short_sessions() {
     for count in [20, 2_000] {
         let store = Metered::new();
         let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["answer"])]).build();
-        agent.create_session(&tenant(), filled(count)).await.unwrap();
+        agent.sessions().create(&tenant(), filled(count)).await.unwrap();
         assert_eq!(asked(&agent, "first").await.len(), count + 1);
         store.cost();
         assert_eq!(asked(&agent, "second").await.len(), count + 3);
@@ -78,7 +78,7 @@ async fn a_recreated_session_has_nothing_of_the_old_one() {
     let (here, there) = (says(&["here"], &store), says(&["there"], &store));
     asked(&here, "secret").await;
     asked(&here, "known here").await;
-    there.delete_session(&tenant(), &session()).await.unwrap();
+    there.sessions().delete(&tenant(), &session()).await.unwrap();
     asked(&there, "a").await;
     asked(&there, "b").await;
     asked(&there, "c").await;

@@ -187,7 +187,7 @@ async fn a_stalled_claimant_does_not_recreate_a_run_that_ended_and_expired() {
     faulty.go_on();
     let late = stalled.join_all().await;
     assert!(matches!(late[..], [Err(StartError::Store(_))]), "{late:?}");
-    assert!(quick.runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
+    assert!(quick.runs().list(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +237,7 @@ async fn a_deleted_run_is_not_run_again() {
     watch(agent.start(asked(), Some(&by_key())).await.unwrap()).await;
     // Its driver leaves it, and the note is stored.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    agent.delete_session(&tenant(), &session).await.unwrap();
+    agent.sessions().delete(&tenant(), &session).await.unwrap();
     let refused = agent.start(asked(), Some(&by_key())).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
 }
@@ -356,7 +356,7 @@ async fn a_duplicate_does_not_end_a_run_that_waits_already() {
     let late = NewRun { id: run.clone(), session: Some(session), ..request() };
     let refused = agent.start(late, None).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
-    assert_eq!(agent.run(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.runs().get(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
 }
 
 #[tokio::test(start_paused = true)]

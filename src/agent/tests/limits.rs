@@ -92,7 +92,7 @@ async fn a_sessions_budget_holds_over_its_runs() {
         token_budget: Some(700),
         ..crate::agent::session::NewSession::default()
     };
-    agent.create_session(&tenant, new).await.unwrap();
+    agent.sessions().create(&tenant, new).await.unwrap();
     let mut answered = 0;
     let refused = loop {
         let mut request = request();
@@ -106,7 +106,7 @@ async fn a_sessions_budget_holds_over_its_runs() {
         }
     };
     assert!(matches!(refused, StartError::BudgetExceeded(StopReason::TokenBudget)), "{refused:?}");
-    let session: Session = agent.session(&tenant, &id).await.unwrap().session;
+    let session: Session = agent.sessions().get(&tenant, &id).await.unwrap().session;
     assert_eq!((session.usage.total(), session.runs), (answered * 15, answered), "settled at what was used");
 }
 
@@ -120,9 +120,9 @@ async fn a_run_without_readers_is_cancelled_after_its_grace() {
     let run = started.head.id.clone();
     drop(started);
     tokio::time::sleep(Duration::from_secs(14)).await;
-    assert_eq!(agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::InProgress);
+    assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::InProgress);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +138,7 @@ async fn cancelling_answers_once_the_run_has_stopped_and_may_be_repeated() {
         records.extend(page.iter().map(|record| (**record).clone()));
     }
     for _ in 0..2 {
-        assert_eq!(agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+        assert_eq!(agent.runs().cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
     }
     records.extend(watch(started).await);
     assert_eq!((shown(&records).as_str(), outcome(&records).status()), ("x", RunStatus::Cancelled));
@@ -153,7 +153,7 @@ async fn the_grace_of_an_abandoned_run_does_not_restart_with_each_step() {
     let tenant = request.tenant.clone();
     let run = agent.start(request, None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(17)).await;
-    let ended = agent.run(&tenant, &run).await.unwrap();
+    let ended = agent.runs().get(&tenant, &run).await.unwrap();
     assert_eq!(ended.head.status, RunStatus::Cancelled);
     assert!(ended.outcome.unwrap().iterations >= 3, "it had gone through several steps");
 }
@@ -169,7 +169,7 @@ async fn a_closing_answer_that_no_budget_has_room_for_is_not_asked_for_again() {
         token_budget: Some(2_000),
         ..crate::agent::session::NewSession::default()
     };
-    agent.create_session(&tenant, new).await.unwrap();
+    agent.sessions().create(&tenant, new).await.unwrap();
     // What others in the session took meanwhile.
     let partition = crate::agent::ledger::keys::session_partition(&tenant, &id);
     let mut request = request();
@@ -217,7 +217,7 @@ async fn a_cancellation_just_before_the_closing_answer_ends_the_run() {
     let run = started.head.id.clone();
     faulty.reached().await;
     let mut cancelled = JoinSet::new();
-    cancelled.spawn(async move { canceller.cancel(&tenant, &run).await });
+    cancelled.spawn(async move { canceller.runs().cancel(&tenant, &run).await });
     let (store, partition, run): (Arc<dyn Store>, _, _) =
         (faulty.clone(), keys::run_partition(&Tenant::default_tenant(), None, &started.head.id), &started.head.id);
     while inbox::length(&store, &partition, run).await.unwrap() == 0 {
@@ -248,5 +248,5 @@ async fn a_wait_that_begins_within_the_grace_ends_with_it() {
     let tenant = request.tenant.clone();
     let run = agent.start(request, None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(16)).await;
-    assert_eq!(agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }

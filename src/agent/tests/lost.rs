@@ -32,7 +32,7 @@ async fn a_lost_run_frees_its_session_and_ends_its_readers_streams() {
     let next = b.agent.start(in_session(OnConflict::Enqueue), None).await.unwrap();
     let beside = b.agent.start(in_session(OnConflict::Concurrent), None).await.unwrap();
     assert_eq!(outcome(&watch(beside).await).reason, StopReason::Done);
-    let mut reader = b.agent.follow(&tenant(), &lost, 0).await.unwrap().follower.unwrap();
+    let mut reader = b.agent.runs().follow(&tenant(), &lost, 0).await.unwrap().follower.unwrap();
     let mut reading = JoinSet::new();
     reading.spawn(async move {
         let mut records = Vec::new();
@@ -52,7 +52,7 @@ async fn a_lost_run_frees_its_session_and_ends_its_readers_streams() {
     let (records, told) = reading.join_next().await.unwrap().unwrap();
     assert_eq!(outcome(&records).reason, StopReason::StoreLostState);
     assert!(told.saturating_duration_since(ended) <= Duration::from_millis(10), "a nudge tells its readers");
-    let session = b.agent.session(&tenant(), &SessionId::parse("s").unwrap()).await.unwrap().session;
+    let session = b.agent.sessions().get(&tenant(), &SessionId::parse("s").unwrap()).await.unwrap().session;
     assert!(!session.has_runs());
 }
 
@@ -68,7 +68,7 @@ async fn a_lost_run_is_removed_from_its_session() {
         let lose = Write::Delete { key: keys::spec(&lost) };
         store.commit(Tx::new(keys::session_partition(&tenant(), &id)).write(lose)).await.unwrap();
         over(&b, &lost).await;
-        let session = b.agent.session(&tenant(), &id).await.unwrap().session;
+        let session = b.agent.sessions().get(&tenant(), &id).await.unwrap().session;
         assert!(!session.has_runs(), "{session:?}");
     }
 }
@@ -80,7 +80,7 @@ async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost() {
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
     let id = SessionId::parse("s").unwrap();
     let brief = NewSession { id: Some(id.clone()), ttl_s: Some(1), ..NewSession::default() };
-    b.agent.create_session(&tenant(), brief).await.unwrap();
+    b.agent.sessions().create(&tenant(), brief).await.unwrap();
     let lost = a.agent.start(in_session(OnConflict::Reject), None).await.unwrap().head.id;
     let kept = b.agent.start(in_session(OnConflict::Concurrent), None).await.unwrap().head.id;
     a.link.cut(true);
@@ -89,7 +89,7 @@ async fn a_session_does_not_expire_under_its_other_runs_when_one_is_lost() {
     over(&b, &lost).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(status(&b, &kept).await, RunStatus::InProgress);
-    assert_eq!(b.agent.session(&tenant(), &id).await.unwrap().session.concurrent_runs, [kept]);
+    assert_eq!(b.agent.sessions().get(&tenant(), &id).await.unwrap().session.concurrent_runs, [kept]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn a_run_whose_applied_commands_are_lost_still_ends() {
     let run = started.head.id.clone();
     let say = |text: &str| vec![Message::text(Role::User, text)];
     for text in ["one", "two"] {
-        agent.steer(&tenant(), &run, say(text), None).await.unwrap();
+        agent.runs().steer(&tenant(), &run, say(text), None).await.unwrap();
     }
     // Both are read before the second model call.
     tokio::time::sleep(Duration::from_secs(7)).await;
@@ -125,14 +125,14 @@ async fn a_command_after_lost_ones_is_applied_once_another_follows() {
     let run = a.agent.start(request(), None).await.unwrap().head.id;
     let say = |text: &str| vec![Message::text(Role::User, text)];
     for text in ["one", "two"] {
-        a.agent.steer(&tenant(), &run, say(text), None).await.unwrap();
+        a.agent.runs().steer(&tenant(), &run, say(text), None).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let lose = Write::DeleteLog { log: keys::inbox(&run) };
     store.commit(Tx::new(keys::run_partition(&tenant(), None, &run)).write(lose)).await.unwrap();
-    a.agent.steer(&tenant(), &run, say("three"), None).await.unwrap();
+    a.agent.runs().steer(&tenant(), &run, say("three"), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    TestAgent::builder().store(store.clone()).build().cancel(&tenant(), &run).await.unwrap();
+    TestAgent::builder().store(store.clone()).build().runs().cancel(&tenant(), &run).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(status(&a, &run).await, RunStatus::Cancelled);
 }
@@ -154,7 +154,7 @@ async fn a_damaged_event_is_reported_to_its_reader_not_skipped() {
         store.commit(tx).await.unwrap();
         let append = Write::Append { log: log.clone(), after: 0, entries: entries.clone() };
         store.commit(Tx::new(partition.clone()).write(append)).await.unwrap();
-        let following = a.agent.follow(&tenant(), &run, 0).await;
+        let following = a.agent.runs().follow(&tenant(), &run, 0).await;
         if damaged + 1 == entries.len() {
             // Whether there is anything to follow says the last one.
             assert!(matches!(following, Err(LookupError::Store(_))));

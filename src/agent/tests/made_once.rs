@@ -15,8 +15,8 @@ async fn a_session_is_made_once() {
     let agent = replica(&store);
     let make = async |name: &str| {
         let once = RequestKey { name: name.into(), ..by_key() };
-        let make = |id| agent.create_session(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
-        agent.make_session(&TENANT, Some(&once), SessionId::mint(), make).await
+        let make = |id| agent.sessions().create(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
+        agent.admission().make_session(&TENANT, Some(&once), SessionId::mint(), make).await
     };
     let (first, was_there) = make("a").await.unwrap();
     let (again, was_there_then) = make("a").await.unwrap();
@@ -30,8 +30,8 @@ async fn a_session_is_made_once() {
     assert!(matches!(make("c").await, Err(LookupError::Store(_))));
     let (third, was_there) = make("c").await.unwrap();
     assert!(was_there, "it was made, though nobody said so");
-    let listed = agent.sessions(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
-    agent.delete_session(&TENANT, &first.session.id).await.unwrap();
+    let listed = agent.sessions().list(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
+    agent.sessions().delete(&TENANT, &first.session.id).await.unwrap();
     assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
     assert_eq!((listed, third.version), (3, 1), "what nobody acknowledged is listed too");
 }
@@ -44,11 +44,14 @@ async fn creating_a_session_whose_chosen_id_exists_is_refused() {
     let agent = replica(&store);
     let id = SessionId::parse("mine").unwrap();
     let new = NewSession { id: Some(id.clone()), ..NewSession::default() };
-    agent.create_session(&TENANT, new.clone()).await.unwrap();
-    let make = |_| agent.create_session(&TENANT, new.clone());
-    let refused = agent.make_session(&TENANT, Some(&by_key()), id.clone(), make).await;
+    agent.sessions().create(&TENANT, new.clone()).await.unwrap();
+    let make = |_| agent.sessions().create(&TENANT, new.clone());
+    let refused = agent.admission().make_session(&TENANT, Some(&by_key()), id.clone(), make).await;
     assert!(matches!(refused, Err(LookupError::SessionExists(_))), "{refused:?}");
-    agent.delete_session(&TENANT, &id).await.unwrap();
-    let make = |_| agent.create_session(&TENANT, new);
-    assert!(!agent.make_session(&TENANT, Some(&by_key()), id, make).await.unwrap().1, "the key was given back");
+    agent.sessions().delete(&TENANT, &id).await.unwrap();
+    let make = |_| agent.sessions().create(&TENANT, new);
+    assert!(
+        !agent.admission().make_session(&TENANT, Some(&by_key()), id, make).await.unwrap().1,
+        "the key was given back"
+    );
 }

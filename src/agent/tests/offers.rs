@@ -52,7 +52,7 @@ fn asked(replica: &Replica) -> Vec<ModelRequest> {
 
 /// Returns once a call of this tool was recorded.
 async fn called(replica: &Replica, run: &RunId, tool: &str) {
-    let mut follower = replica.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
+    let mut follower = replica.agent.runs().follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
     loop {
         let page = follower.next().await.unwrap().unwrap();
         if page.iter().any(|record| matches!(&record.event, Event::ToolStarted { call, .. } if call.name == tool)) {
@@ -64,7 +64,7 @@ async fn called(replica: &Replica, run: &RunId, tool: &str) {
 /// All public records of a run that has ended.
 async fn records(replica: &Replica, run: &RunId) -> Vec<Record> {
     over(replica, run).await;
-    let mut follower = replica.agent.follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
+    let mut follower = replica.agent.runs().follow(&tenant(), run, 0).await.unwrap().follower.unwrap();
     follower.available().await.unwrap().iter().map(|record| (**record).clone()).collect()
 }
 

@@ -142,7 +142,7 @@ async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
         .collect();
     let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let new = NewSession { id: Some(id.clone()), token_budget: Some(1_100), ..NewSession::default() };
-    replicas[0].create_session(&tenant, new).await.unwrap();
+    replicas[0].sessions().create(&tenant, new).await.unwrap();
     let (mut used, mut number) = (0, 0);
     loop {
         number += 1;
@@ -169,7 +169,7 @@ async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
     let agent = TestAgent::builder().store(store.clone()).turns(turns).quotas(quotas(tokens(100_000))).build();
     let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
-    agent.create_session(&tenant, new).await.unwrap();
+    agent.sessions().create(&tenant, new).await.unwrap();
     let mut started = agent.start(NewRun { session: Some(id.clone()), ..keyed() }, None).await.unwrap();
     let mut calls = 0;
     while calls == 0 {
@@ -234,7 +234,7 @@ async fn a_crash_at_any_commit_loses_nothing_and_settles_nothing_twice() {
             let second = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(quota)).begin();
             // Longer than a lease, and than what nobody's slots are watched for.
             tokio::time::sleep(Duration::from_secs(300)).await;
-            let used = if let Ok(view) = second.run(&tenant, &run).await {
+            let used = if let Ok(view) = second.runs().get(&tenant, &run).await {
                 let outcome = view.outcome.unwrap_or_else(|| panic!("{last_wish:?} {nth}: it has not ended"));
                 assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
                 in_full += usize::from(outcome.usage.estimated);
@@ -275,7 +275,7 @@ async fn a_run_that_is_failed_instead_of_resumed_settles_its_reservation() {
     assert!(count(&store, &counter(BudgetKind::Tokens)).await > 300);
     let second = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(tokens(50_000))).build();
     tokio::time::sleep(Duration::from_secs(11)).await;
-    second.cancel(&tenant, &run).await.unwrap();
+    second.runs().cancel(&tenant, &run).await.unwrap();
     assert_eq!((standing(&store).await.len(), count(&store, &counter(BudgetKind::Tokens)).await), (0, 0));
     drop(started);
 }

@@ -40,7 +40,7 @@ pub(super) fn tenant() -> Tenant {
 }
 
 pub(super) async fn status(replica: &Replica, run: &RunId) -> RunStatus {
-    replica.agent.run(&tenant(), run).await.unwrap().head.status
+    replica.agent.runs().get(&tenant(), run).await.unwrap().head.status
 }
 
 /// Returns once the run is over, and how long that took.
@@ -60,10 +60,10 @@ async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it() {
     let b = replica(Link::to(&store), vec![]);
     let run = a.agent.start(request(), None).await.unwrap().head.id;
     let since = Instant::now();
-    let view = b.agent.cancel(&tenant(), &run).await.unwrap();
+    let view = b.agent.runs().cancel(&tenant(), &run).await.unwrap();
     assert_eq!(view.head.status, RunStatus::Cancelled);
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
-    assert_eq!(b.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(b.agent.runs().cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +73,7 @@ async fn a_cancellation_whose_nudge_was_lost_only_takes_longer() {
     let b = replica(Link::deaf(&store), vec![]);
     let run = a.agent.start(request(), None).await.unwrap().head.id;
     let since = Instant::now();
-    assert_eq!(b.agent.cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(b.agent.runs().cancel(&tenant(), &run).await.unwrap().head.status, RunStatus::Cancelled);
     assert!(since.elapsed() <= Duration::from_millis(3_500), "{:?}", since.elapsed());
 }
 
@@ -89,7 +89,7 @@ async fn a_replica_that_is_cut_off_stops_by_itself_and_another_resumes_its_run()
     let took = over(&b, &run).await;
     assert!(took <= Duration::from_secs(12), "{took:?}");
     a.link.cut(false);
-    let view = b.agent.run(&tenant(), &run).await.unwrap().outcome.unwrap();
+    let view = b.agent.runs().get(&tenant(), &run).await.unwrap().outcome.unwrap();
     assert_eq!((view.output_text.as_str(), view.tool_calls), ("found", 1));
     assert_eq!(b.agent.journal.lock().len(), 0, "the call before was not repeated");
     // The reader at the replica that was cut off saw it all, though from elsewhere.
@@ -136,7 +136,7 @@ async fn a_drained_replica_hands_its_runs_over_before_their_next_step() {
     drop(follower);
     // The tool ran to its timeout and was not run again.
     assert!(over(&b, &run).await <= Duration::from_secs(1));
-    let rest = b.agent.follow(&tenant(), &run, seen).await.unwrap().follower.unwrap().available().await.unwrap();
+    let rest = b.agent.runs().follow(&tenant(), &run, seen).await.unwrap().follower.unwrap().available().await.unwrap();
     assert_eq!(rest[0].seq, seen + 1);
     let outcome = outcome(&rest.iter().map(|record| (**record).clone()).collect::<Vec<_>>());
     assert_eq!((outcome.output_text.as_str(), outcome.tool_calls, outcome.iterations), ("done", 1, 2));
@@ -150,7 +150,7 @@ async fn read_elsewhere() -> (Replica, Replica, RunId, Follower) {
     let b = replica(Link::to(&store), vec![]);
     let new = with_options(|options| options.on_disconnect = OnDisconnect::Cancel);
     let run = a.agent.start(new, None).await.unwrap().head.id;
-    let follower = b.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let follower = b.agent.runs().follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
     (a, b, run, follower)
 }
 
@@ -184,7 +184,7 @@ async fn a_reader_is_announced_only_while_its_run_is_driven_elsewhere() {
     let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
     let b = replica(Link::to(&store), vec![Say::Stall(&["y"])]);
     let run = a.agent.start(request(), None).await.unwrap().head.id;
-    let mut follower = b.agent.follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
+    let mut follower = b.agent.runs().follow(&tenant(), &run, 0).await.unwrap().follower.unwrap();
     let mut reader = JoinSet::new();
     reader.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
     let partition = keys::run_partition(&tenant(), None, &run);
@@ -208,17 +208,17 @@ async fn a_message_to_a_live_run_joins_before_its_next_model_call() {
     let run = started.head.id.clone();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let say = |text: &str| vec![Message::text(Role::User, text)];
-    b.agent.steer(&tenant(), &run, say("rather this"), None).await.unwrap();
-    b.agent.steer(&tenant(), &run, say("and that"), None).await.unwrap();
+    b.agent.runs().steer(&tenant(), &run, say("rather this"), None).await.unwrap();
+    b.agent.runs().steer(&tenant(), &run, say("and that"), None).await.unwrap();
     assert_eq!(outcome(&watch(started).await).output_text, "first");
     let asked = joined(&a.agent.model.requests.lock().last().unwrap().conversation);
     assert!(
         asked.ends_with(r#"{"role":"user","content":"rather this"},{"role":"user","content":"and that"}"#),
         "{asked}"
     );
-    let (messages, _) = b.agent.messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100).await.unwrap();
+    let (messages, _) = b.agent.sessions().messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100).await.unwrap();
     assert_eq!(messages.len(), 6, "the session keeps what was said");
-    let late = b.agent.steer(&tenant(), &run, say("too late"), None).await;
+    let late = b.agent.runs().steer(&tenant(), &run, say("too late"), None).await;
     assert!(late.is_err_and(|error| error.to_string().contains("has ended")));
 }
 
@@ -239,10 +239,10 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
     };
     frozen.agent.0.active.insert(run.clone(), live);
     for seen in 1..last {
-        let following = frozen.agent.follow(&tenant(), &run, seen).await;
+        let following = frozen.agent.runs().follow(&tenant(), &run, seen).await;
         assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
     }
-    assert!(frozen.agent.follow(&tenant(), &run, last).await.unwrap().follower.is_none());
+    assert!(frozen.agent.runs().follow(&tenant(), &run, last).await.unwrap().follower.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
     tokio::time::sleep(Duration::from_millis(4_900)).await;
     let (canceller, run) = (b.agent.clone(), started.head.id.clone());
     let mut cancelling = JoinSet::new();
-    cancelling.spawn(async move { canceller.cancel(&tenant(), &run).await.unwrap() });
+    cancelling.spawn(async move { canceller.runs().cancel(&tenant(), &run).await.unwrap() });
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
     assert!(a.agent.journal.lock().is_empty(), "the second one was not called");
 }
@@ -273,7 +273,7 @@ async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge
     tokio::time::sleep(Duration::from_millis(4_900)).await;
     let (canceller, run) = (b.agent.clone(), started.head.id.clone());
     let mut cancelling = JoinSet::new();
-    cancelling.spawn(async move { canceller.cancel(&tenant(), &run).await.unwrap() });
+    cancelling.spawn(async move { canceller.runs().cancel(&tenant(), &run).await.unwrap() });
     assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
     assert_eq!(a.agent.model.requests.lock().len(), 1);
 }
@@ -298,7 +298,7 @@ async fn tools_are_given_a_higher_fence_after_each_takeover() {
     let fences: Vec<u64> = replicas.iter().flat_map(|replica| replica.fences.lock().clone()).collect();
     assert_eq!(fences.len(), 3);
     assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
-    assert_eq!(replicas[2].run(&tenant(), &run).await.unwrap().head.status, RunStatus::InProgress);
+    assert_eq!(replicas[2].runs().get(&tenant(), &run).await.unwrap().head.status, RunStatus::InProgress);
 }
 
 /// A machine's death loses what was only written; where others go on, they would write something else under

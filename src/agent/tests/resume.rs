@@ -70,8 +70,8 @@ async fn ended(agent: &TestAgent, run: &RunId) -> Vec<Record> {
     agent.begin();
     let tenant = request().tenant;
     for _ in 0..10_000 {
-        if agent.run(&tenant, run).await.unwrap().head.status.is_final() {
-            let following = agent.follow(&tenant, run, 0).await.unwrap();
+        if agent.runs().get(&tenant, run).await.unwrap().head.status.is_final() {
+            let following = agent.runs().follow(&tenant, run, 0).await.unwrap();
             let mut follower = following.follower.unwrap();
             let records = follower.available().await.unwrap();
             return records.into_iter().map(|record| (*record).clone()).collect();
@@ -147,7 +147,7 @@ async fn readers_see_every_event_once_wherever_they_join() {
     let mut all = Vec::new();
     while let Some(page) = first.next().await.unwrap() {
         all.extend(page.iter().map(|record| record.seq));
-        readers.push((after, agent.follow(&tenant, &run, after).await.unwrap().follower));
+        readers.push((after, agent.runs().follow(&tenant, &run, after).await.unwrap().follower));
         after = *all.last().unwrap();
     }
     assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
@@ -160,7 +160,7 @@ async fn readers_see_every_event_once_wherever_they_join() {
         }
         assert_eq!(seen, all[usize::try_from(after).unwrap()..], "joined after {after}");
     }
-    let late = agent.follow(&tenant, &run, all.len() as u64).await.unwrap();
+    let late = agent.runs().follow(&tenant, &run, all.len() as u64).await.unwrap();
     assert!(late.follower.is_none(), "a log that was read to its end has nothing more");
 }
 
@@ -172,16 +172,16 @@ async fn a_reader_that_came_before_the_run_was_resumed_counts_as_its_reader() {
     leave(&store, &spec, &whole[..3]).await;
     let agent = TestAgent::builder().store(store).turns(vec![Say::Calls("", vec![("hang", "{}")])]).build();
     let tenant = request().tenant;
-    let mut follower = agent.follow(&tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let mut follower = agent.runs().follow(&tenant, &spec.id, 0).await.unwrap().follower.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move { while let Ok(Some(_)) = follower.next().await {} });
     agent.begin();
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let status = agent.run(&tenant, &spec.id).await.unwrap().head.status;
+    let status = agent.runs().get(&tenant, &spec.id).await.unwrap().head.status;
     assert_eq!(status, RunStatus::InProgress, "someone reads it");
     drop(tasks);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let status = agent.run(&tenant, &spec.id).await.unwrap().head.status;
+    let status = agent.runs().get(&tenant, &spec.id).await.unwrap().head.status;
     assert_eq!(status, RunStatus::Cancelled, "nobody does any more");
 }
 
@@ -191,7 +191,7 @@ async fn a_log_with_an_end_is_not_resumed_whatever_the_head_says() {
     let (agent, store) = found(&spec, &whole, Effect::Read).await;
     agent.begin();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    agent.cancel(&spec.tenant, &spec.id).await.unwrap();
+    agent.runs().cancel(&spec.tenant, &spec.id).await.unwrap();
     let log = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
     assert_eq!(log.entries.len(), whole.len());
     assert!(agent.model.requests.lock().is_empty());
@@ -205,10 +205,10 @@ async fn a_run_whose_specification_is_lost_fails_instead_of_waiting_for_ever() {
     store.commit(lose).await.unwrap();
     agent.begin();
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let head = agent.run(&spec.tenant, &spec.id).await.unwrap().head;
+    let head = agent.runs().get(&spec.tenant, &spec.id).await.unwrap().head;
     assert_eq!((head.status, head.reason), (RunStatus::Failed, Some(StopReason::StoreLostState)));
     // Who reads it is told as well.
-    let mut follower = agent.follow(&spec.tenant, &spec.id, 0).await.unwrap().follower.unwrap();
+    let mut follower = agent.runs().follow(&spec.tenant, &spec.id, 0).await.unwrap().follower.unwrap();
     let records = follower.available().await.unwrap();
     assert!(
         matches!(&records.last().unwrap().event, Event::RunFinished(end) if end.reason == StopReason::StoreLostState)
@@ -234,7 +234,7 @@ async fn a_run_whose_head_lacks_the_end_has_the_end_in_its_log() {
     let lose = Tx::new(keys::partition_of(&spec)).write(Write::Delete { key: keys::spec(&spec.id) });
     store.commit(lose).await.unwrap();
     assert_eq!(ended(&agent, &spec.id).await.len(), whole.iter().filter(|record| record.event.is_public()).count());
-    let head = agent.run(&spec.tenant, &spec.id).await.unwrap().head;
+    let head = agent.runs().get(&spec.tenant, &spec.id).await.unwrap().head;
     assert_eq!((head.status, head.reason), (RunStatus::Completed, Some(StopReason::Done)));
 }
 
@@ -263,7 +263,7 @@ async fn a_run_that_another_host_ends_is_counted_at_most_a_takeover_longer() {
     let records: Vec<Record> =
         whole[..3].iter().cloned().map(|record| Record { at_ms: earlier(record.at_ms), ..record }).collect();
     let (agent, _) = found(&spec, &records, Effect::Read).await;
-    agent.cancel(&spec.tenant, &spec.id).await.unwrap();
+    agent.runs().cancel(&spec.tenant, &spec.id).await.unwrap();
     let outcome = outcome(&ended(&agent, &spec.id).await);
     assert_eq!(outcome.reason, StopReason::Cancelled);
     assert!(outcome.report.total_ms < 60_000, "{} ms", outcome.report.total_ms);

@@ -36,7 +36,7 @@ fn fork(at: u64, name: &str) -> Fork {
 }
 
 async fn messages(agent: &TestAgent, name: &str) -> Vec<Message> {
-    agent.messages(&tenant(), &id(name), 0, 10_000).await.unwrap().0
+    agent.sessions().messages(&tenant(), &id(name), 0, 10_000).await.unwrap().0
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,13 +51,13 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
         ttl_s: Some(77),
         ..new("s", all.clone())
     };
-    agent.create_session(&tenant(), source).await.unwrap();
+    agent.sessions().create(&tenant(), source).await.unwrap();
     let run = NewRun { session: Some(id("s")), ..request() };
     watch(agent.start(run, None).await.unwrap()).await;
     for at in [0, 1, 511, 512, 513, 1_024, 1_500] {
         let name = format!("f{at}");
-        let forked = agent.fork_session(&tenant(), &id("s"), fork(at, &name)).await.unwrap();
-        let read = agent.session(&tenant(), &id(&name)).await.unwrap();
+        let forked = agent.sessions().fork(&tenant(), &id("s"), fork(at, &name)).await.unwrap();
+        let read = agent.sessions().get(&tenant(), &id(&name)).await.unwrap();
         assert_eq!(forked.session, read.session);
         let session = read.session;
         assert_eq!((session.message_count, session.runs, session.usage.total()), (at, 0, 0));
@@ -66,14 +66,14 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
         assert_eq!(session.ttl_s, Some(77));
         assert_eq!(messages(&agent, &name).await, all[..usize::try_from(at).unwrap()]);
     }
-    let whole = agent.fork_session(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
+    let whole = agent.sessions().fork(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
     assert_eq!(whole.message_count, 1_502);
-    let names: Vec<_> = agent.sessions(&tenant(), None, 100, crate::store::Order::Ascending).await.unwrap();
+    let names: Vec<_> = agent.sessions().list(&tenant(), None, 100, crate::store::Order::Ascending).await.unwrap();
     assert_eq!(names.len(), 9, "forks are listed");
-    let again = agent.fork_session(&tenant(), &id("s"), fork(1, "f1")).await;
+    let again = agent.sessions().fork(&tenant(), &id("s"), fork(1, "f1")).await;
     assert!(matches!(again, Err(ForkError::Lookup(LookupError::SessionExists(_)))));
     let other = Tenant::parse("other").unwrap();
-    let foreign = agent.fork_session(&other, &id("s"), fork(1, "mine")).await;
+    let foreign = agent.sessions().fork(&other, &id("s"), fork(1, "mine")).await;
     assert!(matches!(foreign, Err(ForkError::Lookup(LookupError::SessionNotFound(_)))));
 }
 
@@ -89,9 +89,9 @@ async fn a_fork_keeps_calls_and_their_results_together() {
         all.extend((0..count).map(|number| Message::tool(&call(number), "r")));
         all.push(says(3));
         let (name, end) = (format!("s{count}"), 3 + count as u64);
-        agent.create_session(&tenant(), new(&name, all)).await.unwrap();
+        agent.sessions().create(&tenant(), new(&name, all)).await.unwrap();
         for at in 0..=end + 2 {
-            let forked = agent.fork_session(&tenant(), &id(&name), Fork { at: Some(at), id: None }).await;
+            let forked = agent.sessions().fork(&tenant(), &id(&name), Fork { at: Some(at), id: None }).await;
             match forked {
                 Ok(forked) => {
                     assert_eq!(forked.session.message_count, at);
@@ -112,14 +112,14 @@ async fn a_fork_keeps_calls_and_their_results_together() {
 async fn a_fork_that_is_interrupted_leaves_nothing() {
     let store = Faulty::memory();
     let agent = TestAgent::builder().store(store.clone()).build();
-    agent.create_session(&tenant(), new("s", (0..2_000).map(says).collect())).await.unwrap();
+    agent.sessions().create(&tenant(), new("s", (0..2_000).map(says).collect())).await.unwrap();
     let partition = keys::session_partition(&tenant(), &id("f"));
     // Three pages ahead, the index, the last page with the session.
     for commits in 0..5 {
         store.allow(commits);
-        agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
+        agent.sessions().fork(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
         store.allow(usize::MAX);
-        let found = agent.session(&tenant(), &id("f")).await;
+        let found = agent.sessions().get(&tenant(), &id("f")).await;
         assert!(matches!(found, Err(LookupError::SessionNotFound(_))), "after {commits} commits");
         let left = store.read_log(&partition, &keys::messages(), 0, 0).await.unwrap().head;
         assert_eq!(left > 0, commits > 0);
@@ -127,9 +127,9 @@ async fn a_fork_that_is_interrupted_leaves_nothing() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(store.read_log(&partition, &keys::messages(), 0, 0).await.unwrap().head, 0, "it expires");
     store.allow(2);
-    agent.fork_session(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
+    agent.sessions().fork(&tenant(), &id("s"), fork(2_000, "f")).await.unwrap_err();
     store.allow(usize::MAX);
-    agent.create_session(&tenant(), new("f", vec![says(7)])).await.unwrap();
+    agent.sessions().create(&tenant(), new("f", vec![says(7)])).await.unwrap();
     assert_eq!(messages(&agent, "f").await, [says(7)], "what is left is no part of a successor");
 }
 
@@ -138,9 +138,10 @@ async fn of_concurrent_forks_to_one_name_one_succeeds() {
     let agent = TestAgent::builder().store(Faulty::memory()).build();
     for name in ["a", "b"] {
         let all = (0..1_500).map(|number| Message::text(Role::User, &format!("{name} {number}")));
-        agent.create_session(&tenant(), new(name, all.collect())).await.unwrap();
+        agent.sessions().create(&tenant(), new(name, all.collect())).await.unwrap();
     }
-    let fork = async |from: &str| agent.fork_session(&tenant(), &id(from), Fork { at: None, id: Some(id("f")) }).await;
+    let fork =
+        async |from: &str| agent.sessions().fork(&tenant(), &id(from), Fork { at: None, id: Some(id("f")) }).await;
     let (one, other) = tokio::join!(fork("a"), fork("b"));
     assert!(one.is_ok() != other.is_ok());
     let winner = if one.is_ok() { "a" } else { "b" };
@@ -181,14 +182,14 @@ async fn a_session_is_forked_while_its_run_is_live() {
     watch(agent.start(run(), None).await.unwrap()).await;
     let mut started = agent.start(run(), None).await.unwrap();
     started.follower.next().await.unwrap();
-    let forked = agent.fork_session(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
+    let forked = agent.sessions().fork(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
     assert_eq!((forked.message_count, forked.active_run), (2, None));
-    let cancelled = agent.cancel_session(&tenant(), &id("s")).await.unwrap();
+    let cancelled = agent.runs().cancel_session(&tenant(), &id("s")).await.unwrap();
     assert_eq!(cancelled.iter().map(|view| &view.head.id).collect::<Vec<_>>(), [&started.head.id]);
     assert_eq!(cancelled[0].head.status, RunStatus::Cancelled);
     assert!(cancelled[0].outcome.is_some(), "it has stopped");
-    assert!(agent.cancel_session(&tenant(), &id("s")).await.unwrap().is_empty());
-    let absent = agent.cancel_session(&tenant(), &id("absent")).await;
+    assert!(agent.runs().cancel_session(&tenant(), &id("s")).await.unwrap().is_empty());
+    let absent = agent.runs().cancel_session(&tenant(), &id("absent")).await;
     assert!(matches!(absent, Err(LookupError::SessionNotFound(_))));
 }
 
@@ -198,9 +199,9 @@ async fn a_waiting_run_is_cancelled_with_its_session() {
     let client_tools = vec![client_tool("pick")];
     let run = NewRun { session: Some(id("s")), client_tools, ..request() };
     watch(agent.start(run, None).await.unwrap()).await;
-    let cancelled = agent.cancel_session(&tenant(), &id("s")).await.unwrap();
+    let cancelled = agent.runs().cancel_session(&tenant(), &id("s")).await.unwrap();
     assert_eq!(cancelled[0].head.status, RunStatus::Cancelled);
-    assert_eq!(agent.session(&tenant(), &id("s")).await.unwrap().session.active_run, None);
+    assert_eq!(agent.sessions().get(&tenant(), &id("s")).await.unwrap().session.active_run, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,7 +211,7 @@ async fn a_sessions_counters_expire_with_it() {
     let partition = keys::session_partition(&tenant(), &id("s"));
     let spent = async || store.counter(&partition, &keys::session_tokens()).await.unwrap();
     let created = NewSession { ttl_s: Some(300), token_budget: Some(1_000_000), ..new("s", vec![]) };
-    agent.create_session(&tenant(), created).await.unwrap();
+    agent.sessions().create(&tenant(), created).await.unwrap();
     for _ in 0..3 {
         // Each run renews it.
         tokio::time::sleep(Duration::from_secs(200)).await;
@@ -219,9 +220,9 @@ async fn a_sessions_counters_expire_with_it() {
     assert_eq!(spent().await, 45);
     tokio::time::sleep(Duration::from_secs(299)).await;
     assert_eq!(spent().await, 45);
-    agent.session(&tenant(), &id("s")).await.unwrap();
+    agent.sessions().get(&tenant(), &id("s")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(agent.session(&tenant(), &id("s")).await.is_err());
+    assert!(agent.sessions().get(&tenant(), &id("s")).await.is_err());
     assert_eq!(spent().await, 0);
 }
 
@@ -229,9 +230,9 @@ async fn a_sessions_counters_expire_with_it() {
 async fn updating_a_session_does_not_expire_it_under_its_run() {
     let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["answer"])]).begin();
     let created = NewSession { ttl_s: Some(1), ..new("s", vec![]) };
-    agent.create_session(&tenant(), created).await.unwrap();
+    agent.sessions().create(&tenant(), created).await.unwrap();
     let started = agent.start(NewRun { session: Some(id("s")), ..request() }, None).await.unwrap();
-    agent.patch_session(&tenant(), &id("s"), crate::agent::session::SessionPatch::default()).await.unwrap();
+    agent.sessions().patch(&tenant(), &id("s"), crate::agent::session::SessionPatch::default()).await.unwrap();
     watch(started).await;
-    assert_eq!(agent.session(&tenant(), &id("s")).await.unwrap().session.message_count, 4);
+    assert_eq!(agent.sessions().get(&tenant(), &id("s")).await.unwrap().session.message_count, 4);
 }

@@ -34,7 +34,7 @@ async fn a_keys_concurrency_limit_holds_over_all_replicas() {
     }
     assert_eq!((started.len(), refused, count(&store, &keys::slots_taken()).await), (4, 20, 4));
     let (replica, ended) = started.pop().unwrap();
-    replicas[replica].cancel(&Tenant::default_tenant(), &ended.head.id).await.unwrap();
+    replicas[replica].runs().cancel(&Tenant::default_tenant(), &ended.head.id).await.unwrap();
     replicas[0].start(keyed(), None).await.unwrap();
     assert!(matches!(replicas[1].start(keyed(), None).await, Err(StartError::TooManyRuns(4))));
 }
@@ -66,10 +66,10 @@ async fn a_run_that_waits_for_its_client_holds_no_slot_and_needs_one_to_resume()
         ..keyed()
     };
     assert!(matches!(agent.start(answer(&call), None).await, Err(StartError::TooManyRuns(1))));
-    agent.cancel(&tenant, &other).await.unwrap();
+    agent.runs().cancel(&tenant, &other).await.unwrap();
     agent.start(answer(&call), None).await.unwrap();
     assert_eq!(count(&store, &keys::slots_taken()).await, 1);
-    agent.cancel(&tenant, &run).await.unwrap();
+    agent.runs().cancel(&tenant, &run).await.unwrap();
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);
 }
 
@@ -89,7 +89,7 @@ async fn a_dead_replicas_runs_keep_their_slots_until_they_end_elsewhere() {
     second.begin();
     tokio::time::sleep(Duration::from_secs(30)).await;
     for run in &started {
-        assert!(second.run(&Tenant::default_tenant(), run).await.unwrap().head.status.is_final());
+        assert!(second.runs().get(&Tenant::default_tenant(), run).await.unwrap().head.status.is_final());
     }
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);
     second.close().await;

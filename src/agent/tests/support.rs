@@ -14,10 +14,11 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::scripted::{Say, Scripted};
 use crate::agent::catalog::Upstream;
+use crate::agent::error::StartError;
 use crate::agent::machine::tests::options;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
-use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, Retention, Started};
+use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
 use crate::llm::Model;
 use crate::store::Store;
@@ -102,6 +103,11 @@ impl Deref for TestAgent {
 }
 
 impl TestAgent {
+    /// What [`Admission::start`](crate::agent::Admission::start) does.
+    pub(super) async fn start(&self, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
+        self.admission().start(new, key).await
+    }
+
     /// An agent over a store of its own, whose model says `done`, with the tools `echo` (read), `save`
     /// (write) and `hang`.
     pub(super) fn builder() -> TestAgentBuilder {

@@ -143,8 +143,8 @@ async fn an_answer_to_the_wrong_call_leaves_the_run_waiting() {
     second.messages = vec![Message::tool(&wrong, "?")];
     assert!(agent.start(second, None).await.is_err());
     let tenant = crate::types::Tenant::default_tenant();
-    assert_eq!(agent.run(&tenant, &run).await.unwrap().head.status, RunStatus::RequiresAction);
-    assert_eq!(agent.cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+    assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.runs().cancel(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn every_message_says_where_it_came_from() {
     let records = watch(agent.start(second, None).await.unwrap()).await;
     assert_eq!(outcome(&records).output_text, "fine");
     let (messages, _) =
-        agent.messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10).await.unwrap();
+        agent.sessions().messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10).await.unwrap();
     let run = call.run().unwrap();
     let request = |leg, index| Origin::Request { run: run.clone(), leg, index };
     let step = |step| Origin::Step { run: run.clone(), step };
@@ -184,8 +184,8 @@ async fn a_session_whose_client_asks_something_else_is_not_blocked() {
     second.session = SessionId::parse("s");
     assert_eq!(outcome(&watch(agent.start(second, None).await.unwrap()).await).output_text, "fine");
     let tenant = crate::types::Tenant::default_tenant();
-    assert_eq!(agent.run(&tenant, &abandoned).await.unwrap().head.status, RunStatus::Cancelled);
-    let (messages, _) = agent.messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10).await.unwrap();
+    assert_eq!(agent.runs().get(&tenant, &abandoned).await.unwrap().head.status, RunStatus::Cancelled);
+    let (messages, _) = agent.sessions().messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10).await.unwrap();
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     let paired = [Role::User, Role::Assistant, Role::Tool, Role::User, Role::Assistant];
     assert_eq!(roles, paired, "the abandoned call has a result too");
@@ -210,5 +210,5 @@ async fn a_request_that_is_refused_leaves_the_waiting_run_as_it_was() {
         assert!(agent.start(refused, None).await.is_err());
     }
     let tenant = crate::types::Tenant::default_tenant();
-    assert_eq!(agent.run(&tenant, &waiting).await.unwrap().head.status, RunStatus::RequiresAction);
+    assert_eq!(agent.runs().get(&tenant, &waiting).await.unwrap().head.status, RunStatus::RequiresAction);
 }

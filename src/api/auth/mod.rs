@@ -46,7 +46,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
             LocalRateKey::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
             LocalRateKey::Address(address) => RateKey::Address(*address),
         };
-        if let Some(taken) = guard.agent.count_request(rate_key, allowance.limit).await {
+        if let Some(taken) = guard.agent.limits().count_request(rate_key, allowance.limit).await {
             allowance.allowed = taken.allowed;
             allowance.remaining = taken.remaining;
             allowance.reset = taken.reset;
