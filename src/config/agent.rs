@@ -5,8 +5,9 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::mistake::suggestion;
 use super::quantity::seconds;
-use super::reader::{Section, suggestion};
+use super::reader::Section;
 use super::upstream::Upstream;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
 use crate::types::Micros;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::agent::AgentConfig;
 use super::key;
+use super::mistake::suggestion;
 use super::quota::QuotaConfig;
-use super::reader::{Section, suggestion};
+use super::reader::Section;
 use super::secret_source;
 use super::value::{PLAIN_NAME, is_plain_name};
 use super::values::Recorded;

@@ -16,6 +16,7 @@ mod quota;
 mod reader;
 mod redis_url;
 pub mod reference;
+mod report;
 mod secret;
 mod secret_source;
 mod server;

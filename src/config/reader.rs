@@ -4,19 +4,14 @@
 //! nowhere else. Unknown keys are those that nobody asked for, and the reference is what was asked for.
 //! Knows nothing of what the settings mean.
 
-use std::cell::RefCell;
-use std::ops::Range;
-
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::declaration::{Absent, Row, Table};
-use super::mistake::{ConfigErrors, Mistake};
+use super::declaration::{Absent, Row};
+use super::mistake::suggestion;
+use super::report::Report;
 use super::value::{FromToml, Misread};
-use super::values::{Recorded, Setting, Values};
-
-/// Looks an environment variable up.
-pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+use super::values::Recorded;
 
 /// A table that is being read, or one that is not written and so is all defaults.
 pub(super) struct Section<'a> {
@@ -30,6 +25,30 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
+    /// Reads a whole document.
+    pub(super) fn read_root<T>(
+        report: &'a Report<'a>,
+        root: Option<&'a DeTable<'a>>,
+        read: impl FnOnce(&mut Section<'a>) -> T,
+    ) -> T {
+        Self::read_table(report, String::new(), None, root, read)
+    }
+
+    fn read_table<T>(
+        report: &'a Report<'a>,
+        path: String,
+        at: Option<usize>,
+        table: Option<&'a DeTable<'a>>,
+        read: impl FnOnce(&mut Section<'a>) -> T,
+    ) -> T {
+        let place = report.begin_table(&path);
+        let mut section = Section { report, path, at, table, known: Vec::new(), rows: Vec::new(), at_start: false };
+        let settings = read(&mut section);
+        section.refuse_unknown();
+        report.end_table(place, section.rows);
+        settings
+    }
+
     /// A key with a default.
     pub(super) fn key<T: FromToml>(&mut self, name: &'static str, help: &'static str, default: T) -> T {
         self.declare::<T>(name, help, Absent::Default(default.show()));
@@ -93,7 +112,7 @@ impl<'a> Section<'a> {
             None => (self.at, None),
             Some((at, value)) => (Some(at), self.report.as_table(&path, value)),
         };
-        self.report.read(path, at, table, read)
+        Self::read_table(self.report, path, at, table, read)
     }
 
     /// A table of known name that may be left out; its required keys are missing only from one that is there.
@@ -122,7 +141,7 @@ impl<'a> Section<'a> {
             let table = value.and_then(|value| self.report.as_table(&path, value));
             if value.is_none() || table.is_some() {
                 self.report.record_table(&path);
-                found.extend(self.report.read(path, Some(at), table, |section| read(key, section)));
+                found.extend(Self::read_table(self.report, path, Some(at), table, |section| read(key, section)));
             }
         }
         found
@@ -140,7 +159,7 @@ impl<'a> Section<'a> {
             let table = value.filter(|_| text.is_none()).and_then(|value| self.report.as_table(&path, value));
             if value.is_none() || text.is_some() || table.is_some() {
                 self.report.record_table(&path);
-                found.extend(self.report.read(path, Some(at), table, |section| read(key, text, section)));
+                found.extend(Self::read_table(self.report, path, Some(at), table, |section| read(key, text, section)));
             }
         }
         found
@@ -169,7 +188,7 @@ impl<'a> Section<'a> {
     /// A table of the operator's that is nowhere written, for its defaults.
     pub(super) fn unwritten<T>(&self, path: &str, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
         self.report.record_table(path);
-        self.report.read(path.to_owned(), None, None, read)
+        Self::read_table(self.report, path.to_owned(), None, None, read)
     }
 
     /// Whether the file says anything of this key.
@@ -256,118 +275,6 @@ struct Child<'a> {
     key: &'a str,
     path: String,
     value: Option<&'a Spanned<DeValue<'a>>>,
-}
-
-/// Everything found while one file is read.
-pub(super) struct Report<'a> {
-    file: &'a str,
-    text: &'a str,
-    env: Env<'a>,
-    found: RefCell<Vec<(Option<usize>, Mistake)>>,
-    values: RefCell<Values>,
-    tables: Option<RefCell<Vec<Table>>>,
-}
-
-impl<'a> Report<'a> {
-    /// For a file of this name and text.
-    pub(super) fn new(file: &'a str, text: &'a str, env: Env<'a>) -> Self {
-        Self { file, text, env, found: RefCell::default(), values: RefCell::default(), tables: None }
-    }
-
-    /// Reads nothing; what is asked for becomes [`Report::into_tables`], and nothing is a mistake.
-    pub(super) fn describing() -> Self {
-        Self { tables: Some(RefCell::default()), ..Self::new("", "", &|_| None) }
-    }
-
-    /// Reads a whole document.
-    pub(super) fn read_root<T>(&'a self, root: Option<&'a DeTable<'a>>, read: impl FnOnce(&mut Section<'a>) -> T) -> T {
-        self.read(String::new(), None, root, read)
-    }
-
-    /// Reports a mistake of the file's syntax.
-    pub(super) fn refuse_syntax(&self, span: Option<Range<usize>>, what: &str) {
-        self.refuse(span.map(|span| span.start), String::new(), what.to_owned());
-    }
-
-    /// What was wrong, in the order of the file.
-    pub(super) fn into_errors(self) -> ConfigErrors {
-        let mut found = self.found.into_inner();
-        found.sort_by_key(|&(at, _)| at);
-        ConfigErrors(found.into_iter().map(|(_, mistake)| mistake).collect())
-    }
-
-    /// The values that were read, if nothing was wrong.
-    pub(super) fn into_values(self) -> Result<Values, ConfigErrors> {
-        let values = self.values.take();
-        let errors = self.into_errors();
-        if errors.0.is_empty() { Ok(values) } else { Err(errors) }
-    }
-
-    /// What was asked for, in order.
-    pub(super) fn into_tables(self) -> Vec<Table> {
-        self.tables.map(RefCell::into_inner).unwrap_or_default()
-    }
-
-    fn read<T>(
-        &'a self,
-        path: String,
-        at: Option<usize>,
-        table: Option<&'a DeTable<'a>>,
-        read: impl FnOnce(&mut Section<'a>) -> T,
-    ) -> T {
-        let place = self.tables.as_ref().map(|tables| {
-            let mut tables = tables.borrow_mut();
-            tables.push(Table { path: path.clone(), rows: Vec::new() });
-            (tables.len() - 1, &self.tables)
-        });
-        let mut section =
-            Section { report: self, path, at, table, known: Vec::new(), rows: Vec::new(), at_start: false };
-        let settings = read(&mut section);
-        section.refuse_unknown();
-        if let Some((index, Some(tables))) = place {
-            tables.borrow_mut()[index].rows = section.rows;
-        }
-        settings
-    }
-
-    fn record(&self, path: String, value: Recorded, at_start: bool) {
-        self.values.borrow_mut().settings.insert(path, Setting { value, at_start });
-    }
-
-    fn record_table(&self, path: &str) {
-        self.values.borrow_mut().tables.insert(path.to_owned());
-    }
-
-    fn as_table(&self, path: &str, value: &'a Spanned<DeValue<'a>>) -> Option<&'a DeTable<'a>> {
-        let table = value.get_ref().as_table();
-        if table.is_none() {
-            let what = format!("expected a table, [{path}], found {}", Misread::kind(value.get_ref()));
-            self.refuse(Some(value.span().start), path.to_owned(), what);
-        }
-        table
-    }
-
-    fn describes(&self) -> bool {
-        self.tables.is_some()
-    }
-
-    fn refuse(&self, at: Option<usize>, path: String, what: String) {
-        let line = |at| self.text.get(..at).unwrap_or(self.text).matches('\n').count() + 1;
-        let place = at.map(|at| (self.file.to_owned(), line(at)));
-        self.found.borrow_mut().push((at, Mistake { place, path, what }));
-    }
-}
-
-/// The name that was probably meant, or all that there are.
-pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
-    let likeness = |known: &str| strsim::jaro_winkler(name, known);
-    let is_close = |known: &str| likeness(known) > 0.8 || strsim::damerau_levenshtein(name, known) <= 1;
-    let close = known.iter().filter(|known| is_close(known));
-    match close.max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None if known.is_empty() => "nothing is known here".to_owned(),
-        None => format!("known here: {}", known.join(", ")),
-    }
 }
 
 /// The path of a key within a table, quoted as TOML wants it.

@@ -6,14 +6,15 @@ use clap::{Args, Command};
 
 use super::declaration::{Absent, Row, Table};
 use super::options::Options;
-use super::reader::Report;
+use super::reader::Section;
+use super::report::Report;
 use super::settings::Settings;
 
 /// All tables that have keys of their own, in the order in which the file is read.
 #[must_use]
 pub fn tables() -> Vec<Table> {
     let report = Report::describing();
-    report.read_root(None, |root| Settings::read(root, &Options::default()));
+    Section::read_root(&report, None, |root| Settings::read(root, &Options::default()));
     report.into_tables().into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 

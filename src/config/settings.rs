@@ -11,7 +11,8 @@ use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::mistake::ConfigErrors;
 use super::options::Options;
-use super::reader::{Env, Report, Section};
+use super::reader::Section;
+use super::report::{Env, Report};
 use super::server::{ServerConfig, exposure};
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
@@ -122,7 +123,7 @@ impl Settings {
         if !syntax_errors.is_empty() {
             return Err(report.into_errors());
         }
-        let settings = report.read_root(Some(document.get_ref()), |root| Self::read(root, options));
+        let settings = Section::read_root(&report, Some(document.get_ref()), |root| Self::read(root, options));
         Ok(Self { values: report.into_values()?, ..settings })
     }
 
