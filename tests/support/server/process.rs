@@ -1,0 +1,82 @@
+//! One life of the binary under test.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use reqwest::Client;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+use super::output::Output;
+use super::{CONFIG, Place};
+use crate::support::MAX_WAIT;
+
+/// The binary, to be started in a directory, with nothing of the environment that would configure it.
+pub(crate) fn loopgate(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
+    for (name, _) in std::env::vars_os() {
+        let upper = name.to_string_lossy().to_uppercase();
+        if upper.starts_with("OPENAI_") || upper.starts_with("LOOPGATE_") || upper.ends_with("_PROXY") {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(directory);
+    command
+}
+
+/// One life of the server.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) child: Child,
+    pub(super) url: String,
+    pub(super) output: Output,
+    _readers: JoinSet<()>,
+}
+
+impl Process {
+    /// Starts one and waits until it is ready; or says how it died before.
+    pub(super) async fn start(directory: &TempDir, place: &Place, env: &[(String, String)]) -> Result<Self, String> {
+        let listen = format!("127.0.0.1:{}", place.port.unwrap_or(0));
+        let mut command = loopgate(directory.path());
+        command.args(["serve", "--config", CONFIG, "--listen", &listen]);
+        if let Some(store) = &place.store {
+            command.args(["--store", store]);
+        }
+        command.envs(env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the binary was built with the tests");
+        let output = Output::default();
+        let mut readers = JoinSet::new();
+        readers.spawn(output.clone().collect(child.stdout.take().expect("it is piped")));
+        readers.spawn(output.clone().collect(child.stderr.take().expect("it is piped")));
+        let ready = async {
+            let url = output.url().await;
+            wait_until_ready(&url, &output).await;
+            url
+        };
+        let url = tokio::select! {
+            url = ready => url,
+            status = child.wait() => {
+                // What it said last may still be on its way.
+                while readers.join_next().await.is_some() {}
+                return Err(format!("the server did not start, {status:?}:\n{}", output.text()));
+            }
+        };
+        Ok(Self { child, url, output, _readers: readers })
+    }
+}
+
+async fn wait_until_ready(url: &str, output: &Output) {
+    let client = Client::builder().no_proxy().build().expect("the defaults are valid");
+    let deadline = tokio::time::Instant::now() + MAX_WAIT;
+    loop {
+        let answer = client.get(format!("{url}/readyz")).send().await;
+        if answer.is_ok_and(|answer| answer.status() == 200) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the server is not ready:\n{}", output.text());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
