@@ -13,7 +13,8 @@ use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
 use crate::types::{RunId, SessionId};
 
-/// How long a body may take to arrive.
+/// How long a body may take to arrive. Not a setting: who sends the largest body that fits in `max_body` over a slow line
+/// has this long, and a slower sender only holds memory.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Entries of a list unless asked otherwise, and at most.
 const LIMIT: (usize, usize) = (20, 100);

@@ -15,7 +15,8 @@ use crate::api::error::ApiError;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::{DONE, Encoder, RunNames, write_json};
 
-/// A comment line goes out after this much silence; proxies cut streams that are idle for a minute.
+/// A comment line goes out after this much silence. Not a setting: proxies cut streams that are idle for a minute, and
+/// a comment every quarter of it costs nothing.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Events go out in pieces of about this size: what a slow reader has not taken yet is written out no further.

@@ -13,7 +13,8 @@ const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
 /// How long after a run's start an attempt that is marked as repeated is given what that run came to.
 /// Clients wait ten minutes for an answer, then pause.
 const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
-/// How long a caller's key holds, after the end of the longest run.
+/// How long a caller's key holds, after the end of the longest run. Not a setting: it is a promise to clients, which
+/// cannot see settings, and as long as other APIs keep theirs.
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
 
 impl Kind {

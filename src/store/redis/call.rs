@@ -19,10 +19,12 @@ use super::topology::Topology;
 use crate::store::Unavailable;
 use crate::types::pauses::Pauses;
 
-/// How much longer than asked a server may wait for replicas: Redis checks the time ten times a second.
+/// How much longer than asked a server may wait for replicas: Redis checks the time ten times a second,
+/// so this is a fact of the server and no setting.
 const SLACK: Duration = Duration::from_millis(150);
 
-/// A request is not sent again with less than this left until its deadline.
+/// A request is not sent again with less than this left until its deadline. Not a setting: it only
+/// makes sense beside the deadlines in `Purpose::time`, which follow from what clients are promised.
 const MIN_ATTEMPT: Duration = Duration::from_millis(200);
 
 /// Pauses before a request is sent again to a server that could not carry it out.

@@ -38,7 +38,8 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// How long an operation may take in all, and how long a server may take to answer one attempt. A client
-    /// whose request fails because Redis is away is answered within a second and a half.
+    /// whose request fails because Redis is away is answered within a second and a half. Not a setting: leases are
+    /// given up in time because these are short beside a lease's time.
     pub(super) fn time(self) -> (Duration, Duration) {
         match self {
             Self::Work | Self::Leases => (Duration::from_millis(1400), ANSWER),
