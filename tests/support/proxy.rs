@@ -2,7 +2,11 @@
 //!
 //! It forwards bytes between its clients and a target that may change. Each direction can be slow,
 //! narrow or held back; connections can be cut, reset, refused or swallowed. It knows of Redis only how
-//! a subscription looks, so that those connections alone can be made deaf.
+//! a subscription looks, so that those connections alone can be made deaf, and how a script looks, so that single
+//! ones can come late.
+//!
+//! The integration tests and the unit tests of `store::redis` both include this file, so it imports nothing of this
+//! crate.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +17,16 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::seed::Seed;
-use super::within;
 
+/// How long a test waits for a connection.
+const MAX_WAIT: Duration = Duration::from_secs(20);
+/// How much longer than asked a task may sleep.
+const SLEPT: Duration = Duration::from_millis(20);
 /// Pieces that are under way in one direction of one connection.
 const IN_FLIGHT: usize = 1024;
 
@@ -81,6 +88,9 @@ struct Shared {
     accepted: watch::Sender<usize>,
     connections: AtomicUsize,
     swallow_replies: AtomicUsize,
+    hold_scripts: AtomicUsize,
+    /// Notified to pass on the scripts that are kept back.
+    pass_on: Notify,
 }
 
 impl Proxy {
@@ -114,8 +124,8 @@ impl Proxy {
     /// Returns once it took `count` connections.
     pub(crate) async fn accepted(&self, count: usize) {
         let mut accepted = self.shared.accepted.subscribe();
-        let what = format!("connection number {count} to the proxy");
-        within(&what, accepted.wait_for(|accepted| *accepted >= count)).await.expect("we hold a sender");
+        let enough = timeout(MAX_WAIT, accepted.wait_for(|accepted| *accepted >= count)).await;
+        enough.unwrap_or_else(|_| panic!("waited for connection number {count}")).expect("we hold a sender");
     }
 
     /// Connections that are open now.
@@ -179,6 +189,16 @@ impl Proxy {
     /// The next `count` requests arrive, but each one's connection is cut when the reply comes, unheard.
     pub(crate) fn swallow_replies(&self, count: usize) {
         self.shared.swallow_replies.store(count, Ordering::SeqCst);
+    }
+
+    /// Keeps the next `count` scripts back until [`Proxy::pass_on`].
+    pub(crate) fn hold_scripts(&self, count: usize) {
+        self.shared.hold_scripts.store(count, Ordering::SeqCst);
+    }
+
+    /// Passes on the scripts that were kept back, even if nobody waits for them any more.
+    pub(crate) fn pass_on(&self) {
+        self.shared.pass_on.notify_waiters();
     }
 
     /// All is well for what comes from now on.
@@ -283,13 +303,14 @@ async fn pump(
         let mut buffer = vec![0; 16 * 1024];
         loop {
             while_held(&mut state, way).await?;
-            let length = from.read(&mut buffer).await?;
-            if length == 0 {
-                return io::Result::Ok(());
-            }
+            // What was read before the end, or before a reset, is still delivered.
+            let Ok(length @ 1..) = from.read(&mut buffer).await else { return io::Result::Ok(()) };
             let bytes = &buffer[..length];
             if way == 0 {
                 link.hear_request(bytes, shared);
+                if bytes.windows(4).any(|word| word == b"EVAL") && spend(&shared.hold_scripts) {
+                    shared.pass_on.notified().await;
+                }
             } else if link.cut_at_reply.load(Ordering::SeqCst) {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
@@ -305,7 +326,7 @@ async fn pump(
         }
     };
     let write = async {
-        let mut before = Instant::now();
+        let (mut before, mut paced) = (Instant::now(), Instant::now());
         while let Some((arrives, bytes)) = due.recv().await {
             // Bytes never overtake each other.
             before = before.max(arrives);
@@ -318,13 +339,14 @@ async fn pump(
                 to.write_all(piece).await?;
                 if let Some(rate) = now.rate {
                     let seconds = f64::from(u32::try_from(piece.len()).unwrap_or(u32::MAX)) / f64::from(rate.max(1));
-                    sleep(Duration::from_secs_f64(seconds)).await;
+                    // What was slept too long is made up for.
+                    paced = paced.max(Instant::now() - SLEPT) + Duration::from_secs_f64(seconds);
+                    sleep_until(paced).await;
                 }
             }
         }
         io::Result::Ok(())
     };
-    // What was read is still delivered after the end.
     tokio::try_join!(read, write).map(|_| ())
 }
 
@@ -339,11 +361,15 @@ impl Link {
     fn hear_request(&self, bytes: &[u8], shared: &Shared) {
         let subscribes = bytes.windows(9).any(|word| word.eq_ignore_ascii_case(b"SUBSCRIBE"));
         self.subscribed.fetch_or(subscribes, Ordering::SeqCst);
-        let take_one = |left: usize| left.checked_sub(1);
-        if shared.swallow_replies.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take_one).is_ok() {
+        if spend(&shared.swallow_replies) {
             self.cut_at_reply.store(true, Ordering::SeqCst);
         }
     }
+}
+
+/// Takes one from a number of faults; whether there was one.
+fn spend(faults: &AtomicUsize) -> bool {
+    faults.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 /// Counts a connection while it is open.
@@ -361,6 +387,3 @@ impl Drop for Open<'_> {
         self.0.connections.fetch_sub(1, Ordering::SeqCst);
     }
 }
-
-#[cfg(test)]
-mod tests;

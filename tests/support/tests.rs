@@ -1,5 +1,8 @@
 //! The test bed itself keeps what it promises: a fault that it cannot make would test nothing.
 
+#[cfg(test)]
+mod proxy;
+
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
 

@@ -5,11 +5,17 @@ mod faults;
 mod limits;
 mod moves;
 mod nudges;
+#[path = "../../../tests/support/proxy.rs"]
+#[expect(dead_code, reason = "the integration tests use the rest")]
 mod proxy;
+#[path = "../../../tests/support/seed.rs"]
+#[expect(dead_code, reason = "the integration tests use the rest")]
+mod seed;
 #[path = "../../../tests/support/redis_servers.rs"]
 pub(crate) mod servers;
 mod starts;
 
+use self::proxy::Proxy;
 use self::servers::{Cluster, RedisServer, Watched};
 use super::*;
 use crate::store::{Check, Write, conformance};
@@ -47,6 +53,16 @@ async fn server_without_replicas_is_not_asked_for_confirmation() {
     }
     assert_eq!(calls(&server, "wait").await, 0);
     assert_eq!((calls(&server, "evalsha").await, calls(&server, "eval").await), (10, 1));
+}
+
+/// Something between the store and this server that fails as networks do.
+async fn proxy_of(server: &RedisServer) -> Proxy {
+    Proxy::start(([127, 0, 0, 1], server.port()).into()).await
+}
+
+/// The server behind the proxy, by its URL.
+fn url_of(proxy: &Proxy) -> String {
+    format!("redis://{}", proxy.address())
 }
 
 async fn open(url: &str) -> RedisStore {

@@ -3,7 +3,6 @@
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::proxy::Proxy;
 use super::servers::eventually;
 use super::*;
 
@@ -13,28 +12,28 @@ const BOUND: Duration = Duration::from_millis(1900);
 #[tokio::test]
 async fn nothing_happens_twice_when_answers_are_lost() {
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     let partition = partition("p");
     for number in 0..60 {
-        proxy.lose(1);
+        proxy.swallow_replies(1);
         assert_eq!(append(&store, &partition, number).await, Ok(()));
     }
     assert_eq!(appended_once(&store, &partition).await, 60);
 
     for number in 0..20 {
-        proxy.lose(1);
+        proxy.swallow_replies(1);
         let lease = key(&format!("lease/{number}"));
         let fence = store.acquire(&partition, &lease, Duration::from_secs(60)).await.unwrap().expect("it is nobody's");
-        proxy.lose(1);
+        proxy.swallow_replies(1);
         assert_eq!(store.renew(&partition, &lease, fence, Duration::from_secs(60), &key("log")).await, Ok(Some(60)));
-        proxy.lose(1);
+        proxy.swallow_replies(1);
         store.release(&partition, &lease, fence).await.unwrap();
     }
-    proxy.lose(0);
+    proxy.swallow_replies(0);
     let rate = Rate { burst: 10, every: Duration::from_secs(3600) };
     for remaining in (0..10).rev() {
-        proxy.lose(1);
+        proxy.swallow_replies(1);
         let taken = store.take(&partition, &key("bucket"), rate).await.unwrap();
         assert_eq!((taken.allowed, taken.remaining), (true, remaining));
     }
@@ -43,12 +42,12 @@ async fn nothing_happens_twice_when_answers_are_lost() {
 #[tokio::test]
 async fn attempt_that_arrives_late_changes_nothing() {
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     let partition = partition("p");
     let add = Write::Add { counter: key("count"), delta: 1, ceiling: None };
     store.commit(Tx::new(partition.clone()).write(add.clone())).await.unwrap();
-    proxy.hold(1);
+    proxy.hold_scripts(1);
     store.commit(Tx::new(partition.clone()).write(add)).await.unwrap();
     let before = calls(&server, "evalsha").await;
     assert_eq!(store.counter(&partition, &key("count")).await, Ok(2));
@@ -60,12 +59,12 @@ async fn attempt_that_arrives_late_changes_nothing() {
 #[tokio::test]
 async fn a_rate_limit_request_that_arrives_late_takes_nothing() {
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     let rate = Rate { burst: 10, every: Duration::from_secs(3600) };
     let take = async || store.take(&partition("p"), &key("bucket"), rate).await.unwrap().remaining;
     assert_eq!(take().await, 9);
-    proxy.hold(1);
+    proxy.hold_scripts(1);
     assert_eq!(take().await, 8);
     let before = calls(&server, "evalsha").await;
     proxy.pass_on();
@@ -76,12 +75,12 @@ async fn a_rate_limit_request_that_arrives_late_takes_nothing() {
 #[tokio::test]
 async fn refusal_is_the_same_when_its_answer_is_lost() {
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     let partition = partition("p");
     append(&store, &partition, 0).await.unwrap();
     for _ in 0..10 {
-        proxy.lose(1);
+        proxy.swallow_replies(1);
         let conflict = CommitError::SequenceConflict { log: key("log"), actual: 1 };
         assert_eq!(append(&store, &partition, 0).await, Err(conflict));
     }
@@ -184,15 +183,15 @@ async fn server_that_hangs_makes_every_operation_fail_in_time() {
 #[tokio::test]
 async fn connection_that_leads_nowhere_is_replaced() {
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     let partition = partition("p");
     append(&store, &partition, 0).await.unwrap();
-    proxy.swallow(true);
+    proxy.swallow();
     let began = Instant::now();
     assert!(append(&store, &partition, 1).await.is_err());
     assert!(began.elapsed() < BOUND, "it took {:?}", began.elapsed());
-    proxy.swallow(false);
+    proxy.heal();
     eventually("another connection is made", async || store.health().await.is_ok()).await;
     let head = appended_once(&store, &partition).await;
     assert_eq!(append(&store, &partition, head).await, Ok(()));
@@ -201,12 +200,11 @@ async fn connection_that_leads_nowhere_is_replaced() {
 #[tokio::test]
 async fn connections_that_close_are_not_noticed() {
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     for number in 0..20 {
         assert_eq!(append(&store, &partition("p"), number).await, Ok(()));
-        proxy.close();
+        proxy.cut();
     }
-    assert_eq!(proxy.to_lose(), 0);
     assert_eq!(appended_once(&store, &partition("p")).await, 20);
 }

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::proxy::Proxy;
+use super::proxy::Way;
 use super::servers::eventually;
 use super::*;
 
@@ -69,8 +69,8 @@ async fn large_changes_are_made_at_once() {
 async fn long_log_is_read_whole_while_others_have_their_turns() {
     const ENTRY: usize = 1 << 20;
     let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let store = open(&proxy.url()).await;
+    let proxy = proxy_of(&server).await;
+    let store = open(&url_of(&proxy)).await;
     let partition = partition("p");
     for after in 0..40 {
         let entry = Bytes::from(vec![b'a' + u8::try_from(after).unwrap(); ENTRY]);
@@ -79,7 +79,7 @@ async fn long_log_is_read_whole_while_others_have_their_turns() {
     }
     assert_eq!(store.read_log(&partition, &key("log"), 39, 1).await.unwrap().entries.len(), 1);
     // All of it takes longer than a server may take to answer.
-    proxy.slow_to(32 * ENTRY / 1000);
+    proxy.replies(Way { rate: Some(32 << 20), ..Way::default() });
     let (exchanges, began) = (calls(&server, "evalsha").await, Instant::now());
     let log = key("log");
     let mut page = std::pin::pin!(store.read_log(&partition, &log, 0, usize::MAX));

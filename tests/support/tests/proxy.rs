@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::{Proxy, Way};
+use crate::support::proxy::{Proxy, Way};
 use crate::support::within;
 
 /// How long nothing must happen.
@@ -160,4 +160,21 @@ async fn subscribers_go_deaf_and_replies_get_lost() {
     proxy.swallow_replies(1);
     ask(&mut other, b"lost").await.expect_err("the reply is swallowed");
     assert_eq!(ask(&mut subscriber, b"hello").await.unwrap(), b"hello");
+}
+
+#[tokio::test]
+async fn scripts_come_late_even_if_nobody_waits_for_them() {
+    let mut tasks = JoinSet::new();
+    let proxy = Proxy::start(echo(b'1', &mut tasks).await).await;
+    proxy.hold_scripts(1);
+    let (_, mut patient) = connect(&proxy).await;
+    assert_eq!(ask(&mut patient, b"PING").await.unwrap(), b"PING", "it is no script");
+    patient.write_all(b"EVALSHA 1").await.unwrap();
+    let mut answer = [0; 9];
+    assert!(timeout(QUIET, patient.read_exact(&mut answer)).await.is_err(), "it is kept back");
+    let (_, mut other) = connect(&proxy).await;
+    assert_eq!(ask(&mut other, b"EVALSHA 2").await.unwrap(), b"EVALSHA 2", "one was to be kept back");
+    proxy.pass_on();
+    within("the script", patient.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"EVALSHA 1");
 }
