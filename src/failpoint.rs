@@ -1,7 +1,7 @@
 //! Failpoints: named places in the code at which a test can abort the process, as a power cut would.
 //!
 //! `LOOPGATE_FAILPOINT=NAME` or `NAME:NTH` aborts the process when it reaches the failpoint of that name for the
-//! first or the NTH time. The variable is not a setting: only builds with debug assertions read it, so released
+//! first or the NTH time; `NAME:NTH:panic` panics there instead, in the task that reached it. The variable is not a setting: only builds with debug assertions read it, so released
 //! builds have no failpoints. This module imports nothing of the crate; the code that can die calls [`hit`].
 
 /// Every failpoint, in the order in which a run reaches them.
@@ -31,7 +31,10 @@ pub const FAILPOINTS: &[&str] = &[
     "resume.recorded",
 ];
 
-/// Aborts the process if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
+/// Failpoints that no run reaches: they lie in what goes on beside all runs.
+pub const BESIDE_RUNS: &[&str] = &["leases.before_renewal"];
+
+/// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.
 #[inline]
 pub fn hit(name: &'static str) {
     #[cfg(debug_assertions)]
@@ -56,7 +59,7 @@ mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::FAILPOINTS;
+    use super::{BESIDE_RUNS, FAILPOINTS};
 
     const VARIABLE: &str = "LOOPGATE_FAILPOINT";
 
@@ -64,6 +67,11 @@ mod armed {
     struct Armed {
         name: String,
         left: AtomicU64,
+        panics: bool,
+    }
+
+    fn is_known(name: &str) -> bool {
+        FAILPOINTS.contains(&name) || BESIDE_RUNS.contains(&name)
     }
 
     static ARMED: LazyLock<Result<Option<Armed>, String>> =
@@ -74,25 +82,27 @@ mod armed {
     }
 
     pub(super) fn hit(name: &'static str) {
-        debug_assert!(FAILPOINTS.contains(&name), "{name} is missing from FAILPOINTS");
+        debug_assert!(is_known(name), "{name} is missing from FAILPOINTS");
         if let Ok(Some(armed)) = &*ARMED
             && armed.name == name
             && armed.left.fetch_sub(1, Ordering::Relaxed) == 1
         {
+            assert!(!armed.panics, "the failpoint {name} was reached");
             std::process::abort();
         }
     }
 
     fn parse(value: &str) -> Result<Armed, String> {
-        let (name, nth) = value.split_once(':').unwrap_or((value, "1"));
-        if !FAILPOINTS.contains(&name) {
+        let (place, panics) = value.strip_suffix(":panic").map_or((value, false), |place| (place, true));
+        let (name, nth) = place.split_once(':').unwrap_or((place, "1"));
+        if !is_known(name) {
             return Err(format!(
                 "{VARIABLE} names {name:?}, which is not a failpoint; failpoints are {}",
-                FAILPOINTS.join(", ")
+                [FAILPOINTS, BESIDE_RUNS].concat().join(", ")
             ));
         }
         match nth.parse() {
-            Ok(nth) if nth > 0 => Ok(Armed { name: name.to_owned(), left: AtomicU64::new(nth) }),
+            Ok(nth) if nth > 0 => Ok(Armed { name: name.to_owned(), left: AtomicU64::new(nth), panics }),
             Ok(_) | Err(_) => Err(format!("{VARIABLE} must count from 1, and {nth:?} does not")),
         }
     }
@@ -103,10 +113,13 @@ mod armed {
 
         #[test]
         fn the_variable_names_a_failpoint_and_its_count() {
-            let found = |value: &str| parse(value).map(|armed| (armed.name, armed.left.into_inner()));
-            assert_eq!(found("run.ended"), Ok(("run.ended".to_owned(), 1)));
-            assert_eq!(found("run.ended:3"), Ok(("run.ended".to_owned(), 3)));
-            for value in ["", "run.ending", "run.ended:", "run.ended:0", "run.ended:-1", "run.ended:x"] {
+            let found = |value: &str| parse(value).map(|armed| (armed.name, armed.left.into_inner(), armed.panics));
+            assert_eq!(found("run.ended"), Ok(("run.ended".to_owned(), 1, false)));
+            assert_eq!(found("run.ended:3"), Ok(("run.ended".to_owned(), 3, false)));
+            assert_eq!(found("leases.before_renewal:2:panic"), Ok(("leases.before_renewal".to_owned(), 2, true)));
+            for value in
+                ["", "run.ending", "run.ended:", "run.ended:0", "run.ended:-1", "run.ended:x", "run.ended:1:sigh"]
+            {
                 parse(value).expect_err(value);
             }
         }

@@ -5,13 +5,18 @@
 //! done in a task of the agent's, which the request only waits for: it completes, and the drain waits for
 //! that.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
+
+/// How soon work beside the runs begins again after it panicked.
+const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 
 /// How far a process is on its way to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +117,20 @@ impl Lifecycle {
                 biased;
                 () = ending.leaving() => {}
                 () = work => {}
+            }
+        });
+    }
+
+    /// Does the work that `begin` begins in a task until runs are left where they are. Work that panics is begun again
+    /// after a moment, because runs go on and rely on it.
+    pub fn spawn_supervised<F>(&self, what: &'static str, mut begin: impl FnMut() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn_until_leaving(async move {
+            while AssertUnwindSafe(begin()).catch_unwind().await.is_err() {
+                tracing::error!(what, "work beside the runs panicked, and begins again");
+                tokio::time::sleep(BEGIN_AGAIN).await;
             }
         });
     }

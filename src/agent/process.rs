@@ -1,8 +1,10 @@
 //! How the agent begins, drains and ends with its process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::agent::rooms::Rooms;
 use crate::store::Unavailable;
 
 /// How often a draining process looks whether its runs have ended.
@@ -12,15 +14,21 @@ impl Agent {
     /// Begins the work that goes on beside all runs: keeping leases and lists of models, taking up
     /// runs that nobody drives, doing what is due, and giving slots back that are nobody's. It ends when the agent has drained.
     pub fn begin(&self) {
-        // Each in a task of its own: what fails in one leaves the others be.
-        let [keeper, watcher, sweeper, timer, freer, reader] = [(); 6].map(|()| self.0.clone());
-        let lifecycle = &self.0.lifecycle;
-        lifecycle.spawn_until_leaving(async move { keeper.ownership.leases.keep().await });
-        lifecycle.spawn_until_leaving(async move { watcher.ownership.watch_replicas().await });
-        lifecycle.spawn_until_leaving(async move { sweeper.recovery.sweep().await });
-        lifecycle.spawn_until_leaving(async move { timer.recovery.sweep_due().await });
-        lifecycle.spawn_until_leaving(async move { freer.limits.sweep_slots(&freer.generations).await });
-        lifecycle.spawn_until_leaving(async move { reader.generations.keep_models_fresh().await });
+        self.beside_runs("renewing leases", |rooms| async move { rooms.ownership.leases.keep().await });
+        self.beside_runs("watching replicas", |rooms| async move { rooms.ownership.watch_replicas().await });
+        self.beside_runs("finding runs without a driver", |rooms| async move { rooms.recovery.sweep().await });
+        self.beside_runs("doing what is due", |rooms| async move { rooms.recovery.sweep_due().await });
+        self.beside_runs("freeing slots", |rooms| async move { rooms.limits.sweep_slots(&rooms.generations).await });
+        self.beside_runs("listing models", |rooms| async move { rooms.generations.keep_models_fresh().await });
+    }
+
+    /// Does work in a task of its own: what fails in one leaves the others be.
+    fn beside_runs<F>(&self, what: &'static str, work: impl Fn(Arc<Rooms>) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let rooms = self.0.clone();
+        self.0.lifecycle.spawn_supervised(what, move || work(rooms.clone()));
     }
 
     /// Says from now on that the process is about to end. New runs are still taken; where others can go

@@ -7,6 +7,7 @@
 mod balanced;
 mod chaos;
 mod cluster;
+mod inside;
 mod kill;
 mod network;
 mod outage;

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::agent::ledger::keys;
+use crate::failpoint;
 use crate::store::{Fence, Key, Partition, Store, Unavailable};
 use crate::types::RunSpec;
 use crate::types::run::LEASE_TTL;
@@ -159,6 +160,7 @@ impl Leases {
     /// Renews what is held, for ever.
     pub async fn keep(&self) {
         loop {
+            failpoint::hit("leases.before_renewal");
             let held: Vec<_> = self.0.held().values().cloned().collect();
             let renewals = futures_util::stream::iter(held).map(|held| async move { self.renew(&held).await });
             let all_answered = renewals.buffer_unordered(TOGETHER).fold(true, |all, one| async move { all && one });
