@@ -17,7 +17,6 @@ async fn replicas_behind_a_balancer_keep_their_promises() {
     let mut cluster = TestCluster::start("balanced", &vec![watched.url(); 3]).await;
     let balancer = Balancer::start([0, 1, 2].map(|index| cluster.replicas[index].address())).await;
     let replicas = std::mem::replace(&mut cluster.client.addresses, vec![balancer.url()]);
-    cluster.may_forget = true;
     cluster.client.max_wait = Duration::from_secs(240);
     cluster.client.spread = Duration::from_secs(scaled(20, 60));
     let jobs = mixed("balanced", scaled(80, 200), &mut cluster.seed, scaled(300, 1500));
@@ -26,6 +25,7 @@ async fn replicas_behind_a_balancer_keep_their_promises() {
         let mut seed = cluster.seed.part("pauses");
         move || tokio::time::sleep(Duration::from_millis(500 + seed.below(1000)))
     };
+    cluster.forgotten = scaled(1, 3);
     for round in 0..scaled(1, 3) {
         pause().await;
         let victim = round % 3;

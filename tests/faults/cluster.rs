@@ -18,8 +18,8 @@ pub(super) struct TestCluster {
     pub(super) replicas: Vec<TestServer>,
     pub(super) client: Client,
     pub(super) seed: Seed,
-    /// Whether the store may forget what it acknowledged.
-    pub(super) may_forget: bool,
+    /// How often the store may have forgotten what it acknowledged.
+    pub(super) forgotten: u32,
     /// The store, for the probe after the runs.
     store: String,
 }
@@ -45,7 +45,7 @@ impl TestCluster {
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
         let store = stores[stores.len() - 1].clone();
-        Self { name: name.to_owned(), services, replicas, client, seed, may_forget: false, store }
+        Self { name: name.to_owned(), services, replicas, client, seed, forgotten: 0, store }
     }
 
     /// Lets clients run these jobs, in sessions whose budgets show whether all was settled.
@@ -65,7 +65,7 @@ impl TestCluster {
             keep(&format!("{}-{index}.log", self.name), &replica.output());
         }
         let mut evidence = self.services.evidence(&self.client, traces).await;
-        evidence.may_forget = self.may_forget;
+        evidence.forgotten = self.forgotten;
         evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
         hold(&self.name, &evidence)
     }

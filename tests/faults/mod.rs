@@ -11,6 +11,7 @@ mod inside;
 mod kill;
 mod network;
 mod outage;
+mod outside;
 mod refusals;
 mod takeover;
 

@@ -42,7 +42,7 @@ async fn redis_fails_over() {
 async fn a_redis_cluster_fails_over() {
     let mut redis = Cluster::start(true).await;
     let mut cluster = TestCluster::start("cluster", &vec![redis.url(); 2]).await;
-    cluster.may_forget = true;
+    cluster.forgotten = scaled(1, 3);
     let jobs = mixed("cluster", scaled(24, 100), &mut cluster.seed, 200);
     let in_flight = cluster.launch(jobs).await;
     for turn in 0..scaled(1, 3) {
@@ -58,8 +58,8 @@ async fn a_redis_cluster_fails_over() {
 async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
     let mut cluster = TestCluster::start(name, &vec![watched.url(); 2]).await;
-    cluster.may_forget = true;
     let turns = scaled(1, 10);
+    cluster.forgotten = turns;
     cluster.client.spread = cluster.client.spread.max(Duration::from_secs(10) * (turns - 1));
     let jobs = mixed(name, scaled(24, 200), &mut cluster.seed, 200);
     let in_flight = cluster.launch(jobs).await;

@@ -142,6 +142,9 @@ async fn read_line(socket: &mut BufReader<TcpStream>) -> io::Result<Option<Strin
 }
 
 async fn send(socket: &mut BufReader<TcpStream>, reply: &Reply) -> io::Result<End> {
+    if reply.headless {
+        return Ok(reply.end);
+    }
     let mut head = format!("HTTP/1.1 {} Scripted\r\n", reply.status);
     for (name, value) in &reply.headers {
         write!(head, "{name}: {value}\r\n").expect("a string takes it");

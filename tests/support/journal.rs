@@ -30,7 +30,7 @@ pub(crate) struct Entry<T> {
 
 impl<T> Entry<T> {
     /// The same exchange, about what this finds in it, if it finds anything.
-    pub(crate) fn and_then<U>(self, read: impl Fn(&T) -> Option<U>) -> Option<Entry<U>> {
+    pub(crate) fn and_then<U>(self, read: impl FnOnce(&T) -> Option<U>) -> Option<Entry<U>> {
         Some(Entry { at_ms: self.at_ms, ended: self.ended, what: read(&self.what)? })
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Reply {
     pub(super) headers: Vec<(String, String)>,
     pub(super) pieces: Vec<Piece>,
     pub(super) end: End,
+    /// Whether not even the head is sent.
+    pub(super) headless: bool,
 }
 
 /// What is sent, in order.
@@ -42,7 +44,7 @@ pub(super) enum End {
 impl Reply {
     /// An answer with this status and no body yet.
     pub(crate) fn status(status: u16) -> Self {
-        Self { status, headers: Vec::new(), pieces: Vec::new(), end: End::Whole }
+        Self { status, headers: Vec::new(), pieces: Vec::new(), end: End::Whole, headless: false }
     }
 
     /// A JSON answer.
@@ -163,6 +165,11 @@ impl Reply {
     /// Nothing more comes after the body so far.
     pub(crate) fn stall(self) -> Self {
         Self { end: End::Stall, ..self }
+    }
+
+    /// Nothing is sent, not even the head: say how it ends.
+    pub(crate) fn headless(self) -> Self {
+        Self { headless: true, ..self }
     }
 
     fn delta(self, delta: &Value) -> Self {

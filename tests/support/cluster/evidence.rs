@@ -29,8 +29,8 @@ pub(crate) struct Evidence {
     pub(crate) allowed_reasons: Vec<String>,
     /// What became of a run that was tried with another budget for all runs, if one was.
     pub(crate) all_runs: Option<Probe>,
-    /// Whether the store may forget what it acknowledged, so that clients may have to begin anew.
-    pub(crate) may_forget: bool,
+    /// How often the store may have forgotten what it acknowledged, so that clients had to begin anew.
+    pub(crate) forgotten: u32,
     /// Whether clients send idempotency keys, so that even a broken request starts one run at most.
     pub(crate) keyed: bool,
 }

@@ -8,6 +8,7 @@ pub(crate) mod checker;
 pub(crate) mod client;
 pub(crate) mod evidence;
 mod figures;
+pub(crate) mod harm;
 pub(crate) mod model;
 pub(crate) mod plan;
 mod reading;

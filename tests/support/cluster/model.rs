@@ -1,11 +1,14 @@
 //! The fake upstream's answers where many runs go on at once: what it says follows from the conversation alone,
 //! so the same request gets the same answer, whichever replica asks and however often.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::harm::{Break, Progress};
 use super::plan::Plan;
 use crate::support::Reply;
 use crate::support::http::{HttpServer, Request};
@@ -19,13 +22,22 @@ pub(crate) struct ModelCall {
     pub(crate) tag: String,
     /// The turn that it asks for: how often the model has spoken since the user did.
     pub(crate) round: u32,
-    /// Tokens that it takes.
+    /// Tokens that it takes, if it is answered to the end.
     pub(crate) tokens: u64,
+    /// Tokens of its input, which are billed whatever becomes of it.
+    #[serde(default)]
+    pub(crate) input: u64,
+    /// How its answer breaks.
+    #[serde(default)]
+    pub(crate) breaks: Break,
     /// The tools' answers that it shows the model, in their order.
     pub(crate) results: Vec<String>,
     /// What is wrong with it.
     pub(crate) faults: Vec<String>,
 }
+
+/// How often a turn was asked for: by the plan's tag and how often the model has spoken.
+type Attempts = BTreeMap<(String, usize), u32>;
 
 /// The server. Its model is called `test`. Dropping it ends it.
 #[derive(Debug)]
@@ -34,6 +46,9 @@ pub(crate) struct ModelServer(HttpServer);
 impl ModelServer {
     /// Listens on a free port of 127.0.0.1.
     pub(crate) async fn start() -> Self {
+        let attempts = Mutex::new(Attempts::new());
+        let answer =
+            move |request: &Request| answer(request, &mut attempts.lock().unwrap_or_else(PoisonError::into_inner));
         Self(HttpServer::start(|request| Question::read(request).is_some(), answer).await)
     }
 
@@ -44,8 +59,9 @@ impl ModelServer {
 
     /// The calls so far.
     pub(crate) fn calls(&self) -> Vec<Entry<ModelCall>> {
-        let call = |request: &Request| Question::read(request).map(Question::call);
-        self.0.exchanges().into_iter().filter_map(|entry| entry.and_then(call)).collect()
+        let mut attempts = Attempts::new();
+        let mut call = |request: &Request| Some(Question::read(request)?.call(&mut attempts));
+        self.0.exchanges().into_iter().filter_map(|entry| entry.and_then(&mut call)).collect()
     }
 }
 
@@ -54,7 +70,8 @@ struct Question {
     request: Value,
     plan: Plan,
     /// How often the model has spoken since the user did.
-    round: u32,
+    spoken: usize,
+    progress: Progress,
     results: Vec<String>,
     /// Tokens in and out.
     usage: (u64, u64),
@@ -68,35 +85,60 @@ impl Question {
         let plan: Plan = messages[asked]["content"].as_str()?.parse().ok()?;
         let since = &messages[asked + 1..];
         let spoken = since.iter().filter(|message| message["role"] == "assistant").count();
+        let turns = since.chunk_by(|_, next| next["role"] == "tool");
+        let mut progress = Progress::default();
+        for turn in turns.filter(|turn| turn[0]["role"] == "assistant") {
+            let results: Vec<_> =
+                turn[1..].iter().map(|result| result["content"].as_str().unwrap_or_default()).collect();
+            progress = progress.after(&plan, &results);
+        }
         let results = since.iter().filter(|message| message["role"] == "tool");
         let results = results.map(|message| message["content"].as_str().unwrap_or_default().to_owned()).collect();
-        let usage = plan.usage(messages.len());
-        Some(Self { plan, round: u32::try_from(spoken).unwrap_or(u32::MAX), results, usage, request })
+        let bytes = messages.iter().filter_map(|message| message["content"].as_str()).map(str::len).sum();
+        let usage = plan.usage(bytes);
+        Some(Self { request, plan, spoken, progress, results, usage })
     }
 
-    fn call(self) -> ModelCall {
+    /// How the answer breaks: only the first one does.
+    fn breaks(&self, attempts: &mut Attempts) -> Break {
+        let asked = attempts.entry((self.plan.tag.clone(), self.spoken)).or_default();
+        *asked += 1;
+        if *asked == 1 { self.plan.breaks(self.progress.round) } else { Break::Whole }
+    }
+
+    fn call(self, attempts: &mut Attempts) -> ModelCall {
         let (input, output) = self.usage;
-        let faults = faults(&self.request);
-        ModelCall { tag: self.plan.tag, round: self.round, tokens: input + output, results: self.results, faults }
+        let (faults, breaks) = (faults(&self.request), self.breaks(attempts));
+        let round = u32::try_from(self.spoken).unwrap_or(u32::MAX);
+        ModelCall { tag: self.plan.tag, round, tokens: input + output, input, breaks, results: self.results, faults }
     }
 }
 
-fn answer(request: &Request) -> Reply {
+fn answer(request: &Request, attempts: &mut Attempts) -> Reply {
     if is_list(request) {
         return list();
     }
-    let Some(Question { plan, round, usage: (input, output), .. }) = Question::read(request) else {
+    let Some(question) = Question::read(request) else {
         return Reply::error(400, "no_plan", "the user has no plan");
     };
+    let breaks = question.breaks(attempts);
+    if breaks == Break::Closed {
+        return Reply::status(200).headless().cut();
+    }
+    let Question { plan, progress, usage: (input, output), .. } = question;
     let pace = Duration::from_millis(plan.pace_ms);
     let mut reply = Reply::stream();
     for piece in 0..plan.pieces {
-        reply = reply.text(&plan.piece(round, piece)).pause(pace);
+        if breaks == Break::Cut && piece == plan.pieces / 2 {
+            return reply.reset();
+        }
+        reply = reply.text(&plan.piece(progress.round, piece)).pause(pace);
     }
-    let tasks = plan.tasks(round);
+    let tasks = progress.tasks(&plan);
     for (index, (tool, task)) in tasks.iter().enumerate() {
         let arguments = serde_json::to_string(task).expect("it is plain data");
         reply = reply.tool_call(index, &format!("call_{index}"), tool.name(), &arguments);
     }
-    reply.finish(if tasks.is_empty() { "stop" } else { "tool_calls" }).usage(input, output).done()
+    reply = reply.finish(if tasks.is_empty() { "stop" } else { "tool_calls" });
+    if breaks == Break::Untold { reply.done() } else { reply.usage(input, output).done() }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::harm::{Break, Loss, name_of};
+
 /// A tool of the test services, and what repeating a call of it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Tool {
@@ -62,6 +64,12 @@ pub(crate) struct Plan {
     pub(crate) pace_ms: u64,
     /// How long a tool takes, in milliseconds.
     pub(crate) delay_ms: u64,
+    /// What becomes of the first answer to each turn's first call.
+    #[serde(default)]
+    pub(crate) loss: Loss,
+    /// How the first answer to each turn breaks, turn by turn; those that are not named are whole.
+    #[serde(default)]
+    pub(crate) breaks: Vec<Break>,
 }
 
 /// One call of one turn of one plan.
@@ -76,12 +84,25 @@ pub(crate) struct ToolTask {
     /// How long it takes.
     #[serde(default)]
     pub(crate) delay_ms: u64,
+    /// What becomes of the first answer.
+    #[serde(default)]
+    pub(crate) loss: Loss,
 }
 
 impl Plan {
     /// A short run without tools.
     pub(crate) fn new(tag: impl Into<String>) -> Self {
-        Self { tag: tag.into(), rounds: 0, tools: Tool::ALL.to_vec(), calls: 1, pieces: 4, pace_ms: 5, delay_ms: 0 }
+        Self {
+            tag: tag.into(),
+            rounds: 0,
+            tools: Tool::ALL.to_vec(),
+            calls: 1,
+            pieces: 4,
+            pace_ms: 5,
+            delay_ms: 0,
+            loss: Loss::Kept,
+            breaks: Vec::new(),
+        }
     }
 
     /// The same with so many rounds of these tools.
@@ -97,6 +118,21 @@ impl Plan {
     /// The same with tools that take so long.
     pub(crate) fn with_delay(self, delay_ms: u64) -> Self {
         Self { delay_ms, ..self }
+    }
+
+    /// The same with tools that lose their first answers so.
+    pub(crate) fn with_loss(self, loss: Loss) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// The same where the first answers to turns break so.
+    pub(crate) fn with_breaks(self, breaks: &[Break]) -> Self {
+        Self { breaks: breaks.to_vec(), ..self }
+    }
+
+    /// How the first answer to a turn breaks.
+    pub(crate) fn breaks(&self, round: u32) -> Break {
+        self.breaks.get(round as usize).copied().unwrap_or_default()
     }
 
     /// A piece of a turn's text.
@@ -115,13 +151,14 @@ impl Plan {
             return Vec::new();
         }
         let tool = self.tools[round as usize % self.tools.len()];
-        let task = |index| ToolTask { tag: self.tag.clone(), round, index, delay_ms: self.delay_ms };
+        let loss = |index| if index == 0 { self.loss } else { Loss::Kept };
+        let task = |index| ToolTask { tag: self.tag.clone(), round, index, delay_ms: self.delay_ms, loss: loss(index) };
         (0..self.calls).map(|index| (tool, task(index))).collect()
     }
 
-    /// Tokens that a turn takes in and gives out.
-    pub(crate) fn usage(&self, messages: usize) -> (u64, u64) {
-        (messages as u64, u64::from(self.pieces))
+    /// Tokens that a turn takes in, where what it is told has so many bytes, and gives out.
+    pub(crate) fn usage(&self, bytes: usize) -> (u64, u64) {
+        (1 + bytes as u64 / 8, u64::from(self.pieces))
     }
 }
 
@@ -145,7 +182,12 @@ impl fmt::Display for Plan {
             self.pieces,
             self.pace_ms,
             self.delay_ms
-        )
+        )?;
+        if self.loss != Loss::Kept {
+            write!(f, " loss={}", name_of(self.loss))?;
+        }
+        let breaks: Vec<_> = self.breaks.iter().map(name_of).collect();
+        if breaks.is_empty() { Ok(()) } else { write!(f, " breaks={}", breaks.join(",")) }
     }
 }
 
@@ -168,6 +210,8 @@ impl FromStr for Plan {
                 "pieces" => plan.pieces = number()?,
                 "pace" => plan.pace_ms = number()?.into(),
                 "delay" => plan.delay_ms = number()?.into(),
+                "loss" => plan.loss = named(value)?,
+                "breaks" => plan.breaks = value.split(',').map(named).collect::<Result<_, _>>()?,
                 "tools" => {
                     let tools = value.split(',').filter(|name| !name.is_empty());
                     let tool = |name: &str| Tool::named(name).ok_or_else(|| format!("there is no tool {name:?}"));
@@ -180,12 +224,29 @@ impl FromStr for Plan {
     }
 }
 
+/// What bears this name.
+fn named<T: for<'a> Deserialize<'a>>(name: &str) -> Result<T, String> {
+    serde_json::from_value(name.into()).map_err(|error| format!("{name:?}: {error}"))
+}
+
 #[test]
 fn a_plan_reads_as_it_was_written() {
     let plan = Plan::new("r1").with_tools(2, &[Tool::Book, Tool::Look]).with_text(7, 20).with_delay(100);
     assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
     assert_eq!(plan.to_string(), "run=r1 rounds=2 tools=book,look calls=1 pieces=7 pace=20 delay=100");
-    for bad in ["", "rounds=1", "run=a rounds=x", "run=a tools=nose", "run=a hello", "run=a b=1"] {
+    let harmed = plan.clone().with_loss(Loss::Half).with_breaks(&Break::ALL);
+    assert_eq!(harmed.to_string().parse(), Ok(harmed.clone()));
+    assert!(harmed.to_string().ends_with(" loss=half breaks=whole,closed,cut,untold"), "{harmed}");
+    for bad in [
+        "run=a loss=x",
+        "run=a breaks=",
+        "",
+        "rounds=1",
+        "run=a rounds=x",
+        "run=a tools=nose",
+        "run=a hello",
+        "run=a b=1",
+    ] {
         bad.parse::<Plan>().expect_err(bad);
     }
     let tasks = |round| plan.tasks(round).iter().map(|(tool, task)| task.answer(*tool)).collect::<Vec<_>>();

@@ -1,10 +1,13 @@
 //! The tools of the test services, `look`, `put` and `book`, as HTTP endpoints that keep a journal of every call.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::harm::Loss;
 use super::plan::{Tool, ToolTask};
 use crate::support::Reply;
 use crate::support::http::{HttpServer, Request};
@@ -12,7 +15,8 @@ use crate::support::journal::Entry;
 
 /// What a [`ToolTask`] has: nothing else is sent to a tool than what it declares.
 const PARAMETERS: &str = "{ tag = { type = \"string\" }, round = { type = \"integer\" }, \
-                          index = { type = \"integer\" }, delay_ms = { type = \"integer\" } }";
+                          index = { type = \"integer\" }, delay_ms = { type = \"integer\" }, \
+                          loss = { type = \"string\" } }";
 
 /// One call of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +42,9 @@ pub(crate) struct ToolEndpoints(HttpServer);
 impl ToolEndpoints {
     /// Listens on a free port of 127.0.0.1.
     pub(crate) async fn start() -> Self {
+        let asked = Mutex::new(BTreeSet::new());
+        let answer =
+            move |request: &Request| answer(request, &mut asked.lock().unwrap_or_else(PoisonError::into_inner));
         Self(HttpServer::start(|request| Dispatch::read(request).is_some(), answer).await)
     }
 
@@ -83,11 +90,20 @@ impl Dispatch {
     }
 }
 
-fn answer(request: &Request) -> Reply {
+/// What is answered, where these tasks were asked for before.
+fn answer(request: &Request, asked: &mut BTreeSet<(Tool, ToolTask)>) -> Reply {
     let Some(Dispatch { tool, task, .. }) = Dispatch::read(request) else {
         return Reply::error(404, "no_tool", "there is no such tool, or no such task");
     };
     // The head goes out at once, so that a caller may fail between head and body.
     let reply = Reply::status(200).header("content-type", "text/plain");
-    reply.pause(Duration::from_millis(task.delay_ms)).bytes(task.answer(tool))
+    let reply = reply.pause(Duration::from_millis(task.delay_ms));
+    let answer = task.answer(tool);
+    let is_first = asked.insert((tool, task.clone()));
+    match if is_first { task.loss } else { Loss::Kept } {
+        Loss::Kept => reply.bytes(answer),
+        Loss::Reset => reply.headless().reset(),
+        Loss::Silence => reply.headless().stall(),
+        Loss::Half => reply.bytes(&answer.as_bytes()[..answer.len() / 2]).reset(),
+    }
 }

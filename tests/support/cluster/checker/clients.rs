@@ -78,7 +78,7 @@ pub(super) fn check_terminal(view: &RunView, log: &Log, allowed: &[String], comp
         let what = format!("its last event says {status} {reason}, and the run itself {} {}", object.0, object.1);
         complaints.add(Promise::Runs, what);
     }
-    let interrupted = |tool: Tool| log.calls().any(|call| call.interrupted && call.name == tool.name());
+    let interrupted = |tool: Tool| log.calls().any(|call| call.is_open() && call.name == tool.name());
     let is_good = match reason.as_str() {
         Some("done") => status == "completed",
         Some("outcome_unknown") => status == "failed" && interrupted(Tool::Book),

@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::{Complaints, Promise, clip};
 use crate::support::Frame;
 use crate::support::cluster::evidence::RunView;
+use crate::support::cluster::tools::Dispatch;
+use crate::support::journal::{Ending, Entry};
 
 /// A run's log.
 #[derive(Debug, Default)]
@@ -52,6 +54,15 @@ pub(super) struct Call {
     pub(super) result: Option<(String, bool)>,
     /// Whether the run was taken up again between call and result.
     pub(super) interrupted: bool,
+    /// Whether the tool was asked, last of all, without that its whole answer got out.
+    pub(super) lost: bool,
+}
+
+impl Call {
+    /// Whether nobody but the tool can know what became of it.
+    pub(super) fn is_open(&self) -> bool {
+        self.interrupted || self.lost
+    }
 }
 
 impl Log {
@@ -140,6 +151,14 @@ impl Log {
                 self.terminal = Some(data);
             }
             _ => wrong("an event stands where it cannot"),
+        }
+    }
+
+    /// Takes note of which answers were lost on their way from the tools.
+    pub(super) fn lose(&mut self, run: &str, tools: &[Entry<Dispatch>]) {
+        for call in self.steps.iter_mut().flat_map(|step| &mut step.calls) {
+            let last = tools.iter().rfind(|entry| entry.what.run == run && entry.what.call == call.id);
+            call.lost = last.is_some_and(|entry| !matches!(entry.ended, Some((_, Ending::Finished))));
         }
     }
 

@@ -74,12 +74,17 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         let name = trace.run().map_or(trace.plan.tag.clone(), |run| format!("{run} ({})", trace.plan.tag));
         let mut complaints = Complaints { of: name, all: &mut all };
         clients::check_client(trace, &mut complaints);
-        if trace.resets > 0 && !evidence.may_forget {
-            complaints.add(Promise::Streams, format!("its client was told {} times to begin anew", trace.resets));
+        if trace.resets > evidence.forgotten {
+            let (resets, forgotten) = (trace.resets, evidence.forgotten);
+            let what = format!(
+                "its client was told {resets} times to begin anew, of which the store gave cause for {forgotten}"
+            );
+            complaints.add(Promise::Streams, what);
         }
         let Some(run) = trace.run() else { continue };
         let view = evidence.runs.get(run).unwrap_or(&empty);
-        let log = Log::read(view, &mut complaints);
+        let mut log = Log::read(view, &mut complaints);
+        log.lose(run, &evidence.tools);
         log::check_writers(&log, &mut complaints);
         clients::check_readings(trace, &log, &mut complaints);
         clients::check_end(trace, view, &log, &evidence.allowed_reasons, &mut complaints);
@@ -91,7 +96,8 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     let known: BTreeSet<&str> = evidence.clients.iter().filter_map(ClientTrace::run).collect();
     for (run, view) in evidence.runs.iter().filter(|(run, _)| !known.contains(run.as_str())) {
         let mut complaints = Complaints { of: run.clone(), all: &mut all };
-        let log = Log::read(view, &mut complaints);
+        let mut log = Log::read(view, &mut complaints);
+        log.lose(run, &evidence.tools);
         log::check_writers(&log, &mut complaints);
         // Nobody reads them, which is a reason to cancel them.
         let mut allowed = evidence.allowed_reasons.clone();

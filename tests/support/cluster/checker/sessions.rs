@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::log::data;
 use super::{Complaints, Promise, Violation, clip};
 use crate::support::cluster::evidence::{ClientTrace, Evidence, Probe, SessionView};
+use crate::support::cluster::harm::{Loss, Progress};
 use crate::support::cluster::plan::{Plan, Tool};
 
 /// One run for each request.
@@ -47,13 +48,17 @@ pub(super) fn check_session(
             complaints.add(Promise::Runs, format!("its history has the run {} twice", plan.tag));
         }
         let completed = by_tag.get(plan.tag.as_str()).is_some_and(|trace| is_completed(trace, evidence));
-        if completed && turns.len() != expected_messages(&plan) {
-            let what =
-                format!("its history of {} has {} messages of {}", plan.tag, turns.len(), expected_messages(&plan));
-            complaints.add(Promise::Runs, what);
-        }
-        if let Some(what) = history_fault(&plan, turns) {
-            complaints.add(Promise::Runs, clip(&format!("its history of {} is not what happened: {what}", plan.tag)));
+        match history(&plan, turns) {
+            Ok(true) => {}
+            Ok(false) if !completed => {}
+            Ok(false) => {
+                let what = format!("its history of {} ends after {} messages", plan.tag, turns.len());
+                complaints.add(Promise::Runs, what);
+            }
+            Err(what) => {
+                let what = format!("its history of {} is not what happened: {what}", plan.tag);
+                complaints.add(Promise::Runs, clip(&what));
+            }
         }
         rest = next;
     }
@@ -85,11 +90,6 @@ pub(super) fn check_session(
 fn is_completed(trace: &ClientTrace, evidence: &Evidence) -> bool {
     let view = trace.run().and_then(|run| evidence.runs.get(run));
     view.is_some_and(|view| view.object["status"] == "completed")
-}
-
-/// How many messages a whole run leaves behind, besides the user's.
-fn expected_messages(plan: &Plan) -> usize {
-    (0..=plan.rounds).map(|round| 1 + plan.tasks(round).len()).sum()
 }
 
 fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Complaints<'_>) {
@@ -126,34 +126,40 @@ pub(super) fn check_probe(probe: Probe, complaints: &mut Complaints<'_>) {
     }
 }
 
-/// What is wrong with a run's messages after the user's.
-fn history_fault(plan: &Plan, turns: &[Value]) -> Option<String> {
-    let mut rest = turns;
-    for round in 0..=plan.rounds {
-        let (turn, after) = rest.split_first()?;
+/// Whether a run's messages after the user's are all that the plan has, or else what is wrong with them.
+fn history(plan: &Plan, turns: &[Value]) -> Result<bool, String> {
+    let (mut rest, mut progress) = (turns, Progress::default());
+    while !progress.is_over(plan) {
+        let Some((turn, after)) = rest.split_first() else { return Ok(false) };
+        let round = progress.round;
         let said = turn["content"].as_str().unwrap_or_default();
         if turn["role"] != "assistant" || !plan.text(round).starts_with(said) {
-            return Some(format!("turn {round} is {turn}"));
+            return Err(format!("turn {round} is {turn}"));
         }
-        let tasks = plan.tasks(round);
+        let tasks = progress.tasks(plan);
         let calls = turn["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         if calls.len() != tasks.len() {
             // A turn that was cut short calls nothing, and is the last.
-            return (!calls.is_empty() || !after.is_empty()).then(|| format!("turn {round} calls {calls:?}"));
+            let is_last = calls.is_empty() && after.is_empty();
+            return if is_last { Ok(false) } else { Err(format!("turn {round} calls {calls:?}")) };
         }
         if after.len() < calls.len() {
-            return Some(format!("turn {round} has {} calls and {} results", calls.len(), after.len()));
+            return Err(format!("turn {round} has {} calls and {} results", calls.len(), after.len()));
         }
         let (results, next) = after.split_at(calls.len());
+        let mut contents = Vec::new();
         for ((call, result), (tool, task)) in calls.iter().zip(results).zip(&tasks) {
             let content = result["content"].as_str().unwrap_or_default();
-            let is_unknown = *tool == Tool::Book && content.contains("unknown");
             let answers = result["role"] == "tool" && result["tool_call_id"] == call["id"];
-            if !answers || !(content == task.answer(*tool) || is_unknown) {
-                return Some(format!("the call {call} has the result {result}"));
+            // Whether it may be another answer than the tool's is seen in the log.
+            let is_told = if *tool == Tool::Book { content.contains("unknown") } else { task.loss != Loss::Kept };
+            if !answers || !(content == task.answer(*tool) || is_told) {
+                return Err(format!("the call {call} has the result {result}"));
             }
+            contents.push(content);
         }
+        progress = progress.after(plan, &contents);
         rest = next;
     }
-    rest.first().map(|message| format!("{message} follows its end"))
+    rest.first().map_or(Ok(true), |message| Err(format!("{message} follows its end")))
 }

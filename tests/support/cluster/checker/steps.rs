@@ -2,16 +2,20 @@
 
 use super::log::{Log, Step, StepEnd};
 use super::{Complaints, Promise, clip};
+use crate::support::cluster::harm::{Break, Progress};
 use crate::support::cluster::model::ModelCall;
 use crate::support::cluster::plan::Plan;
 use crate::support::journal::{Ending, Entry};
 
+/// More than any step of the cluster's runs reserves: the most output by default, and an input of a few messages.
+const MOST_RESERVED: u64 = 8_192 + 4_096;
+
 /// Each turn of the plan is there once, in order, with its whole text; whatever else was begun is void.
 pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_>) {
     let kept: Vec<&Step> = log.steps.iter().filter(|step| step.end != StepEnd::Discarded).collect();
-    let mut round = 0;
+    let mut progress = Progress::default();
     for step in &log.steps {
-        let expected = plan.text(round);
+        let expected = plan.text(progress.round);
         match step.end {
             StepEnd::Discarded | StepEnd::Open if step.calls.is_empty() => {
                 if !expected.starts_with(&step.text) {
@@ -22,10 +26,12 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
                 if step.text != expected {
                     complaints.add(Promise::Steps, odd_text(step, &step.text, &expected));
                 }
-                check_calls(plan, round, step, complaints);
+                check_calls(plan, &progress, step, complaints);
             }
         }
-        round += u32::from(step.end == StepEnd::Completed);
+        if step.end == StepEnd::Completed {
+            progress = progress.after(plan, &results(step));
+        }
     }
     let Some(terminal) = &log.terminal else { return };
     if kept.iter().filter(|step| step.end == StepEnd::Open).count() > 0 && terminal["type"] == "run.completed" {
@@ -34,6 +40,7 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
     if terminal["type"] != "run.completed" {
         return;
     }
+    let round = progress.round;
     if round != plan.rounds + 1 {
         complaints.add(Promise::Steps, format!("it completed after {round} of {} turns", plan.rounds + 1));
     }
@@ -47,8 +54,15 @@ fn odd_text(step: &Step, text: &str, expected: &str) -> String {
     format!("step {} says {:?} where its plan says {:?}", step.number, clip(text), clip(expected))
 }
 
-fn check_calls(plan: &Plan, round: u32, step: &Step, complaints: &mut Complaints<'_>) {
-    let tasks = plan.tasks(round);
+/// What the step's calls came to, in the order of the plan.
+fn results(step: &Step) -> Vec<&str> {
+    let mut calls: Vec<_> = step.calls.iter().collect();
+    calls.sort_by_key(|call| call.arguments["index"].as_u64());
+    calls.iter().map(|call| call.result.as_ref().map_or("", |(content, _)| content)).collect()
+}
+
+fn check_calls(plan: &Plan, progress: &Progress, step: &Step, complaints: &mut Complaints<'_>) {
+    let tasks = progress.tasks(plan);
     let expected: Vec<_> =
         tasks.iter().map(|(tool, task)| (tool.name(), serde_json::to_value(task).expect("it is plain data"))).collect();
     let mut found: Vec<_> = step.calls.iter().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
@@ -64,7 +78,8 @@ fn check_calls(plan: &Plan, round: u32, step: &Step, complaints: &mut Complaints
     }
 }
 
-/// Every model call was reserved by a step that was recorded before, and is charged.
+/// Every model call was reserved by a step that was recorded before, and what the upstream bills for it is charged: all of
+/// what it said that it took, and no more; where nobody heard that, its input at least and a reservation at most.
 pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], complaints: &mut Complaints<'_>) {
     let calls: Vec<_> = model.iter().filter(|call| call.what.tag == plan.tag).collect();
     let reserved = log.steps.len() + log.retried;
@@ -73,11 +88,22 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
         complaints.add(Promise::Steps, what);
     }
     let Some(terminal) = &log.terminal else { return };
-    let finished = calls.iter().filter(|call| matches!(call.ended, Some((_, Ending::Finished))));
-    let taken: u64 = finished.map(|call| call.what.tokens).sum();
+    let is_finished = |call: &&&Entry<ModelCall>| matches!(call.ended, Some((_, Ending::Finished)));
+    let (finished, broken): (Vec<&Entry<ModelCall>>, Vec<_>) = calls.iter().partition(|call| is_finished(call));
+    let billed = finished.iter().map(|call| call.what.tokens).sum::<u64>()
+        + broken.iter().map(|call| call.what.input).sum::<u64>();
     let charged = terminal["usage"]["total_tokens"].as_u64().unwrap_or(0);
-    if charged < taken {
-        complaints.add(Promise::Steps, format!("it is charged {charged} tokens, and the model gave it {taken}"));
+    if charged < billed {
+        complaints.add(Promise::Steps, format!("it is charged {charged} tokens, and the upstream bills {billed}"));
+    }
+    // A replica that died before it recorded what the upstream had said does not know it.
+    let unsettled = log.steps.iter().filter(|step| step.end != StepEnd::Completed).count();
+    let untold = finished.iter().filter(|call| call.what.breaks == Break::Untold).count();
+    let estimated = (unsettled + untold + log.retried) as u64;
+    if charged > billed + estimated * MOST_RESERVED {
+        let what =
+            format!("it is charged {charged} tokens, and the upstream bills {billed}, with {estimated} estimates");
+        complaints.add(Promise::Steps, what);
     }
     if terminal["agent"]["budget"]["tokens_used"].as_u64() < Some(charged) {
         complaints.add(

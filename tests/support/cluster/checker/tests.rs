@@ -80,7 +80,13 @@ fn repeated_steps_and_missing_charges_are_found() {
                 rewrite(e, |log| change_data(log, "tool.call", |data| data["arguments"]["round"] = json!(7)));
             }),
             ("of these were recorded before", |e| e.model.push(e.model[0].clone())),
-            ("it is charged 60 tokens", |e| e.model[1].what.tokens = 31),
+            ("it is charged 60 tokens, and the upstream bills 62", |e| e.model[1].what.tokens = 31),
+            ("it is charged 60 tokens, and the upstream bills 61", |e| e.model[0].what.input = 21),
+            ("bills 41, with 1 estimates", |e| {
+                rewrite(e, |log| {
+                    change_data(log, "run.completed", |data| data["usage"]["total_tokens"] = json!(60_000));
+                });
+            }),
         ],
     );
 }
@@ -134,7 +140,8 @@ fn torn_streams_are_found() {
             ("reads otherwise at", |e| drop(e.runs.get_mut(RUN).unwrap().streams.get_mut("http://b").unwrap().pop())),
             ("of its list is", |e| e.runs.get_mut(RUN).unwrap().list[3] = json!(1)),
             ("could not be read afterwards", |e| e.runs.get_mut(RUN).unwrap().streams.clear()),
-            ("begin anew", |e| e.clients[0].resets = 1),
+            ("1 times to begin anew", |e| e.clients[0].resets = 1),
+            ("3 times to begin anew", |e| (e.forgotten, e.clients[0].resets) = (2, 3)),
             ("answered 409", |e| e.clients[0].complaints.push("a answered 409".to_owned())),
         ],
     );
@@ -193,7 +200,7 @@ fn lost_runs_and_damaged_histories_are_found() {
             ("never accepted", |e| e.clients[0].runs.clear()),
             ("which begins no run", |e| drop(session(e).messages.remove(0))),
             ("has the result", |e| drop(session(e).messages.remove(2))),
-            ("messages of 7", |e| drop(session(e).messages.pop())),
+            ("ends after 6 messages", |e| drop(session(e).messages.pop())),
             ("has the run r1 twice", |e| {
                 let again = session(e).messages.clone();
                 session(e).messages.extend(again);

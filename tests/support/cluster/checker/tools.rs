@@ -7,12 +7,13 @@ use super::{Complaints, Promise, Violation};
 use crate::support::cluster::evidence::{ClientTrace, Evidence};
 use crate::support::cluster::plan::Tool;
 use crate::support::cluster::tools::Dispatch;
-use crate::support::journal::Entry;
+use crate::support::journal::{Ending, Entry};
 
 /// The dispatches of one run.
 pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>], complaints: &mut Complaints<'_>) {
     let run = trace.run().unwrap_or_default();
-    let own: Vec<&Dispatch> = tools.iter().map(|entry| &entry.what).filter(|what| what.run == run).collect();
+    let all: Vec<&Entry<Dispatch>> = tools.iter().filter(|entry| entry.what.run == run).collect();
+    let own: Vec<&Dispatch> = all.iter().map(|entry| &entry.what).collect();
     for dispatch in &own {
         let name = dispatch.tool.name();
         if !log.calls().any(|call| call.id == dispatch.call && call.name == name) {
@@ -27,9 +28,17 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
     for dispatch in &own {
         *times.entry(&dispatch.call).or_default() += 1;
     }
-    for (call, times) in times.iter().filter(|(_, times)| **times > log.resumed + 1) {
-        let what =
-            format!("the call {call} was dispatched {times} times, and the run was taken up {} times", log.resumed);
+    for (call, times) in times {
+        // What may be repeated is repeated after a takeover, and when its answer was lost.
+        let is_lost = |entry: &&&Entry<Dispatch>| entry.what.call == call && entry.ended.is_some_and(is_dropped);
+        let lost = all.iter().filter(is_lost).count();
+        if times <= log.resumed + lost + 1 {
+            continue;
+        }
+        let what = format!(
+            "the call {call} was dispatched {times} times, the run was taken up {} times, and {lost} answers were lost",
+            log.resumed
+        );
         complaints.add(Promise::Tools, what);
     }
     for call in log.calls() {
@@ -39,9 +48,10 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
         if answer.as_ref() == Some(content) && !is_error {
             continue;
         }
-        // What else a call may have for a result: that nobody knows what became of it.
-        let is_unknown = call.interrupted && call.name == Tool::Book.name() && content.contains("unknown");
-        if !is_unknown {
+        // What else a call may have for a result: that nobody knows what became of it or, where that does no harm, that
+        // its answer was lost.
+        let is_told = if call.name == Tool::Book.name() { content.contains("unknown") } else { call.lost && *is_error };
+        if !(call.is_open() && is_told) {
             let what = format!(
                 "the call {} of {} has the result {content:?}, and {answer:?} was answered",
                 call.id, call.name
@@ -50,6 +60,14 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
         }
     }
 }
+
+/// Whether an exchange ended without its whole answer.
+fn is_dropped((_, ending): (u64, Ending)) -> bool {
+    ending == Ending::Dropped
+}
+
+/// A dispatch for the same task before: its key, its run, and when and how it ended.
+type Before<'a> = (&'a String, &'a String, Option<(u64, Ending)>);
 
 /// Checks what holds for all dispatches, of every run.
 pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
@@ -63,7 +81,7 @@ pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
         if key.is_empty() || run.is_empty() || call.is_empty() {
             complaints.add(Promise::Tools, format!("{name} was asked without a key, run or call for {what}"));
         }
-        let before: &mut Vec<_> = keys.entry((tool, task)).or_default();
+        let before: &mut Vec<Before<'_>> = keys.entry((tool, task)).or_default();
         match before.as_slice() {
             [] => {}
             _ if *tool == Tool::Book => {
@@ -72,8 +90,10 @@ pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
                     format!("{name} was asked again for {what}, with the key {key} after {before:?}"),
                 );
             }
-            [(first_key, first_run), ..] => {
-                if *first_run == run && *first_key != key {
+            [(first_key, first_run, ending), ..] => {
+                // A model that is told that reading failed may read again.
+                let may_ask_again = *tool == Tool::Look && (*ending).is_some_and(is_dropped);
+                if *first_run == run && *first_key != key && !may_ask_again {
                     complaints.add(
                         Promise::Tools,
                         format!("{name} was asked for {what} with the key {key} after {first_key}"),
@@ -81,7 +101,7 @@ pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
                 }
             }
         }
-        before.push((key, run));
+        before.push((key, run, entry.ended));
         if calls.entry(key).or_insert((tool, task)) != &(tool, task) {
             complaints.add(Promise::Tools, format!("{name} was asked for {what} with a key of something else, {key}"));
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::Frame;
 use crate::support::cluster::evidence::{ClientTrace, End, Evidence, Probe, Reading, RunView, SessionView};
+use crate::support::cluster::harm::Break;
 use crate::support::cluster::model::ModelCall;
 use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::cluster::tools::Dispatch;
@@ -38,6 +39,19 @@ pub(super) fn plan() -> Plan {
     Plan::new("r1").with_tools(3, &Tool::ALL)
 }
 
+/// What the model was asked for a turn.
+fn asked(plan: &Plan, round: u32) -> ModelCall {
+    ModelCall {
+        tag: plan.tag.clone(),
+        round,
+        tokens: 10,
+        input: 1,
+        breaks: Break::Whole,
+        results: Vec::new(),
+        faults: Vec::new(),
+    }
+}
+
 /// A run that was interrupted within its first model call, and again within `put`, which was repeated;
 /// then all went well.
 pub(super) fn good() -> Evidence {
@@ -45,11 +59,7 @@ pub(super) fn good() -> Evidence {
     let mut log = Script::default();
     let (mut tools, mut model, mut messages) = (Vec::new(), Vec::new(), Vec::new());
     messages.push(json!({"role": "user", "content": plan.to_string()}));
-    let ask = |round, ending| Entry {
-        at_ms: 1,
-        ended: Some((2, ending)),
-        what: ModelCall { tag: plan.tag.clone(), round, tokens: 10, results: Vec::new(), faults: Vec::new() },
-    };
+    let ask = |round, ending| Entry { at_ms: 1, ended: Some((2, ending)), what: asked(&plan, round) };
     log.event("run.started", json!({"run_id": RUN}));
     log.event("step.started", json!({"step": 1}));
     log.text(1, &plan.piece(0, 0));
@@ -138,7 +148,7 @@ pub(super) fn good() -> Evidence {
         sessions: BTreeMap::from([("s1".to_owned(), session)]),
         allowed_reasons: Vec::new(),
         all_runs: Some(Probe { nothing_left: 429, enough_left: 200 }),
-        may_forget: false,
+        forgotten: 0,
         keyed: true,
     }
 }

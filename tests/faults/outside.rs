@@ -1,0 +1,74 @@
+//! What servers use outside of themselves fails: answers of tools get lost, the upstream breaks off what it bills. Runs
+//! go on, and what was billed is charged.
+
+use serde_json::json;
+
+use super::scaled;
+use crate::support::TestServer;
+use crate::support::cluster::client::Client;
+use crate::support::cluster::harm::{Break, Loss};
+use crate::support::cluster::plan::{Plan, Tool};
+use crate::support::cluster::{Job, TestServices, hold};
+use crate::support::seed::Seed;
+
+/// How answers of the upstream break after they began.
+const BREAKS: [Break; 3] = [Break::Whole, Break::Cut, Break::Untold];
+
+/// Lets these jobs run on one server, with each policy for unknown outcomes, and asks the checker.
+async fn outlasts(name: &str, config: impl FnOnce(String) -> String, jobs: impl Fn(&str) -> Vec<Job>) {
+    let seed = Seed::of_this_run().part(name);
+    let services = TestServices::start().await;
+    let server = TestServer::builder(&config(services.config())).start().await;
+    let mut client = Client::new(vec![server.url().to_owned()]);
+    let mut traces = Vec::new();
+    let mut in_flight = Vec::new();
+    for policy in ["fail", "tell_model"] {
+        client.agent = json!({"on_unknown_outcome": policy});
+        let jobs = jobs(&format!("{name}-{policy}"));
+        TestServices::open_sessions(server.url(), &jobs).await;
+        in_flight.push(TestServices::launch(&client, &seed, jobs));
+    }
+    for clients in in_flight {
+        traces.extend(clients.finished().await);
+    }
+    let evidence = services.evidence(&client, traces).await;
+    hold(name, &evidence);
+}
+
+#[tokio::test]
+async fn a_run_goes_on_when_the_answer_of_a_tool_that_reads_is_lost() {
+    // A tool that says nothing is given up soon.
+    let config = |config: String| config.replace("effect = ", "timeout = \"2s\"\neffect = ");
+    outlasts("lost-answers", config, |name| {
+        let mut jobs = Vec::new();
+        for (number, loss) in Loss::ALL.into_iter().enumerate() {
+            let plan =
+                Plan::new(format!("{name}-{number}")).with_tools(2, &[Tool::Look]).with_loss(loss).with_delay(20);
+            let plan = Plan { calls: 1 + u32::from(number % 2 == 0), ..plan };
+            jobs.push((plan, (number % 3 == 0).then(|| format!("{name}-s{number}"))));
+        }
+        jobs
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_upstream_bills_is_charged_when_its_answers_break() {
+    let mut seed = Seed::of_this_run().part("broken-answers");
+    let rounds: Vec<[Break; 2]> = (0..scaled(8, 60)).map(|_| [*seed.pick(&BREAKS), *seed.pick(&BREAKS)]).collect();
+    outlasts(
+        "broken-answers",
+        |config| config,
+        |name| {
+            // Each way alone, and then together.
+            let alone = BREAKS.map(|breaks| [breaks, Break::Whole]);
+            let breaks = alone.iter().chain(&rounds).enumerate();
+            let job = |(number, breaks): (usize, &[Break; 2])| {
+                let plan = Plan::new(format!("{name}-{number}")).with_tools(1, &[Tool::ALL[number % 3]]);
+                (plan.with_text(12, 10).with_breaks(breaks), (number % 2 == 0).then(|| format!("{name}-s{number}")))
+            };
+            breaks.map(job).collect()
+        },
+    )
+    .await;
+}
