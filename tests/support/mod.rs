@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod http;
 pub(crate) mod journal;
 pub(crate) mod monitor;
+pub(crate) mod mutation;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 mod reply;

@@ -94,17 +94,17 @@ impl Script {
 }
 
 /// Whether the request asks for the list of models.
-pub(super) fn is_list(request: &Request) -> bool {
+pub(crate) fn is_list(request: &Request) -> bool {
     request.method == "GET" && request.target == "/v1/models"
 }
 
 /// The list of models, which has one.
-pub(super) fn list() -> Reply {
+pub(crate) fn list() -> Reply {
     Reply::json(200, &json!({"object": "list", "data": [{"id": "test", "object": "model"}]}))
 }
 
 /// The declaration of an upstream for a server's configuration.
-pub(super) fn declaration(address: SocketAddr) -> String {
+pub(crate) fn declaration(address: SocketAddr) -> String {
     format!("[upstreams.scripted]\nbase_url = \"http://{address}/v1\"\nmodels = [\"test\"]\n")
 }
 
@@ -113,7 +113,7 @@ fn lock(script: &Mutex<Script>) -> std::sync::MutexGuard<'_, Script> {
 }
 
 /// Which of the rules that every request must keep this one breaks.
-pub(super) fn faults(body: &Value) -> Vec<String> {
+pub(crate) fn faults(body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if body["stream"] != true {
         faults.push("stream is not true".to_owned());
