@@ -128,6 +128,6 @@ async fn recorder() -> Recorder {
     let partition = Partition::new(format!("default/run/{id}"));
     let lease = format!("lease/{id}").into();
     let granted = Leases::new(store.clone()).acquire_named(partition, lease, "inbox".into()).await;
-    let granted = granted.expect("the memory store answers").expect("nobody holds the lease");
+    let granted = granted.expect("the memory store answers").expect("the lease is free");
     Recorder::resume(store, Run::new(Arc::new(spec)), &[], &granted)
 }

@@ -26,7 +26,7 @@ use crate::api::auth::RequestRates;
 use crate::config::Settings;
 use crate::store;
 
-/// How often callers that no longer call are forgotten. Not a setting: it frees memory, nobody sees when.
+/// How often callers that no longer call are forgotten. Not a setting: it only frees memory.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 /// A server that is ready to listen.
@@ -95,7 +95,7 @@ impl Server {
             }
         };
         let draining = async {
-            // Without a sender nobody can stop it.
+            // Without a sender there will be no order to stop.
             if stopping.wait_for(|stopping| *stopping > Stopping::No).await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -128,7 +128,7 @@ pub enum Stopping {
     No,
     /// Balancers need time to learn of it; runs may end.
     AfterDelay,
-    /// Nobody needs to learn of it; runs may end.
+    /// No balancer needs time to learn of it; runs may end.
     Soon,
     /// Runs are left where they are.
     Now,

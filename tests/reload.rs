@@ -136,7 +136,7 @@ async fn what_needs_a_restart_is_named_and_the_rest_counts() {
     for _ in 0..2 {
         let log = server.reload(&new).await;
         let line = log.lines().find(|line| line.contains("server.max_body")).unwrap_or_else(|| panic!("{log}"));
-        assert!(line.contains("needs a restart") && line.contains("1KiB"), "{line}");
+        assert!(line.contains("at the next restart") && line.contains("1KiB"), "{line}");
     }
     assert_eq!(models(&server).await, ["cook", "scripted/test"]);
     let mut long = ask("test");
@@ -215,7 +215,7 @@ async fn closing_its_terminal_ends_a_server_as_ctrl_c_does() {
     drop(command);
     let window = shows(window, "Try:").await;
     send_signal(&server, Signal::HUP);
-    let window = shows(window, "the configuration was read again").await;
+    let window = shows(window, "the configuration was reloaded").await;
     drop(window);
     send_signal(&server, Signal::HUP);
     let ended = within("the server to end", server.wait()).await.expect("it was not waited for yet");

@@ -135,7 +135,7 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failur
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender. An error also reaches whoever reads the answer.
+    // It ends with its sender. An error also reaches the reader of the answer.
     tokio::spawn(async move { connection.await.ok() });
     Ok(sender)
 }

@@ -144,8 +144,8 @@ impl Control {
     /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
     pub async fn cancel(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
         let deadline = Instant::now() + CANCEL_TIMEOUT;
-        // The command is committed first: whatever becomes of the one who drives the run now, the next one
-        // ends it. No command is needed, or read, where nobody drives it.
+        // The command is committed first. If the present driver dies, the next driver reads it and ends the run.
+        // A run without a driver needs no command.
         let mut told = false;
         loop {
             let (partition, head) = self.ledger.find_run(tenant, id).await?;
@@ -160,13 +160,13 @@ impl Control {
                 return self.get(tenant, id).await;
             }
             if Instant::now() >= deadline || self.lifecycle.is_leaving() {
-                return Err(LookupError::Store(Unavailable("whoever drives the run does not stop it".to_owned())));
+                return Err(LookupError::Store(Unavailable("the driver of the run does not stop it".to_owned())));
             }
             self.until_it_may_have_stopped(tenant, id).await?;
         }
     }
 
-    /// Tells whoever drives a run now, or will, that it is to stop.
+    /// Tells the present or the next driver of a run to stop it.
     pub(in crate::agent) async fn tell_to_stop(&self, tenant: &Tenant, id: &RunId) -> Result<(), LookupError> {
         inbox::send(&self.ledger, tenant, id, &Command::Cancel, None).await?;
         if let Some(live) = self.active.get(id) {

@@ -32,7 +32,7 @@ pub enum Field {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No agent and no upstream's model is called so.
-    #[error("the model {0:?} does not exist")]
+    #[error("there is no agent or model {0:?}; GET /v1/models lists them")]
     ModelNotFound(String),
     /// Several upstreams have this model.
     #[error("several upstreams have the model {name:?}: write one of {candidates}")]
@@ -46,7 +46,7 @@ pub enum StartError {
     #[error("this key may not use the agent {0:?}")]
     AgentForbidden(String),
     /// No tool of the agent is called so.
-    #[error("the agent has no tool that matches {0:?}")]
+    #[error("the agent has no tool that matches {0:?}; GET /v1/tools lists the server's tools")]
     ToolNotAllowed(String),
     /// A value is out of its range.
     #[error("{message}")]

@@ -1,4 +1,4 @@
-//! What others leave for whoever drives a run: a log beside the run's own, which any replica appends to
+//! Commands for the driver of a run: a log beside the run's own, which any replica appends to
 //! and the driver reads.
 //!
 //! A command is committed together with a check that the run has not ended, and a run ends only in a
@@ -33,7 +33,7 @@ const MOST: u64 = 1024;
 /// Commands read at a time.
 const PAGE: usize = 64;
 
-/// Something to be done in a run by whoever drives it.
+/// A command for the driver of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -62,7 +62,7 @@ struct Note {
 /// What came of leaving a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Whoever drives the run will read it.
+    /// The run's driver will read it.
     Delivered,
     /// The same request left it before.
     Repeated,

@@ -1,9 +1,9 @@
-//! The life of this process: which tasks and readers it has, and how far it is on its way to its end.
+//! The life of this process: its tasks, its readers, and the stage of its shutdown.
 //!
-//! A request's future is dropped with its connection, at any point where it waits. What it had begun in
-//! the store would then be nobody's until a lease runs out, or longer. So everything of several steps is
-//! done in a task of the agent's, which the request only waits for: it completes, and the drain waits for
-//! that.
+//! A request's future is dropped with its connection, at any point where it waits. What the request had begun in
+//! the store would then have no owner until a lease expires, or longer. So work of several steps runs in a task of
+//! the agent, and the request only waits for that task. The task completes even if the request is dropped, and the
+//! drain waits for it.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
@@ -36,7 +36,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Lifecycle {
     tasks: TaskTracker,
-    /// Whoever follows a run through this process.
+    /// The readers that follow runs through this process.
     readers: TaskTracker,
     stage: watch::Sender<Stage>,
     /// Whether others can go on with this process's runs.

@@ -4,7 +4,7 @@
 //! outside may use. Each room knows only those below it. From the top:
 //!
 //! - [`admission`]: a request becomes a run.
-//! - [`control`], [`recovery`]: runs are read, steered and cancelled; those that nobody drives are found.
+//! - [`control`], [`recovery`]: runs are read, steered and cancelled; orphaned runs are found.
 //! - [`launch`]: a run gets its driver here.
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.

@@ -11,8 +11,8 @@ use crate::store::Unavailable;
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
 impl Agent {
-    /// Begins the work that goes on beside all runs: keeping leases and lists of models, taking up
-    /// runs that nobody drives, doing what is due, and giving slots back that are nobody's. It ends when the agent has drained.
+    /// Begins the background work: it renews leases and lists of models, resumes orphaned runs, does what is due,
+    /// and releases slots without a run. It ends when the agent has drained.
     pub fn begin(&self) {
         self.beside_runs("renewing leases", |rooms| async move { rooms.ownership.leases.keep().await });
         self.beside_runs("watching replicas", |rooms| async move { rooms.ownership.watch_replicas().await });
@@ -56,8 +56,8 @@ impl Agent {
         }
     }
 
-    /// Leaves the runs that are still driven where they are: their logs are their checkpoints, and
-    /// whoever opens the store next goes on with them. Then brings the store to rest.
+    /// Stops driving the runs that are still live, and closes the store. The logs of the runs are their
+    /// checkpoints: the next process that opens the store resumes them.
     pub async fn close(&self) {
         self.0.lifecycle.leave().await;
         if let Err(error) = self.0.ownership.replica.retire().await {

@@ -1,17 +1,17 @@
-//! What a request is known by when it comes again.
+//! How a repeated request is recognised.
 
-/// What a request is known by when it comes again.
+/// How a repeated request is recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestKey {
-    /// Hash of everything that it is known by, without its tenant.
+    /// Hash of the path with the key, or with the API key and the body; the tenant is not part of it.
     pub name: String,
-    /// Hash of what it asks for.
+    /// Hash of the request's content.
     pub fingerprint: String,
-    /// Who says that it may come again.
+    /// What makes the request recognisable.
     pub kind: Kind,
 }
 
-/// Who says that a request may come again.
+/// What makes a request recognisable when it is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The caller, by a key: whatever comes with the same key is the same request, or a mistake.

@@ -45,7 +45,7 @@ pub struct Room {
     rest: Option<OwnedSemaphorePermit>,
 }
 
-/// As much as there are bodies, where nobody set a bound.
+/// Without a bound.
 impl Default for Bodies {
     fn default() -> Self {
         Self::new(u64::MAX, u64::MAX)

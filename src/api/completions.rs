@@ -144,7 +144,7 @@ async fn unary(
             Ok(Some(records)) => records,
             Ok(None) => break,
             Err(error) => {
-                // The run may go on. Asking again finds it, unless nothing tells that it is asked again.
+                // The run may continue. Without a key or a count of attempts, a repeated request cannot find it.
                 let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
                 let error = ApiError::from(error);
                 let mut response = if may_repeat { error } else { error.permanent() }.into_response();

@@ -1,8 +1,8 @@
 //! Errors as responses, for every cause and on every path.
 //!
-//! Operations have error enums of their own; this is the one place that says which [`ErrorCode`] each of
-//! them is, and what else a response says of it. What that is called, and its status, is in the dialect's
-//! table. A message may be shown to anyone; what may not is logged here under the request's id.
+//! Operations have error enums of their own. This module alone maps them to an [`ErrorCode`] and to what else the
+//! response says. The dialect's table has the code's name and status. Clients may see every message; details that
+//! they must not see are logged here under the request's id.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};

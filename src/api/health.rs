@@ -16,7 +16,7 @@ pub struct Health {
     status: &'static str,
 }
 
-/// Says that the process lives; asks nothing of anyone.
+/// Says that the process lives; depends on nothing else.
 #[utoipa::path(
     get, path = "/healthz", tag = "operation", operation_id = "getHealth",
     responses((status = 200, description = "It lives", body = Health)),

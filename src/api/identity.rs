@@ -1,4 +1,4 @@
-//! By what a request is known when it comes again: a key that its caller chose, or the bytes that a client
+//! How a repeated request is recognised: by a key that its caller chose, or the bytes that a client
 //! library sends once more.
 
 use axum::extract::FromRequestParts;
@@ -34,8 +34,8 @@ pub enum RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Reads the headers. A key goes before a count; a count that is none is ignored, as all headers are
-    /// that nobody asked for.
+    /// Reads the headers. A key takes precedence over a count. A count that is not a number is ignored, because
+    /// clients do not set this header on purpose.
     fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
         let mut keys = headers.get_all(KEY).iter();
         if let Some(key) = keys.next() {

@@ -70,7 +70,7 @@ pub async fn cancel(
     post, path = "/v1/runs/{id}/messages", tag = "runs", operation_id = "steerRun",
     request_body = Steering<'_>,
     params(RunPath, IdempotencyKey),
-    responses((status = 202, description = "The run, which will hear of them", body = RunObject<'_>)),
+    responses((status = 202, description = "The run; the messages come before its next model call", body = RunObject<'_>)),
 )]
 pub async fn steer(
     State(api): State<Api>,

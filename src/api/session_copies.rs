@@ -48,7 +48,7 @@ pub async fn fork(
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/export", tag = "sessions", operation_id = "exportSession",
     params(SessionPath),
-    responses((status = 200, description = "The session; a body that breaks off is not whole", body = SessionExport<'_>)),
+    responses((status = 200, description = "The session; a body that breaks off is incomplete", body = SessionExport<'_>)),
 )]
 pub async fn export(
     State(api): State<Api>,
@@ -97,7 +97,7 @@ pub async fn import(
     make_session(&api, &caller, key.as_ref(), id, make).await
 }
 
-/// A session may be called `import`: what is said of it is not said of importing.
+/// A session may have the id `import`; this path then means importing, not that session.
 pub fn session_called_import() -> MethodRouter<Api> {
     let path = || SessionPath(SessionId::parse("import").expect("it is a session's id"));
     axum::routing::get(move |api, caller| sessions::get(api, caller, path()))

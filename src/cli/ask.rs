@@ -248,7 +248,7 @@ impl Screen {
                 self.note(&format!("{mark} {}: {first} ({} ms)", shown.name, shown.latency_ms));
             }
             "thinking.delta" => self.note(shown.text.trim_end()),
-            "step.discarded" => self.note("(the answer broke off; what was said of it is void)"),
+            "step.discarded" => self.note("(the answer broke off; the text above is void)"),
             "provider.retry" => self.note("(the model did not answer; trying again)"),
             _ => {}
         }

@@ -19,7 +19,7 @@ pub(super) enum Key {
 pub(super) fn run(command: &Key) -> Result<(), Failure> {
     let Key::New { name } = command;
     let (key, hash) = key::generate().map_err(Failure::new)?;
-    say(format_args!("The key, for the caller; it is shown only now:\n\n  {key}\n"));
+    say(format_args!("Give this key to its caller; it is not shown again:\n\n  {key}\n"));
     say(format_args!("For loopgate.toml:\n\n[keys.{name}]\nkey_sha256 = \"{hash}\""));
     Ok(())
 }

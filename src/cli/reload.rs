@@ -32,7 +32,7 @@ async fn reload(options: &Options, reloader: &mut Reloader) {
     match reloader.replace(next) {
         Ok(changes) => log_changes(&changes),
         Err(error) => {
-            tracing::error!(%error, "the configuration is not replaced; the server goes on by the old one");
+            tracing::error!(%error, "the configuration was not replaced; the server keeps the old one");
         }
     }
 }
@@ -42,15 +42,15 @@ fn log_mistakes(ConfigErrors(mistakes): &ConfigErrors) {
         tracing::error!(%mistake, "a mistake in the configuration");
     }
     let count = mistakes.len();
-    tracing::error!(mistakes = count, "the configuration is not replaced; the server goes on by the old one");
+    tracing::error!(mistakes = count, "the configuration was not replaced; the server keeps the old one");
 }
 
 fn log_changes(changes: &[Change]) {
     for change in changes {
         match change.counts {
             Counts::AtReload => tracing::info!(%change, "the configuration changed"),
-            Counts::AtRestart => tracing::warn!(%change, "this change needs a restart"),
+            Counts::AtRestart => tracing::warn!(%change, "this change takes effect at the next restart"),
         }
     }
-    tracing::info!(changes = changes.len(), "the configuration was read again");
+    tracing::info!(changes = changes.len(), "the configuration was reloaded");
 }

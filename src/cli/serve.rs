@@ -42,7 +42,7 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<
     complain(banner(address, reloader.settings()));
     let (stopping, told) = watch::channel(Stopping::No);
     let stopped = on_signals(stopping.clone())?;
-    // In a task of its own: reading files may take time, in which nobody would accept connections.
+    // In a task of its own: reading files may take time, and connections must be accepted meanwhile.
     let mut reloading = JoinSet::new();
     reloading.spawn(reload::until_terminal_closes(hangup, options.clone(), reloader));
     let terminal_closed = async {

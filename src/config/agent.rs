@@ -209,7 +209,7 @@ impl FromToml for ToolPattern {
         if !pattern.is_empty() && pattern.bytes().all(allowed) {
             Ok(Self::new(pattern))
         } else {
-            Err(Misread::new(value, "a tool's name is of A-Z a-z 0-9 _ -, and * for any characters"))
+            Err(Misread::new(value, "a tool's name has only characters of A-Z a-z 0-9 _ -, and * for any characters"))
         }
     }
 

@@ -46,7 +46,7 @@ impl KeyConfig {
         );
         let tenant = Tenant::parse(tenant.as_deref().unwrap_or(name));
         if tenant.is_none() && section.is_written("tenant") {
-            section.refuse("tenant", "a tenant is 1 to 128 of A-Z a-z 0-9 . _ : - and not only dots");
+            section.refuse("tenant", "a tenant has 1 to 128 characters of A-Z a-z 0-9 . _ : - and is not only dots");
         }
         let hash = read_hash(section);
         if let Some(other) = others.iter().find(|other| Some(other.hash) == hash) {

@@ -1,7 +1,7 @@
 //! Reads tables of a TOML file and collects what is wrong with them.
 //!
 //! The call that reads a key is also its declaration: name, sentence and default stand there and
-//! nowhere else. Unknown keys are those that nobody asked for, and the reference is what was asked for.
+//! nowhere else. The keys that the code never reads are unknown keys; the keys that it reads make up the reference.
 //! Knows nothing of what the settings mean.
 
 use toml::Spanned;

@@ -45,7 +45,7 @@ impl HttpToolConfig {
     pub(super) fn read(name: &str, section: &mut Section<'_>) -> Option<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
-            section.refuse_here("a tool's name is 1 to 64 of A-Z a-z 0-9 _ -");
+            section.refuse_here("a tool's name has 1 to 64 characters of A-Z a-z 0-9 _ -");
         }
         section.key("kind", "An HTTP endpoint.", Kind::Http);
         let description =

@@ -78,7 +78,7 @@ pub struct ModelTurn {
 pub enum ModelPart {
     /// Anything but a call.
     Part(Part),
-    /// A call, which gets its id from whoever asked.
+    /// A tool call. The caller of the model gives it its id.
     Call(ModelCall),
 }
 

@@ -1,7 +1,7 @@
-//! A model that tries again, as long as nothing was said.
+//! A model that repeats a failed call, as long as no part of the answer has arrived.
 //!
-//! Once the model has said something, another attempt would repeat it; what to do then is for
-//! whoever knows what was passed on.
+//! Once a part has arrived, another attempt would repeat it. Then the caller decides, because it knows what it
+//! passed on.
 
 use std::sync::Arc;
 use std::time::Duration;

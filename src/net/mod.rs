@@ -1,3 +1,3 @@
-//! What the network is, for whoever lets others choose where a request goes.
+//! Which addresses are public, for modules whose requests go where others choose.
 
 pub mod public_address;

@@ -20,7 +20,7 @@ use crate::agent::Agent;
 use crate::api::error::ApiError;
 use crate::config::ServerConfig;
 
-/// Longest request id that is taken over from a caller. Not a setting: a longer one is replaced, which harms nobody.
+/// Longest request id that is taken over from a caller. Not a setting: a longer one is replaced, which does no harm.
 const MAX_REQUEST_ID: usize = 128;
 /// How long a browser may remember what is allowed. Not a setting: browsers have lower bounds of their own, and
 /// origins change only with a restart.

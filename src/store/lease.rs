@@ -66,7 +66,7 @@ impl Leases {
         Some(fence)
     }
 
-    /// Makes a lease end `ttl` from now, even if it has expired; `false` if another holder has it, or no one.
+    /// Makes a lease end `ttl` from now, even if it has expired; `false` if the lease has another holder or none.
     pub(super) fn renew(&mut self, partition: &Partition, lease: &Key, fence: Fence, ttl: Duration, now: Now) -> bool {
         let held = self.held.get_mut(partition).and_then(|leases| leases.get_mut(lease));
         match held {

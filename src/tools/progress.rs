@@ -1,7 +1,7 @@
-//! Where a tool tells how far it is.
+//! How a tool reports its progress.
 //!
-//! Nothing waits for a report and nothing depends on one: those that come too fast, or that nobody takes
-//! in, are dropped.
+//! Nothing waits for a report and nothing depends on one: reports that come too fast, or that have no receiver,
+//! are dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl ProgressSink {
         if let Some(message) = &mut progress.message {
             message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         }
-        // Whoever is behind does without.
+        // A receiver that is too slow misses reports.
         let _ = sink.reports.try_send((sink.call.clone(), progress));
     }
 }

@@ -14,7 +14,7 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A clock that is set once: it goes on evenly, however the wall clock is set meanwhile.
+/// A clock that reads the wall clock once and then counts evenly, also if the wall clock is changed meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     began_ms: u64,

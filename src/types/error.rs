@@ -21,7 +21,7 @@ pub enum ErrorKind {
     EmptyResponse,
     /// A crash interrupted a tool with side effects.
     OutcomeUnknown,
-    /// The run was interrupted too often without getting further.
+    /// The run was interrupted too often without progress.
     CrashLoop,
     /// What the run needs to go on is no longer in the store or the configuration.
     StoreLostState,

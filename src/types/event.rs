@@ -40,7 +40,7 @@ pub enum Event {
     RunQueued,
     /// The run began.
     RunStarted,
-    /// The run goes on: taken over after a crash, or its client answered.
+    /// The run continues: another replica resumed it after a crash, or its client answered.
     RunResumed {
         /// What the client's next request brought; `None` after a crash.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Names of things: tenants, runs, sessions and tool calls.
 //!
-//! Ids are validated when they are made, so whoever holds one may put it into a store key or a header.
+//! Ids are validated when they are made, so an id can be put into a store key or a header as it is.
 
 use std::fmt;
 use std::sync::Arc;

@@ -79,8 +79,8 @@ impl ToolDefinition {
     }
 }
 
-/// Names the server's tools that a run is offered, by the SHA-256 of their definitions, in hex. Whoever has
-/// the definitions knows the name, and the name tells whether they are the right ones.
+/// The name of the set of server tools that a run is offered: the SHA-256 of their definitions, in hex. The name
+/// can be computed from the definitions, and shows whether given definitions are the right ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OfferHash(Arc<str>);

@@ -81,7 +81,7 @@ pub enum StopReason {
     EmptyResponse,
     /// A crash interrupted a tool with side effects.
     OutcomeUnknown,
-    /// It was resumed too often without getting further.
+    /// It was resumed too often without progress.
     CrashLoop,
     /// What it needs to go on is no longer in the store or the configuration.
     StoreLostState,
@@ -140,8 +140,11 @@ impl StopReason {
                 ErrorKind::OutcomeUnknown,
                 "A tool with side effects was interrupted; whether it took effect is unknown.",
             ),
-            Self::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without getting further."),
-            Self::StoreLostState => (ErrorKind::StoreLostState, "Part of what the run needs is no longer there."),
+            Self::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without progress."),
+            Self::StoreLostState => (
+                ErrorKind::StoreLostState,
+                "Part of what the run needs is no longer in the store or the configuration.",
+            ),
             Self::ProviderError => (ErrorKind::UpstreamUnavailable, "The upstream failed."),
             Self::InternalError => (ErrorKind::Internal, "The server failed."),
             Self::Done
@@ -193,7 +196,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How a run ends of which nobody can tell how far it came.
+    /// The end of a run whose progress is unknown.
     #[must_use]
     pub fn unknown(reason: StopReason) -> Self {
         Self {
@@ -207,7 +210,7 @@ impl Outcome {
             token_budget: None,
             iterations: 0,
             tool_calls: 0,
-            warnings: vec!["what the run used is not known any more".to_owned()],
+            warnings: vec!["the usage of the run is unknown: its events were lost".to_owned()],
             report: Report::default(),
         }
     }

@@ -49,7 +49,7 @@ pub enum OnDisconnect {
     /// The run is cancelled once `reconnect_grace_ms` has passed.
     #[default]
     Cancel,
-    /// The run goes on to its end.
+    /// The run continues to its end.
     Continue,
 }
 
@@ -116,7 +116,7 @@ pub struct RunSpec {
     pub key_name: Option<String>,
     /// The conversation that it continues and extends.
     pub session: Option<SessionId>,
-    /// Whether it runs beside the session's other runs and never holds it.
+    /// Whether the run is concurrent: it runs at the same time as the session's other runs and never holds the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub concurrent: bool,
     /// When it was accepted, Unix milliseconds.

@@ -1,27 +1,27 @@
-//! How a model is to answer, beside what it is asked.
+//! The parameters of a model call besides its conversation and tools.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::conversation::Extra;
 use crate::types::json::RawValueEq;
 
-/// What a caller sets of how a model answers. What is not set is left to the upstream.
+/// The sampling parameters that a caller sets. The upstream's defaults apply to the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sampling {
     /// How freely tokens are chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// From how large a share of the likely tokens.
+    /// The share of probability from which tokens are chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Against tokens by how often they came.
+    /// How strongly tokens are avoided by the number of times that they occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// Against tokens that came.
+    /// How strongly tokens are avoided that occurred at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// For answers that can be repeated.
+    /// The seed, for answers that can be repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
     /// Texts that end the answer.
@@ -42,13 +42,13 @@ pub struct Sampling {
     /// The end user, for the upstream's safety checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_identifier: Option<String>,
-    /// The upstream's tier.
+    /// The service tier of the upstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
     /// Groups requests for the upstream's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_cache_key: Option<String>,
-    /// What only one dialect has.
+    /// Members that only one dialect has.
     #[serde(skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }

@@ -10,7 +10,7 @@ use crate::types::clock::now_ms;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{RunId, SessionId};
 
-/// What is known of a session besides its messages.
+/// The document of a session: everything except its messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// The session.
@@ -51,7 +51,7 @@ pub struct Session {
     /// The runs that wait until it is theirs, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<RunId>,
-    /// The live runs that run beside the one that holds it.
+    /// The concurrent runs, which run beside the run that holds the session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concurrent_runs: Vec<RunId>,
 }
@@ -142,7 +142,7 @@ mod tests {
             ..Session::new(SessionId::mint())
         };
         assert_eq!(session.detach_run(&other), None);
-        assert_eq!(session.detach_run(&first), None, "one that gives up its place calls nobody");
+        assert_eq!(session.detach_run(&first), None, "a queued run that leaves wakes no run");
         assert_eq!(session.detach_run(&holder), Some(second.clone()));
         assert_eq!((session.active_run.as_ref(), session.queue.len()), (Some(&second), 0));
         assert_eq!(session.detach_run(&second), None);

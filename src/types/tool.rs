@@ -12,7 +12,7 @@ use crate::types::json::RawValueEq;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// Changes nothing; may be repeated and runs beside other calls.
+    /// Changes nothing; may be repeated, and runs at the same time as other calls.
     Read,
     /// Repeating it with the same idempotency key changes nothing more.
     Idempotent,
@@ -42,7 +42,8 @@ impl CallEnding {
         *self == Self::Answered
     }
 
-    /// Whether whoever answers the call did not make it: it was not made at all, or by a process that is gone.
+    /// Whether the result comes from a process that did not make the call: no process made it, or one that is
+    /// gone.
     #[must_use]
     pub fn is_without_call(self) -> bool {
         match self {

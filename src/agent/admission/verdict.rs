@@ -38,7 +38,7 @@ pub(super) struct Claim {
     pub(super) made: bool,
     /// Since when, Unix milliseconds.
     pub(super) since_ms: u64,
-    /// When somebody last set about making it, Unix milliseconds; 0 if nobody is at it.
+    /// When an attempt last began to make it, Unix milliseconds; 0 if no attempt is under way.
     pub(super) tried_ms: u64,
 }
 
@@ -73,7 +73,7 @@ pub(super) enum TargetState {
 pub(super) struct Since {
     /// Since the first request claimed the name.
     pub(super) claimed: Duration,
-    /// Since somebody last set about making its target.
+    /// Since an attempt last began to make its target.
     pub(super) tried: Duration,
 }
 

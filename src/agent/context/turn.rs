@@ -209,7 +209,7 @@ fn saying(mut turn: Vec<ModelPart>, mut shown: &str) -> Vec<ModelPart> {
     turn
 }
 
-/// What a part says to whoever asked.
+/// The text of a part that is an answer to the client.
 fn words(part: &mut ModelPart) -> Option<&mut String> {
     match part {
         ModelPart::Part(Part { kind: PartKind::Text(text) | PartKind::Refusal(text), .. }) => Some(text),

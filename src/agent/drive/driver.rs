@@ -59,22 +59,22 @@ pub enum Exit {
 }
 
 impl Driver {
-    /// Takes in what others left for the run since the last look.
+    /// Applies the commands that arrived since the last look.
     pub(super) fn read_commands(&mut self) {
         while let Ok((number, command)) = self.commands.try_recv() {
             self.take_in(number, command);
         }
     }
 
-    /// Takes in a command, unless it is known already. To be cancelled twice is no more than once, and so the
-    /// safe side.
+    /// Applies a command, unless it was applied before. A repeated cancellation is applied again, because it
+    /// changes nothing.
     pub(in crate::agent) fn take_in(&mut self, number: u64, command: Command) {
         let is_known = number <= self.commands_seen;
         self.commands_seen = self.commands_seen.max(number);
         match command {
             Command::Cancel => {
                 self.signals.cancel.cancel();
-                // Recorded with what is recorded next, so that it is not forgotten with its number.
+                // Recorded together with the command's number in the next commit, so that a crash loses neither.
                 if !self.recorder.run().is_stopping() {
                     self.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
                 }
@@ -89,8 +89,8 @@ impl Driver {
         }
     }
 
-    /// Records `events`, after which something begins that cannot be taken back, unless somebody left a
-    /// command that is not known yet: then it is taken in, and `false` is returned.
+    /// Records `events`, after which something begins that cannot be undone. If the inbox has a command that
+    /// the driver has not read yet, nothing is recorded, the command is applied, and `false` is returned.
     pub(in crate::agent) async fn record_unless_told(
         &mut self,
         events: impl IntoIterator<Item = Event>,
@@ -108,7 +108,8 @@ impl Driver {
         }
     }
 
-    /// Takes in what the inbox, which holds `length` commands, has that is not known yet.
+    /// Reads the commands of the inbox that the driver has not read yet, and applies them. The inbox holds
+    /// `length` commands.
     pub(in crate::agent) async fn apply_commands(&mut self, length: u64) -> Result<(), CommitError> {
         let (recorder, seen) = (&self.recorder, inbox::known(self.commands_seen, length));
         let run = &recorder.run().spec().id;
@@ -122,7 +123,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Turns an interruption into a recorded fact, or into leaving.
+    /// Records why the run must stop, or leaves the run.
     pub(in crate::agent) fn handle_interruption(&mut self, interruption: Interruption) -> Result<(), Exit> {
         match interruption {
             Interruption::Leave => Err(Exit::HandedOff),

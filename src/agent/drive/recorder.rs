@@ -138,8 +138,8 @@ impl Recorder {
             partition: self.partition.clone(),
             checks: vec![Check::Fence { lease: self.lease.clone(), fence: self.fence }],
             writes: vec![Write::Append { log: self.log.clone(), after: self.position, entries }],
-            // A piece of text may be lost with the machine that it was shown on, but not between machines:
-            // whoever goes on there would give its number to another event.
+            // A piece of text may be lost together with the only machine that showed it. If other machines can
+            // resume the run, the text must be synced: they would give its number to another event.
             durability: if deltas_only && !self.store.is_shared() { Durability::Written } else { Durability::Synced },
             notify: Some(self.topic.clone()),
         };

@@ -103,12 +103,12 @@ impl RunWatcher {
     }
 }
 
-/// Returns once there are more than `read` commands, or with `true` once nobody will tell.
+/// Returns `false` once there are more than `read` commands, or `true` once the sender is gone.
 async fn more_than(commands: &mut watch::Receiver<u64>, read: u64) -> bool {
     commands.wait_for(|commands| *commands > read).await.is_err()
 }
 
-/// Returns once nobody has read the run for the whole grace, here or through another replica.
+/// Returns once the run has had no reader for the whole grace, at this replica or another.
 async fn abandoned(store: &Arc<dyn Store>, partition: &Partition, run: &RunId, tail: &Arc<Tail>, grace: Duration) {
     let mut readers = tail.readers();
     let mut elsewhere = None;
@@ -131,7 +131,7 @@ async fn abandoned(store: &Arc<dyn Store>, partition: &Partition, run: &RunId, t
         }
         match store.get(partition, &keys::reader(run)).await {
             Ok(None) => return,
-            // Somebody reads elsewhere, or nobody can tell.
+            // The run has a reader at another replica, or the store does not answer.
             Ok(Some(_)) => {
                 elsewhere = Some(Instant::now());
                 tokio::time::sleep(RETRY_EVERY).await;

@@ -35,7 +35,7 @@ impl Active {
         self.runs().get(run).cloned()
     }
 
-    /// Removes a run and tells whoever waits for that.
+    /// Removes a run and wakes the tasks that wait for that.
     pub fn remove(&self, run: &RunId) {
         if let Some(live) = self.runs().remove(run) {
             live.tail.close();

@@ -27,7 +27,7 @@ use crate::types::{Event, Record, RunId, RunStatus};
 const PAGE: usize = 128;
 /// How often a reader looks by itself, should a nudge be lost.
 const POLL: Duration = Duration::from_secs(1);
-/// How often it is said in the store that somebody reads a run here, and how long that counts.
+/// How often this replica marks in the store that it has a reader of a run, and how long the mark counts.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 const ANNOUNCED_FOR: Duration = Duration::from_secs(15);
 /// How long a reader waits for a store that does not answer.
@@ -46,7 +46,7 @@ pub enum FollowError {
     #[error("an event of the run cannot be read: {0}")]
     Damaged(String),
     /// This process is about to end; the run may go on elsewhere.
-    #[error("the server is shutting down; the run can be followed through another one")]
+    #[error("the server is shutting down; follow the run through another replica")]
     Leaving,
 }
 
@@ -77,7 +77,7 @@ pub struct Follower {
     more_in_log: bool,
     /// Since when the store has not answered.
     failing_since: Option<Instant>,
-    /// Says in the store that somebody reads here, also while whoever does takes nothing.
+    /// Marks in the store that the run has a reader here, also while the reader takes nothing.
     announcing: JoinSet<()>,
     ending: Ending,
     /// Whether to leave as soon as the run is driven elsewhere and this process hands its runs over.
@@ -305,7 +305,7 @@ impl Follower {
     }
 }
 
-/// Says in the store that somebody reads the run through this process, for as long as it is polled.
+/// Marks in the store that the run has a reader in this process, for as long as it is polled.
 async fn announce(store: Arc<dyn Store>, partition: Partition, run: RunId) {
     loop {
         let put = Write::Put { key: keys::reader(&run), value: Bytes::new(), ttl: Some(ANNOUNCED_FOR) };

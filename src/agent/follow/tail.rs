@@ -27,7 +27,7 @@ pub struct Tail {
 #[derive(Debug, Clone, Copy)]
 pub struct Readers {
     count: usize,
-    /// Since when nobody does.
+    /// Since when there is no reader; `None` while there is one.
     pub alone_since: Option<Instant>,
 }
 

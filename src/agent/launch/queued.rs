@@ -1,8 +1,8 @@
 //! Runs that wait in a session until it is their turn.
 //!
-//! The session's document holds the queue, in order. Whoever ends the session's run makes the first of
-//! them the session's in the same commit, and then calls it: names it where all replicas look. The run
-//! that ended stays named until then, so a queue whose caller died is found.
+//! The session's document holds the queue, in order. The replica that ends the session's run makes the
+//! first queued run the session's in the same commit. Then it wakes this run: it registers the run where all
+//! replicas look. The run that ended stays registered until then, so a queue is found whose replica died in between.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Launcher {
     async fn begin_idle(self: &Arc<Self>, mut idle: Idle, found: Versioned) -> Result<(), Unavailable> {
         let (before, generation) = (idle.seq(), self.generations.current());
         match self.prepare_queued(&mut idle, found, &generation).await {
-            // Whoever follows it reads the store, or finds it here.
+            // Its readers read the store, or find the run here.
             Ok(prepared) => drop(self.spawn(Ready { idle, generation, prepared }, before)),
             Err(error) => {
                 self.requeue(idle.spec().clone(), idle.lease);

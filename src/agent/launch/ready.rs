@@ -18,7 +18,7 @@ use crate::store::Unavailable;
 use crate::types::clock::now_ms;
 use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 
-/// A run that nobody drives, with the lease to do it. Its log was read and folded once.
+/// A run without a driver, and the lease to drive it. Its log was read and folded once.
 #[derive(Debug)]
 pub(in crate::agent) struct Idle {
     run: Run,
@@ -116,8 +116,8 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) budget: Option<SessionBudget>,
     /// What its key allows, if that is not everything.
     pub(in crate::agent) account: Option<Account>,
-    /// What others left for it that is not part of it yet.
+    /// Commands of the inbox that were not applied yet.
     pub(in crate::agent) commands: Vec<Command>,
-    /// Its tools; `None` if nobody knows any more how they were defined, so that it cannot go on.
+    /// Its tools. `None` if the store lost their definitions, so that the run cannot be resumed.
     pub(in crate::agent) tools: Option<Toolbox>,
 }

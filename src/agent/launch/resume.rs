@@ -1,4 +1,4 @@
-//! Goes on with a run that nobody drives: after a crash, after its client answered, or to end it.
+//! Resumes a run without a driver: after a crash, after its client answered, or to end it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::types::{Conversation, Event, Message, RunSpec, RunStatus, StopReason,
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a run that could not be gone on with is kept from being found.
+/// How long a run that could not be resumed is kept from being found.
 const REQUEUE_AFTER: Duration = Duration::from_millis(500);
 
 impl Launcher {
@@ -38,14 +38,14 @@ impl Launcher {
         head: &Head,
     ) -> Result<Option<Idle>, Unavailable> {
         if let Some(live) = self.active.get(&head.id) {
-            // Whoever reads a run's last event may be faster than its driver is to leave.
+            // A client that reads a run's last event may send its answer before the driver has left.
             let _ = tokio::time::timeout(LEAVING_TIMEOUT, live.left.cancelled()).await;
         }
         let partition = keys::run_partition(tenant, head.session.as_ref(), &head.id);
         let Some(spec) = self.ledger.spec(&partition, &head.id).await? else { return Ok(None) };
         let Some(lease) = self.ownership.acquire(&spec).await? else { return Ok(None) };
         failpoint::hit("resume.leased");
-        // Read after the lease was granted: nobody else writes now.
+        // Read after the lease was granted: no other replica can write now.
         let records = match self.ledger.records(&spec).await {
             Ok(records) => records,
             Err(error) => {
@@ -79,22 +79,22 @@ impl Launcher {
                 Ok(self.spawn(Ready { idle, generation, prepared }, before))
             }
             Err(error) => {
-                // Whether it goes on is unknown; if it does, somebody must.
+                // The commit's outcome is unknown. If it happened, the run needs a driver.
                 self.requeue(idle.spec().clone(), idle.lease);
                 Err(error)
             }
         }
     }
 
-    /// Leaves a run, which may not even exist, to whoever finds it. In the background: the store may not
-    /// answer for a while.
+    /// Leaves a run, which may not even exist, to the replica that finds it. This happens in the background,
+    /// because the store may not answer for a while.
     pub(in crate::agent) fn requeue(&self, spec: Arc<RunSpec>, lease: Lease) {
         let ownership = self.ownership.clone();
         self.lifecycle.spawn(async move {
             if let Err(error) = lease.release().await {
                 tracing::warn!(run = %spec.id, %error, "could not release the run's lease; it expires by itself");
             }
-            // What failed once may do so again, and whoever finds the run tries at once.
+            // The pause: the replica that finds the run tries at once, and may fail for the same reason.
             tokio::time::sleep(REQUEUE_AFTER).await;
             ownership.orphan(&spec.id, &Registration::of(&spec)).await;
         });
@@ -149,7 +149,7 @@ impl Launcher {
         inbox::read(self.ledger.store(), &keys::partition_of(spec), &spec.id, applied).await
     }
 
-    /// Ends a run that nobody drives; `false` if somebody does.
+    /// Ends an orphaned run; `false` if it has a driver.
     pub(in crate::agent) async fn stop(self: &Arc<Self>, tenant: &Tenant, head: &Head) -> Result<bool, Unavailable> {
         let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
         let stopping = Box::pin(async move {
@@ -170,7 +170,7 @@ impl Launcher {
         let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
         let stopping = Box::pin(async move {
             let Some(idle) = launcher.acquire_idle(&tenant, &head).await? else { return Ok(false) };
-            // Nobody else changes the head while the lease is held.
+            // While the lease is held, no other replica changes the head.
             let now = launcher.ledger.head(&keys::partition_of(idle.spec()), &head.id).await;
             if now.as_ref().is_ok_and(|now| now.as_ref() == Some(&head)) {
                 return launcher.stop_idle(idle).await;

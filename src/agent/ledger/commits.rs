@@ -7,7 +7,7 @@
 //! | [`resume`] | its log grows; nothing of it expires any more | is the run's | the tenant's index, first |
 //! | [`end`] | its log, head and spec say how; the inbox goes | has its messages, names the next run | |
 //! | [`end`], to wait | its log and head say until when | lives as long | [`index_wait`], first |
-//! | [`fail`] | the same, by somebody who cannot tell how far it came | names the next run | |
+//! | [`fail`] | the same, by a replica that cannot tell how far the run came | names the next run | |
 //!
 //! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: these
 //! functions say what changes, and their callers commit it. How long things are kept then is
@@ -118,8 +118,8 @@ pub fn begin(
     Tx { notify: Some(topic), ..tx }
 }
 
-/// A run whose log has `length` entries goes on with this event, after a crash or after its client
-/// answered. Whoever meant to start a run in its session, or to delete that, learns of it.
+/// Resumes a run whose log has `length` entries with this event, after a crash or after its client
+/// answered. The session's document changes too, so a concurrent start or deletion fails by its version.
 pub fn resume(
     spec: &RunSpec,
     fence: Fence,
@@ -205,7 +205,7 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
     keep_session(tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl }), ttl)
 }
 
-/// A run that nobody can drive, as it is found.
+/// A run that cannot be driven, as it is found in the store.
 #[derive(Debug)]
 pub struct Lost {
     /// Where it lies.

@@ -2,7 +2,7 @@
 //!
 //! A run lies in its session's partition, or in its own if it has none, so that what changes together
 //! can change at once. Two indexes lead there: by tenant, newest run last, and over all tenants, by
-//! replica, the runs that somebody must drive.
+//! replica, the runs that need a driver.
 
 use std::net::IpAddr;
 
@@ -230,12 +230,12 @@ pub fn topic(partition: &Partition, run: &RunId) -> Topic {
     Topic::new(partition.clone(), run.as_str())
 }
 
-/// Nudged when somebody leaves something for whoever drives a run in this partition.
+/// Nudged when a command is sent to a run in this partition.
 pub fn inbox_topic(partition: &Partition, run: &RunId) -> Topic {
     Topic::new(partition.clone(), named(&["inbox/", run.as_str()]))
 }
 
-/// Says that somebody reads a run through another replica than the one that drives it.
+/// Marks that a run has a reader at another replica than the one that drives it.
 pub fn reader(run: &RunId) -> Key {
     named(&["reader/", run.as_str()])
 }

@@ -14,7 +14,7 @@ pub enum Charge {
     Nothing,
     /// This much: its model call ended.
     Used(Used),
-    /// All that was reserved: its model call began and was interrupted, so nobody knows what it took.
+    /// All that was reserved: its model call began and was interrupted, so its usage is unknown.
     Everything,
 }
 

@@ -1,4 +1,4 @@
-//! What callers may take together, on all replicas: budgets and slots of a key, requests a minute.
+//! The limits that all replicas share: budgets and slots of a key, and requests a minute.
 
 pub mod charge;
 pub mod quota;
@@ -13,7 +13,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::limits::rate::{RateKey, Rates};
 use crate::store::RateDecision;
 
-/// What callers may take together, counted in the store.
+/// The shared limits, counted in the store.
 #[derive(Debug)]
 pub struct Limits {
     ledger: Ledger,

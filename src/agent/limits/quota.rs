@@ -3,17 +3,17 @@
 //!
 //! A key's counters lie in a partition of their own, so no commit changes them and a run at once. A
 //! reservation is therefore a document beside the counters that changes in the same commits as they do:
-//! as long as it stands it is counted, and whoever removes it settles it, once. The run's log says what
+//! as long as it stands it is counted, and the replica that removes it settles it, once. The run's log says what
 //! is due:
 //!
-//! | the process died | the log says | whoever takes the run up |
+//! | the process died | the log says | the replica that resumes the run |
 //! | --- | --- | --- |
 //! | before the reservation | the step did not begin | has nothing to do |
 //! | between reservation and step | the step did not begin | gives all of it back |
 //! | in the model call | the step began | leaves it charged in full, as the run is |
 //! | between the step's end and settling | the step ended | settles what was used |
 //!
-//! If nobody takes the run up, the reservation expires some time after the run's deadline and stays
+//! If no replica resumes the run, the reservation expires some time after the run's deadline and stays
 //! charged in full. A driver whose lease is lost may still come late with either commit. Its reservation
 //! is then replaced by the next driver's or expires, and what it settles is what the next driver would.
 
@@ -169,7 +169,7 @@ impl Account {
                     return Ok(());
                 }
                 Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => {}
-                // A driver that lost its lease came late, or a commit that nobody confirmed did happen.
+                // A driver that lost its lease came late, or an unconfirmed commit did happen.
                 Err(CommitError::VersionConflict { .. }) if conflicts < ATTEMPTS => {
                     conflicts += 1;
                     self.held = retry.clone().read(|| self.read(&key)).await.map_err(failed)?;

@@ -1,5 +1,4 @@
-//! How often callers may ask, counted by the store, so that all replicas together let through what one
-//! would.
+//! Rate limits of requests. The store counts, so that all replicas together allow as many requests as one would.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -13,9 +12,9 @@ use crate::agent::ledger::keys;
 use crate::store::{Rate, RateDecision, Store};
 use crate::types::Tenant;
 
-/// How long the store may take to answer. Whoever asks waits for it, before anything else is done.
+/// How long the store may take to answer. The request waits for it before anything else is done.
 const STORE_TIMEOUT: Duration = Duration::from_millis(250);
-/// For how long a store that did not answer is not asked again: then nobody waits for it.
+/// For how long a store that did not answer is not asked again, so that requests do not wait for it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often it is said that a store does not answer.
 const SAY_EVERY: Duration = Duration::from_secs(60);
@@ -34,7 +33,7 @@ pub enum RateKey<'a> {
     Address(IpAddr),
 }
 
-/// Asks the store's buckets.
+/// Counts requests in the store's token buckets.
 #[derive(Debug)]
 pub(in crate::agent) struct Rates {
     store: Arc<dyn Store>,
@@ -49,9 +48,9 @@ struct Trouble {
 }
 
 impl Rates {
-    /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
-    /// store does not answer in time: then the caller's own count must do, for reads shall not fail
-    /// because of a limit, and what changes something will hear of the store itself.
+    /// Counts a request against a limit of `per_minute`; the requests of a minute may come at once. `None` if the
+    /// store does not answer in time. Then the count of this process decides: reads must not fail because of a
+    /// limit, and requests that write will get the store's own error.
     pub(super) async fn count(&self, rate_key: RateKey<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
         let partition = match rate_key {
             RateKey::Key { tenant, name } => keys::key_rate_partition(tenant, name),

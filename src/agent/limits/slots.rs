@@ -2,9 +2,9 @@
 //!
 //! A run's slot is a document beside the counter of taken slots, and both change in one commit: the
 //! counter never passes the limit, and a slot is never given back twice. A run keeps its slot while
-//! another replica takes it up; it gives it back just before it ends, so that who waits for its end can
-//! start the next. What a process that died leaves behind is given back by the others: a slot whose run
-//! is not under way, twice in a row, is nobody's.
+//! another replica resumes it. It releases the slot just before it ends, so that a client that waits for its
+//! end can start the next run. The other replicas release the slots of a replica that died: they look twice, and
+//! a slot without a live run both times is released.
 
 use std::collections::HashMap;
 use std::pin::pin;

@@ -1,20 +1,20 @@
 //! How long a run has been under way, by the times of its records.
 //!
-//! A host's clock is only compared with itself: each of those who drive a run counts from its own first
-//! record on. What passes between one's last record and the next one's first is counted as their clocks
-//! tell it, but never as less than nothing, nor as more than what was going on may have taken and a
-//! takeover takes: time in which nobody drove the run is forgiven.
+//! A host's clock is only compared with itself: each driver of a run counts from its own first record on. The time
+//! between the last record of one driver and the first record of the next one is the difference of their clocks,
+//! but at least zero. It is at most the time that the interrupted call may have taken plus the time of a takeover,
+//! so longer downtime does not count.
 
 use crate::types::run::LEASE_TTL;
 
-/// A lease's time, and the time in which somebody notices that it has run out, with a little to spare.
+/// The time of a lease, plus the time in which another replica notices that it has expired, plus a margin.
 const LONGEST_TAKEOVER_MS: u64 = LEASE_TTL.as_secs() * 1_000 + 5_000;
 
 /// The time spent up to the last record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Elapsed {
     ms: u64,
-    /// The time of the last record, by the clock of whoever wrote it.
+    /// The time of the last record, by the clock of the replica that wrote it.
     last_ms: u64,
 }
 

@@ -244,7 +244,7 @@ impl Run {
         }
     }
 
-    /// The one place where a call that nobody will answer gets its result, so that every call has one.
+    /// Gives every call without a result an error result. No other place does, so every call has exactly one.
     pub(super) fn close_calls(&mut self, why: &str) {
         for open in &mut self.calls {
             if !matches!(open.state, CallState::Finished(_)) {

@@ -1,7 +1,7 @@
 //! The loop as data: fold what happened with [`Run::apply`], ask what to do with [`Run::next_step`].
 //!
-//! No I/O, no clock, no async. Whoever replays a run's records gets the run; whoever stops after any
-//! of them and asks again goes on as if nothing had happened. Every cycle spends something that is
+//! No I/O, no clock, no async. A process that replays a run's records gets the run's state. A driver that
+//! stops after any record and asks again continues as if nothing had happened. Every cycle uses up something
 //! bounded: iterations, discarded steps, resumptions.
 
 pub mod budget;
@@ -23,7 +23,7 @@ use crate::types::run::RunSpec;
 use crate::types::usage::StepModel;
 use crate::types::{CallId, Effect, Message, Record, RunStatus, StopReason, ToolCall, ToolOutcome, Usage};
 
-/// The result of a call that nobody will answer.
+/// The result of a call that was not answered before the run ended.
 const UNANSWERED: &str = "The run ended before this call was answered.";
 
 /// A run: the fold of its records.

@@ -62,7 +62,7 @@ impl Run {
         }
     }
 
-    /// Whether it was taken over again and again even to end it: whoever does so seems to die of it.
+    /// Whether replicas resumed it again and again even to end it: ending it seems to kill them.
     #[must_use]
     pub fn is_beyond_help(&self) -> bool {
         self.resumes > MAX_RESUMES + 1

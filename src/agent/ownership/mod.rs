@@ -35,7 +35,7 @@ impl Ownership {
         Self { leases: Leases::new(store.clone()), replica: Replica::new(store.clone()), lifecycle }
     }
 
-    /// Makes sure that whatever this process leaves behind is found.
+    /// Registers this replica, so that other replicas find its runs after its death.
     pub(super) async fn join(&self) -> Result<(), Unavailable> {
         self.replica.join(&self.leases).await
     }
@@ -69,8 +69,8 @@ impl Ownership {
         self.replica.unregister(run).await
     }
 
-    /// Makes sure that somebody finds the run. While this process lives it tries; after that, whoever
-    /// reaps its registrations does.
+    /// Makes sure that a replica finds the run. This process tries as long as it lives; after its death, the
+    /// replica that reaps its registrations finds the run.
     pub(super) async fn orphan(&self, run: &RunId, entry: &Registration) {
         let mut attempts_at_the_end = 0;
         while let Err(error) = self.replica.orphan(run, entry).await {

@@ -1,6 +1,6 @@
 //! This process among the replicas that share a store.
 //!
-//! Every run that somebody must drive is registered under its replica's name, and every replica holds a
+//! Every run that needs a driver is registered under its replica's name, and every replica holds a
 //! lease of its own. A replica whose lease ran out is dead, or will find that it has lost everything. The
 //! replica that takes that lease over reaps the dead one: it moves its registrations to where all replicas
 //! look for orphaned runs. A registration is a hint: only a run's own lease says whether it may be driven.
@@ -23,7 +23,7 @@ use crate::types::clock::now_ms;
 use crate::types::pauses::spread;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
-/// How long somebody waits for another's registration.
+/// How long a replica waits for another's registration.
 const REGISTERED_SOON: Duration = Duration::from_secs(1);
 /// Entries read or moved at a time.
 pub(super) const MOVED: usize = 128;
@@ -81,9 +81,9 @@ impl Replica {
         &self.id
     }
 
-    /// Makes sure that whatever this process leaves behind is found.
+    /// Registers this replica, so that other replicas find its runs after its death.
     pub async fn join(&self, leases: &Leases) -> Result<(), Unavailable> {
-        // Whoever registers now knows soon; nobody waits behind a store that does not answer.
+        // Another task may be registering. Its result comes soon, unless the store does not answer.
         let held = tokio::time::timeout(REGISTERED_SOON, self.lease.lock()).await;
         let mut held = held.map_err(|_| Unavailable("this replica could not be registered yet".to_owned()))?;
         if held.as_ref().is_some_and(|lease| lease.validity().is_valid()) {
@@ -146,7 +146,7 @@ impl Replica {
         self.store.commit(tx).await.map_err(unavailable)
     }
 
-    /// Says that nobody drives a run of this replica's any more, and wakes whoever can.
+    /// Marks a run of this replica as orphaned, and wakes the replicas that can drive it.
     pub async fn orphan(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
         let tx = Tx {
             notify: Some(keys::orphans_topic()),

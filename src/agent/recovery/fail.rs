@@ -1,9 +1,9 @@
-//! Ends a run that can neither be driven nor waited for: the store lost a part of it, or whoever drives it
-//! dies of it.
+//! Ends a run that can neither be driven nor waited for: the store lost a part of it, or driving it
+//! kills the replica.
 //!
 //! Stores do not lose documents, but their memory may be cleared, a failover may go to a replica that
-//! lacked much, and an operator may delete what should not be touched. Whoever reads such a run gets
-//! its end, and its session goes on.
+//! lacked much, and an operator may delete what should not be touched. Readers of such a run get
+//! its end, and its session can be used again.
 
 use crate::agent::error::unavailable;
 use crate::agent::ledger::commits::{self, Lost};
@@ -17,7 +17,7 @@ use crate::types::clock::now_ms;
 use crate::types::{Event, Outcome, Record, RunId, StopReason};
 
 impl Recovery {
-    /// Ends the run, unless somebody drives it or it has ended by itself.
+    /// Ends the run, unless it has a driver or has ended by itself.
     pub(super) async fn fail(&self, run: &RunId, entry: &Registration, why: StopReason) -> Result<(), Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let Some(lease) = self.ownership.acquire_run(&partition, run).await? else { return Ok(()) };

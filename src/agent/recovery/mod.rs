@@ -1,4 +1,4 @@
-//! Runs that nobody drives are found, and gone on with or failed.
+//! Finds orphaned runs, and resumes or fails them.
 
 pub(super) mod fail;
 pub(super) mod overdue;
@@ -13,7 +13,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::ownership::Ownership;
 
-/// Finds runs that nobody drives.
+/// Finds orphaned runs.
 #[derive(Debug)]
 pub struct Recovery {
     ledger: Ledger,

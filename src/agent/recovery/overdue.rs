@@ -2,7 +2,7 @@
 //!
 //! Every replica sweeps the index, the less often the more replicas there are, so that all of them together ask the
 //! store as often as one does alone. Two sweeps may find the same entry: the run's lease lets one of them act, and
-//! whoever acts compares the entry with the run first.
+//! this one first compares the entry with the run.
 
 use std::time::Duration;
 

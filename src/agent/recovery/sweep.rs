@@ -1,7 +1,7 @@
-//! Finds the runs that nobody drives, and takes them up.
+//! Finds orphaned runs, and resumes them.
 //!
-//! Every replica looks at once when a run is orphaned. Should it not hear of that, one of them looks each second. What
-//! they look at are hints; the run's own lease decides who goes on with it.
+//! A nudge tells every replica when a run is orphaned. In case a nudge is lost, one of the replicas looks each
+//! second. The entries are hints; the run's lease decides which replica resumes it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(30);
 const STILLBORN_AFTER: Duration = Duration::from_secs(60);
 
 impl Recovery {
-    /// Takes up runs that nobody drives, for ever.
+    /// Resumes orphaned runs, for ever.
     pub(in crate::agent) async fn sweep(&self) {
         let mut orphaned = self.ledger.store().watch(&keys::orphans_topic());
         let mut reconciled = Instant::now();
@@ -127,7 +127,7 @@ impl Recovery {
             }
             None if age < STILLBORN_AFTER => Ok(()),
             ended => {
-                // Whoever drove it may have died before it called the next in the session.
+                // The driver may have died before it woke the session's next run.
                 if let Some(session) = ended.and_then(|head| head.session) {
                     self.launcher.wake_next(&entry.tenant, &session).await?;
                 }
@@ -155,7 +155,7 @@ impl Recovery {
         forgotten
     }
 
-    /// Changes an entry unless somebody else did since it was read.
+    /// Changes an entry unless it was changed since it was read.
     async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
         match self.ledger.commit(tx).await {
             Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),

@@ -1,6 +1,6 @@
 //! Deletes a session with its messages and runs.
 //!
-//! Ended runs go first, a page at a time, so that no change grows with the session; nobody changes an ended run any
+//! Ended runs go first, a page at a time, so that no change grows with the session. Ended runs do not change any
 //! more. The session's document goes last, together with all that may still change. So a deletion that breaks off is
 //! completed by repeating it.
 

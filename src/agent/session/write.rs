@@ -48,7 +48,7 @@ impl Sessions {
         let mut draft = Draft { ledger: &self.ledger, tenant, partition, session, fence: None };
         let result = draft.write(pages).await;
         if let Some(fence) = draft.fence {
-            // Whoever cannot give it back lets it run out.
+            // A lease that cannot be released expires by itself.
             let _ = self.ledger.store().release(&draft.partition, &keys::drafting(), fence).await;
         }
         result
@@ -94,7 +94,7 @@ impl Draft<'_> {
         Ok(Versioned { session: self.session.clone(), version: 1 })
     }
 
-    /// A change by whoever drafts the session.
+    /// A change by the writer that drafts the session.
     fn begin(&self) -> Tx {
         let tx = Tx::new(self.partition.clone());
         let tx = match self.fence {

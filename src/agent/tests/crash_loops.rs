@@ -22,7 +22,7 @@ fn records(tx: &Tx, name: &str) -> usize {
         Write::Append { entries, .. } => entries.as_slice(),
         _ => &[],
     });
-    let ours = |entry: &str| !entry.contains("\"ending\":") && !entry.contains("not known any more");
+    let ours = |entry: &str| !entry.contains("\"ending\":") && !entry.contains("the usage of the run is unknown");
     let meant = |entry: &str| entry.contains(&format!("\"e\":{{\"{name}\"")) && ours(entry);
     entries.filter(|entry| meant(&String::from_utf8_lossy(entry))).count()
 }

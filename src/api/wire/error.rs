@@ -92,9 +92,9 @@ error_codes! {
     BudgetExceeded,
     /// The server failed; its log says why.
     Internal,
-    /// A crash interrupted a tool with side effects, and nobody knows whether it took effect.
+    /// A crash interrupted a tool with side effects, and it is unknown whether it took effect.
     OutcomeUnknown,
-    /// The run was interrupted too often without getting further.
+    /// The run was interrupted too often without progress.
     CrashLoop,
     /// Part of what the run needs is no longer in the store or the configuration.
     StoreLostState,
@@ -139,7 +139,7 @@ pub struct WireError {
     pub code: ErrorCode,
     /// Path of the value at fault.
     pub param: Option<String>,
-    /// One or two sentences that may be shown to anyone.
+    /// One or two sentences that clients may see.
     pub message: String,
 }
 

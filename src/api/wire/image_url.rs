@@ -9,7 +9,7 @@ pub fn check_image_url(text: &str) -> Result<(), String> {
     let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     match url.scheme() {
         "data" if url.path().starts_with("image/") => Ok(()),
-        "data" => Err("must be an image where it is a data: URL".to_owned()),
+        "data" => Err("must hold an image if it is a data: URL".to_owned()),
         "http" | "https" => check_host(&url).map_err(str::to_owned),
         scheme => Err(format!("must begin with https:, http: or data:, not {scheme}:")),
     }

@@ -1,4 +1,4 @@
-//! Runs as resources: the run object, the list of runs, and what is said to a live one.
+//! Runs as resources: the run object, the list of runs, and the messages that a client sends to a live run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

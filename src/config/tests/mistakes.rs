@@ -196,7 +196,7 @@ model = "vendor/model"
     loopgate.toml:4: agents."two words": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
     loopgate.toml:5: agents."two words".model: there is no upstream `opneai`; did you mean `openai`?
     loopgate.toml:7: agents.a.model: no upstream lists the model `gpt-6`; add it to an upstream's models
-    loopgate.toml:8: agents.a.tools: a tool's name is of A-Z a-z 0-9 _ -, and * for any characters
+    loopgate.toml:8: agents.a.tools: a tool's name has only characters of A-Z a-z 0-9 _ -, and * for any characters
     loopgate.toml:9: agents.a.on_limit: must be "stop" or "synthesize" or "error"
     loopgate.toml:11: agents.a.limits.max_iterations: must be an integer from 1 to 200
     loopgate.toml:12: agents.a.limits.timeout: must be longer than 0s
@@ -238,7 +238,7 @@ parameters = "object"
 description = "d"
 url = "https://example.com/{city}"
 "#), @r#"
-    loopgate.toml:2: tools."a.b": a tool's name is 1 to 64 of A-Z a-z 0-9 _ -
+    loopgate.toml:2: tools."a.b": a tool's name has 1 to 64 characters of A-Z a-z 0-9 _ -
     loopgate.toml:2: tools."a.b": `description` is missing: what the tool does; the model decides by it when to call the tool
     loopgate.toml:2: tools."a.b": `url` is missing: URL of the endpoint; `{name}` in its path or query is replaced by the argument `name`
     loopgate.toml:3: tools."a.b".kind: must be "http"
@@ -288,7 +288,7 @@ key_sha256 = "{HASH}"
     loopgate.toml:2: keys."a b": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
     loopgate.toml:3: keys."a b".key_sha256: must be 64 hex digits: the SHA-256 of a key, not the key
     loopgate.toml:4: keys.b: needs key_sha256 or key_env
-    loopgate.toml:5: keys.b.tenant: a tenant is 1 to 128 of A-Z a-z 0-9 . _ : - and not only dots
+    loopgate.toml:5: keys.b.tenant: a tenant has 1 to 128 characters of A-Z a-z 0-9 . _ : - and is not only dots
     loopgate.toml:8: keys.c.key_env: give key_sha256 or key_env, not both
     loopgate.toml:10: keys.d.key_env: the environment variable UNSET is unset or empty
     loopgate.toml:11: keys.d.agents: there is no agent `resaercher`; did you mean `researcher`?

@@ -1,7 +1,7 @@
 //! What an upstream says when it fails, and what can be done about it.
 //!
 //! Pure. Words are chosen to follow the upstream's name; they may still hold what the upstream
-//! quoted, so whoever shows them takes the key out and cuts them.
+//! quoted, so the key is removed and the text is cut before it is shown.
 
 use std::fmt;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl fmt::Display for Report {
 
 /// An answer whose status is no success, in words.
 ///
-/// What is said of a refused key is left out: it quotes the key, if only in part.
+/// The message of a 401 is left out, because it quotes part of the key.
 pub(super) fn refusal(status: StatusCode, report: &Report) -> String {
     match (status, &report.message) {
         (StatusCode::UNAUTHORIZED, _) => "refused our key".to_owned(),

@@ -172,7 +172,7 @@ pub(crate) async fn commit_nudges_who_watches_its_topic(store: &dyn Store) {
         for watch in &mut watches {
             tokio::time::timeout(Duration::from_secs(10), watch.changed()).await.unwrap();
         }
-        // Whoever is nudged finds what changed.
+        // A reader that is nudged finds what changed.
         assert_eq!(entries(store, &partition, "log").await.len() as u64, number + 1);
     }
 }

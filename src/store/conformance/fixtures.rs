@@ -9,7 +9,7 @@ pub(super) use crate::store::{
     CommitError, Document, Fence, Key, LogPage, Order, Partition, Scan, Store, Topic, Tx, Unavailable, Write,
 };
 
-/// A fence that nobody was given.
+/// A fence that was never granted.
 pub(super) const NEVER_GRANTED: Fence = Fence { token: 1, nonce: 0 };
 
 /// A TTL that no test outlasts.

@@ -67,7 +67,7 @@ pub(crate) async fn renewal_prolongs_a_lease(store: &dyn Store) {
 
 pub(crate) async fn renewal_is_refused_after_takeover_or_release(store: &dyn Store) {
     let partition = partition();
-    assert!(!renew(store, &partition, NEVER_GRANTED, LONG).await, "a lease that nobody held");
+    assert!(!renew(store, &partition, NEVER_GRANTED, LONG).await, "a lease that was never granted");
     let former = acquire(store, &partition, "driver", Duration::ZERO).await.unwrap();
     let holder = acquire(store, &partition, "driver", LONG).await.unwrap();
     assert!(!renew(store, &partition, former, LONG).await);
@@ -90,12 +90,16 @@ pub(crate) async fn release_by_a_former_holder_changes_nothing(store: &dyn Store
     release(store, &partition, former).await;
     assert_eq!(acquire(store, &partition, "driver", LONG).await, None);
     assert_eq!(fenced(store, &partition, "driver", holder).await, Ok(()));
-    store.release(&partition, &key("nobody's"), holder).await.unwrap();
+    store.release(&partition, &key("free"), holder).await.unwrap();
 }
 
 pub(crate) async fn fence_holds_until_takeover_even_if_the_lease_ran_out(store: &dyn Store) {
     let (partition, other) = (partition(), partition());
-    assert_eq!(fenced(store, &partition, "driver", NEVER_GRANTED).await, refused("driver"), "a lease that nobody held");
+    assert_eq!(
+        fenced(store, &partition, "driver", NEVER_GRANTED).await,
+        refused("driver"),
+        "a lease that was never granted"
+    );
     let former = acquire(store, &partition, "driver", Duration::ZERO).await.unwrap();
     assert_eq!(fenced(store, &partition, "driver", former).await, Ok(()));
     assert_eq!(fenced(store, &partition, "other", former).await, refused("other"));

@@ -70,7 +70,7 @@ fn open_files<B: StorageBackend>(
             tracing::info!(progress = repair.progress(), "repairing the store's file after an unclean stop");
         })
         .create_with_backend(Disk::new(backend(file)?, failure))?;
-    // Not before the lock on the database is held: the journal belongs to whoever holds it.
+    // Not before the lock on the database is held: the journal belongs to the process that holds this lock.
     let (journal, records) = Journal::open(&dir.join(JOURNAL))?;
     sync_names(dir)?;
     Ok((database, journal, records))

@@ -82,7 +82,7 @@ impl Writer {
                     self.perform(batch);
                     if let Some(answer) = close {
                         self.close();
-                        // Nobody waits when the store is dropped.
+                        // The receiver is gone if the store was dropped.
                         let _ = answer.send(());
                         return;
                     }

@@ -105,7 +105,7 @@ fn read_map(answers: &[Value], host: &RedisHost) -> Result<(u64, Ranges), Connec
     let ranges: Option<Ranges> = rows.iter().map(|row| read_row(row, host)).collect();
     match (epoch, ranges) {
         (Some(epoch), Some(ranges)) if !ranges.is_empty() => Ok((epoch, ranges)),
-        (_, Some(_)) => Err(ConnectionError::unreachable(format!("{host} knows nobody who serves a slot"))),
+        (_, Some(_)) => Err(ConnectionError::unreachable(format!("{host} knows no server of any slot"))),
         (_, None) => Err(unexpected_answer(host, slots)),
     }
 }

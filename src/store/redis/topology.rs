@@ -122,7 +122,7 @@ impl Topology {
         match (map.node(slot), &map.error) {
             (Some(node), _) => Ok(node.clone()),
             (None, Some(error)) => Err(error.clone()),
-            (None, None) => Err(ConnectionError::unreachable(format!("nobody serves slot {slot}"))),
+            (None, None) => Err(ConnectionError::unreachable(format!("no server has slot {slot}"))),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Tools that are HTTP endpoints of the operator's choice.
 //!
-//! The operator says where a request goes and which headers it bears; the model fills in parameters
-//! and cannot leave the path and query that were meant for them. No redirect is followed, so the
-//! headers reach nobody else.
+//! The operator decides where a request goes and which headers it has. The model fills in parameters
+//! and cannot leave the path and query that were meant for them. Redirects are not followed, so the
+//! headers reach no other server.
 
 mod answer;
 mod declared;

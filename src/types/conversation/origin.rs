@@ -29,7 +29,7 @@ pub enum Origin {
         /// The step, counted from 1.
         step: u32,
     },
-    /// Somebody who spoke to a run that was under way.
+    /// A client that sent messages to a live run.
     Steering {
         /// The run.
         run: RunId,

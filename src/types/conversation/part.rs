@@ -126,7 +126,7 @@ pub struct Seal {
     pub proof: Proof,
 }
 
-/// What a vendor puts beside thinking, to know it again.
+/// A vendor's signature of thinking, by which the vendor recognises it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
@@ -232,7 +232,7 @@ impl Part {
         if let PartKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
-    /// The part as text, for whoever reads nothing else: pictures and the like are told of.
+    /// The part as text, for readers of text only: a picture or a file becomes a short note.
     #[must_use]
     pub fn in_words(&self) -> Cow<'_, str> {
         match &self.kind {
@@ -247,7 +247,7 @@ impl Part {
         }
     }
 
-    /// Its text, if it is what the model says to whoever asked.
+    /// Its text, if the part is an answer to the client.
     #[must_use]
     pub fn as_said(&self) -> Option<&str> {
         if let PartKind::Text(text) | PartKind::Refusal(text) = &self.kind { Some(text) } else { None }

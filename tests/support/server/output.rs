@@ -41,7 +41,7 @@ impl Output {
         let mut changed = self.changed.subscribe();
         loop {
             let text = self.text()[from..].to_owned();
-            if text.contains("the configuration was read again") || text.contains("goes on by the old one") {
+            if text.contains("the configuration was reloaded") || text.contains("keeps the old one") {
                 return text;
             }
             changed.changed().await.expect("we hold a sender");

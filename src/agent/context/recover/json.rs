@@ -17,7 +17,7 @@ pub(super) enum Scanned {
     Bad,
 }
 
-/// An object or array in the making. Literals are not looked into: whoever decodes the value does.
+/// An object or array in the making. Literals are not checked here; decoding the value does that.
 #[derive(Debug, Default)]
 pub(super) struct JsonScan {
     within: Vec<Container>,

@@ -9,7 +9,7 @@
 //! Text streams through [`TextToolCalls`] and loses the calls on the way. Text is held back only while
 //! it can still become a call, and what is shown does not depend on how the stream was cut: each
 //! character is judged by those before it alone. What is not a call of an offered tool is text; what is
-//! quoted in somebody else's code block or JSON is text too, since it was not meant to be run.
+//! quoted in a code block or in other JSON is text too, since it was not meant to be run.
 
 mod block;
 mod call;

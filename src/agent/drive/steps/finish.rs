@@ -21,7 +21,7 @@ use crate::types::{Event, Outcome, RunId, RunStatus, SessionId, StopReason};
 enum Attempt {
     /// The end is recorded; the run that is to be woken next in the session, if there is one.
     Recorded(Option<RunId>),
-    /// Somebody left a command, which may keep the run from ending; how many commands there are now.
+    /// The inbox has a new command, which may keep the run from ending. Holds the number of commands.
     CommandsLeft(u64),
 }
 

@@ -35,7 +35,7 @@ pub enum NativeEvent<'a> {
     /// The run began.
     #[serde(rename = "run.started")]
     RunStarted { seq: u64, run_id: &'a str, session_id: Option<&'a str>, model: &'a str, created_ms: u64 },
-    /// The run goes on: taken over after a crash, or its client answered.
+    /// The run continues: another replica resumed it after a crash, or its client answered.
     #[serde(rename = "run.resumed")]
     RunResumed { seq: u64, run_id: &'a str, session_id: Option<&'a str>, model: &'a str },
     /// A model call begins.

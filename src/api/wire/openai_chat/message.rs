@@ -237,7 +237,7 @@ impl Pairing {
             return Ok(());
         }
         self.close()?;
-        // Whoever answers a waiting run may go on talking in the same request.
+        // A client that answers a waiting run may add messages in the same request.
         self.may_begin_with_results &= role == Role::System || role == Role::Developer;
         self.seen.clear();
         for (index, call) in view.tool_calls.iter().flatten().enumerate() {

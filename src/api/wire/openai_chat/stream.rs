@@ -4,7 +4,7 @@
 //! event rides on an ordinary chunk as one more field, which clients pass on or ignore.
 //!
 //! The last frame of an event bears the event's number. A stream that is cut within an event is resumed
-//! after the one before, so whoever resumes drops the frames that came without a number since.
+//! after the one before, so a client that resumes drops the frames after the last number it saw.
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
@@ -24,7 +24,7 @@ use crate::types::{Event, Outcome, Record, RunStatus};
 /// What ends a frame. JSON holds no line breaks, so it stands nowhere else.
 const FRAME_END: &[u8] = b"\n\n";
 /// Said where text that went out became void.
-const BROKEN_STREAM: &str = "The answer broke off; what was sent of it is void.";
+const BROKEN_STREAM: &str = "The answer broke off. The text that was sent so far is void.";
 
 /// Writes chunks.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct ChatChunks {
     /// Whether text of the current step went out: if that becomes void, the stream has failed.
     text_out: bool,
     failed: bool,
-    /// Whether the answer ended: if the run goes on, its client answered, and another one begins.
+    /// Whether the answer ended. If the run continues after that, its client has answered and the next answer begins.
     ended: bool,
 }
 

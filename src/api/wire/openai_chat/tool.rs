@@ -38,7 +38,7 @@ pub fn read_tools(raw: &[&RawValue]) -> Result<Vec<Arc<ToolDefinition>>, WireErr
         let Some(Function { name }) = view.function else { return Err(missing("function").within(&path)) };
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
-            let message = "a tool's name is 1 to 64 of A-Z a-z 0-9 _ -";
+            let message = "a tool's name has 1 to 64 characters of A-Z a-z 0-9 _ -";
             return Err(WireError::invalid(format!("{path}.function.name"), message));
         }
         if offered.iter().any(|tool| tool.name == name) {

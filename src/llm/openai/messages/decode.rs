@@ -6,7 +6,7 @@ use crate::types::conversation::{Dialect, Extra, Part, PartKind, Parts, Source, 
 use crate::types::json::{Members, RawValueEq};
 use crate::types::{CallId, Role};
 
-/// What a message object says. A member that is not what OpenAI means by its name is kept as unknown.
+/// The members of a message object. A member whose value is not of OpenAI's type is kept as an unknown member.
 pub(super) fn decode(json: &str) -> Result<Parts, serde_json::Error> {
     let mut members: Members = serde_json::from_str(json)?;
     let role: Role = members

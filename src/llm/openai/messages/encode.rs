@@ -32,7 +32,7 @@ fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// `content` and what stands beside it.
+/// `content` and the other members of the message.
 fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
     let mut content: Vec<&Part> = Vec::with_capacity(list.len());
     let mut calls: Vec<&Part> = Vec::new();
