@@ -1,8 +1,8 @@
-"""Checks rendered manifests: check.py LOOPGATE < manifests.yaml
+"""Checks rendered manifests: check.py LOOPGATE [IMAGE] < manifests.yaml
 
 First their form, against the schemas of Kubernetes, where an unknown field is a mistake. Then what no schema
 says: that the parts fit together, and that the binary LOOPGATE takes the configuration that they hand it.
-Names every mistake and ends with 1 if there is one.
+IMAGE is the name that the server's image must have. Names every mistake and ends with 1 if there is one.
 """
 
 import json
@@ -35,6 +35,8 @@ def main():
     # What has the wrong form cannot be looked into.
     if not mistakes:
         mistakes += [f"{title(item)}: {mistake}" for item in objects for mistake in judge(item, objects)]
+        mistakes += entries(objects)
+        mistakes += foreign_images(objects, "".join(sys.argv[2:]))
         mistakes += read_by_the_binary(objects, sys.argv[1])
     for mistake in mistakes:
         print(f"error: {mistake}", file=sys.stderr)
@@ -144,6 +146,22 @@ def judge_server(container, pod, labels, tag, objects):
     drain = seconds(settings["drain_delay"]) + seconds(settings["drain_timeout"]) + CLOSING
     if pod["terminationGracePeriodSeconds"] <= drain:
         yield f"is killed after {pod['terminationGracePeriodSeconds']} s, but its drain may take {drain} s"
+
+
+def entries(objects):
+    """Clients come in one way, which the operator chose."""
+    found = [title(item) for item in objects if item["kind"] in {"HTTPRoute", "Ingress"}]
+    if len(found) > 1:
+        yield f"clients have several ways in: {', '.join(found)}"
+
+
+def foreign_images(objects, wanted):
+    """An image that an overlay sets must be the one that runs."""
+    for workload in of_kind(objects, "Deployment"):
+        for container in workload["spec"]["template"]["spec"]["containers"]:
+            name = container["image"].rpartition(":")[0]
+            if wanted and container["name"] == "loopgate" and name != wanted:
+                yield f"{title(workload)}: runs the image {name}, not {wanted}"
 
 
 def read_by_the_binary(objects, loopgate):
