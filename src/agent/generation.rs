@@ -1,8 +1,7 @@
-//! What the configuration says of runs and callers, as one value that is replaced as a whole.
+//! One generation of the configuration of runs and callers: a value that is replaced as a whole.
 //!
-//! A request takes the current generation once and is served by it to its end. A driver keeps what it took
-//! from its generation: the upstream, where tools are called, quotas. What a model is offered is pinned for the
-//! whole run.
+//! A request takes the current generation and is served by it to its end. A driver keeps the upstream, the addresses
+//! of tools and the quotas of the generation that it began with. What a model is offered is pinned for the whole run.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the runs of each key may take together, as the configuration says.
+//! The limits of each key, as configured.
 
 use std::collections::HashMap;
 

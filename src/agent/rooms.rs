@@ -1,4 +1,4 @@
-//! The rooms of an agent, put together from the ground up.
+//! Builds the rooms of an agent, from the lowest to the highest.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! One text for all JSON bodies that ask for the same.
+//! The canonical text of a JSON body: equal requests have equal texts.
 //!
-//! The canonical form of RFC 8785, which crates write, is not enough: it writes every number as a double, so that
-//! 18446744073709551615 and 18446744073709551614 were one, and one key would stand for two requests. Here integers
-//! keep their digits. What only shapes the answer is left out on the way, without building the value.
+//! The canonical form of RFC 8785, which crates write, is not enough. It writes every number as a double, so
+//! 18446744073709551615 and 18446744073709551614 become equal, and one key would stand for two requests. Here
+//! integers keep their digits. Members that only shape the response are left out, without building the value.
 
 use std::fmt;
 

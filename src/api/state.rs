@@ -1,4 +1,4 @@
-//! What handlers work with.
+//! The state that handlers share.
 
 use crate::agent::Agent;
 

@@ -1,4 +1,4 @@
-//! Finds a model server on this machine where the configuration names no upstream.
+//! Finds a model server on this machine if the configuration names no upstream.
 
 use std::time::Duration;
 

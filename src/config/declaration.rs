@@ -1,4 +1,4 @@
-//! What the code that reads a setting declares of it, as data for the documentation.
+//! What the code that reads a setting declares about it, as data for the documentation.
 
 /// A table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]

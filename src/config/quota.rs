@@ -1,5 +1,4 @@
-//! `[keys.NAME] token_budget`, `cost_budget_usd` and `max_concurrent_runs`: what the runs of a key may
-//! take together.
+//! `[keys.NAME] token_budget`, `cost_budget_usd` and `max_concurrent_runs`: limits that the runs of a key share.
 
 use super::reader::Section;
 use super::value::{FromToml, Word};

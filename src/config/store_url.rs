@@ -1,4 +1,4 @@
-//! `store.url`: which store, and where it keeps things.
+//! `store.url`: the kind of store, and where it keeps its data.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `[upstreams.NAME]` and `[models."NAME"]`: who answers, and what its models are like.
+//! `[upstreams.NAME]` and `[models."NAME"]`: the servers that answer model calls, and the properties of their models.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Which addresses are on the public internet.
 //!
-//! A URL that a caller names is fetched by someone who may stand inside the operator's network, so only
-//! public addresses pass. Names are not resolved here.
+//! An upstream that fetches a caller's URL may stand inside the operator's network, so only public addresses pass.
+//! Names are not resolved here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! The entrance: refuses what a request's head alone makes unacceptable, and hands on what its body needs.
+//! Refuses requests by their head alone, and attaches what is needed to read their body.
 
 use std::sync::Arc;
 

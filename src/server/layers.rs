@@ -1,4 +1,4 @@
-//! What every request passes through, in order, outermost first.
+//! The layers that every request passes through, in order, outermost first.
 
 use std::sync::Arc;
 use std::time::Duration;

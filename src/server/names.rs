@@ -1,8 +1,8 @@
-//! By which names a server without keys may be called, and from which pages.
+//! The host names and origins that a server without keys accepts.
 //!
 //! A server without keys trusts every client that reaches it. A web page can reach a server on the same machine
-//! through the browser: by a host name of its own that it points there, or by a request that needs no permission.
-//! In both cases the browser names the page's origin.
+//! through the browser: by a host name of its own that it points there, or by a request that needs no permission. In
+//! both cases the browser names the page's origin.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -13,7 +13,7 @@ use crate::tools::schema::Schema;
 const MAX_QUOTED: usize = 100;
 
 /// Checks the arguments of a call of the tool `name`, which must fit `schema`. Nothing at all counts as `{}`;
-/// nothing else is repaired, as a wrong guess would do what nobody asked for. The error tells the model what
+/// nothing else is repaired, as a wrong guess would do what the model did not ask for. The error tells the model what
 /// is wrong and where.
 pub fn check_arguments(name: &str, schema: &Schema, arguments: &str) -> Result<Box<RawValue>, String> {
     let arguments = match arguments.trim() {

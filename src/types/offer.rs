@@ -1,4 +1,4 @@
-//! What a model is offered: tools, and how it is to choose among them.
+//! What a model is offered: tools, and how it chooses among them.
 
 use std::sync::{Arc, OnceLock};
 

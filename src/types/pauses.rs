@@ -1,4 +1,4 @@
-//! Pauses between attempts, spread so that many who failed together do not come back together.
+//! Pauses between attempts, spread at random, so that tasks that failed together do not retry together.
 
 use std::time::Duration;
 

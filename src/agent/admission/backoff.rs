@@ -1,5 +1,5 @@
-//! How a request waits for what another one, or a process that died, is in the way of: it looks again
-//! and again, less and less often, and gives up after a while.
+//! How a request waits for another request, or for a replica that died: it looks again and again, with growing
+//! pauses, and gives up after a while.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The stored claims of requests that may come again.
+//! The stored claims of requests that may be repeated.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is kept of a request that may come again, and what its duplicate is to do. No I/O.
+//! The claim of a request that may be repeated, and what its duplicate does. No I/O.
 
 use std::time::Duration;
 

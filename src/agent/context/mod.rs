@@ -1,4 +1,4 @@
-//! What a model is told and what is understood of its answer. Pure.
+//! What a model is sent, and how its turn is read. Pure.
 
 pub(super) mod offer;
 pub mod recover;

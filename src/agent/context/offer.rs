@@ -1,4 +1,5 @@
-//! The server's tools as one run is offered them: pinned when it is accepted, whatever is configured later.
+//! The server's tools that one run is offered: pinned when the run is accepted, so later configurations do not change
+//! them.
 
 use std::sync::Arc;
 

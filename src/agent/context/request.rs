@@ -1,4 +1,4 @@
-//! History into a model request.
+//! Turns the history into a model request.
 //!
 //! What is added here shapes one request and never enters the stored history.
 

@@ -1,4 +1,4 @@
-//! One run's task: asks the machine what to do, does it, and records what happened.
+//! One run's task: asks the machine for the next step, does it, and records what happened.
 //!
 //! Knows nothing of how the run got its driver, nor of who reads its events.
 

@@ -1,4 +1,4 @@
-//! The tools that a run goes on with: those that it was accepted with.
+//! The tools of a run that is resumed: those that it was accepted with.
 
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;

@@ -1,9 +1,10 @@
-//! The due index: what must happen at a time, in the order of these times.
+//! The due index: what must happen at a given time, ordered by time.
 //!
-//! An entry names a run and what is to happen to it. It lies in a partition of its own, so it cannot change together
-//! with the run: it is a hint. It is put before the change of the run that it belongs to, so that nothing is due
-//! without an entry, and removed after the run has gone on. So an entry may name what never happened or is over. The
-//! sweep that finds it compares it with the run, under the run's lease, and removes it if nothing is to be done.
+//! An entry names a run and what is due for it. The index lies in a partition of its own, so an entry cannot change
+//! in one commit with its run: it is a hint. The entry is put before the commit of the run that it belongs to, so
+//! nothing is due without an entry. It is removed after the run was resumed. So an entry may belong to something that
+//! never happened or is over. The sweep that finds an entry compares it with the run, under the run's lease, and
+//! removes the entry if nothing is due.
 
 use serde::{Deserialize, Serialize};
 

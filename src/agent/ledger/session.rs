@@ -1,4 +1,4 @@
-//! A session's document, and what lies beside it.
+//! A session's document, and the counters beside it.
 
 use std::time::Duration;
 

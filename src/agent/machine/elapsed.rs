@@ -1,9 +1,9 @@
 //! How long a run has been under way, by the times of its records.
 //!
 //! A host's clock is only compared with itself: each driver of a run counts from its own first record on. The time
-//! between the last record of one driver and the first record of the next one is the difference of their clocks,
-//! but at least zero. It is at most the time that the interrupted call may have taken plus the time of a takeover,
-//! so longer downtime does not count.
+//! between the last record of one driver and the first record of the next one is the difference of their clocks, but
+//! at least zero. It is at most the time that the interrupted call may have taken plus the time of a takeover, so
+//! longer downtime does not count.
 
 use crate::types::run::LEASE_TTL;
 

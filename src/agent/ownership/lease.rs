@@ -1,8 +1,8 @@
 //! Keeps the leases of the runs that this process drives.
 //!
-//! One task renews them all. A lease ends for its holder when it was taken over, or when this clock
-//! says that others may take it over soon: by then the holder has stopped by itself, whatever became of
-//! the task, and the store refuses what it still tries to write.
+//! One task renews them all. A holder loses its lease when another replica has taken it, or when the holder's own
+//! clock says that another replica may take it soon. By then the holder has stopped, even if the renewing task
+//! failed. The store refuses anything that the holder still tries to write.
 
 use std::collections::HashMap;
 use std::sync::Arc;

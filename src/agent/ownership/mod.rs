@@ -1,5 +1,5 @@
-//! Which replica drives which run: leases, the registry of replicas, and what a holder does without its
-//! store.
+//! Which replica drives which run: leases, the registry of replicas, and what a driver does while its store does not
+//! answer.
 
 pub mod lease;
 pub(super) mod registry;

@@ -1,9 +1,9 @@
 //! This process among the replicas that share a store.
 //!
-//! Every run that needs a driver is registered under its replica's name, and every replica holds a
-//! lease of its own. A replica whose lease ran out is dead, or will find that it has lost everything. The
-//! replica that takes that lease over reaps the dead one: it moves its registrations to where all replicas
-//! look for orphaned runs. A registration is a hint: only a run's own lease says whether it may be driven.
+//! Every run that needs a driver is registered under its replica's name, and every replica holds a lease of its own.
+//! If this lease has expired, the replica is dead, or will find that it has lost its runs. The replica that takes
+//! over the lease reaps the dead one: it moves the dead replica's registrations to where all replicas look for
+//! orphaned runs. A registration is a hint: only the run's own lease decides whether a replica may drive it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,12 @@
-//! The replicas watch each other, so that the runs of one that dies are found.
+//! The replicas watch each other, so that the runs of a dead replica are found.
 //!
-//! Each second a replica looks whether the next one lives, in the order of their names, and, where that is dead, the
-//! next one after it. So every dead replica is found a second after its lease ran out, and however many replicas
-//! there are, each asks the store as often. A replica that lives but does not look would hide a dead one behind it.
-//! So each looks at all others from time to time, the less often the more there are; then it also learns who they are.
+//! The replicas are ordered by name. Each second, a replica checks whether the next one lives; if that one is dead,
+//! it checks the one after it, and so on. So a dead replica is found a second after its lease has expired, and each
+//! replica asks the store equally often, however many replicas there are. A replica that lives but does not look
+//! would hide a dead one behind it. So each replica also checks all others from time to time, less often the more
+//! there are, and learns at the same time which replicas there are.
 //!
-//! A replica that is about to end goes on watching until it leaves.
+//! A replica that shuts down watches until it leaves.
 
 use std::time::Duration;
 

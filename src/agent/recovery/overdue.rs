@@ -1,8 +1,8 @@
 //! Does what the due index says, when its time has come.
 //!
-//! Every replica sweeps the index, the less often the more replicas there are, so that all of them together ask the
-//! store as often as one does alone. Two sweeps may find the same entry: the run's lease lets one of them act, and
-//! this one first compares the entry with the run.
+//! Every replica sweeps the index, less often the more replicas there are, so that all of them together ask the store
+//! as often as one replica alone does. Two sweeps may find the same entry. The run's lease lets only one of them act,
+//! and that one first compares the entry with the run.
 
 use std::time::Duration;
 

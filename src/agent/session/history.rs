@@ -1,9 +1,9 @@
-//! A session's messages, kept in memory from run to run.
+//! A cache of sessions' messages, kept in memory from run to run.
 //!
-//! Messages are only ever appended, so a run reads those that came since the last one; what a new
-//! message costs the store does not grow with the session. Whether what is kept is still what the
-//! session says is for the session's own document to tell, which is read from the store each time: its
-//! digest differs once the session was deleted and created anew, or the store lost its last writes.
+//! Messages are only appended, so a run reads only the messages that came after those in the cache. The cost of a new
+//! message does not grow with the session. The session's document, which is read from the store each time, shows
+//! whether the cache is still right: its digest differs if the session was deleted and created anew, or if the store
+//! lost its last writes.
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};

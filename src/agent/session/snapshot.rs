@@ -1,4 +1,4 @@
-//! Sessions as snapshots: whole copies that leave the server, and come back.
+//! Snapshots of sessions: whole copies for export and import.
 
 use std::sync::Arc;
 

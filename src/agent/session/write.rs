@@ -1,7 +1,7 @@
-//! Writes a new session whole: it is there with its last message, or not at all.
+//! Writes a new session as a whole: the session exists with its last message, or not at all.
 //!
-//! A history that fits one commit needs no more. A longer one is written ahead of the session's
-//! document, which is what makes a session exist; what a crash leaves of it expires by itself.
+//! A history that fits one commit is written in one. A longer history is written before the session's document. The
+//! session exists once its document does. What a crash leaves behind expires by itself.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Who calls: keys, and how often each may call.
+//! Authentication: keys, and how many requests each caller may send.
 //!
-//! A caller's requests are first counted here, which costs nothing and keeps a flood from the store, and
-//! then by the store for all replicas together.
+//! A caller's requests are first counted in this process, which costs nothing and protects the store from a flood.
+//! Then the store counts them for all replicas together.
 
 mod caller;
 mod keys;

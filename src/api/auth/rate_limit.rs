@@ -1,4 +1,4 @@
-//! How often each caller may ask, counted in this process, and what the answers' headers say of it.
+//! Counts each caller's requests in this process, and writes the rate limit headers of responses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! JSON objects that are written as objects.
+//! JSON objects that must be written as objects.
 //!
-//! Derived readers of structs also take an array of the members' values in order. No caller means
-//! that, and what is kept as it came would not be a message any more.
+//! Derived readers of structs also accept an array of the members' values in order. No caller means that, and a
+//! message that is kept as it arrived would no longer be a message.
 
 use std::fmt;
 use std::marker::PhantomData;

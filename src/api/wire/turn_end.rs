@@ -1,4 +1,4 @@
-//! The words for the end of a step's turn.
+//! The finish reasons of a step's turn.
 
 use crate::types::TurnEnd;
 

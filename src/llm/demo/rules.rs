@@ -1,4 +1,4 @@
-//! What the demo model says to what.
+//! The rules by which the demo model answers.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What the rules look at in a request's messages.
+//! The parts of a request's messages that the rules use.
 
 use crate::llm::openai::messages::parts;
 use crate::types::conversation::Part;

@@ -1,11 +1,10 @@
-//! What a `chat.completion.chunk`, or a whole `chat.completion`, says that matters here.
+//! The members of a `chat.completion.chunk`, or of a whole `chat.completion`, that matter here.
 //!
-//! Text is borrowed from the bytes it came in. Tolerant of what servers are known to do: nulls for
-//! anything, missing members, unknown ones, arguments as an object. A member of a wrong type is an
-//! error.
+//! Text is borrowed from the bytes in which it arrived. Reading tolerates what servers are known to send: nulls for
+//! anything, missing members, unknown members, arguments as an object. A member of a wrong type is an error.
 //!
-//! There is one chunk for each token, so what most of them lack is behind a pointer: parsing moves
-//! these structs about, and their size is most of its cost.
+//! There is one chunk for each token. Members that most chunks lack are behind a pointer, because parsing moves these
+//! structs, and their size is most of its cost.
 
 use std::borrow::Cow;
 use std::fmt;

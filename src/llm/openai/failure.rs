@@ -1,7 +1,7 @@
-//! What an upstream says when it fails, and what can be done about it.
+//! Reads an upstream's error, and decides what kind of failure it is.
 //!
-//! Pure. Words are chosen to follow the upstream's name; they may still hold what the upstream
-//! quoted, so the key is removed and the text is cut before it is shown.
+//! Pure. The text is worded to follow the upstream's name. It may still contain what the upstream quoted. So the key
+//! is removed and the text is cut before it is shown.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can be wrong with an upstream's answer, and how much of one is taken in.
+//! Faults of an upstream's answer, and the bounds of its size.
 
 use super::failure::Report;
 use crate::llm::sse::SseError;

@@ -1,4 +1,4 @@
-//! The words that `OpenAI` has for the end of a turn.
+//! Reads `OpenAI`'s finish reasons.
 
 use crate::types::TurnEnd;
 
@@ -22,7 +22,7 @@ pub(super) enum Calls {
     Whole,
     /// The upstream took them back.
     None,
-    /// Nobody can say whether the model or the upstream meant them to be made.
+    /// It is unknown whether the model or the upstream meant them to be made.
     Unknown,
 }
 

@@ -1,8 +1,8 @@
 //! Messages in OpenAI's chat dialect: typed parts into JSON, and JSON into typed parts.
 //!
-//! Both ways are pure. Reading keeps what it does not know, writing puts it back: a message that is read
-//! and written again means the same, member by member. What the dialect has no place for (a seal on
-//! thinking, a picture in a tool's result) is left out or told in words.
+//! Both directions are pure. Reading keeps members that it does not know, and writing puts them back. So a message
+//! that is read and written again has the same meaning, member by member. Parts that the dialect has no place for (a
+//! signature of thinking, a picture in a tool's result) are left out or replaced by a note.
 
 mod decode;
 mod encode;

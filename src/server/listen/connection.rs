@@ -1,5 +1,5 @@
-//! The bytes of a connection: one whose client takes nothing breaks off, and refusals that the HTTP library writes by
-//! itself get the shape of all errors.
+//! The bytes of a connection. A connection whose client takes nothing is closed. Refusals that the HTTP library
+//! writes by itself get the shape of all errors.
 
 use std::future::Future;
 use std::io::{self, IoSlice};

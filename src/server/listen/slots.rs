@@ -1,8 +1,8 @@
-//! Who may be connected: how many in all, how many from one address, and who gives way.
+//! Limits of connections: how many in all, how many from one address, and which one is closed for a new one.
 //!
-//! A connection is idle while no request of it is being answered. When all slots are taken, the connection that
-//! has been idle for longest is closed. If all are busy there is a reserve, whose connections get answers to
-//! probes alone. Otherwise a client that holds all slots would make Kubernetes restart the server.
+//! A connection is idle while no request of it is being answered. When all slots are taken, the connection that has
+//! been idle for longest is closed. If none is idle there is a reserve, whose connections get answers to probes
+//! alone. Otherwise a client that holds all slots would make Kubernetes restart the server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! What the kernel is told about a client's connection.
+//! Socket options of a client's connection.
 
 use std::io;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Which arguments a schema declares.
 //!
-//! Schemas let members pass that they do not name, and a service may understand more than its operator wants
-//! a model to say: so what is not declared is not sent.
+//! A schema accepts members that it does not name, and a service may understand more parameters than its operator
+//! wants the model to use. So arguments that are not declared are not sent.
 
 use std::collections::BTreeSet;
 

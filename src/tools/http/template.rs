@@ -1,4 +1,4 @@
-//! A URL with places for arguments. What fills a place stays in it.
+//! A URL with placeholders for arguments. An argument cannot change the URL outside of its placeholder.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
 //! JSON schemas of tool arguments: bounded, offline, compiled once.
 //!
-//! Schemas of clients and of remote servers are untrusted. What is compiled here fetches nothing,
-//! matches its patterns in linear time, and cannot make a check take time exponential in its size or
-//! run out of stack.
+//! Schemas of clients and of remote servers are not trusted. A schema that is compiled here fetches nothing and
+//! matches its patterns in linear time. Checking arguments takes no exponential time and cannot exhaust the stack.
 
 mod survey;
 

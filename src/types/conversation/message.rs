@@ -1,8 +1,8 @@
-//! One message: who speaks, where it came from and what it says.
+//! One message: its role, its origin and its parts.
 //!
-//! A message that arrived in a dialect stays as it was written, and what leaves in the same dialect is
-//! copied. Any other encoding is made once, when it is first asked for, and kept beside the message.
-//! Who encodes and decodes is `llm`: this module knows no dialect's members.
+//! A message that arrived in a dialect stays as it was written, and is copied when it leaves in the same dialect. Any
+//! other encoding is made once, when it is first needed, and kept beside the message. `llm` encodes and decodes; this
+//! module knows no dialect's members.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! What a message holds: parts, in the order in which they were said.
+//! The parts of a message, in the order in which they were written.
 
 use std::borrow::Cow;
 

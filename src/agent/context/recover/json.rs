@@ -1,4 +1,4 @@
-//! Follows a JSON value character by character, to its end or to where it is none.
+//! Follows a JSON value character by character, to its end or to the first character that is not JSON.
 
 /// How deeply a value may be nested; more could not be decoded.
 const MAX_DEPTH: usize = 128;

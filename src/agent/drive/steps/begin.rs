@@ -1,4 +1,4 @@
-//! Begins a step: what it may take is reserved, and that it began is recorded.
+//! Begins a step: reserves its budgets and records that it began.
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::meter::Meter;
