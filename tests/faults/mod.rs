@@ -9,6 +9,7 @@ mod chaos;
 mod cluster;
 mod inside;
 mod kill;
+mod large;
 mod mutations;
 mod network;
 mod outage;

@@ -216,6 +216,11 @@ impl TestServer {
         send_signal(&self.process.child, signal);
     }
 
+    /// The most memory that its process ever had resident, in bytes.
+    pub(crate) fn most_memory(&self) -> u64 {
+        self.process.most_memory()
+    }
+
     /// Whether it has ended, by itself or by force.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.child.try_wait().expect("a child can be asked").is_some()

@@ -119,7 +119,7 @@ impl Trial<'_> {
         if let Some(session) = &trace.session {
             agent["session_id"] = json!(session);
         }
-        let message = json!({"role": "user", "content": trace.plan.to_string()});
+        let message = json!({"role": "user", "content": trace.plan.message()});
         let body = json!({"model": "test", "stream": true, "messages": [message], "agent": agent}).to_string();
         let mut first_address = self.client.first_address.clone();
         loop {

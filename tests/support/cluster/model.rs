@@ -81,8 +81,10 @@ impl Question {
     fn read(request: &Request) -> Option<Self> {
         let request = request.json();
         let messages = request["messages"].as_array()?;
-        let asked = messages.iter().rposition(|message| message["role"] == "user")?;
-        let plan: Plan = messages[asked]["content"].as_str()?.parse().ok()?;
+        // What users say besides has no plan.
+        let mut plans = messages.iter().enumerate().rev().filter(|(_, message)| message["role"] == "user");
+        let read = |(at, message): (usize, &Value)| Some((at, message["content"].as_str()?.parse::<Plan>().ok()?));
+        let (asked, plan) = plans.find_map(read)?;
         let since = &messages[asked + 1..];
         let spoken = since.iter().filter(|message| message["role"] == "assistant").count();
         let turns = since.chunk_by(|_, next| next["role"] == "tool");

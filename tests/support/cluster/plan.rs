@@ -64,6 +64,9 @@ pub(crate) struct Plan {
     pub(crate) pace_ms: u64,
     /// How long a tool takes, in milliseconds.
     pub(crate) delay_ms: u64,
+    /// How many bytes besides stand in the user's message and in each piece of text.
+    #[serde(default)]
+    pub(crate) padding: [usize; 2],
     /// What becomes of the first answer to each turn's first call.
     #[serde(default)]
     pub(crate) loss: Loss,
@@ -100,6 +103,7 @@ impl Plan {
             pieces: 4,
             pace_ms: 5,
             delay_ms: 0,
+            padding: [0; 2],
             loss: Loss::Kept,
             breaks: Vec::new(),
         }
@@ -120,6 +124,16 @@ impl Plan {
         Self { delay_ms, ..self }
     }
 
+    /// The same with so many bytes besides in the user's message and in each piece of text.
+    pub(crate) fn with_padding(self, message: usize, piece: usize) -> Self {
+        Self { padding: [message, piece], ..self }
+    }
+
+    /// What the user says: the plan in one line, and its padding in another.
+    pub(crate) fn message(&self) -> String {
+        format!("{self}\n{}", "x".repeat(self.padding[0]))
+    }
+
     /// The same with tools that lose their first answers so.
     pub(crate) fn with_loss(self, loss: Loss) -> Self {
         Self { loss, ..self }
@@ -137,7 +151,7 @@ impl Plan {
 
     /// A piece of a turn's text.
     pub(crate) fn piece(&self, round: u32, piece: u32) -> String {
-        format!("{}.{round}.{piece} ", self.tag)
+        format!("{}.{round}.{piece}{} ", self.tag, "x".repeat(self.padding[1]))
     }
 
     /// All of a turn's text.
@@ -158,7 +172,7 @@ impl Plan {
 
     /// Tokens that a turn takes in, where what it is told has so many bytes, and gives out.
     pub(crate) fn usage(&self, bytes: usize) -> (u64, u64) {
-        (1 + bytes as u64 / 8, u64::from(self.pieces))
+        (1 + bytes as u64 / 8, u64::from(self.pieces) * (1 + self.padding[1] as u64 / 8))
     }
 }
 
@@ -183,6 +197,9 @@ impl fmt::Display for Plan {
             self.pace_ms,
             self.delay_ms
         )?;
+        if self.padding != [0; 2] {
+            write!(f, " padding={},{}", self.padding[0], self.padding[1])?;
+        }
         if self.loss != Loss::Kept {
             write!(f, " loss={}", name_of(self.loss))?;
         }
@@ -196,7 +213,7 @@ impl FromStr for Plan {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut plan = None;
-        for word in text.split_whitespace() {
+        for word in text.lines().next().unwrap_or_default().split_whitespace() {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} is no `name=value`"))?;
             if name == "run" {
                 plan = Some(Self::new(value));
@@ -210,6 +227,11 @@ impl FromStr for Plan {
                 "pieces" => plan.pieces = number()?,
                 "pace" => plan.pace_ms = number()?.into(),
                 "delay" => plan.delay_ms = number()?.into(),
+                "padding" => {
+                    let (message, piece) = value.split_once(',').ok_or_else(|| format!("{word:?} is one number"))?;
+                    let number = |text: &str| text.parse().map_err(|_| format!("{word:?} is no number"));
+                    plan.padding = [number(message)?, number(piece)?];
+                }
                 "loss" => plan.loss = named(value)?,
                 "breaks" => plan.breaks = value.split(',').map(named).collect::<Result<_, _>>()?,
                 "tools" => {
@@ -237,7 +259,11 @@ fn a_plan_reads_as_it_was_written() {
     let harmed = plan.clone().with_loss(Loss::Half).with_breaks(&Break::ALL);
     assert_eq!(harmed.to_string().parse(), Ok(harmed.clone()));
     assert!(harmed.to_string().ends_with(" loss=half breaks=whole,closed,cut,untold"), "{harmed}");
+    let large = plan.clone().with_padding(100_000, 7);
+    assert_eq!(large.message().parse(), Ok(large.clone()));
+    assert!(large.message().len() > 100_000 && large.piece(0, 0).len() > 7);
     for bad in [
+        "run=a padding=1",
         "run=a loss=x",
         "run=a breaks=",
         "",

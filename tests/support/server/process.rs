@@ -68,6 +68,16 @@ impl Process {
     }
 }
 
+impl Process {
+    /// The most memory that this life ever had resident, in bytes.
+    pub(super) fn most_memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id().expect("it is running"));
+        let status = std::fs::read_to_string(path).expect("it is running");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is told");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
+    }
+}
+
 async fn wait_until_ready(url: &str, output: &Output) {
     let client = Client::builder().no_proxy().build().expect("the defaults are valid");
     let deadline = tokio::time::Instant::now() + MAX_WAIT;

@@ -7,7 +7,7 @@ use crate::support::cluster::model::ModelCall;
 use crate::support::cluster::plan::Plan;
 use crate::support::journal::{Ending, Entry};
 
-/// More than any step of the cluster's runs reserves: the most output by default, and an input of a few messages.
+/// More than any step of the cluster's runs reserves besides a long input: the most output by default, and the tools.
 const MOST_RESERVED: u64 = 8_192 + 4_096;
 
 /// Each turn of the plan is there once, in order, with its whole text; whatever else was begun is void.
@@ -99,8 +99,9 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
     // A replica that died before it recorded what the upstream had said does not know it.
     let unsettled = log.steps.iter().filter(|step| step.end != StepEnd::Completed).count();
     let untold = finished.iter().filter(|call| call.what.breaks == Break::Untold).count();
+    let most = MOST_RESERVED + 4 * calls.iter().map(|call| call.what.input).max().unwrap_or(0);
     let estimated = (unsettled + untold + log.retried) as u64;
-    if charged > billed + estimated * MOST_RESERVED {
+    if charged > billed + estimated * most {
         let what =
             format!("it is charged {charged} tokens, and the upstream bills {billed}, with {estimated} estimates");
         complaints.add(Promise::Steps, what);
