@@ -35,12 +35,20 @@ pub(crate) struct Ask {
     path: &'static str,
     body: Bytes,
     answer: String,
+    streamed: bool,
 }
 
 impl Ask {
-    /// Asks `subject`, which listens on `address`, for what `model` says.
+    /// Asks `subject`, which listens on `address`, for what `model` says, as a stream.
     pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
-        Self { address, path: subject.path(), body: script::request(model), answer: script::answer(model) }
+        let (body, answer) = (script::request(model, true), script::answer(model));
+        Self { address, path: subject.path(), body, answer, streamed: true }
+    }
+
+    /// The same in one piece.
+    pub(crate) fn whole(subject: Subject, address: SocketAddr, model: &str) -> Self {
+        let body = script::request(model, false);
+        Self { body, streamed: false, ..Self::new(subject, address, model) }
     }
 }
 
@@ -65,9 +73,15 @@ async fn ask_again_and_again(ask: Ask, times: u32) -> Result<Vec<Duration>, Fail
         let one = async {
             let asked = Instant::now();
             let mut answer = Answer::begin(&mut connection, &ask).await?;
-            answer.read_until(|answer| !answer.text.is_empty()).await?;
+            if ask.streamed {
+                answer.read_until(|answer| !answer.text.is_empty()).await?;
+            }
             let first_token = asked.elapsed();
-            answer.read_until(|_| false).await?;
+            if ask.streamed {
+                answer.read_until(|_| false).await?;
+            } else {
+                answer.read_whole().await?;
+            }
             answer.check(&ask.answer)?;
             Ok::<_, Failure>(first_token)
         };
@@ -158,6 +172,7 @@ struct Chunk {
 
 #[derive(Deserialize)]
 struct Choice {
+    #[serde(alias = "message")]
     delta: Delta,
 }
 
@@ -192,22 +207,35 @@ impl Answer {
         Ok(())
     }
 
+    /// Reads an answer that is one object.
+    async fn read_whole(&mut self) -> Result<(), Failure> {
+        let body = (&mut self.body).collect().await?.to_bytes();
+        self.take(&body)?;
+        self.done = true;
+        Ok(())
+    }
+
+    fn take(&mut self, json: &[u8]) -> Result<(), Failure> {
+        let chunk: Chunk = serde_json::from_slice(json)?;
+        if chunk.error.is_some() {
+            return Err(format!("it failed: {}", String::from_utf8_lossy(json)).into());
+        }
+        self.text.extend(chunk.choices.into_iter().filter_map(|choice| choice.delta.content));
+        Ok(())
+    }
+
     fn take_lines(&mut self) -> Result<(), Failure> {
-        let complete = memchr::memrchr(b'\n', &self.unread).map_or(0, |end| end + 1);
-        for line in self.unread[..complete].split(|&byte| byte == b'\n') {
+        let mut lines = std::mem::take(&mut self.unread);
+        let complete = memchr::memrchr(b'\n', &lines).map_or(0, |end| end + 1);
+        for line in lines[..complete].split(|&byte| byte == b'\n') {
             match line.strip_prefix(b"data: ") {
                 Some(b"[DONE]") => self.done = true,
-                Some(data) => {
-                    let chunk: Chunk = serde_json::from_slice(data)?;
-                    if chunk.error.is_some() {
-                        return Err(format!("the stream failed: {}", String::from_utf8_lossy(data)).into());
-                    }
-                    self.text.extend(chunk.choices.into_iter().filter_map(|choice| choice.delta.content));
-                }
+                Some(data) => self.take(data)?,
                 None => {}
             }
         }
-        self.unread.drain(..complete);
+        lines.drain(..complete);
+        self.unread = lines;
         Ok(())
     }
 

@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use async_stream::try_stream;
 use axum::extract::State;
 use axum::response::sse::{Event, Sse};
-use axum::routing::{get, post};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{self, get};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use bytes::Bytes;
 use futures_util::Stream;
-use http::Request;
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
@@ -19,30 +20,41 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::failure::Failure;
+use crate::script::{LOOP, MULTIPLY, MULTIPLY_PATH};
 
-type Upstream = (Client<HttpConnector, Full<Bytes>>, String);
+type HttpClient = Client<HttpConnector, Full<Bytes>>;
+/// The upstream, and the HTTP tool beside it.
+type Upstream = (HttpClient, String);
 
 /// Runs tool loops against `upstream` until the process is killed.
 pub(crate) async fn serve(listener: TcpListener, upstream: SocketAddr) -> Result<(), Failure> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = Client::builder(TokioExecutor::new()).build(connector);
-    let upstream: Upstream = (client, format!("http://{upstream}/v1/chat/completions"));
-    let routes = Router::new().route("/healthz", get(async || "ok")).route("/v1/chat/completions", post(chat));
+    let upstream: Upstream = (client, format!("http://{upstream}"));
+    let routes = Router::new().route("/healthz", get(async || "ok")).route("/v1/chat/completions", routing::post(chat));
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap_or_default());
     Ok(axum::serve(listener, routes.with_state(upstream)).await?)
 }
 
-async fn chat(
-    State((client, url)): State<Upstream>,
-    Json(mut body): Json<Value>,
-) -> Sse<impl Stream<Item = Result<Event, Failure>>> {
-    body["tools"] = json!([{"type": "function", "function": {"name": "calculator", "parameters":
-        {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}}}]);
-    Sse::new(try_stream! {
+async fn chat(State(upstream): State<Upstream>, Json(mut body): Json<Value>) -> Result<Response, StatusCode> {
+    let (name, parameters) = if body["model"] == LOOP {
+        (MULTIPLY, json!({"a": {"type": "integer"}, "b": {"type": "integer"}}))
+    } else {
+        ("calculator", json!({"expression": {"type": "string"}}))
+    };
+    let parameters = json!({"type": "object", "properties": parameters});
+    body["tools"] = json!([{"type": "function", "function": {"name": name, "parameters": parameters}}]);
+    if body["stream"] == true {
+        return Ok(Sse::new(stream(upstream, body)).into_response());
+    }
+    whole(&upstream, body).await.map(|answer| Json(answer).into_response()).map_err(|_| StatusCode::BAD_GATEWAY)
+}
+
+fn stream((client, base): Upstream, mut body: Value) -> impl Stream<Item = Result<Event, Failure>> {
+    try_stream! {
         loop {
-            let request = Request::post(&url).header("content-type", "application/json");
-            let mut response = client.request(request.body(Full::from(body.to_string()))?).await?;
+            let mut response = client.request(post(&format!("{base}/v1/chat/completions"), &body)?).await?;
             let (mut unread, mut text, mut calls) = (Vec::new(), String::new(), Vec::<Value>::new());
             while let Some(frame) = response.frame().await {
                 unread.extend_from_slice(frame?.data_ref().map_or(&[], |data| data));
@@ -62,16 +74,44 @@ async fn chat(
                     }
                 }
             }
-            let messages = body["messages"].as_array_mut().ok_or("no messages")?;
             if calls.is_empty() {
                 yield Event::default().data("[DONE]");
                 break;
             }
-            let results: Vec<Value> = calls.iter().map(result).collect();
-            messages.push(json!({"role": "assistant", "content": text, "tool_calls": calls}));
-            messages.extend(results);
+            let said = json!({"role": "assistant", "content": text, "tool_calls": calls});
+            go_on(&client, &base, &mut body, said).await?;
         }
-    })
+    }
+}
+
+/// The same, where nobody waits for pieces of it.
+async fn whole((client, base): &Upstream, mut body: Value) -> Result<Value, Failure> {
+    loop {
+        let response = client.request(post(&format!("{base}/v1/chat/completions"), &body)?).await?;
+        let mut answer: Value = serde_json::from_slice(&response.collect().await?.to_bytes())?;
+        let said = &mut answer["choices"][0]["message"];
+        if said["tool_calls"].is_null() {
+            return Ok(answer);
+        }
+        let said = said.take();
+        go_on(client, base, &mut body, said).await?;
+    }
+}
+
+/// Adds what the model said and the results of its calls to the conversation.
+async fn go_on(client: &HttpClient, base: &str, body: &mut Value, said: Value) -> Result<(), Failure> {
+    let mut results = Vec::new();
+    for call in said["tool_calls"].as_array().into_iter().flatten() {
+        results.push(result(client, base, call).await?);
+    }
+    let messages = body["messages"].as_array_mut().ok_or("no messages")?;
+    messages.push(said);
+    messages.extend(results);
+    Ok(())
+}
+
+fn post(url: &str, body: &Value) -> Result<Request<Full<Bytes>>, Failure> {
+    Ok(Request::post(url).header("content-type", "application/json").body(Full::from(body.to_string()))?)
 }
 
 fn append(calls: &mut [Value], piece: &Value) {
@@ -82,10 +122,16 @@ fn append(calls: &mut [Value], piece: &Value) {
     }
 }
 
-fn result(call: &Value) -> Value {
+async fn result(client: &HttpClient, base: &str, call: &Value) -> Result<Value, Failure> {
     let arguments: Value =
         serde_json::from_str(call["function"]["arguments"].as_str().unwrap_or("")).unwrap_or_default();
-    let (a, b) = arguments["expression"].as_str().and_then(|text| text.split_once('*')).unwrap_or_default();
-    let product = a.trim().parse().unwrap_or(0_u64) * b.trim().parse().unwrap_or(0_u64);
-    json!({"role": "tool", "tool_call_id": call["id"], "content": product.to_string()})
+    let content = if call["function"]["name"] == MULTIPLY {
+        let response = client.request(post(&format!("{base}{MULTIPLY_PATH}"), &arguments)?).await?;
+        String::from_utf8(response.collect().await?.to_bytes().into())?
+    } else {
+        let (a, b) = arguments["expression"].as_str().and_then(|text| text.split_once('*')).unwrap_or_default();
+        let product = a.trim().parse().unwrap_or(0_u64) * b.trim().parse().unwrap_or(0_u64);
+        product.to_string()
+    };
+    Ok(json!({"role": "tool", "tool_call_id": call["id"], "content": content}))
 }

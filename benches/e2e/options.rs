@@ -32,6 +32,10 @@ pub(crate) enum Scenario {
     Plain,
     /// CPU of two rounds of calculator calls and the answer after them.
     Tools3,
+    /// CPU of three rounds of calls of an HTTP tool and the answer after them.
+    Loop,
+    /// CPU of an answer in one piece.
+    Chat,
     /// CPU of 100 tokens that arrive at once.
     Burst100,
     /// CPU of 100 tokens that arrive one every 2 ms.

@@ -49,7 +49,7 @@ async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
         let store = servers.redis.as_ref().filter(|_| subject == Subject::OverRedis);
         let store_before = store.map(|store| CpuTime::of(store.id())).transpose()?;
         let (before, began) = (CpuTime::of(process.id())?, Instant::now());
-        drive(&Ask::new(subject, process.address, plan.model), plan.connections, plan.requests).await?;
+        drive(&plan.ask(subject, process), plan.connections, plan.requests).await?;
         let took = began.elapsed();
         sleep(AFTERMATH).await;
         let server = CpuTime::of(process.id())?.since(&before);

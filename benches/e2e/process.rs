@@ -145,7 +145,7 @@ fn loopgate() -> PathBuf {
 
 /// Defaults but for the upstream; without keys there are no rate limits and no quotas.
 fn configuration(upstream: SocketAddr) -> String {
-    let models = script::MODELS;
+    let (models, agent, tool, path) = (script::MODELS, script::LOOP, script::MULTIPLY, script::MULTIPLY_PATH);
     format!(
         r#"
 [upstreams.bench]
@@ -156,6 +156,17 @@ models = {models:?}
 
 [agents.default]
 tools = ["calculator"]
+
+[agents.{agent}]
+model = "bench/{agent}"
+tools = ["{tool}"]
+
+[tools.{tool}]
+description = "Multiplies two numbers"
+method = "POST"
+url = "http://{upstream}{path}"
+effect = "read"
+parameters = {{ type = "object", properties = {{ a = {{ type = "integer" }}, b = {{ type = "integer" }} }} }}
 "#
     )
 }

@@ -112,7 +112,7 @@ pub(crate) fn machine(rounds: u32, pinned: bool) {
 }
 
 /// CPU time per request.
-pub(crate) fn cpu(title: &str, load: &str, subjects: &[Subject], rounds: &Rounds, target: Target) {
+pub(crate) fn cpu(title: &str, load: &str, subjects: &[Subject], rounds: &Rounds, targets: &[Target]) {
     println!("\n### CPU: {title}\n\n{load}\n");
     let ratio = |one, other| two_decimals(rounds.compared(one, other, |one, other| one / other));
     let rows = subjects.iter().map(|&subject| {
@@ -124,9 +124,11 @@ pub(crate) fn cpu(title: &str, load: &str, subjects: &[Subject], rounds: &Rounds
         ]
     });
     table(["server", "CPU µs per request", "÷ pass-through", "÷ least loop"], rows);
-    let reached = rounds.compared(target.of, target.over, |one, other| one / other);
-    let what = format!("{} ÷ {}", target.of.name(), target.over.name());
-    verdict(&what, target.at_most, "", reached);
+    for target in targets {
+        let reached = rounds.compared(target.of, target.over, |one, other| one / other);
+        let what = format!("{} ÷ {}", target.of.name(), target.over.name());
+        verdict(&what, target.at_most, "", reached);
+    }
 }
 
 /// Time to the first token, and what each server adds to it.
@@ -159,12 +161,14 @@ pub(crate) fn ready(starts: u32, ready: &Rounds, idle: &Rounds) {
 }
 
 /// What an open stream takes that waits for its upstream.
-pub(crate) fn streams(count: u32, subjects: &[Subject], before: &Rounds, per_stream: &Rounds) {
+pub(crate) fn streams(count: u32, subjects: &[Subject], before: &Rounds, per_stream: &Rounds, after: &Rounds) {
     println!("\n### Memory of {count} open streams\n\neach got its first token, then nothing\n");
     let rows = subjects.iter().map(|&subject| {
-        [subject.name().into(), one_decimal(before.summary(subject)), one_decimal(per_stream.summary(subject))]
+        let figures = [before, per_stream, after].map(|figure| one_decimal(figure.summary(subject)));
+        let [before, per_stream, after] = figures;
+        [subject.name().into(), before, per_stream, after]
     });
-    table(["server", "RSS MB before", "RSS KiB per stream"], rows);
+    table(["server", "RSS MB before", "RSS KiB per stream", "RSS MB 3 s after their end"], rows);
     verdict("Loopgate, chat endpoint, per stream", 25.0, " KiB", per_stream.summary(Subject::LoopgateChat));
 }
 

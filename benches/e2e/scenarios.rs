@@ -38,7 +38,20 @@ pub(crate) struct CpuPlan {
     /// In one block, which is what each server gets in each round.
     pub(crate) requests: u32,
     pub(crate) subjects: &'static [Subject],
-    pub(crate) target: Target,
+    /// Whether the answers are asked for as streams.
+    pub(crate) streamed: bool,
+    pub(crate) targets: &'static [Target],
+}
+
+impl CpuPlan {
+    /// What `subject` is asked.
+    pub(crate) fn ask(&self, subject: Subject, process: &Process) -> Ask {
+        if self.streamed || subject == Subject::LoopgateStreamed {
+            Ask::new(subject, process.address, self.model)
+        } else {
+            Ask::whole(subject, process.address, self.model)
+        }
+    }
 }
 
 pub(crate) const PLAIN: CpuPlan = CpuPlan {
@@ -47,7 +60,8 @@ pub(crate) const PLAIN: CpuPlan = CpuPlan {
     connections: 16,
     requests: 1000,
     subjects: &SERVERS,
-    target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 },
+    streamed: true,
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 }],
 };
 
 pub(crate) const TOOLS3: CpuPlan = CpuPlan {
@@ -56,7 +70,31 @@ pub(crate) const TOOLS3: CpuPlan = CpuPlan {
     connections: 16,
     requests: 500,
     subjects: &LOOPS,
-    target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 1.5 },
+    streamed: true,
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 1.5 }],
+};
+
+pub(crate) const LOOP: CpuPlan = CpuPlan {
+    title: "a tool loop of 4 rounds: three calls of an HTTP tool, then 20 tokens, not streamed",
+    model: script::LOOP,
+    connections: 16,
+    requests: 500,
+    subjects: &[Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateStreamed],
+    streamed: false,
+    targets: &[
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.8 },
+        Target { of: Subject::LoopgateStreamed, over: Subject::LoopgateChat, at_most: 1.3 },
+    ],
+};
+
+pub(crate) const CHAT: CpuPlan = CpuPlan {
+    title: "an answer of 20 tokens, not streamed",
+    model: script::CHAT,
+    connections: 16,
+    requests: 1000,
+    subjects: &[Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat],
+    streamed: false,
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 4.5 }],
 };
 
 pub(crate) const BURST100: CpuPlan = CpuPlan {
@@ -65,7 +103,11 @@ pub(crate) const BURST100: CpuPlan = CpuPlan {
     connections: 16,
     requests: 400,
     subjects: &SERVERS,
-    target: Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6 },
+    streamed: true,
+    targets: &[
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6 },
+        Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 0.5 },
+    ],
 };
 
 pub(crate) const PACED100: CpuPlan = CpuPlan {
@@ -74,7 +116,8 @@ pub(crate) const PACED100: CpuPlan = CpuPlan {
     connections: 32,
     requests: 160,
     subjects: &SERVERS,
-    target: Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 },
+    streamed: true,
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 }],
 };
 
 /// CPU time per request, server by server, round by round.
@@ -83,7 +126,7 @@ pub(crate) async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure
     let mut rounds = Rounds::default();
     let block = async |subject: Subject, process: &Process| {
         let before = CpuTime::of(process.id())?;
-        drive(&Ask::new(subject, process.address, plan.model), plan.connections, plan.requests).await?;
+        drive(&plan.ask(subject, process), plan.connections, plan.requests).await?;
         sleep(AFTERMATH).await;
         Ok(CpuTime::of(process.id())?.since(&before))
     };
@@ -92,7 +135,7 @@ pub(crate) async fn cpu(plan: &CpuPlan, options: &Options) -> Result<(), Failure
     })
     .await;
     let load = format!("{} connections, {} requests per block", plan.connections, plan.requests);
-    report::cpu(plan.title, &load, plan.subjects, &rounds, plan.target);
+    report::cpu(plan.title, &load, plan.subjects, &rounds, plan.targets);
     Ok(())
 }
 
@@ -166,7 +209,7 @@ pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure>
     if count < wanted {
         println!("\nonly {count} of {wanted} streams: the limit on open files is {open_files}");
     }
-    let (mut before, mut per_stream) = (Rounds::default(), Rounds::default());
+    let (mut before, mut per_stream, mut after) = (Rounds::default(), Rounds::default(), Rounds::default());
     for subject in SERVERS {
         let servers = Servers::start(&[subject], false).await?;
         let Some(process) = servers.process(subject) else { continue };
@@ -183,10 +226,12 @@ pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure>
         sleep(SETTLE).await;
         let holding = resident(process.id())?;
         drop(opened);
+        sleep(SETTLE).await;
+        after.add(subject, bytes(resident(process.id())?) / 1e6);
         before.add(subject, bytes(idle) / 1e6);
         per_stream.add(subject, (bytes(holding) - bytes(idle)) / f64::from(count) / 1024.0);
     }
-    report::streams(count, &SERVERS, &before, &per_stream);
+    report::streams(count, &SERVERS, &before, &per_stream, &after);
     Ok(())
 }
 

@@ -9,11 +9,15 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 /// The models, by what a request to them puts a server through.
-pub(crate) const MODELS: [&str; 6] = [PLAIN, TOOLS3, BURST100, PACED100, LIVE, STALL];
+pub(crate) const MODELS: [&str; 8] = [PLAIN, TOOLS3, LOOP, CHAT, BURST100, PACED100, LIVE, STALL];
 /// A short answer of ten tokens.
 pub(crate) const PLAIN: &str = "plain";
 /// Two rounds with one calculator call each, then a short answer.
 pub(crate) const TOOLS3: &str = "tools3";
+/// Three rounds with one call of an HTTP tool each, then an answer of twenty tokens.
+pub(crate) const LOOP: &str = "loop";
+/// An answer of twenty tokens.
+pub(crate) const CHAT: &str = "chat";
 /// A hundred tokens at once.
 pub(crate) const BURST100: &str = "burst100";
 /// A hundred tokens, one every 2 ms.
@@ -26,8 +30,15 @@ pub(crate) const STALL: &str = "stall";
 const PACE: Duration = Duration::from_millis(2);
 const LIVE_PACE: Duration = Duration::from_millis(50);
 
-/// What the two calls of `tools3` compute. They differ, lest a guard against loops steps in.
+/// The tool that [`LOOP`] calls. The scripted upstream answers it, too.
+pub(crate) const MULTIPLY: &str = "multiply";
+/// Where.
+pub(crate) const MULTIPLY_PATH: &str = "/tools/multiply";
+
+/// What the calls of `tools3` compute. They differ, lest a guard against loops steps in.
 const EXPRESSIONS: [&str; 2] = ["1234 * 5678", "4321 * 8765"];
+/// What the calls of `loop` multiply.
+const FACTORS: [(u64, u64); 3] = [(1234, 5678), (4321, 8765), (17, 19)];
 
 const WORDS: [&str; 10] =
     [" A", " river", " that", " \"bends\"", " is", " long", ";\n", " one", " in Åmot", " is short."];
@@ -47,14 +58,60 @@ impl Script {
     /// What `model` answers to a conversation that holds `tool_results` messages of tools.
     pub(crate) fn of(model: &str, tool_results: usize) -> Option<Self> {
         let at_once = |events| Some(Self { events, pace: None, stalls: false });
+        if let Some((tool, arguments)) = call(model, tool_results) {
+            return at_once(tool_call(model, tool_results, tool, &arguments));
+        }
         match model {
-            TOOLS3 if tool_results < EXPRESSIONS.len() => at_once(calculator_call(model, tool_results)),
-            PLAIN | TOOLS3 | BURST100 => at_once(text(model, tokens(model))),
+            PLAIN | TOOLS3 | LOOP | CHAT | BURST100 => at_once(text(model, tokens(model))),
             PACED100 => Some(Self { events: text(model, tokens(model)), pace: Some(PACE), stalls: false }),
             LIVE => Some(Self { events: text(model, tokens(model)), pace: Some(LIVE_PACE), stalls: false }),
             STALL => Some(Self { events: text(model, 1).drain(..2).collect(), pace: None, stalls: true }),
             _ => None,
         }
+    }
+}
+
+/// The same answer in one piece.
+pub(crate) fn whole(model: &str, tool_results: usize) -> Bytes {
+    let (message, finish_reason) = match call(model, tool_results) {
+        Some((tool, arguments)) => {
+            let function = json!({"name": tool, "arguments": arguments});
+            let call = json!({"id": format!("call_{tool_results}"), "type": "function", "function": function});
+            (json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": [call]}), "tool_calls")
+        }
+        None => (json!({"role": "assistant", "content": answer(model), "refusal": null}), "stop"),
+    };
+    let tokens = tokens(model);
+    json!({
+        "id": "chatcmpl-CZ4gN1lQ0sW8dYk5v2bJ7tRfXh3mE", "object": "chat.completion", "created": 1_780_000_000,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason}],
+        "usage": {"prompt_tokens": 60, "completion_tokens": tokens, "total_tokens": 60 + tokens},
+        "service_tier": "default", "system_fingerprint": "fp_5d1e8c0b2a",
+    })
+    .to_string()
+    .into()
+}
+
+/// What the tool of [`LOOP`] answers.
+pub(crate) fn product(arguments: &[u8]) -> Option<String> {
+    let arguments: Value = serde_json::from_slice(arguments).ok()?;
+    let product = arguments["a"].as_u64()?.checked_mul(arguments["b"].as_u64()?)?;
+    Some(json!({"product": product}).to_string())
+}
+
+/// The tool that `model` calls after so many results, and its arguments; `None` once it answers.
+fn call(model: &str, tool_results: usize) -> Option<(&'static str, String)> {
+    match model {
+        TOOLS3 => {
+            let expression = EXPRESSIONS.get(tool_results)?;
+            Some(("calculator", json!({"expression": expression}).to_string()))
+        }
+        LOOP => {
+            let (a, b) = FACTORS.get(tool_results)?;
+            Some((MULTIPLY, json!({"a": a, "b": b}).to_string()))
+        }
+        _ => None,
     }
 }
 
@@ -68,24 +125,26 @@ pub(crate) fn tokens(model: &str) -> usize {
     match model {
         BURST100 | PACED100 => 100,
         LIVE => 300,
+        LOOP | CHAT => 20,
         _ => 10,
     }
 }
 
-/// The request that every server gets. It asks for usage, so that every server gets the same answer.
-pub(crate) fn request(model: &str) -> Bytes {
+/// The request that every server gets. A stream is asked for with its usage, so that every server gets the same answer.
+pub(crate) fn request(model: &str, streamed: bool) -> Bytes {
     let question = "What is 1234 * 5678, and what is 4321 * 8765? Use the calculator, then tell me about rivers.";
-    json!({
+    let mut request = json!({
         "model": model,
         "messages": [
             {"role": "system", "content": "You are a careful assistant. Answer in one or two sentences."},
             {"role": "user", "content": question},
         ],
-        "stream": true,
-        "stream_options": {"include_usage": true},
-    })
-    .to_string()
-    .into()
+    });
+    if streamed {
+        request["stream"] = true.into();
+        request["stream_options"] = json!({"include_usage": true});
+    }
+    request.to_string().into()
 }
 
 fn token(index: usize) -> &'static str {
@@ -102,12 +161,10 @@ fn text(model: &str, tokens: usize) -> Vec<Bytes> {
 }
 
 /// A call whose arguments arrive in pieces.
-fn calculator_call(model: &str, round: usize) -> Vec<Bytes> {
-    let call = format!(
-        r#"{{"index":0,"id":"call_{round}","type":"function","function":{{"name":"calculator","arguments":""}}}}"#
-    );
+fn tool_call(model: &str, round: usize, tool: &str, arguments: &str) -> Vec<Bytes> {
+    let call =
+        format!(r#"{{"index":0,"id":"call_{round}","type":"function","function":{{"name":"{tool}","arguments":""}}}}"#);
     let mut events = vec![delta(model, &format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}}"#))];
-    let arguments = json!({"expression": EXPRESSIONS[round]}).to_string();
     for piece in arguments.as_bytes().chunks(4) {
         let piece = Value::from(String::from_utf8_lossy(piece));
         let piece = format!(r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":{piece}}}}}]}}"#);

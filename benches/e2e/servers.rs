@@ -16,6 +16,8 @@ pub(crate) enum Subject {
     LeastLoop,
     /// Loopgate, through OpenAI's path.
     LoopgateChat,
+    /// The same, as a stream where the others are asked for one piece.
+    LoopgateStreamed,
     /// Loopgate, through its own path, with all events.
     LoopgateAgent,
     /// Loopgate with Redis for its store, through OpenAI's path.
@@ -30,6 +32,7 @@ impl Subject {
             Self::PassThrough => "pass-through proxy",
             Self::LeastLoop => "least loop server",
             Self::LoopgateChat => "Loopgate, chat endpoint",
+            Self::LoopgateStreamed => "Loopgate, chat endpoint, streamed",
             Self::LoopgateAgent => "Loopgate, agent endpoint",
             Self::OverRedis => "Loopgate, over Redis",
         }
@@ -45,7 +48,7 @@ impl Subject {
             Self::Direct => Program::Upstream,
             Self::PassThrough => Program::PassThrough,
             Self::LeastLoop => Program::LeastLoop,
-            Self::LoopgateChat | Self::LoopgateAgent => Program::Loopgate,
+            Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent => Program::Loopgate,
             Self::OverRedis => Program::LoopgateOverRedis,
         }
     }

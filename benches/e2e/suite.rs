@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use crate::options::{Options, Scenario};
-use crate::scenarios::{BURST100, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
+use crate::scenarios::{BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
 use crate::{live, over_redis, report};
 
 /// Measures the chosen scenarios and prints each as soon as it is known.
@@ -15,6 +15,8 @@ pub(crate) async fn run(options: &Options, open_files: u64) {
             Scenario::Ready => ready().await,
             Scenario::Plain => cpu(&PLAIN, options).await,
             Scenario::Tools3 => cpu(&TOOLS3, options).await,
+            Scenario::Loop => cpu(&LOOP, options).await,
+            Scenario::Chat => cpu(&CHAT, options).await,
             Scenario::Burst100 => cpu(&BURST100, options).await,
             Scenario::Paced100 => cpu(&PACED100, options).await,
             Scenario::Ttft => first_token(options).await,

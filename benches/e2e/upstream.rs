@@ -1,4 +1,4 @@
-//! The scripted upstream: a raw HTTP server that says what [`Script`] holds.
+//! The scripted upstream: a raw HTTP server that says what [`Script`] holds, and answers calls of an HTTP tool.
 //!
 //! It answers by the model's name and by how many tool results the conversation holds, and remembers
 //! nothing between requests.
@@ -25,7 +25,7 @@ use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::failure::Failure;
-use crate::script::{MODELS, Script};
+use crate::script::{self, MODELS, MULTIPLY_PATH, Script};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -79,6 +79,10 @@ async fn answer(request: Request<Incoming>, scripts: Rc<Scripts>) -> Result<Resp
             json_response(StatusCode::OK, &json!({"object": "list", "data": models}))
         }
         "/v1/chat/completions" => completion(&body, &scripts),
+        MULTIPLY_PATH => match script::product(&body) {
+            Some(product) => in_json(StatusCode::OK, product),
+            None => refusal(StatusCode::BAD_REQUEST, "not two factors"),
+        },
         _ => refusal(StatusCode::NOT_FOUND, "no such path"),
     })
 }
@@ -87,10 +91,10 @@ fn completion(body: &[u8], scripts: &Scripts) -> Response<Body> {
     let Ok(asked) = serde_json::from_slice::<Asked>(body) else {
         return refusal(StatusCode::BAD_REQUEST, "not a chat request");
     };
-    if !asked.stream {
-        return refusal(StatusCode::BAD_REQUEST, "the scripted upstream only streams");
-    }
     let tool_results = asked.messages.iter().filter(|said| said.role == "tool").count();
+    if !asked.stream {
+        return in_json(StatusCode::OK, script::whole(&asked.model, tool_results));
+    }
     let known = scripts.borrow().get(&(asked.model.clone(), tool_results)).cloned();
     let Some(script) = known.or_else(|| Script::of(&asked.model, tool_results)) else {
         return refusal(StatusCode::NOT_FOUND, "no such model");
@@ -130,7 +134,11 @@ fn refusal(status: StatusCode, message: &str) -> Response<Body> {
 }
 
 fn json_response(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
-    let body = Full::from(body.to_string()).boxed_unsync();
+    in_json(status, body.to_string())
+}
+
+fn in_json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let body = Full::from(body.into()).boxed_unsync();
     Response::builder()
         .status(status)
         .header(CONTENT_TYPE, "application/json")
