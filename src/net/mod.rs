@@ -1,3 +1,4 @@
-//! Which addresses are public, for modules whose requests go where others choose.
+//! How servers are asked, and which addresses are public, for modules whose requests go where others choose.
 
+pub mod client;
 pub mod public_address;

@@ -5,8 +5,6 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Client;
-
 use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
 use crate::config::{self, OpenAiUpstream, Settings, UpstreamKind};
@@ -14,6 +12,7 @@ use crate::llm::demo::DemoModel;
 use crate::llm::http::http_client;
 use crate::llm::openai::OpenAiModel;
 use crate::llm::retry::{RetryPolicy, Retrying};
+use crate::net::client::HttpClient;
 use crate::tools::http::HttpTool;
 use crate::tools::{Registry, builtin};
 
@@ -32,12 +31,12 @@ impl BuildError {
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     /// By connect timeout, the one setting that is a client's.
-    upstreams: HashMap<Duration, Client>,
-    tools: Option<Client>,
+    upstreams: HashMap<Duration, HttpClient>,
+    tools: Option<HttpClient>,
 }
 
 impl Clients {
-    fn for_upstream(&mut self, config: &OpenAiUpstream) -> Result<Client, BuildError> {
+    fn for_upstream(&mut self, config: &OpenAiUpstream) -> Result<HttpClient, BuildError> {
         let timeout = config.connect_timeout;
         if let Some(client) = self.upstreams.get(&timeout) {
             return Ok(client.clone());
@@ -63,7 +62,7 @@ impl Clients {
         });
     }
 
-    fn for_tools(&mut self) -> Result<Client, BuildError> {
+    fn for_tools(&mut self) -> Result<HttpClient, BuildError> {
         if let Some(client) = &self.tools {
             return Ok(client.clone());
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http::header::CONTENT_TYPE;
-use reqwest::Response;
+use http_body_util::Full;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::decode::{Decoder, Progress};
@@ -16,6 +17,7 @@ use super::fault::Fault;
 use super::fault::MAX_TURN;
 use super::upstream::Upstream;
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
+use crate::net::client::{Body, Response};
 use crate::types::clock::now_ms;
 
 /// Most of an error's body that is read, in bytes.
@@ -30,7 +32,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(10);
 /// A model's answer while it arrives.
 pub(super) struct Answer {
     upstream: Arc<Upstream>,
-    response: Response,
+    body: Body,
     form: Form,
     decoder: Decoder,
     timer: AnswerTimer,
@@ -48,17 +50,19 @@ impl Answer {
     /// Sends a request and waits for the head of the answer.
     pub(super) async fn request(
         upstream: Arc<Upstream>,
-        request: reqwest::RequestBuilder,
+        request: Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<Self, ModelError> {
         let mut timer = AnswerTimer::new(upstream.first_byte_timeout, deadline);
-        let response = timer.wait_for(&upstream, request.send()).await?;
-        let response = response.map_err(|error| upstream.unreachable(error))?;
-        if !response.status().is_success() {
+        let response = timer.wait_for(&upstream, upstream.client.send(request)).await?;
+        let response = response.map_err(|error| upstream.unreachable(&error))?;
+        if !response.status.is_success() {
             return Err(refused(&upstream, response, deadline).await);
         }
-        upstream.check_encoding(&response)?;
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        // The headers are dropped here: they would keep the memory that they were read into while the model speaks.
+        let Response { headers, body, .. } = response;
+        upstream.check_encoding(&headers)?;
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let form = if kind.starts_with("application/json") {
             Form::Whole(Vec::new())
         } else if kind.starts_with("text/html") {
@@ -67,26 +71,26 @@ impl Answer {
         } else {
             Form::Events
         };
-        Ok(Self { upstream, response, form, decoder: Decoder::default(), timer })
+        Ok(Self { upstream, body, form, decoder: Decoder::default(), timer })
     }
 
     /// Reads what arrives next and adds what it says to `deltas`. Returns whether more may follow;
     /// deltas said before a failure are there as well.
     pub(super) async fn read(&mut self, deltas: &mut Vec<Delta>) -> Result<bool, ModelError> {
-        let arrived = match self.timer.wait_for(&self.upstream, self.response.chunk()).await {
+        let arrived = match self.timer.wait_for(&self.upstream, self.body.chunk()).await {
             Ok(Ok(arrived)) => match self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)) {
                 // What an upstream says after the end of a turn may take back its calls.
                 Err(error) if self.decoder.has_calls() => return Err(error),
                 taken => taken,
             },
-            Ok(Err(error)) => Err(self.upstream.broken_off(error)),
+            Ok(Err(error)) => Err(self.upstream.broken_off(&error)),
             Err(silent) => Err(silent),
         };
         match arrived {
             Ok(Progress::Done) => {
                 let end = Instant::now() + END_TIMEOUT;
                 // Whether it comes or not makes no difference to the answer.
-                let _ = timeout_at(end, self.response.chunk()).await;
+                let _ = timeout_at(end, self.body.chunk()).await;
                 Ok(false)
             }
             Ok(Progress::Spoke | Progress::Silent) => Ok(true),
@@ -130,17 +134,17 @@ pub(super) async fn refused(upstream: &Upstream, mut response: Response, deadlin
     let until = deadline.min(Instant::now() + ERROR_TIMEOUT);
     let mut body = Vec::new();
     // A body that does not arrive leaves the status to speak for itself.
-    while let Ok(Ok(Some(bytes))) = timeout_at(until, response.chunk()).await {
+    while let Ok(Ok(Some(bytes))) = timeout_at(until, response.body.chunk()).await {
         let room = MAX_ERROR_BODY - body.len();
         body.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if body.len() == MAX_ERROR_BODY {
             break;
         }
     }
-    let (status, report) = (response.status(), Report::read(&body));
+    let (status, report) = (response.status, Report::read(&body));
     ModelError {
         status: Some(status.as_u16()),
-        retry_after: retry_after(response.headers(), now_ms()),
+        retry_after: retry_after(&response.headers, now_ms()),
         ..upstream.error(report.kind(Some(status.as_u16())), refusal(status, &report))
     }
 }

@@ -32,8 +32,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use async_stream::try_stream;
-use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
-use reqwest::Client;
+use http::Uri;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use tokio::time::Instant;
 use url::Url;
@@ -43,6 +43,7 @@ use self::request::OutputBound;
 use self::upstream::Upstream;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::config::OpenAiUpstream;
+use crate::net::client::{HttpClient, common_headers};
 
 /// How long the list of models may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,12 +71,13 @@ pub struct OpenAiModel {
 impl OpenAiModel {
     /// Sets an upstream up. Nothing is sent yet. `client` comes from
     /// [`http_client`](super::http::http_client), which decides on connecting.
-    pub fn new(name: &str, config: &OpenAiUpstream, client: Client) -> Result<Self, OpenAiError> {
+    pub fn new(name: &str, config: &OpenAiUpstream, client: HttpClient) -> Result<Self, OpenAiError> {
         let OpenAiUpstream { base_url, first_byte_timeout, idle_timeout, .. } = config.clone();
         if !matches!(base_url.scheme(), "http" | "https") {
             return Err(OpenAiError::BaseUrl);
         }
-        let mut headers = HeaderMap::new();
+        let mut headers = common_headers();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         if let Some(key) = &config.api_key {
             let bearer = format!("Bearer {}", key.expose());
@@ -85,8 +87,8 @@ impl OpenAiModel {
         }
         let upstream = Upstream {
             name: name.to_owned(),
-            completions: endpoint(&base_url, &["chat", "completions"]),
-            models: endpoint(&base_url, &["models"]),
+            completions: endpoint(&base_url, &["chat", "completions"])?,
+            models: endpoint(&base_url, &["models"])?,
             headers,
             api_key: config.api_key.clone(),
             bound: output_bound(&base_url),
@@ -138,12 +140,13 @@ impl Model for OpenAiModel {
     }
 }
 
-fn endpoint(base: &Url, path: &[&str]) -> Url {
+fn endpoint(base: &Url, path: &[&str]) -> Result<Uri, OpenAiError> {
     let mut url = base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {
         segments.pop_if_empty().extend(path);
     }
-    url
+    url.set_fragment(None);
+    Uri::try_from(url.as_str()).map_err(|_| OpenAiError::BaseUrl)
 }
 
 fn output_bound(base: &Url) -> OutputBound {
@@ -165,14 +168,14 @@ async fn list_models(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
         id: String,
     }
 
-    let request = upstream.client.get(upstream.models.clone()).headers(upstream.headers.clone());
-    let mut response = request.send().await.map_err(|error| upstream.unreachable(error))?;
-    if !response.status().is_success() {
+    let response = upstream.client.send(upstream.get_models()).await;
+    let mut response = response.map_err(|error| upstream.unreachable(&error))?;
+    if !response.status.is_success() {
         return Err(answer::refused(upstream, response, Instant::now() + LIST_TIMEOUT).await);
     }
-    upstream.check_encoding(&response)?;
+    upstream.check_encoding(&response.headers)?;
     let mut body = Vec::new();
-    while let Some(bytes) = response.chunk().await.map_err(|error| upstream.broken_off(error))? {
+    while let Some(bytes) = response.body.chunk().await.map_err(|error| upstream.broken_off(&error))? {
         if body.len() + bytes.len() > MAX_LIST {
             return Err(upstream.error(ModelErrorKind::Rejected, "lists its models in more than 1 MiB"));
         }

@@ -1,17 +1,18 @@
 //! One upstream: how it is asked, and how its failures are said.
 
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
-use reqwest::{Client, Response};
-use url::Url;
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, HeaderMap};
+use http::{Method, Request, Uri};
+use http_body_util::Full;
 
 use super::fault::Fault;
 use super::request::{self, OutputBound};
 use crate::config::Secret;
 use crate::llm::{ModelError, ModelErrorKind, ModelRequest};
+use crate::net::client::{HttpClient, HttpError};
 
 /// Longest message of an error, in characters.
 pub(super) const MAX_MESSAGE: usize = 500;
@@ -21,28 +22,38 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// An upstream, ready to be asked.
 pub(super) struct Upstream {
     pub(super) name: String,
-    pub(super) completions: Url,
-    pub(super) models: Url,
+    pub(super) completions: Uri,
+    pub(super) models: Uri,
+    /// Sent with each request.
     pub(super) headers: HeaderMap,
     pub(super) api_key: Option<Secret>,
     pub(super) bound: OutputBound,
     pub(super) first_byte_timeout: Duration,
     pub(super) idle_timeout: Duration,
-    pub(super) client: Client,
+    pub(super) client: HttpClient,
 }
 
 impl Upstream {
-    pub(super) fn post(&self, request: &ModelRequest) -> reqwest::RequestBuilder {
-        self.client
-            .post(self.completions.clone())
-            .headers(self.headers.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(request::body(request, self.bound))
+    /// What asks for a completion.
+    pub(super) fn post(&self, request: &ModelRequest) -> Request<Full<Bytes>> {
+        self.request(Method::POST, &self.completions, request::body(request, self.bound).into())
+    }
+
+    /// What asks which models there are.
+    pub(super) fn get_models(&self) -> Request<Full<Bytes>> {
+        self.request(Method::GET, &self.models, Bytes::new())
+    }
+
+    fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        (*request.method_mut(), *request.uri_mut()) = (method, uri.clone());
+        *request.headers_mut() = self.headers.clone();
+        request
     }
 
     /// Refuses an answer that is compressed. Asking again would give, and cost, the same.
-    pub(super) fn check_encoding(&self, response: &Response) -> Result<(), ModelError> {
-        let encoding = response.headers().get(CONTENT_ENCODING).map(|encoding| encoding.to_str().unwrap_or("unknown"));
+    pub(super) fn check_encoding(&self, headers: &HeaderMap) -> Result<(), ModelError> {
+        let encoding = headers.get(CONTENT_ENCODING).map(|encoding| encoding.to_str().unwrap_or("unknown"));
         match encoding.map(str::trim) {
             None | Some("" | "identity") => Ok(()),
             Some(encoding) => Err(self.error(
@@ -70,26 +81,20 @@ impl Upstream {
         self.error(kind, fault)
     }
 
-    pub(super) fn unreachable(&self, error: reqwest::Error) -> ModelError {
-        if error.is_timeout() {
+    pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {
+        if error.is_connect_timeout() {
             return self.error(ModelErrorKind::Timeout, "did not accept a connection in time");
         }
-        let error = error.without_url();
-        let cause = root_cause(&error);
-        // Servers close connections that were kept for the next request, often just as it is sent. That
-        // says nothing about how they are: the next attempt need not wait.
-        let closed = cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+        // A connection that was kept and is closed just as it is used says nothing about how the server is: the next
+        // attempt need not wait.
         ModelError {
-            retry_after: closed.then_some(AT_ONCE),
-            ..self.error(ModelErrorKind::Transient, format_args!("cannot be reached: {cause}"))
+            retry_after: error.is_closed().then_some(AT_ONCE),
+            ..self.error(ModelErrorKind::Transient, format_args!("cannot be reached: {error}"))
         }
     }
 
-    pub(super) fn broken_off(&self, error: reqwest::Error) -> ModelError {
-        self.error(
-            ModelErrorKind::Transient,
-            format_args!("broke off its answer: {}", root_cause(&error.without_url())),
-        )
+    pub(super) fn broken_off(&self, error: &HttpError) -> ModelError {
+        self.error(ModelErrorKind::Transient, format_args!("broke off its answer: {error}"))
     }
 }
 
@@ -97,13 +102,4 @@ impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// The innermost error, which says what happened; the outer ones only say during what.
-fn root_cause(error: &reqwest::Error) -> &(dyn Error + 'static) {
-    let mut cause: &(dyn Error + 'static) = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause
 }

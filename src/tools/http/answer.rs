@@ -1,10 +1,10 @@
 //! Reads an answer, up to a size.
 
-use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::Response;
 
+use crate::net::client::{HttpError, Response};
 use crate::types::conversation::{Part, PartKind, Source};
 
 /// What an answer holds.
@@ -19,21 +19,23 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) enum Unreadable {
     /// It ended before it was whole.
-    Broken(reqwest::Error),
+    Broken(HttpError),
     /// It is in this encoding.
     Compressed(String),
 }
 
 /// The body: a picture that is whole, else text. No more than `max_bytes` are read, and a note says so if
 /// there is more.
-pub(super) async fn read(mut response: Response, max_bytes: usize) -> Result<Answer, Unreadable> {
-    if let Some(encoding) = encoding(&response) {
+pub(super) async fn read(response: Response, max_bytes: usize) -> Result<Answer, Unreadable> {
+    let Response { headers, body: mut arriving, .. } = response;
+    if let Some(encoding) = encoding(&headers) {
         return Err(Unreadable::Compressed(encoding));
     }
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("").to_owned();
+    drop(headers);
     let mut body = Vec::new();
     let mut cut = false;
-    while !cut && let Some(chunk) = response.chunk().await.map_err(Unreadable::Broken)? {
+    while !cut && let Some(chunk) = arriving.chunk().await.map_err(Unreadable::Broken)? {
         let room = max_bytes - body.len();
         cut = chunk.len() > room;
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -57,8 +59,8 @@ fn image(kind: &str) -> Option<String> {
 }
 
 /// How the body is encoded, where it is.
-fn encoding(response: &Response) -> Option<String> {
-    let encoding = response.headers().get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown").trim();
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown").trim();
     let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
     (!plain).then(|| encoding.chars().take(100).collect())
 }

@@ -10,14 +10,16 @@ mod template;
 
 use std::fmt;
 
-use ::http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
-use ::http::{Method, StatusCode};
+use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use ::http::{Method, Request, StatusCode, Uri};
 use async_trait::async_trait;
-use reqwest::{Client, Request};
+use bytes::Bytes;
+use http_body_util::Full;
 use serde_json::value::RawValue;
 
 use crate::config::HttpToolConfig;
 use crate::failpoint;
+use crate::net::client::{CannotConnect, HttpClient, Reach, common_headers};
 use crate::tools::http::answer::{Answer, Unreadable};
 use crate::tools::http::declared::Declared;
 use crate::tools::http::template::{Arguments, Template};
@@ -29,16 +31,9 @@ use crate::types::conversation::Part;
 #[error("{0}")]
 pub struct HttpToolError(pub String);
 
-/// The client that all HTTP tools share. It follows no redirects, repeats nothing, goes through no proxy and asks
-/// for answers that are not compressed, as it could not read others.
-pub fn client() -> Result<Client, reqwest::Error> {
-    Client::builder()
-        .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]))
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .user_agent(concat!("loopgate/", env!("CARGO_PKG_VERSION")))
-        .build()
+/// The client that all HTTP tools share. It goes through no proxy.
+pub fn client() -> Result<HttpClient, CannotConnect> {
+    HttpClient::new(Reach::default())
 }
 
 /// A tool that is an HTTP endpoint.
@@ -49,12 +44,12 @@ pub struct HttpTool {
     declared: Declared,
     headers: HeaderMap,
     max_response_bytes: usize,
-    client: Client,
+    client: HttpClient,
 }
 
 impl HttpTool {
     /// A tool that sends its requests with `client`, which should be one that [`client`] made.
-    pub fn new(config: &HttpToolConfig, client: Client) -> Result<Self, HttpToolError> {
+    pub fn new(config: &HttpToolConfig, client: HttpClient) -> Result<Self, HttpToolError> {
         let HttpToolConfig { name, description, method, url, effect, headers, parameters, timeout, max_response } =
             config.clone();
         if arguments_go(&method).is_none() {
@@ -73,13 +68,15 @@ impl HttpTool {
             sent.set_sensitive(true);
             Ok((name, sent))
         });
-        let headers = headers.collect::<Result<_, _>>()?;
+        let own = headers.collect::<Result<HeaderMap, _>>()?;
+        let mut headers = common_headers();
+        headers.extend(own);
         let max_response_bytes = usize::try_from(max_response).unwrap_or(usize::MAX);
         let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
         Ok(Self { spec, method, template, declared, headers, max_response_bytes, client })
     }
 
-    fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request, ToolError> {
+    fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
         let mut arguments: Arguments = serde_json::from_str(arguments.get())
             .map_err(|error| ToolError(format!("The arguments cannot be read: {error}.")))?;
         if let Some(unknown) = arguments.keys().find(|name| !self.declared.allows(name)) {
@@ -92,9 +89,9 @@ impl HttpTool {
             Some(Place::Body) => body = Some(serde_json::to_vec(&arguments).expect("JSON encodes as JSON")),
             Some(Place::Query) | None => template::append_query(&mut url, &arguments),
         }
-        let mut request = Request::new(self.method.clone(), url);
-        *request.headers_mut() = self.headers.clone();
-        let headers = request.headers_mut();
+        let uri =
+            Uri::try_from(String::from(url)).map_err(|_| ToolError("The arguments do not make up a URL.".into()))?;
+        let (mut request, mut headers) = (Request::new(Full::default()), self.headers.clone());
         let id =
             |text: &str| HeaderValue::from_str(text).map_err(|_| ToolError("The call's id fits no header.".into()));
         headers.insert("idempotency-key", id(context.call.as_str())?);
@@ -109,8 +106,9 @@ impl HttpTool {
         }
         if let Some(body) = body {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-            *request.body_mut() = Some(body.into());
+            *request.body_mut() = Full::from(body);
         }
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method.clone(), uri, headers);
         Ok(request)
     }
 }
@@ -124,15 +122,15 @@ impl Tool for HttpTool {
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
         let request = self.request(arguments, context)?;
         let name = &self.spec.name;
-        let response = self.client.execute(request).await.map_err(|error| {
-            tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool was not reached");
+        let response = self.client.send(request).await.map_err(|error| {
+            tracing::debug!(tool = name, %error, "an HTTP tool was not reached");
             ToolError(format!("The service behind `{name}` could not be reached."))
         })?;
         failpoint::hit("tool.answering");
-        let status = response.status();
+        let status = response.status;
         let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| match error {
             Unreadable::Broken(error) => {
-                tracing::debug!(tool = name, error = %error.without_url(), "an HTTP tool's answer broke off");
+                tracing::debug!(tool = name, %error, "an HTTP tool's answer broke off");
                 ToolError(format!("The service behind `{name}` broke off its answer, HTTP {status}."))
             }
             Unreadable::Compressed(encoding) => ToolError(format!(

@@ -1,0 +1,132 @@
+//! Connections to servers: directly or through a proxy, with TLS or without.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::header::USER_AGENT;
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue, Uri};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use rustls::ClientConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tower::Service;
+
+use super::stream::Stream;
+
+/// What this server calls itself, to servers and to proxies.
+pub(super) const NAME: HeaderValue = HeaderValue::from_static(concat!("loopgate/", env!("CARGO_PKG_VERSION")));
+
+/// How the kernel finds out that a server has vanished: after how long a silence it asks, how often again, when it
+/// gives up, and how long what was sent may stay without an acknowledgement. Not settings: the packets cost next to
+/// nothing, and servers that are there answer them by themselves.
+const SILENCE: Duration = Duration::from_secs(15);
+const ASK_EVERY: Duration = Duration::from_secs(15);
+const ASK_TIMES: u32 = 3;
+#[cfg(target_os = "linux")]
+const ACKNOWLEDGED: Duration = Duration::from_secs(30);
+
+/// Why there can be no client: the system's certificate authorities cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("what HTTPS is checked against cannot be read: {0}")]
+pub struct CannotConnect(#[from] rustls::Error);
+
+/// It took too long to connect.
+#[derive(Debug, thiserror::Error)]
+#[error("it took too long to connect")]
+pub(super) struct TooSlow;
+
+/// Why a connection failed.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Makes connections.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    /// Reaches servers.
+    direct: HttpsConnector<HttpConnector>,
+    /// Reaches proxies, which speak HTTP/1.1.
+    to_proxy: HttpsConnector<HttpConnector>,
+    tls: Arc<ClientConfig>,
+    proxies: Option<Arc<Matcher>>,
+    timeout: Option<Duration>,
+}
+
+impl Connector {
+    /// Connects through `proxies` where they say so.
+    pub(super) fn new(timeout: Option<Duration>, proxies: Option<Matcher>) -> Result<Self, CannotConnect> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(SILENCE));
+        tcp.set_keepalive_interval(Some(ASK_EVERY));
+        tcp.set_keepalive_retries(Some(ASK_TIMES));
+        #[cfg(target_os = "linux")]
+        tcp.set_tcp_user_timeout(Some(ACKNOWLEDGED));
+        let provider = CryptoProvider::get_default().cloned();
+        let provider = provider.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
+        let plain = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let plain = plain.with_platform_verifier()?.with_no_client_auth();
+        let mut tls = plain.clone();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let tls = Arc::new(tls);
+        Ok(Self {
+            direct: (tcp.clone(), tls.clone()).into(),
+            to_proxy: (tcp, Arc::new(plain)).into(),
+            tls,
+            proxies: proxies.map(Arc::new),
+            timeout,
+        })
+    }
+
+    /// What a proxy wants to see with each request that it gets as it is.
+    pub(super) fn proxy_authorization(&self, to: &Uri) -> Option<HeaderValue> {
+        if to.scheme() != Some(&Scheme::HTTP) {
+            return None;
+        }
+        self.proxy(to)?.basic_auth().cloned()
+    }
+
+    fn proxy(&self, to: &Uri) -> Option<Intercept> {
+        self.proxies.as_ref()?.intercept(to)
+    }
+
+    async fn connect(mut self, to: Uri) -> Result<Stream, Failure> {
+        let Some(proxy) = self.proxy(&to) else { return Ok(Stream::direct(self.direct.call(to).await?)) };
+        if to.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(Stream::to_proxy(self.to_proxy.call(proxy.uri().clone()).await?));
+        }
+        let name = HeaderMap::from_iter([(USER_AGENT, NAME)]);
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), self.to_proxy).with_headers(name);
+        if let Some(authorization) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(authorization.clone());
+        }
+        Ok(Stream::direct(HttpsConnector::from((tunnel, self.tls)).call(to).await?))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = Failure;
+    type Future = BoxFuture<'static, Result<Stream, Failure>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.direct.poll_ready(context)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let timeout = self.timeout;
+        let connecting = self.clone().connect(to);
+        Box::pin(async move {
+            match timeout {
+                Some(timeout) => tokio::time::timeout(timeout, connecting).await.map_err(|_| TooSlow)?,
+                None => connecting.await,
+            }
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! The HTTP client for models and tools: what a run asks passes through here, so it has what that takes and no more.
+//!
+//! It keeps connections for the next request, speaks HTTP/2 to servers that offer it with TLS, and trusts the system's
+//! certificate authorities. It follows no redirects, unpacks nothing, and has no time limits but the one for connecting:
+//! callers know how long each phase may take. A request is sent once; only one of which no byte was sent, because the
+//! connection that was kept for it turned out to be closed, is sent again on another.
+
+mod connect;
+mod error;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, PROXY_AUTHORIZATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+pub use self::connect::CannotConnect;
+use self::connect::{Connector, NAME};
+pub use self::error::HttpError;
+
+/// How long a connection is kept for the next request. Not a setting: servers close theirs earlier, and are heeded.
+const KEEP_IDLE: Duration = Duration::from_secs(90);
+
+/// How a client reaches servers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reach {
+    /// How long it may take to connect, with TLS and through a proxy; `None` leaves it to the operating system.
+    pub connect_timeout: Option<Duration>,
+    /// Whether the proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used.
+    pub proxies: bool,
+}
+
+/// A client. Cheap to clone; clones share their connections.
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    connector: Connector,
+    connections: legacy::Client<Connector, Full<Bytes>>,
+}
+
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub struct Response {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers. They lie in the memory that they were read into, so keeping them keeps all of that.
+    pub headers: HeaderMap,
+    /// What follows.
+    pub body: Body,
+}
+
+/// A body while it arrives. Dropped before its end it closes the connection, or its stream of it.
+#[derive(Debug)]
+pub struct Body(Incoming);
+
+/// What every request of this server says of it. A caller adds to these headers once and clones them for each request.
+#[must_use]
+pub fn common_headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, NAME);
+    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    // Nothing here unpacks what is compressed.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers
+}
+
+impl HttpClient {
+    /// A client without connections. Fails where the system has no certificate authorities.
+    pub fn new(reach: Reach) -> Result<Self, CannotConnect> {
+        Self::through(reach.proxies.then(Matcher::from_env), reach.connect_timeout)
+    }
+
+    fn through(proxies: Option<Matcher>, connect_timeout: Option<Duration>) -> Result<Self, CannotConnect> {
+        let connector = Connector::new(connect_timeout, proxies)?;
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(KEEP_IDLE);
+        Ok(Self { connections: builder.build(connector.clone()), connector })
+    }
+
+    /// Sends a request, and returns once the head of its answer is there.
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response, HttpError> {
+        if let Some(authorization) = self.connector.proxy_authorization(request.uri()) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
+        let (head, body) = self.connections.request(request).await?.into_parts();
+        Ok(Response { status: head.status, headers: head.headers, body: Body(body) })
+    }
+}
+
+impl Body {
+    /// What arrives next; `None` at the end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        while let Some(frame) = self.0.frame().await {
+            // What follows a body, such as trailers, is nothing to us.
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,115 @@
+use http::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// A server that answers each connection's requests with these bytes in turn, and returns the heads that it read.
+async fn serve(connections: Vec<Vec<&'static str>>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the test itself awaits the task")]
+    let heads = tokio::spawn(async move {
+        let mut heads = Vec::new();
+        for answers in connections {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            for answer in answers {
+                heads.push(read_head(&mut socket).await);
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+        heads
+    });
+    (address.to_string(), heads)
+}
+
+async fn read_head(socket: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(socket.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+fn get(url: &str) -> Request<Full<Bytes>> {
+    let mut request = Request::get(url).method(Method::GET).body(Full::default()).unwrap();
+    *request.headers_mut() = common_headers();
+    request
+}
+
+async fn text(mut response: Response) -> String {
+    let mut text = Vec::new();
+    while let Some(chunk) = response.body.chunk().await.unwrap() {
+        text.extend_from_slice(&chunk);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
+
+#[tokio::test]
+async fn a_connection_serves_one_request_after_the_other() {
+    let (address, heads) =
+        serve(vec![vec![OK, "HTTP/1.1 302 Found\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n"]]).await;
+    let client = HttpClient::new(Reach::default()).unwrap();
+    let first = client.send(get(&format!("http://{address}/a?b=c"))).await.unwrap();
+    assert_eq!((first.status, text(first).await.as_str()), (StatusCode::OK, "hi"));
+    let second = client.send(get(&format!("http://{address}/"))).await.unwrap();
+    assert_eq!(second.status, StatusCode::FOUND, "a redirect is an answer like any other");
+    let heads = heads.await.unwrap();
+    assert!(heads[0].starts_with("GET /a?b=c HTTP/1.1\r\n"), "{}", heads[0]);
+    for line in [&format!("host: {address}"), "accept: */*", "accept-encoding: identity", "user-agent: loopgate/"] {
+        assert!(heads[0].contains(&format!("\r\n{line}")), "{line} in {}", heads[0]);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_never_came_is_told_from_one_that_broke_off() {
+    let half = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+    let (address, heads) = serve(vec![vec![""], vec![half]]).await;
+    let client = HttpClient::new(Reach::default()).unwrap();
+    let closed = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
+    assert!(closed.is_closed() && !closed.is_connect_timeout(), "{closed:?}");
+    let mut broken = client.send(get(&format!("http://{address}/"))).await.unwrap().body;
+    assert_eq!(broken.chunk().await.unwrap().unwrap(), "half");
+    broken.chunk().await.unwrap_err();
+    assert_eq!(heads.await.unwrap().len(), 2, "nothing was asked twice");
+    let gone = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
+    assert!(gone.to_string().contains("refused") && !gone.is_closed(), "{gone:?}");
+}
+
+#[tokio::test]
+async fn connecting_takes_no_longer_than_it_may() {
+    // Nobody accepts TLS here, so connecting ends with its time alone.
+    let (address, _heads) = serve(vec![vec![OK]]).await;
+    let client = HttpClient::through(None, Some(Duration::from_millis(50))).unwrap();
+    let error = client.send(get(&format!("https://{address}/"))).await.unwrap_err();
+    assert!(error.is_connect_timeout(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_passes_plain_requests_on_and_tunnels_others() {
+    let refusal = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+    let (proxy, heads) = serve(vec![vec![OK, OK], vec![refusal]]).await;
+    let matcher = || Matcher::builder().all(format!("http://ann:secret@{proxy}")).no("excepted.test").build();
+    let client = HttpClient::through(Some(matcher()), None).unwrap();
+    for path in ["one", "two"] {
+        let answer = client.send(get(&format!("http://models.test/{path}"))).await.unwrap();
+        assert_eq!(text(answer).await, "hi");
+    }
+    let refused = client.send(get("https://models.test/three")).await.unwrap_err();
+    assert!(refused.to_string().contains("tunnel"), "{refused:?}");
+    let excepted = client.send(get("http://excepted.test:1/")).await.unwrap_err();
+    assert!(!excepted.to_string().contains("tunnel"), "{excepted:?}");
+    let heads = heads.await.unwrap();
+    let authorization = "proxy-authorization: basic yw5uonnly3jlda==";
+    for (head, line) in heads.iter().zip([
+        "get http://models.test/one http/1.1\r\n",
+        "get http://models.test/two http/1.1\r\n",
+        "connect models.test:443 http/1.1\r\n",
+    ]) {
+        let head = head.to_lowercase();
+        assert!(head.starts_with(line) && head.contains(authorization), "{head}");
+    }
+}
