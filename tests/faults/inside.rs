@@ -1,5 +1,5 @@
-//! What goes wrong inside of one process, and harms nothing else: the work beside all runs panics, the operator
-//! has no patience.
+//! What goes wrong inside of one process, and harms nothing else: a run panics, the work beside all runs panics, the
+//! operator has no patience.
 
 use std::time::Duration;
 
@@ -14,6 +14,24 @@ use crate::support::seed::Seed;
 
 /// How long a server may take to end that is told twice to do so.
 const AT_ONCE: Duration = Duration::from_secs(4);
+
+#[tokio::test]
+async fn a_panic_in_one_run_fails_that_run_alone() {
+    let mut seed = Seed::of_this_run().part("panic");
+    let services = TestServices::start().await;
+    let builder = TestServer::builder(&services.config()).env("LOOPGATE_FAILPOINT", "model.delta_recorded:9:panic");
+    let mut server = builder.start().await;
+    let client = Client::new(vec![server.url().to_owned()]);
+    let jobs = mixed("panic", 12, &mut seed, 20);
+    TestServices::open_sessions(server.url(), &jobs).await;
+    let seen = TestServices::launch(&client, &seed, jobs).finished().await;
+    assert!(!server.has_ended(), "the process ended");
+    let mut evidence = services.evidence(&client, seen).await;
+    evidence.allowed_reasons.push("internal_error".to_owned());
+    let failed = evidence.runs.values().filter(|run| run.object["status"] == "failed").count();
+    assert_eq!(failed, 1, "one run panicked");
+    hold("panic", &evidence);
+}
 
 /// Renewals that end with a panic begin again, long before a lease runs out.
 #[tokio::test]

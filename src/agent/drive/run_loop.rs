@@ -50,7 +50,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
 }
 
 /// Voids what the model said in this step.
-fn discard_step(driver: &mut Driver, reason: DiscardReason) {
+pub fn discard_step(driver: &mut Driver, reason: DiscardReason) {
     let run = driver.recorder.run();
     // What an interrupted call took is unknown; it is charged in full, as it was reserved.
     let usage = match reason {

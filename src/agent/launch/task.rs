@@ -21,6 +21,7 @@ use crate::agent::follow::active::Live;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Prepared, Ready};
 use crate::agent::ledger::keys;
+use crate::agent::machine::Step;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
@@ -158,6 +159,10 @@ async fn watched(driver: &mut Driver, watcher: RunWatcher) -> Result<(), Exit> {
 
 /// Ends a run whose driver panicked.
 async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
+    // A model call that was under way is paid for all the same.
+    if let Step::DiscardStep(reason) = driver.recorder.run().next_step() {
+        run_loop::discard_step(driver, reason);
+    }
     let reason = StopReason::InternalError;
     driver.recorder.queue(Event::StopRequested { reason, error: None });
     // A command may come in between, however often.

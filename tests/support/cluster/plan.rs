@@ -172,7 +172,7 @@ impl Plan {
 
     /// Tokens that a turn takes in, where what it is told has so many bytes, and gives out.
     pub(crate) fn usage(&self, bytes: usize) -> (u64, u64) {
-        (1 + bytes as u64 / 8, u64::from(self.pieces) * (1 + self.padding[1] as u64 / 8))
+        (1 + bytes as u64 / 8, 1 + self.text(0).len() as u64 / 8)
     }
 }
 
