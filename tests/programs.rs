@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 14] = [
+const OURS: [(&str, &str); 19] = [
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "env!(\"CARGO_BIN_EXE_loopgate\")"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
@@ -26,7 +26,12 @@ const OURS: [(&str, &str); 14] = [
     ("tests/k8s/check.py", "subprocess.run(arguments,"),
     ("scripts/common.sh", "$@"),
     ("scripts/run", "$loopgate"),
-    ("scripts/test", "$LOOPGATE_TEST_PYTHON"),
+    ("tests/sdk/description.rs", "&python"),
+    ("tests/sdk/description.rs", "python.with_file_name(\"openapi-python-client\")"),
+    ("tests/sdk/description.rs", "python.with_file_name(\"schemathesis\")"),
+    ("scripts/clients.sh", "$LOOPGATE_TEST_PYTHON"),
+    ("scripts/test", "scripts/clients.sh"),
+    ("scripts/prove", "scripts/clients.sh"),
     ("scripts/test", "scripts/check-k8s"),
     ("scripts/test", "scripts/run"),
     ("scripts/check-k8s", "${pip[@]}"),
@@ -39,11 +44,12 @@ const OURS: [(&str, &str); 14] = [
 fn every_program_that_is_started_is_installed() {
     let files = texts();
     let (_, list) = files.iter().find(|(path, _)| path == "scripts/programs").expect("the list is there");
-    let (_, common) = files.iter().find(|(path, _)| path == "scripts/common.sh").expect("it is there");
+    let sourced = files.iter().filter(|(path, _)| ["scripts/common.sh", "scripts/clients.sh"].contains(&path.as_str()));
+    let common: String = sourced.map(|(_, text)| text.as_str()).collect();
     let mut complaints = Vec::new();
     let mut needed = BTreeSet::new();
     for (path, text) in &files {
-        let found = judge(path, text, list, common);
+        let found = judge(path, text, list, &common);
         complaints.extend(found.complaints);
         needed.extend(found.needed);
     }
@@ -101,9 +107,15 @@ fn judge(path: &str, text: &str, list: &str, common: &str) -> Findings {
 fn users(path: &str) -> Vec<&str> {
     match path.strip_prefix("scripts/") {
         Some("common.sh") => SCRIPTS.to_vec(),
+        Some("clients.sh") => vec!["test", "prove"],
         Some(script) => vec![script],
         None if path.starts_with("tests/k8s/") => vec!["check-k8s"],
-        None if path.starts_with("tests/support/") || path.starts_with("tests/faults/") => vec!["test", "prove"],
+        None if path.starts_with("tests/sdk/")
+            || path.starts_with("tests/support/")
+            || path.starts_with("tests/faults/") =>
+        {
+            vec!["test", "prove"]
+        }
         None if path.starts_with("benches/") => Vec::new(),
         None => vec!["test"],
     }

@@ -1,6 +1,8 @@
 //! The official OpenAI clients for Python and Node against the real binary: what their users see is the
 //! same for both, and what they would see of OpenAI itself.
 
+mod description;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -60,7 +62,7 @@ fn installed(variable: &str, path: &str) -> PathBuf {
     let usual = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("sdk").join(path);
     let path = std::env::var_os(variable).map_or_else(usual, PathBuf::from);
     let found = path.exists();
-    assert!(found, "the official OpenAI clients are not at {}: run scripts/test, which installs them", path.display());
+    assert!(found, "the clients are not at {}: run scripts/test, which installs them", path.display());
     path
 }
 

@@ -13,14 +13,13 @@ use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::params::CompletionHeaders;
 use crate::api::sse;
 use crate::api::state::Api;
-use crate::api::wire::RunNames;
-use crate::api::wire::agent::events::{AgentEvents, NativeEvent};
+use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::openai_chat::completion::{Completion, completion};
 use crate::api::wire::openai_chat::request::{CompletionRequest, RequestContext, ResponseShape, read_request};
 use crate::api::wire::openai_chat::stream::ChatChunks;
-use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::run::RunObject;
+use crate::api::wire::{RunNames, StreamEvent};
 use crate::types::Event;
 
 /// Runs the whole tool loop and answers with its events or its outcome.
@@ -29,10 +28,9 @@ use crate::types::Event;
     request_body = CompletionRequest<'_>,
     params(CompletionHeaders),
     responses(
-        (status = 200, description = "The outcome; with `stream: true` text as chunks and named events, then `[DONE]`",
-         content((Completion<'_> = "application/json"), (NativeEvent<'_> = "text/event-stream"))),
+        (status = 200, description = "The outcome; with `stream: true` events, whose `data` lines are each an `EventEntry`, then `[DONE]`",
+         content((Completion<'_> = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "A background run was accepted", body = RunObject<'_>),
-        (status = "5XX", description = "The server or the upstream failed", body = ErrorBody),
     ),
 )]
 pub async fn agent_completions(
@@ -52,10 +50,9 @@ pub async fn agent_completions(
     request_body = CompletionRequest<'_>,
     params(CompletionHeaders),
     responses(
-        (status = 200, description = "The outcome; with `stream: true` OpenAI's chunks, then `[DONE]`",
-         content((Completion<'_> = "application/json"), (String = "text/event-stream"))),
+        (status = 200, description = "The outcome; with `stream: true` events, whose `data` lines are each a `ChatChunk`, then `[DONE]`",
+         content((Completion<'_> = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "A background run was accepted", body = RunObject<'_>),
-        (status = "5XX", description = "The server or the upstream failed", body = ErrorBody),
     ),
 )]
 pub async fn chat_completions(

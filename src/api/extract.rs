@@ -81,7 +81,7 @@ pub struct ModelPath(
 #[into_params(parameter_in = Path, names("id"))]
 pub struct RunPath(
     /// The run
-    #[param(value_type = String)]
+    #[param(value_type = String, pattern = "^run_[0-9a-f]{32}$")]
     pub RunId,
 );
 
@@ -90,7 +90,7 @@ pub struct RunPath(
 #[into_params(parameter_in = Path, names("id"))]
 pub struct SessionPath(
     /// The session
-    #[param(value_type = String)]
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub SessionId,
 );
 

@@ -4,6 +4,7 @@ pub mod auth;
 mod bodies;
 mod canonical;
 mod completions;
+mod description;
 pub mod error;
 mod extract;
 mod health;
@@ -28,7 +29,6 @@ use axum::Router;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, Uri};
 use utoipa::openapi::OpenApi as Document;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 pub use self::bodies::Bodies;
 pub use self::state::Api;
@@ -43,7 +43,7 @@ pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
     let guard = Guard { rates: rates.clone(), agent: agent.clone() };
     let guard = axum::middleware::from_fn_with_state(guard, auth::admit);
     let (router, document) = routes(|guarded| guarded.layer(guard)).split_for_parts();
-    let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", described(document));
+    let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", description::finish(document));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
     router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_url).with_state(Api { agent })
 }
@@ -51,13 +51,7 @@ pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
 /// The description of the HTTP contract.
 #[must_use]
 pub fn openapi() -> Document {
-    described(routes(|guarded| guarded).split_for_parts().1)
-}
-
-fn described(mut document: Document) -> Document {
-    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-    document.components.get_or_insert_default().add_security_scheme("bearer", bearer);
-    document
+    description::finish(routes(|guarded| guarded).split_for_parts().1)
 }
 
 /// The pages' own 404 has no body.

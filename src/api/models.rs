@@ -12,6 +12,7 @@ use crate::api::extract::ModelPath;
 use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::run::List;
+use crate::api::wire::vocabulary::EffectText;
 use crate::types::Effect;
 
 /// A model, in OpenAI's shape.
@@ -37,12 +38,12 @@ pub struct ToolObject {
     /// What it does.
     description: String,
     /// JSON schema of its arguments.
-    #[schema(value_type = Object)]
+    #[schema(value_type = BTreeMap<String, Value>)]
     parameters: Box<RawValue>,
     /// `builtin` or `http`.
     source: &'static str,
     /// `read`, `idempotent` or `write`.
-    #[schema(value_type = String, example = "read")]
+    #[schema(value_type = EffectText, example = "read")]
     effect: Effect,
 }
 

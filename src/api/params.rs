@@ -2,13 +2,15 @@
 
 use utoipa::IntoParams;
 
+use crate::api::wire::vocabulary::{OrderText, RunStatusText};
+
 /// Makes a request safe to send again.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it only describes; identity.rs reads the header")]
 pub struct IdempotencyKey {
     /// 1 to 255 visible ASCII characters; the same key with the same body gives what the first request led to
-    #[param(rename = "idempotency-key")]
+    #[param(rename = "idempotency-key", pattern = "^[!-~]{1,255}$")]
     idempotency_key: Option<String>,
 }
 
@@ -18,10 +20,10 @@ pub struct IdempotencyKey {
 #[expect(dead_code, reason = "it only describes; the handlers read the headers")]
 pub struct CompletionHeaders {
     /// Names the session instead of the body
-    #[param(rename = "x-loopgate-session-id")]
+    #[param(rename = "x-loopgate-session-id", pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     session_id: Option<String>,
     /// 1 to 255 visible ASCII characters; the same key with the same body gives the first one's run
-    #[param(rename = "idempotency-key")]
+    #[param(rename = "idempotency-key", pattern = "^[!-~]{1,255}$")]
     idempotency_key: Option<String>,
     /// How often OpenAI's library has sent this before; from 1 on it joins that attempt's run
     #[param(rename = "x-stainless-retry-count")]
@@ -34,12 +36,16 @@ pub struct CompletionHeaders {
 #[expect(dead_code, reason = "it only describes; the handler reads the query")]
 pub struct RunsQuery {
     /// Only this session's
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     session_id: Option<String>,
     /// Only those that stand so
+    #[param(value_type = Option<RunStatusText>)]
     status: Option<String>,
     /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// Only those older than this run
+    #[param(pattern = "^run_[0-9a-f]{32}$")]
     after: Option<String>,
 }
 
@@ -49,11 +55,13 @@ pub struct RunsQuery {
 #[expect(dead_code, reason = "it only describes; the handler reads the query")]
 pub struct SessionsQuery {
     /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// Only those beyond this session
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     after: Option<String>,
     /// `asc` or `desc` (default)
-    order: Option<String>,
+    order: Option<OrderText>,
 }
 
 /// Which messages of a session a list shows.
@@ -62,9 +70,11 @@ pub struct SessionsQuery {
 #[expect(dead_code, reason = "it only describes; the handler reads the query")]
 pub struct MessagesQuery {
     /// 1 to 100; 20 without it
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     /// Only those beyond this place, in the list's order
+    #[param(maximum = 9_007_199_254_740_992_u64)]
     after: Option<u64>,
     /// `asc` (default) or `desc`
-    order: Option<String>,
+    order: Option<OrderText>,
 }

@@ -1,18 +1,17 @@
 //! The routes, and the description of them.
 
 use utoipa::OpenApi;
-use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
-use crate::api::{completions, health, models, run_events, runs, session_copies, sessions};
+use crate::api::wire::vocabulary::{OrderText, RunStatusText};
+use crate::api::{completions, description, health, models, run_events, runs, session_copies, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
-    components(schemas(ErrorBody)),
+    components(schemas(ErrorBody, OrderText, RunStatusText)),
     info(title = "Loopgate"),
     tags(
         (name = "completions", description = "Run the tool loop"),
@@ -21,7 +20,6 @@ use crate::api::{completions, health, models, run_events, runs, session_copies, 
         (name = "models", description = "What can be asked for"),
         (name = "operation", description = "For probes"),
     ),
-    security((), ("bearer" = [])),
 )]
 struct Description;
 
@@ -45,9 +43,8 @@ pub fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> O
         ("/v1/models", routes!(models::list)),
         ("/v1/models/{id}", routes!(models::get)),
         ("/v1/tools", routes!(models::tools)),
-    ])
-    .route("/v1/sessions/import", session_copies::session_called_import());
-    describe_refusals(guarded.get_openapi_mut());
+    ]);
+    description::guard(guarded.get_openapi_mut());
     let open = table([("/healthz", routes!(health::healthz)), ("/readyz", routes!(health::readyz))]);
     OpenApiRouter::with_openapi(Description::openapi()).merge(guard(guarded)).merge(open)
 }
@@ -58,19 +55,4 @@ fn table<const N: usize>(rows: [(&str, UtoipaMethodRouter<Api>); N]) -> OpenApiR
         assert!(handlers.1.paths.keys().eq([path]), "{path} has handlers of {:?}", handlers.1.paths.keys());
         router.routes(handlers)
     })
-}
-
-/// Says of every operation that it may be refused.
-fn describe_refusals(document: &mut Document) {
-    let body = ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
-    let refusal =
-        ResponseBuilder::new().description("The request was refused").content("application/json", body).build();
-    for operation in document.paths.paths.values_mut().flat_map(operations) {
-        operation.responses.responses.insert("4XX".to_owned(), refusal.clone().into());
-    }
-}
-
-fn operations(path: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let PathItem { get, post, put, patch, delete, head, options, trace, .. } = path;
-    [get, post, put, patch, delete, head, options, trace].into_iter().flatten()
 }

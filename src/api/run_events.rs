@@ -17,17 +17,14 @@ use crate::api::error::ApiError;
 use crate::api::extract::{Query, RunPath, header_text};
 use crate::api::sse;
 use crate::api::state::Api;
-use crate::api::wire::agent::events::{AgentEvents, NativeEvent, native};
+use crate::api::wire::agent::events::{AgentEvents, EventEntry, native};
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::body::clip;
 use crate::api::wire::chunk::ChunkTemplate;
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::List;
-use crate::api::wire::{Resumed, RunNames, write_json};
+use crate::api::wire::{MAX_NUMBER, Resumed, RunNames, StreamEvent, write_json};
 use crate::types::{Event, Record};
-
-/// Largest event id that every client can count to.
-const MAX_EVENT_ID: u64 = 1 << 53;
 
 /// What of a run's events is asked for, and how they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +48,7 @@ enum Shown {
 #[expect(dead_code, reason = "it only describes; `Asked::read` reads the query")]
 struct EventsQuery {
     /// Only events with greater ids; the header goes first
+    #[param(maximum = 9_007_199_254_740_992_u64)]
     after: Option<u64>,
     /// `false` for a JSON list of what is there
     stream: Option<bool>,
@@ -65,10 +63,10 @@ struct EventsQuery {
     get, path = "/v1/runs/{id}/events", tag = "runs", operation_id = "followRun",
     params(
         RunPath, EventsQuery,
-        ("last-event-id" = Option<u64>, Header, description = "Only events with greater ids"),
+        ("last-event-id" = Option<u64>, Header, maximum = 9_007_199_254_740_992_u64, description = "Only events with greater ids"),
     ),
-    responses((status = 200, description = "The events, then `[DONE]`",
-               content((NativeEvent<'_> = "text/event-stream"), (List<NativeEvent<'_>> = "application/json"))),
+    responses((status = 200, description = "The list; or a stream, whose `data` lines are such entries, then `[DONE]`",
+               content((List<EventEntry<'_>> = "application/json"), (StreamEvent = "text/event-stream"))),
               (status = 204, description = "The run ended and all of its events were seen")),
 )]
 pub async fn follow(
@@ -131,17 +129,17 @@ async fn list(follower: Option<Follower>, names: &RunNames) -> Result<Response, 
     };
     // What is wrong with the log at once becomes a status.
     let mut page = follower.available_page().await?;
-    let empty = serde_json::to_string(&List::<()>::whole(Vec::new())).map_err(|error| ApiError::internal(&error))?;
     let named = names.clone();
     let pieces = async_stream::try_stream! {
-        let (head, tail) = empty.split_once("[]").unwrap_or((&empty, ""));
-        let mut out = BytesMut::from(format!("{head}[").as_bytes());
-        let mut is_first = true;
+        let mut out = BytesMut::from(&br#"{"object":"list","data":["#[..]);
+        let (mut first, mut last) = (None, None);
         while !page.is_empty() {
             for record in page {
-                if !std::mem::take(&mut is_first) {
+                if first.is_some() {
                     out.extend_from_slice(b",");
                 }
+                first = first.or(Some(record.seq));
+                last = Some(record.seq);
                 write_event(&record, &named, &mut out);
                 if out.len() >= sse::PIECE {
                     yield out.split().freeze();
@@ -149,7 +147,7 @@ async fn list(follower: Option<Follower>, names: &RunNames) -> Result<Response, 
             }
             page = follower.available_page().await?;
         }
-        out.extend_from_slice(format!("]{tail}").as_bytes());
+        write_list_end(first, last, &mut out);
         yield out.freeze();
     };
     let pieces: Pin<Box<dyn Stream<Item = Result<Bytes, FollowError>> + Send>> = Box::pin(pieces);
@@ -157,6 +155,15 @@ async fn list(follower: Option<Follower>, names: &RunNames) -> Result<Response, 
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     sse::name_run(&mut response, names);
     Ok(response)
+}
+
+/// What follows the last entry of a list: the numbers of the first and the last one, as texts like all ids of lists.
+fn write_list_end(first: Option<u64>, last: Option<u64>, out: &mut BytesMut) {
+    for (name, seq) in [(&b"],\"first_id\":"[..], first), (&b",\"last_id\":"[..], last)] {
+        out.extend_from_slice(name);
+        write_json(&seq.map(|seq| seq.to_string()), out);
+    }
+    out.extend_from_slice(br#","has_more":false}"#);
 }
 
 /// The run ended, and the caller has seen all of its events.
@@ -169,7 +176,7 @@ fn nothing_new(names: &RunNames) -> Response {
 /// Writes an event as one JSON object: text as the chunk it streams as, with its number.
 fn write_event(record: &Record, names: &RunNames, out: &mut BytesMut) {
     if let Event::TextDelta { step, text } = &record.event {
-        ChunkTemplate::new(names, false).write_text(text, Some(*step), out);
+        ChunkTemplate::new(names, false).write_entry(text, *step, record.seq, out);
     } else {
         write_json(&native(record, names, true), out);
     }
@@ -177,7 +184,7 @@ fn write_event(record: &Record, names: &RunNames, out: &mut BytesMut) {
 
 fn event_id(param: &str, text: &str) -> Result<u64, ApiError> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let id = text.parse().ok().filter(|id| plain && *id <= MAX_EVENT_ID);
+    let id = text.parse().ok().filter(|id| plain && *id <= MAX_NUMBER);
     id.ok_or_else(|| ApiError::invalid(param, format!("{:?} is not an event id", clip(text))))
 }
 

@@ -50,15 +50,10 @@ pub async fn get(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -
 /// Cancels a run and answers once it has stopped.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancelRun",
-    params(RunPath, ("idempotency-key" = Option<String>, Header, description = "Not needed: cancelling may be repeated")),
+    params(RunPath),
     responses((status = 200, description = "The run as it ended", body = RunObject<'_>)),
 )]
-pub async fn cancel(
-    State(api): State<Api>,
-    caller: Caller,
-    RunPath(id): RunPath,
-    _identity: RequestIdentity,
-) -> Result<Response, ApiError> {
+pub async fn cancel(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -> Result<Response, ApiError> {
     let view = api.agent.runs().cancel(&caller.tenant, &id).await?;
     Ok(axum::Json(RunObject::from(&view)).into_response())
 }

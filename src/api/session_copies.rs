@@ -3,7 +3,6 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::MethodRouter;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use http::{HeaderValue, header};
@@ -15,7 +14,7 @@ use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, SessionPath};
 use crate::api::identity::RequestIdentity;
 use crate::api::params::IdempotencyKey;
-use crate::api::sessions::{self, make_session};
+use crate::api::sessions::make_session;
 use crate::api::state::Api;
 use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
 use crate::api::wire::snapshot::{END, SessionExport, Snapshot, read_snapshot, write_head, write_messages};
@@ -26,7 +25,7 @@ use crate::types::session::Session;
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/fork", tag = "sessions", operation_id = "forkSession",
     params(SessionPath, IdempotencyKey),
-    request_body = ForkSession,
+    request_body = Option<ForkSession>,
     responses((status = 201, description = "The new session", body = SessionObject)),
 )]
 pub async fn fork(
@@ -95,12 +94,4 @@ pub async fn import(
     let id = session.id.clone();
     let make = |id| api.agent.sessions().import(&caller.tenant, Session { id, ..session }, messages);
     make_session(&api, &caller, key.as_ref(), id, make).await
-}
-
-/// A session may have the id `import`; this path then means importing, not that session.
-pub fn session_called_import() -> MethodRouter<Api> {
-    let path = || SessionPath(SessionId::parse("import").expect("it is a session's id"));
-    axum::routing::get(move |api, caller| sessions::get(api, caller, path()))
-        .patch(move |api, caller, body| sessions::patch(api, caller, path(), body))
-        .delete(move |api, caller| sessions::delete(api, caller, path()))
 }

@@ -16,6 +16,7 @@ use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::paging::{Window, page_of};
 use crate::api::params::{IdempotencyKey, MessagesQuery, SessionsQuery};
 use crate::api::state::Api;
+use crate::api::wire::MAX_NUMBER;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
 use crate::store::Order;
@@ -35,7 +36,7 @@ pub struct Deletion {
 /// Creates a session.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions", operation_id = "createSession",
-    request_body = CreateSession<'_>,
+    request_body = Option<CreateSession<'_>>,
     params(IdempotencyKey),
     responses((status = 201, description = "The session", body = SessionObject)),
 )]
@@ -142,7 +143,7 @@ pub async fn messages(
     query: Query,
 ) -> Result<Response, ApiError> {
     let limit = query.limit()?;
-    let after: Option<u64> = query.parsed("after", |text| text.parse().ok())?;
+    let after: Option<u64> = query.parsed("after", |text| text.parse().ok().filter(|place| *place <= MAX_NUMBER))?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Ascending);
     let total = api.agent.sessions().get(&caller.tenant, &id).await?.session.message_count;
     let window = Window::new(after, limit as u64, total, order);
@@ -157,15 +158,13 @@ pub async fn messages(
 /// Cancels a session's runs and answers once they have stopped.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/cancel", tag = "sessions", operation_id = "cancelSession",
-    params(SessionPath,
-           ("idempotency-key" = Option<String>, Header, description = "Not needed: cancelling may be repeated")),
+    params(SessionPath),
     responses((status = 200, description = "The runs as they ended, newest first", body = List<RunObject<'_>>)),
 )]
 pub async fn cancel(
     State(api): State<Api>,
     caller: Caller,
     SessionPath(id): SessionPath,
-    _identity: RequestIdentity,
 ) -> Result<Response, ApiError> {
     let cancelled = api.agent.runs().cancel_session(&caller.tenant, &id).await?;
     let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();

@@ -10,6 +10,8 @@ use uuid::Uuid;
 
 /// The longest id that a caller may choose, in bytes.
 const MAX_CHOSEN_LEN: usize = 128;
+/// No session is called so: the name stands in paths for what all sessions share.
+const RESERVED: &str = "import";
 
 /// The digits of a call's number.
 const HEX: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
@@ -133,7 +135,7 @@ impl SessionId {
     /// An id that the caller chose; `None` unless 1–128 of `A-Z a-z 0-9 . _ : -`, and not only dots.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        is_plain(text).then(|| Self(text.into()))
+        (is_plain(text) && text != RESERVED).then(|| Self(text.into()))
     }
 }
 

@@ -198,13 +198,9 @@ async fn refused_forks_say_where_a_fork_is_possible() {
 }
 
 #[tokio::test]
-async fn a_session_may_be_called_import() {
+async fn no_session_is_called_import() {
     let router = two_tenants();
-    post(&router, "one", "/v1/sessions", json!({"id": "import"})).await;
-    let path = "/v1/sessions/import";
-    assert_eq!(get(&router, "one", path).await.1["id"], "import");
-    let patch = json!({"metadata": {"k": "v"}});
-    assert_eq!(call(&router, "one", Method::PATCH, path, patch).await.1["metadata"]["k"], "v");
-    assert_eq!(call(&router, "one", Method::DELETE, path, Value::Null).await.1["deleted"], true);
-    assert_eq!(get(&router, "one", path).await.0, 404);
+    let (status, body) = post(&router, "one", "/v1/sessions", json!({"id": "import"})).await;
+    assert_eq!((status, &body["error"]["param"]), (400, &json!("id")));
+    assert_eq!(get(&router, "one", "/v1/sessions/import").await.0, 405);
 }

@@ -54,7 +54,7 @@ pub fn clip(text: &str) -> &str {
 
 /// 400 for a session id that cannot be one.
 pub fn bad_session_id(param: &str) -> WireError {
-    WireError::invalid(param, "a session id has 1 to 128 characters of A-Z a-z 0-9 . _ : -")
+    WireError::invalid(param, "a session id has 1 to 128 characters of A-Z a-z 0-9 . _ : - and is not `import`")
 }
 
 /// 400 for a member that must be there.

@@ -42,6 +42,15 @@ impl ChunkTemplate {
         out.put_u8(b'}');
     }
 
+    /// The same as an entry of a list, with the event's number.
+    pub fn write_entry(&self, text: &str, step: u32, seq: u64, out: &mut BytesMut) {
+        self.write_text(text, Some(step), out);
+        out.truncate(out.len() - 1);
+        out.put_slice(br#","seq":"#);
+        write_json(&seq, out);
+        out.put_u8(b'}');
+    }
+
     /// A chunk with this delta and finish reason, and further members of the chunk, each with its comma.
     pub fn write<D: Serialize + ?Sized>(
         &self,

@@ -17,14 +17,31 @@ pub mod session;
 pub mod snapshot;
 pub mod turn_end;
 pub mod usage;
+pub mod vocabulary;
 
 #[cfg(test)]
 mod tests;
 
 use bytes::BytesMut;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::agent::Head;
 use crate::types::{Record, RunId, SessionId};
+
+/// The largest number that every client can read and write.
+pub const MAX_NUMBER: u64 = 1 << 53;
+
+/// An event of a stream, as the standard of server-sent events has it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StreamEvent {
+    /// The event's number.
+    id: Option<String>,
+    /// Its name; texts have none.
+    event: Option<String>,
+    /// A JSON object, or `[DONE]` in the last one.
+    data: String,
+}
 
 /// What every frame of a run's stream may need to name.
 #[derive(Debug, Clone)]

@@ -24,7 +24,7 @@ pub struct ErrorObject {
     #[schema(value_type = String, example = "invalid_request_error")]
     pub r#type: &'static str,
     /// Path of the value at fault.
-    #[schema(example = "temperature")]
+    #[schema(required, example = "temperature")]
     pub param: Option<String>,
     /// The code to branch on.
     #[schema(value_type = String, example = "invalid_value")]

@@ -9,9 +9,11 @@ use crate::agent::control::RunView;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::body::{missing, parse};
 use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_messages;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::usage::UsageObject;
+use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 /// A run.
@@ -23,7 +25,7 @@ pub struct RunObject<'a> {
     /// `run`.
     pub object: &'static str,
     /// Where it stands.
-    #[schema(example = "completed")]
+    #[schema(value_type = RunStatusText, example = "completed")]
     pub status: &'static str,
     /// Its session.
     pub session_id: Option<&'a str>,
@@ -34,6 +36,7 @@ pub struct RunObject<'a> {
     /// When it ended or began to wait, Unix milliseconds.
     pub ended_ms: Option<u64>,
     /// Why it ended or waits.
+    #[schema(value_type = Option<StopReasonText>)]
     pub stop_reason: Option<&'static str>,
     /// How it ended; in lists and while it is under way it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +98,7 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
 pub struct Steering<'a> {
     /// Messages of the roles `user`, `system` and `developer`.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ChatMessage>, required, min_items = 1, max_items = 10_000)]
     pub messages: Option<Vec<&'a RawValue>>,
 }
 

@@ -11,9 +11,11 @@ use crate::agent::session::fork::Fork;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::api::wire::body::{bad_session_id, check_metadata, malformed, parse};
 use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_messages;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::usage::UsageObject;
+use crate::api::wire::vocabulary::metadata;
 use crate::types::{Message, Micros, RunId, SessionId};
 
 /// Longest time a session may be kept, in seconds: ten years.
@@ -101,20 +103,25 @@ impl From<&Versioned> for SessionObject {
 #[serde(deny_unknown_fields)]
 pub struct CreateSession<'a> {
     /// The id; minted without it.
+    #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub id: Option<String>,
     /// The agent of requests that name no model.
     pub agent: Option<String>,
     /// Up to 16 short entries.
+    #[schema(schema_with = metadata)]
     pub metadata: Option<BTreeMap<String, String>>,
     /// Its first messages.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Option<Vec<ChatMessage>>, max_items = 10_000)]
     pub messages: Option<Vec<&'a RawValue>>,
     /// Most tokens of all its runs.
+    #[schema(minimum = 1)]
     pub token_budget: Option<u64>,
     /// Most money of all its runs, in US dollars.
+    #[schema(exclusive_minimum = 0)]
     pub cost_budget_usd: Option<f64>,
     /// How long it is kept after its last change, in seconds.
+    #[schema(minimum = 1, maximum = 316_224_000)]
     pub ttl_s: Option<u64>,
 }
 
@@ -126,6 +133,7 @@ pub struct ForkSession {
     #[schema(example = 2)]
     pub at: Option<u64>,
     /// The new session's id; minted without it.
+    #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub id: Option<String>,
 }
 
@@ -136,9 +144,11 @@ pub struct PatchSession {
     /// Entries to set, or to remove where null.
     pub metadata: Option<BTreeMap<String, Option<String>>>,
     /// The token budget; null removes it.
+    #[schema(minimum = 1)]
     #[serde(default, deserialize_with = "present")]
     pub token_budget: Option<Option<u64>>,
     /// The cost budget in US dollars; null removes it.
+    #[schema(exclusive_minimum = 0)]
     #[serde(default, deserialize_with = "present")]
     pub cost_budget_usd: Option<Option<f64>>,
 }
@@ -222,7 +232,7 @@ pub struct MessageObject {
     /// Its place, counted from 1; what `after` names.
     pub index: u64,
     /// The message in OpenAI's shape.
-    #[schema(value_type = Object)]
+    #[schema(value_type = ChatMessage)]
     pub message: Box<RawValue>,
 }
 

@@ -9,10 +9,11 @@ use utoipa::ToSchema;
 
 use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::session::{check_ttl, money, tokens};
-use crate::api::wire::write_json;
+use crate::api::wire::{MAX_NUMBER, write_json};
 use crate::types::session::Session;
 use crate::types::{Message, Micros, SessionId, Usage};
 
@@ -20,8 +21,6 @@ use crate::types::{Message, Micros, SessionId, Usage};
 const OBJECT: &str = "session.export";
 /// The form that is written, and the only one that is read.
 const VERSION: u64 = 1;
-/// The largest number that every client can write.
-const MAX_NUMBER: u64 = 1 << 53;
 /// More than a session can have cost, in US dollars.
 const MAX_COST_USD: f64 = 1e9;
 
@@ -35,14 +34,15 @@ pub struct SessionExport<'a> {
     #[schema(example = 1)]
     pub version: u64,
     /// For imports: the id to store it under instead of its own.
+    #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub id: Option<String>,
     /// What is known of it.
     #[serde(borrow)]
-    #[schema(value_type = SnapshotObject)]
+    #[schema(value_type = SnapshotObject, required)]
     pub session: Option<&'a RawValue>,
     /// Its messages in OpenAI's shape.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ChatMessage>, required)]
     pub messages: Option<Vec<&'a RawValue>>,
 }
 
@@ -50,7 +50,7 @@ pub struct SessionExport<'a> {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotObject {
     /// Its id.
-    #[schema(example = "sess_42")]
+    #[schema(example = "sess_42", pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub id: Option<String>,
     /// When it was created, Unix milliseconds.
     pub created_ms: u64,

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use crate::api::wire::agent::object::{AgentObject, Arguments, Budget};
 use crate::api::wire::chunk::ChunkTemplate;
+use crate::api::wire::openai_chat::described::ChatChunk;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
@@ -79,7 +80,7 @@ pub enum NativeEvent<'a> {
         step: u32,
         call_id: &'a str,
         name: &'a str,
-        #[schema(value_type = Object)]
+        #[schema(value_type = Value)]
         arguments: Arguments<'a>,
     },
     /// A server-side tool tells how far it is.
@@ -126,6 +127,16 @@ pub enum NativeEvent<'a> {
     /// The run failed.
     #[serde(rename = "run.failed")]
     RunFailed(Ending<'a>),
+}
+
+/// An event as it stands in a list or on a stream: named, or a chunk of text.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum EventEntry<'a> {
+    /// Anything but text.
+    Named(Box<NativeEvent<'a>>),
+    /// Text; in lists with the event's number.
+    Text(ChatChunk),
 }
 
 /// An amount of what a budget counts.

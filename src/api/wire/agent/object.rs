@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
+use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::outcome::{CallReport, Outcome, Report, StepReport};
 use crate::types::{Micros, RunId, SessionId, ToolCall};
 
@@ -20,10 +21,10 @@ pub struct AgentObject<'a> {
     /// Its session.
     pub session_id: Option<&'a str>,
     /// `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`.
-    #[schema(example = "completed")]
+    #[schema(value_type = RunStatusText, example = "completed")]
     pub status: &'static str,
     /// Why the loop stopped.
-    #[schema(example = "done")]
+    #[schema(value_type = StopReasonText, example = "done")]
     pub stop_reason: &'static str,
     /// Model calls that counted.
     pub iterations: u32,
@@ -70,7 +71,7 @@ pub struct RequiredCall<'a> {
     /// The function.
     pub name: &'a str,
     /// Its arguments.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub arguments: Arguments<'a>,
     /// SHA-256 of the arguments' JSON text, in hexadecimal.
     pub arguments_digest: String,
@@ -132,7 +133,7 @@ pub struct CallObject<'a> {
     /// The tool.
     pub name: &'a str,
     /// Its arguments.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub arguments: Arguments<'a>,
     /// The result's size.
     pub result_bytes: u64,

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::agent::LimitsPatch;
 use crate::api::wire::error::WireError;
 use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::vocabulary::{OnConflictText, OnDisconnectText, OnLimitText, OnUnknownOutcomeText};
 use crate::types::Micros;
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 
@@ -14,7 +15,7 @@ use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 #[serde(deny_unknown_fields)]
 pub struct AgentOptions {
     /// The conversation that this continues; created if it does not exist.
-    #[schema(example = "sess_42")]
+    #[schema(example = "sess_42", pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     pub session_id: Option<String>,
     /// The waiting run that the request's tool messages answer.
     pub run_id: Option<String>,
@@ -25,16 +26,16 @@ pub struct AgentOptions {
     #[schema(value_type = Option<LimitOptions>)]
     pub limits: Option<JsonObject<LimitOptions>>,
     /// What happens at a limit: `stop`, `synthesize` or `error`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<OnLimitText>)]
     pub on_limit: Option<OnLimit>,
     /// What happens when the last reader has gone: `cancel` or `continue`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<OnDisconnectText>)]
     pub on_disconnect: Option<OnDisconnect>,
     /// After a crash in a tool with side effects: `fail` or `tell_model`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<OnUnknownOutcomeText>)]
     pub on_unknown_outcome: Option<OnUnknownOutcome>,
     /// When the session has a live run: `reject`, `enqueue`, `interrupt` or `concurrent`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<OnConflictText>)]
     pub on_conflict: Option<OnConflict>,
     /// How long a run outlives its last reader, in milliseconds.
     pub reconnect_grace_ms: Option<u64>,
@@ -55,15 +56,19 @@ pub struct AgentOptions {
 #[serde(deny_unknown_fields)]
 pub struct LimitOptions {
     /// Most model calls.
-    #[schema(example = 20)]
+    #[schema(example = 20, minimum = 1)]
     pub max_iterations: Option<u32>,
     /// From start to end, in milliseconds.
+    #[schema(minimum = 1)]
     pub timeout_ms: Option<u64>,
     /// For each tool call, in milliseconds.
+    #[schema(minimum = 1)]
     pub tool_timeout_ms: Option<u64>,
     /// Most input and output tokens.
+    #[schema(minimum = 1)]
     pub token_budget: Option<u64>,
     /// Most money, in US dollars.
+    #[schema(exclusive_minimum = 0)]
     pub cost_budget_usd: Option<f64>,
 }
 

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::api::wire::RunNames;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::chunk::completion_id;
+use crate::api::wire::openai_chat::described::{ChatFinishReason, ChatToolCall};
 use crate::api::wire::usage::UsageObject;
 use crate::llm::openai::messages::CallJson;
 use crate::types::{Outcome, StopReason};
@@ -40,6 +41,7 @@ pub struct Choice<'a> {
     /// Always null.
     logprobs: Option<bool>,
     /// `stop`, `length`, `tool_calls` or `content_filter`.
+    #[schema(value_type = Option<ChatFinishReason>)]
     finish_reason: Option<&'static str>,
 }
 
@@ -54,7 +56,7 @@ pub struct AssistantMessage<'a> {
     refusal: Option<&'a str>,
     /// The client's calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Option<Vec<ChatToolCall>>)]
     tool_calls: Vec<CallJson<'a>>,
 }
 

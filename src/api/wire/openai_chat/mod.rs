@@ -1,6 +1,7 @@
 //! OpenAI's chat completions: the request, the one object and the stream of chunks.
 
 pub mod completion;
+pub mod described;
 pub mod message;
 pub mod request;
 pub mod stream;

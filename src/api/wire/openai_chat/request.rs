@@ -14,8 +14,10 @@ use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateTex
 use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, ChatStop, ChatTool, ChatToolChoice};
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
 use crate::api::wire::openai_chat::tool::{read_tool_choice, read_tools};
+use crate::api::wire::vocabulary::metadata;
 use crate::llm::openai::sampling;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
@@ -37,7 +39,7 @@ pub struct CompletionRequest<'a> {
     pub model: Option<String>,
     /// The conversation, in OpenAI's shape; with a session, only what is new.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Object>, example = json!([{"role": "user", "content": "What is 1234 * 5678?"}]))]
+    #[schema(value_type = Vec<ChatMessage>, required, min_items = 1, max_items = 10_000, example = json!([{"role": "user", "content": "What is 1234 * 5678?"}]))]
     pub messages: Option<Vec<&'a RawValue>>,
     /// Whether to stream server-sent events.
     pub stream: Option<bool>,
@@ -46,35 +48,41 @@ pub struct CompletionRequest<'a> {
     pub stream_options: Option<JsonObject<StreamOptions>>,
     /// Function tools that the client executes.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Option<Vec<ChatTool>>, max_items = 128)]
     pub tools: Option<Vec<&'a RawValue>>,
     /// `none`, `auto`, `required` or one function; holds for the first model call.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<ChatToolChoice>)]
     pub tool_choice: Option<&'a RawValue>,
     /// Whether several tools may be called in one turn.
     pub parallel_tool_calls: Option<bool>,
     /// Text, any JSON object, or JSON of a schema.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<ChatResponseFormat>)]
     pub response_format: Option<&'a RawValue>,
     /// 0 to 2.
+    #[schema(minimum = 0, maximum = 2)]
     pub temperature: Option<f64>,
     /// 0 to 1.
+    #[schema(minimum = 0, maximum = 1)]
     pub top_p: Option<f64>,
     /// -2 to 2.
+    #[schema(minimum = -2, maximum = 2)]
     pub frequency_penalty: Option<f64>,
     /// -2 to 2.
+    #[schema(minimum = -2, maximum = 2)]
     pub presence_penalty: Option<f64>,
     /// Up to four texts that end the answer.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<ChatStop>)]
     pub stop: Option<&'a RawValue>,
     /// For answers that can be repeated, where the upstream can.
     pub seed: Option<i64>,
     /// Most output tokens of one model call; the older name.
+    #[schema(minimum = 1, maximum = 10_000_000)]
     pub max_tokens: Option<u64>,
     /// Most output tokens of one model call.
+    #[schema(minimum = 1, maximum = 10_000_000)]
     pub max_completion_tokens: Option<u64>,
     /// How much the model thinks, where it can.
     pub reasoning_effort: Option<String>,
@@ -82,7 +90,7 @@ pub struct CompletionRequest<'a> {
     pub verbosity: Option<String>,
     /// Biases by token id.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<BTreeMap<String, f64>>)]
     pub logit_bias: Option<&'a RawValue>,
     /// The end user, for the upstream.
     pub user: Option<String>,
@@ -94,14 +102,16 @@ pub struct CompletionRequest<'a> {
     pub safety_identifier: Option<String>,
     /// Text that the answer is likely to repeat.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<BTreeMap<String, Value>>)]
     pub prediction: Option<&'a RawValue>,
-    /// Not supported: use `tools`.
-    #[schema(value_type = Object)]
+    /// OpenAI's older tools, which are refused.
+    #[schema(ignore)]
     pub functions: Option<serde::de::IgnoredAny>,
     /// Must be 1.
+    #[schema(minimum = 1, maximum = 1)]
     pub n: Option<u64>,
     /// The caller's notes: up to 16 short entries.
+    #[schema(schema_with = metadata)]
     pub metadata: Option<BTreeMap<String, String>>,
     /// What Loopgate adds to OpenAI's request.
     #[schema(value_type = Option<AgentOptions>)]

@@ -1,0 +1,22 @@
+# shellcheck shell=bash
+# The clients, generators and checkers that tests/sdk uses, in the versions that stand there. Sourced.
+
+# need_clients: installs them under target, once for each set of versions.
+need_clients() {
+    local sdk
+    sdk=$(realpath -m "${CARGO_TARGET_DIR:-target}")/sdk
+    export LOOPGATE_TEST_PYTHON=$sdk/python/bin/python
+    export LOOPGATE_TEST_NODE_MODULES=$sdk/node/node_modules
+    if cat tests/sdk/requirements.txt tests/sdk/package.json | cmp -s - "$sdk/versions"; then
+        return
+    fi
+    say "Installing the clients of tests/sdk (once)"
+    python3 -c 'import ensurepip' 2>/dev/null || packages python3-venv
+    rm -rf "$sdk"
+    mkdir -p "$sdk/node"
+    python3 -m venv "$sdk/python"
+    "$LOOPGATE_TEST_PYTHON" -m pip install --quiet --disable-pip-version-check -r tests/sdk/requirements.txt
+    cp tests/sdk/package.json "$sdk/node/"
+    npm install --prefix "$sdk/node" --silent --no-audit --no-fund
+    cat tests/sdk/requirements.txt tests/sdk/package.json >"$sdk/versions"
+}

@@ -1,0 +1,89 @@
+//! The texts that members of objects may have, as the description of the HTTP contract lists them.
+
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
+use crate::types::{Effect, RunStatus, StopReason};
+
+/// Declares the schema of an enum as it is written in JSON. A variant that is left out does not compile.
+macro_rules! vocabulary {
+    ($($(#[doc = $meaning:literal])+ $schema:ident of $values:ident: $($variant:ident),+;)+) => {$(
+        $(#[doc = $meaning])+
+        #[derive(Debug)]
+        pub struct $schema;
+
+        impl PartialSchema for $schema {
+            fn schema() -> RefOr<Schema> {
+                let text = |value: $values| match value {
+                    $($values::$variant => serde_json::to_value(value).expect("a variant without members encodes"),)+
+                };
+                let texts = [$($values::$variant),+].map(text);
+                let meaning = concat!($($meaning),+).trim_ascii();
+                let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(texts));
+                schema.description(Some(meaning)).into()
+            }
+        }
+
+        impl ToSchema for $schema {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($values).into()
+            }
+        }
+    )+};
+}
+
+vocabulary! {
+    /// Where a run stands.
+    RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
+    /// Why a run's loop stopped.
+    StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools, Cancelled,
+        ProviderError, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError;
+    /// What happens at a limit.
+    OnLimitText of OnLimit: Stop, Synthesize, Error;
+    /// What happens when the last reader of a run has gone.
+    OnDisconnectText of OnDisconnect: Cancel, Continue;
+    /// What happens when the session has a live run.
+    OnConflictText of OnConflict: Reject, Enqueue, Interrupt, Concurrent;
+    /// What happens after a crash interrupted a tool with side effects.
+    OnUnknownOutcomeText of OnUnknownOutcome: Fail, TellModel;
+    /// What repeating a call of a tool would do.
+    EffectText of Effect: Read, Idempotent, Write;
+}
+
+/// In which order a list shows its entries.
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = Order)]
+pub enum OrderText {
+    /// The least first.
+    Asc,
+    /// The greatest first.
+    Desc,
+}
+
+/// The caller's notes, within OpenAI's bounds.
+pub fn metadata() -> Object {
+    let text = |longest| ObjectBuilder::new().schema_type(Type::String).max_length(Some(longest));
+    let notes = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Object, Type::Null]));
+    let notes = notes.property_names(Some(text(64).min_length(Some(1)).build()));
+    notes.additional_properties(Some(RefOr::T(text(512).build().into()))).max_properties(Some(16)).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_those_that_stand_on_the_wire() {
+        for status in [RunStatus::InProgress, RunStatus::RequiresAction] {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+        for reason in [StopReason::Done, StopReason::StoreLostState, StopReason::ClientTools] {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
+        let RefOr::T(Schema::Object(schema)) = EffectText::schema() else { panic!("it is an object") };
+        assert_eq!(schema.enum_values.unwrap(), ["read", "idempotent", "write"]);
+    }
+}
