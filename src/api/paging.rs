@@ -32,6 +32,11 @@ impl Window {
         }
     }
 
+    /// The same without its first entries, so that so many stand before it.
+    pub fn from(self, from: u64) -> Self {
+        Self { from, ..self }
+    }
+
     /// The entries that were found in it, each with its place, in the page's order.
     pub fn numbered<T>(self, found: Vec<T>) -> Vec<(u64, T)> {
         let mut numbered: Vec<_> = (self.from.saturating_add(1)..).zip(found).collect();

@@ -148,7 +148,8 @@ pub async fn messages(
     let total = api.agent.sessions().get(&caller.tenant, &id).await?.session.message_count;
     let window = Window::new(after, limit as u64, total, order);
     let count = usize::try_from(window.count).unwrap_or(limit);
-    let (found, _) = api.agent.sessions().messages(&caller.tenant, &id, window.from, count).await?;
+    let (found, before) = api.agent.sessions().messages(&caller.tenant, &id, window.from, count, order).await?;
+    let window = window.from(before);
     let has_more = window.has_more(found.len(), total);
     let numbered = window.numbered(found).into_iter();
     let data = numbered.map(|(index, message)| MessageObject::new(index, &message)).collect::<Result<Vec<_>, _>>()?;

@@ -244,6 +244,10 @@ pub struct Fence {
     pub nonce: u64,
 }
 
+/// A page of a log ends with the entry that takes it to so many bytes. Not a setting: it bounds what one reader makes
+/// this process and the store hold at a time, and how long others wait for a store that answers it.
+pub const PAGE_BYTES: usize = 256 << 10;
+
 /// The pace of a store in the same process: faster than people read.
 const LOCAL_PACE: Duration = Duration::from_millis(25);
 
@@ -253,7 +257,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Makes a change, all or nothing, with the durability that it asks for.
     async fn commit(&self, tx: Tx) -> Result<(), CommitError>;
 
-    /// Up to `limit` entries with numbers above `after`.
+    /// Up to `limit` entries with numbers above `after`, fewer where they have [`PAGE_BYTES`] together, but at least one
+    /// where there is one.
     async fn read_log(
         &self,
         partition: &Partition,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures_util::Stream;
 
-use super::{Document, Key, Partition, Scan, Store, Unavailable};
+use super::{Document, Key, PAGE_BYTES, Partition, Scan, Store, Unavailable};
 
 /// Everything that a scan finds, read `scan.limit` documents at a time. No page is empty.
 ///
@@ -29,8 +29,18 @@ pub fn scan_pages<'a>(
     }
 }
 
-/// The entries of a log above number `numbers.start`, up to number `numbers.end`, read `size` at a time. Ends early
-/// where the log ends. No page is empty.
+/// Those of these entries that one page has, by their bytes.
+pub(super) fn bounded<'a>(entries: impl Iterator<Item = &'a Bytes>) -> impl Iterator<Item = &'a Bytes> {
+    let mut bytes = 0;
+    entries.take_while(move |entry| {
+        let has_room = bytes < PAGE_BYTES;
+        bytes += entry.len();
+        has_room
+    })
+}
+
+/// The entries of a log above number `numbers.start`, up to number `numbers.end`, read at most `size` at a
+/// time. Ends early where the log ends. No page is empty.
 pub fn log_pages<'a>(
     store: &'a dyn Store,
     partition: &'a Partition,

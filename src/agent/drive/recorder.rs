@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::TryStreamExt;
 
 use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
@@ -13,6 +14,7 @@ use crate::agent::ledger::log::encode;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::{Lease, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
+use crate::store::pages::log_pages;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
 use crate::types::clock::Clock;
 use crate::types::{Event, Record};
@@ -149,7 +151,7 @@ impl Recorder {
         for (record, _) in &newest {
             self.run.apply(record);
         }
-        self.tail.push(self.queue.drain(..).chain(newest).map(|(record, _)| record));
+        self.tail.push(self.queue.drain(..).chain(newest).map(|(record, entry)| (record, entry.len())));
         Ok(())
     }
 
@@ -174,8 +176,12 @@ impl Recorder {
         let Some(Write::Append { entries, .. }) = tx.writes.first() else {
             unreachable!("a change of a run begins with what it appends to its log");
         };
-        let read = || self.store.read_log(&self.partition, &self.log, self.position, entries.len());
-        let page = RetryWhileLeased::new(&self.validity).read(read).await?;
-        if page.entries == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
+        let numbers = self.position..self.position + entries.len() as u64;
+        let read = || async {
+            let pages = log_pages(&*self.store, &self.partition, self.log.clone(), numbers.clone(), entries.len());
+            pages.try_concat().await
+        };
+        let found = RetryWhileLeased::new(&self.validity).read(read).await?;
+        if found == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
     }
 }

@@ -7,6 +7,7 @@
 pub(super) mod active;
 pub mod tail;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ pub struct Follower {
     /// Entries of the log that were read or skipped. Numbers never pass places, so starting at the
     /// place `seq` misses nothing; what comes again is dropped.
     position: u64,
-    /// The last entry that was read from the store: it must stay what it was.
-    last_entry: Option<Bytes>,
+    /// The hash of the last entry that was read from the store: it must stay what it was.
+    last_entry: Option<u64>,
     ended: bool,
     /// Whether to end where the run first does, though it may have gone on since.
     to_first_end: bool,
@@ -276,17 +277,21 @@ impl Follower {
         loop {
             // The entry before is read again: a store that lost some and got others is found out.
             let known = u64::from(self.last_entry.is_some());
-            let page = self.store.read_log(&self.partition, &self.log, self.position - known, PAGE).await?;
-            let mut entries = page.entries.as_slice();
-            if let Some(last) = &self.last_entry {
-                match entries.split_first() {
-                    Some((again, rest)) if again == last => entries = rest,
+            let mut page = self.store.read_log(&self.partition, &self.log, self.position - known, PAGE).await?;
+            if let Some(last) = self.last_entry {
+                match page.entries.first() {
+                    Some(again) if hash(again) == last => drop(page.entries.remove(0)),
                     _ => return Err(FollowError::Changed),
                 }
             }
             if page.head < self.position {
                 return Err(FollowError::Changed);
             }
+            if page.entries.is_empty() && page.head > self.position {
+                // The entry before is a page by itself.
+                page = self.store.read_log(&self.partition, &self.log, self.position, PAGE).await?;
+            }
+            let entries = page.entries.as_slice();
             let Some(newest) = entries.last() else { return Ok(Vec::new()) };
             let mut records = Vec::with_capacity(entries.len());
             for entry in entries {
@@ -295,7 +300,7 @@ impl Follower {
                     records.push(Arc::new(record));
                 }
             }
-            self.last_entry = Some(newest.clone());
+            self.last_entry = Some(hash(newest));
             self.position += entries.len() as u64;
             self.more_in_log = self.position < page.head;
             if !records.is_empty() {
@@ -303,6 +308,12 @@ impl Follower {
             }
         }
     }
+}
+
+fn hash(entry: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entry.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Marks in the store that the run has a reader in this process, for as long as it is polled.

@@ -10,10 +10,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::agent::ledger::log;
 use crate::types::Record;
 
 /// How many records are kept for readers that are a little behind.
 const CAPACITY: usize = 512;
+/// How many bytes they take at most, as they are stored. The newest is kept whatever it takes.
+const CAPACITY_BYTES: usize = 256 << 10;
 
 /// The newest records, and who reads them.
 #[derive(Debug)]
@@ -31,9 +34,11 @@ pub struct Readers {
     pub alone_since: Option<Instant>,
 }
 
-#[derive(Debug)]
+/// Records without gaps, and how many bytes each takes in the log.
+#[derive(Debug, Default)]
 struct Kept {
-    records: VecDeque<Arc<Record>>,
+    records: VecDeque<(Arc<Record>, usize)>,
+    bytes: usize,
     /// The number of the last record that was dropped or never kept.
     before: u64,
 }
@@ -50,29 +55,26 @@ impl Tail {
     pub fn of(records: &[Arc<Record>]) -> Self {
         let public: Vec<_> = records.iter().filter(|record| record.event.is_public()).collect();
         let (older, newest) = public.split_at(public.len().saturating_sub(CAPACITY));
-        let records = newest.iter().map(|record| Arc::clone(record)).collect();
-        let before = older.last().map_or(0, |record| record.seq);
-        let seq = newest.last().map_or(0, |record| record.seq);
+        let mut kept = Kept { before: older.last().map_or(0, |record| record.seq), ..Kept::default() };
+        for record in newest {
+            kept.push(Arc::clone(record), log::size(record));
+        }
+        let seq = public.last().map_or(0, |record| record.seq);
         Self {
-            kept: Mutex::new(Kept { records, before }),
+            kept: Mutex::new(kept),
             head: watch::Sender::new(Head { seq, closed: false }),
             readers: watch::Sender::new(Readers { count: 0, alone_since: Some(Instant::now()) }),
         }
     }
 
-    /// Adds what was just stored and wakes the readers.
-    pub fn push(&self, records: impl IntoIterator<Item = Arc<Record>>) {
+    /// Adds records that were just stored, with the bytes that each takes, and wakes the readers.
+    pub fn push(&self, records: impl IntoIterator<Item = (Arc<Record>, usize)>) {
         let mut last = None;
         {
             let mut kept = self.kept.lock();
-            for record in records.into_iter().filter(|record| record.event.is_public()) {
-                if kept.records.len() == CAPACITY
-                    && let Some(dropped) = kept.records.pop_front()
-                {
-                    kept.before = dropped.seq;
-                }
+            for (record, bytes) in records.into_iter().filter(|(record, _)| record.event.is_public()) {
                 last = Some(record.seq);
-                kept.records.push_back(record);
+                kept.push(record, bytes);
             }
         }
         if let Some(seq) = last {
@@ -105,6 +107,19 @@ impl Tail {
     }
 }
 
+impl Kept {
+    /// Adds the newest record, and drops old ones to make room for it.
+    fn push(&mut self, record: Arc<Record>, bytes: usize) {
+        while self.records.len() == CAPACITY || self.bytes.saturating_add(bytes) > CAPACITY_BYTES {
+            let Some((dropped, bytes)) = self.records.pop_front() else { break };
+            self.before = dropped.seq;
+            self.bytes -= bytes;
+        }
+        self.bytes += bytes;
+        self.records.push_back((record, bytes));
+    }
+}
+
 /// One reader of a tail.
 #[derive(Debug)]
 pub struct Reader {
@@ -134,7 +149,7 @@ impl Reader {
             return Found::InTheLog;
         }
         let have = usize::try_from(seq - kept.before).unwrap_or(usize::MAX);
-        let records: Vec<_> = kept.records.iter().skip(have).cloned().collect();
+        let records: Vec<_> = kept.records.iter().skip(have).map(|(record, _)| record.clone()).collect();
         match (records.is_empty(), head.closed) {
             (false, _) => Found::Records(records),
             (true, true) => Found::Closed,
@@ -160,5 +175,34 @@ impl Drop for Reader {
             readers.count -= 1;
             readers.alone_since = (readers.count == 0).then(Instant::now);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Event;
+
+    fn record(seq: u64) -> Arc<Record> {
+        Arc::new(Record { seq, at_ms: 0, event: Event::RunStarted })
+    }
+
+    #[test]
+    fn large_records_push_old_ones_out_and_the_newest_stays() {
+        let tail = Arc::new(Tail::of(&[record(1)]));
+        let mut reader = tail.reader();
+        let found = |reader: &mut Reader, seq| match reader.read(seq) {
+            Found::Records(records) => records.iter().map(|record| record.seq).collect(),
+            Found::InTheLog | Found::NothingYet | Found::Closed => Vec::new(),
+        };
+        tail.push([(record(2), CAPACITY_BYTES / 2), (record(3), CAPACITY_BYTES / 2)]);
+        assert_eq!(found(&mut reader, 1), [2, 3]);
+        assert!(matches!(reader.read(0), Found::InTheLog));
+        tail.push([(record(4), 2 * CAPACITY_BYTES)]);
+        assert_eq!(found(&mut reader, 3), [4]);
+        assert!(matches!(reader.read(2), Found::InTheLog));
+        tail.push([(record(5), 1)]);
+        assert_eq!(found(&mut reader, 4), [5]);
+        assert_eq!(tail.kept.lock().bytes, 1);
     }
 }

@@ -15,6 +15,11 @@ pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
     (Arc::new(record), entry)
 }
 
+/// How many bytes a record takes in the log.
+pub fn size(record: &Record) -> usize {
+    serde_json::to_vec(record).map_or(0, |entry| entry.len())
+}
+
 /// Decodes an entry of a run's log.
 pub fn decode(entry: &[u8]) -> Result<Record, serde_json::Error> {
     serde_json::from_slice(entry)

@@ -1,6 +1,7 @@
 //! Forks sessions: a new one that goes on from any message of another.
 
 use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
@@ -11,6 +12,7 @@ use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::session::Sessions;
 use crate::agent::session::history::pages;
+use crate::store::pages::log_pages;
 use crate::store::{Partition, Unavailable};
 use crate::types::session::Session;
 use crate::types::{Message, Role, SessionId, Tenant};
@@ -95,8 +97,14 @@ impl Sessions {
 
     /// Who speaks in the messages above number `after`, a few of them, up to number `count`.
     async fn roles(&self, partition: &Partition, after: u64, count: u64) -> Result<Vec<Role>, Unavailable> {
-        let limit = usize::try_from(count - after).map_or(WINDOW, |left| left.min(WINDOW));
-        let page = self.ledger.store().read_log(partition, &keys::messages(), after, limit).await?;
-        page.entries.iter().map(|message| Ok(decode::<Message>(message)?.role)).collect()
+        let numbers = after..count.min(after.saturating_add(WINDOW as u64));
+        let mut pages = pin!(log_pages(&**self.ledger.store(), partition, keys::messages(), numbers, WINDOW));
+        let mut roles = Vec::new();
+        while let Some(page) = pages.try_next().await? {
+            for message in &page {
+                roles.push(decode::<Message>(message)?.role);
+            }
+        }
+        Ok(roles)
     }
 }

@@ -6,10 +6,11 @@ pub(super) mod history;
 pub mod snapshot;
 pub(super) mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use crate::agent::error::{LookupError, unavailable};
@@ -22,7 +23,7 @@ use crate::agent::ledger::session::keep_session;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
-use crate::store::pages::scan_pages;
+use crate::store::pages::{log_pages, scan_pages};
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Order, Scan, Tx, Unavailable};
 use crate::types::clock::now_ms;
@@ -33,6 +34,8 @@ use crate::types::{Conversation, Message, Micros, RunSpec, SessionId, Tenant};
 const MAX_METADATA: usize = 16;
 /// Heads of a session's runs read at a time.
 const PAGE: usize = 256;
+/// A list of messages ends once they have so many bytes.
+const LIST_BYTES: usize = 1 << 20;
 
 /// What a new session is to be.
 #[derive(Debug, Clone, Default)]
@@ -159,19 +162,35 @@ impl Sessions {
         Err(LookupError::VersionConflict(id.clone()))
     }
 
-    /// A session's messages with numbers above `after`, counted from 1, and how many there are in all.
+    /// A session's messages with numbers above `after`, counted from 1, and how many stand before them. Where they are
+    /// too large to be read together, those that come first in this order.
     pub async fn messages(
         &self,
         tenant: &Tenant,
         id: &SessionId,
         after: u64,
         limit: usize,
+        order: Order,
     ) -> Result<(Vec<Message>, u64), LookupError> {
-        let total = self.get(tenant, id).await?.session.message_count;
-        let page =
-            self.ledger.store().read_log(&keys::session_partition(tenant, id), &keys::messages(), after, limit).await?;
-        let messages = page.entries.iter().map(|entry| decode(entry)).collect::<Result<_, _>>()?;
-        Ok((messages, total))
+        self.get(tenant, id).await?;
+        let partition = keys::session_partition(tenant, id);
+        let numbers = after..after.saturating_add(limit as u64);
+        let mut pages = pin!(log_pages(&**self.ledger.store(), &partition, keys::messages(), numbers, limit));
+        let (mut found, mut bytes, mut before) = (VecDeque::new(), 0, after);
+        while let Some(page) = pages.try_next().await? {
+            bytes += page.iter().map(Bytes::len).sum::<usize>();
+            found.extend(page);
+            if order == Order::Ascending && bytes >= LIST_BYTES {
+                break;
+            }
+            while let Some(first) = found.front().filter(|first| bytes - first.len() >= LIST_BYTES) {
+                bytes -= first.len();
+                before += 1;
+                found.pop_front();
+            }
+        }
+        let messages = found.iter().map(|entry| decode(entry)).collect::<Result<_, _>>()?;
+        Ok((messages, before))
     }
 
     /// The heads of a session's runs that have not ended.

@@ -11,7 +11,7 @@ use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::llm::openai::messages::{joined, json};
-use crate::store::{Store, Tx, Write};
+use crate::store::{Order, Store, Tx, Write};
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId};
@@ -28,7 +28,8 @@ fn says(text: &str, on_conflict: OnConflict) -> NewRun {
 
 /// What the session holds, in short.
 async fn history(replica: &Replica) -> Vec<String> {
-    let (messages, _) = replica.agent.sessions().messages(&tenant(), &session(), 0, 100).await.unwrap();
+    let (messages, _) =
+        replica.agent.sessions().messages(&tenant(), &session(), 0, 100, Order::Ascending).await.unwrap();
     let content = |message: &Message| {
         let value: serde_json::Value = serde_json::from_str(json(message)).unwrap();
         value["content"].as_str().unwrap_or("-").to_owned()

@@ -16,7 +16,7 @@ use crate::agent::ledger::keys;
 use crate::llm::openai::messages::joined;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
-use crate::store::{Durability, Store, Write};
+use crate::store::{Durability, Order, Store, Write};
 use crate::types::run::OnDisconnect;
 use crate::types::{Effect, Event, Message, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
 
@@ -216,7 +216,12 @@ async fn a_message_to_a_live_run_joins_before_its_next_model_call() {
         asked.ends_with(r#"{"role":"user","content":"rather this"},{"role":"user","content":"and that"}"#),
         "{asked}"
     );
-    let (messages, _) = b.agent.sessions().messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100).await.unwrap();
+    let (messages, _) = b
+        .agent
+        .sessions()
+        .messages(&tenant(), &SessionId::parse("s").unwrap(), 0, 100, Order::Ascending)
+        .await
+        .unwrap();
     assert_eq!(messages.len(), 6, "the session keeps what was said");
     let late = b.agent.runs().steer(&tenant(), &run, say("too late"), None).await;
     assert!(late.is_err_and(|error| error.to_string().contains("has ended")));

@@ -9,9 +9,9 @@ use crate::agent::error::{ForkError, LookupError};
 use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
 use crate::agent::session::fork::Fork;
-use crate::store::Store;
 use crate::store::faulty::Faulty;
 use crate::store::memory::MemoryStore;
+use crate::store::{Order, Store};
 use crate::types::session::Session;
 use crate::types::{CallId, Message, Micros, Role, RunStatus, SessionId, Tenant, ToolCall};
 
@@ -36,7 +36,7 @@ fn fork(at: u64, name: &str) -> Fork {
 }
 
 async fn messages(agent: &TestAgent, name: &str) -> Vec<Message> {
-    agent.sessions().messages(&tenant(), &id(name), 0, 10_000).await.unwrap().0
+    agent.sessions().messages(&tenant(), &id(name), 0, 10_000, Order::Ascending).await.unwrap().0
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
     }
     let whole = agent.sessions().fork(&tenant(), &id("s"), Fork::default()).await.unwrap().session;
     assert_eq!(whole.message_count, 1_502);
-    let names: Vec<_> = agent.sessions().list(&tenant(), None, 100, crate::store::Order::Ascending).await.unwrap();
+    let names: Vec<_> = agent.sessions().list(&tenant(), None, 100, Order::Ascending).await.unwrap();
     assert_eq!(names.len(), 9, "forks are listed");
     let again = agent.sessions().fork(&tenant(), &id("s"), fork(1, "f1")).await;
     assert!(matches!(again, Err(ForkError::Lookup(LookupError::SessionExists(_)))));

@@ -1,5 +1,6 @@
 use super::support::{Say, TestAgent, client_tool, outcome, request, shown, watch};
 use crate::agent::NewRun;
+use crate::store::Order;
 use crate::types::conversation::Origin;
 use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
 
@@ -160,8 +161,11 @@ async fn every_message_says_where_it_came_from() {
     let second = NewRun { messages, answered, session: session.clone(), ..request() };
     let records = watch(agent.start(second, None).await.unwrap()).await;
     assert_eq!(outcome(&records).output_text, "fine");
-    let (messages, _) =
-        agent.sessions().messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10).await.unwrap();
+    let (messages, _) = agent
+        .sessions()
+        .messages(&crate::types::Tenant::default_tenant(), &session.unwrap(), 0, 10, Order::Ascending)
+        .await
+        .unwrap();
     let run = call.run().unwrap();
     let request = |leg, index| Origin::Request { run: run.clone(), leg, index };
     let step = |step| Origin::Step { run: run.clone(), step };
@@ -185,7 +189,8 @@ async fn a_session_whose_client_asks_something_else_is_not_blocked() {
     assert_eq!(outcome(&watch(agent.start(second, None).await.unwrap()).await).output_text, "fine");
     let tenant = crate::types::Tenant::default_tenant();
     assert_eq!(agent.runs().get(&tenant, &abandoned).await.unwrap().head.status, RunStatus::Cancelled);
-    let (messages, _) = agent.sessions().messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10).await.unwrap();
+    let (messages, _) =
+        agent.sessions().messages(&tenant, &SessionId::parse("s").unwrap(), 0, 10, Order::Ascending).await.unwrap();
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     let paired = [Role::User, Role::Assistant, Role::Tool, Role::User, Role::Assistant];
     assert_eq!(roles, paired, "the abandoned call has a result too");

@@ -6,7 +6,8 @@ pub(super) use bytes::Bytes;
 use uuid::Uuid;
 
 pub(super) use crate::store::{
-    CommitError, Document, Fence, Key, LogPage, Order, Partition, Scan, Store, Topic, Tx, Unavailable, Write,
+    CommitError, Document, Fence, Key, LogPage, Order, PAGE_BYTES, Partition, Scan, Store, Topic, Tx, Unavailable,
+    Write,
 };
 
 /// A fence that was never granted.

@@ -50,6 +50,18 @@ pub(crate) async fn page_holds_up_to_limit_entries_above_after(store: &dyn Store
     expect(u64::MAX, 9, u64::MAX, &[]).await;
 }
 
+pub(crate) async fn page_of_long_entries_ends_early(store: &dyn Store) {
+    let place = partition();
+    let entries: Vec<Bytes> = [10, PAGE_BYTES - 11, 1, 1, 2 * PAGE_BYTES, 1].map(|size| vec![b'x'; size].into()).into();
+    write(store, &place, Write::Append { log: key("log"), after: 0, entries: entries.clone() }).await.unwrap();
+    for (after, count) in [(0, 3), (3, 2), (4, 1), (5, 1)] {
+        let page = store.read_log(&place, &key("log"), after, 1000).await.unwrap();
+        let first = usize::try_from(after).unwrap();
+        assert!(page.entries == entries[first..first + count], "{} entries after {after}", page.entries.len());
+        assert_eq!((page.first, page.head), (after + 1, 6));
+    }
+}
+
 pub(crate) async fn deleted_log_is_empty_and_starts_again(store: &dyn Store) {
     let partition = partition();
     let delete = || write(store, &partition, Write::DeleteLog { log: key("log") });

@@ -74,6 +74,7 @@ cases! {
     append_at_another_length_conflicts_and_names_the_actual_one,
     append_of_nothing_changes_nothing,
     page_holds_up_to_limit_entries_above_after,
+    page_of_long_entries_ends_early,
     deleted_log_is_empty_and_starts_again,
     expired_log_is_empty_and_starts_again,
     appending_does_not_change_when_a_log_expires,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redb::ReadTransaction;
 
 use super::tables::{COUNTER_EXPIRIES, COUNTERS, DOCUMENTS, ENTRIES, LOGS};
-use crate::store::{Document, LogPage, Order, Scan};
+use crate::store::{Document, LogPage, Order, PAGE_BYTES, Scan};
 
 type Read<T> = Result<T, redb::Error>;
 
@@ -36,8 +36,14 @@ pub(super) fn page(
     {
         page.head = head;
         if after < head {
+            let mut bytes = 0;
             for row in txn.open_table(ENTRIES)?.range((id, first)..=(id, head))?.take(limit) {
-                page.entries.push(Bytes::copy_from_slice(row?.1.value()));
+                let entry = Bytes::copy_from_slice(row?.1.value());
+                bytes += entry.len();
+                page.entries.push(entry);
+                if bytes >= PAGE_BYTES {
+                    break;
+                }
             }
         }
     }

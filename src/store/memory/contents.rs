@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::store::decide::CurrentState;
 use crate::store::lease::Leases;
+use crate::store::pages::bounded;
 use crate::store::{Document, Fence, Key, LogPage, Order, Partition, Scan, Unavailable, Write};
 
 /// What one partition holds, leases apart. Small maps: most partitions hold a handful of things.
@@ -225,11 +226,8 @@ impl Contents {
         let entries = self.entries(log, now);
         let skipped = usize::try_from(after).unwrap_or(usize::MAX).min(entries.len());
         let page = &entries[skipped..];
-        LogPage {
-            first: after.saturating_add(1),
-            entries: page[..limit.min(page.len())].to_vec(),
-            head: entries.len() as u64,
-        }
+        let entries_of_page = bounded(page.iter().take(limit)).cloned().collect();
+        LogPage { first: after.saturating_add(1), entries: entries_of_page, head: entries.len() as u64 }
     }
 
     pub(super) fn scan(&self, scan: &Scan, now: Instant) -> Vec<(String, Document)> {

@@ -10,8 +10,7 @@
 //! | topic | `n:NAME`, a sharded channel |
 //!
 //! A partition lies in one slot, and one script makes each commit: it decides everything before its first write.
-//! Every operation is one exchange with the server; only a large page of a log takes several, so that other
-//! requests are served in between. A request that was sent and not answered is sent again under the same name
+//! Every operation is one exchange with the server. A request that was sent and not answered is sent again under the same name
 //! until its deadline. Redis remembers for a few seconds which operations it carried out (`o:`) and which were
 //! repeated (`q:`), so no operation happens twice.
 //!
@@ -133,14 +132,8 @@ impl Store for RedisStore {
     ) -> Result<LogPage, Unavailable> {
         let space = KeySpace::of(partition);
         let name = space.log(log);
-        let mut page = LogPage { first: after.saturating_add(1), ..LogPage::default() };
-        loop {
-            let rest = read::rest(&page, after, limit);
-            let answer = self.run(&space, Purpose::Work, false, &PAGE, vec![name.clone()], rest).await?;
-            if read::add(answer, &mut page, after, limit)? {
-                return Ok(page);
-            }
-        }
+        let args = read::page_args(after, limit);
+        read::page(self.run(&space, Purpose::Work, false, &PAGE, vec![name], args).await?, after)
     }
 
     async fn get(&self, partition: &Partition, key: &Key) -> Result<Option<Document>, Unavailable> {

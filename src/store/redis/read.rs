@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{FromRedisValue, Pipeline, Value};
 
-use crate::store::{Document, LogPage, Unavailable};
+use crate::store::{Document, LogPage, PAGE_BYTES, Unavailable};
 
 /// Reads a string.
 pub(super) fn value(key: &str) -> Pipeline {
@@ -16,35 +16,21 @@ pub(super) fn value(key: &str) -> Pipeline {
     reads
 }
 
-/// An exchange that reads a log ends after so many bytes, since other requests to the server wait for it.
-const EXCHANGE_BYTES: usize = 4 << 20;
-
 /// More entries than any log has, and exact in Lua's numbers.
 const UNLIMITED: u64 = 1 << 52;
 
-/// The arguments that ask for the rest of a page of up to `limit` entries after `after`.
-pub(super) fn rest(page: &LogPage, after: u64, limit: usize) -> Vec<Bytes> {
-    let first = after.saturating_add(page.entries.len() as u64).min(UNLIMITED);
-    let limit = (limit.saturating_sub(page.entries.len()) as u64).min(UNLIMITED);
-    vec![first.to_string().into(), limit.to_string().into(), EXCHANGE_BYTES.to_string().into()]
+/// The arguments that ask for a page of up to `limit` entries after `after`.
+pub(super) fn page_args(after: u64, limit: usize) -> Vec<Bytes> {
+    let (first, limit) = (after.min(UNLIMITED), (limit as u64).min(UNLIMITED));
+    vec![first.to_string().into(), limit.to_string().into(), PAGE_BYTES.to_string().into()]
 }
 
-/// Adds the answer to [`rest`] to the page, and returns whether the page is complete.
-pub(super) fn add(answer: Value, page: &mut LogPage, after: u64, limit: usize) -> Result<bool, Unavailable> {
+/// Reads the answer to [`page_args`].
+pub(super) fn page(answer: Value, after: u64) -> Result<LogPage, Unavailable> {
     let Value::Array(parts) = answer else { return Err(malformed(&answer)) };
     let mut parts = parts.into_iter();
-    page.head = number(&parts.next().unwrap_or(Value::Nil))?;
-    let before = page.entries.len();
-    for entry in parts {
-        page.entries.push(bytes(entry)?);
-    }
-    let last = after.saturating_add(page.entries.len() as u64);
-    if page.head < last {
-        // The log was removed between two exchanges.
-        page.entries.clear();
-        return Ok(true);
-    }
-    Ok(page.entries.len() >= limit || page.head <= last || page.entries.len() == before)
+    let head = number(&parts.next().unwrap_or(Value::Nil))?;
+    Ok(LogPage { first: after.saturating_add(1), entries: parts.map(bytes).collect::<Result<_, _>>()?, head })
 }
 
 /// Reads a document: its version, a space and its value.
@@ -118,36 +104,12 @@ pub(super) fn malformed(answer: &impl std::fmt::Debug) -> Unavailable {
 mod tests {
     use super::*;
 
-    fn answer(head: i64, entries: &[&str]) -> Value {
-        let entries = entries.iter().map(|entry| Value::BulkString(entry.as_bytes().to_vec()));
-        Value::Array(std::iter::once(Value::Int(head)).chain(entries).collect())
-    }
-
-    fn numbers(page: &LogPage, after: u64, limit: usize) -> Vec<String> {
-        rest(page, after, limit).iter().map(|number| String::from_utf8_lossy(number).into_owned()).collect()
-    }
-
     #[test]
-    fn page_is_asked_for_until_it_is_full_or_the_log_ends() {
-        let mut page = LogPage { first: 5, ..LogPage::default() };
-        assert_eq!(numbers(&page, 4, 3), ["4", "3", "4194304"]);
-        assert_eq!(add(answer(9, &["a"]), &mut page, 4, 3), Ok(false));
-        assert_eq!(numbers(&page, 4, 3)[..2], ["5", "2"]);
-        assert_eq!(add(answer(9, &["b", "c"]), &mut page, 4, 3), Ok(true));
-        assert_eq!(page, LogPage { first: 5, entries: vec!["a".into(), "b".into(), "c".into()], head: 9 });
-        assert_eq!(add(answer(9, &["d", "e"]), &mut page, 4, usize::MAX), Ok(true), "the log ends");
-        assert_eq!(
-            numbers(&LogPage::default(), u64::MAX, usize::MAX)[..2],
-            [UNLIMITED.to_string(), UNLIMITED.to_string()]
-        );
-    }
-
-    #[test]
-    fn page_of_a_log_that_was_removed_meanwhile_is_empty() {
-        let mut page = LogPage { first: 1, ..LogPage::default() };
-        assert_eq!(add(answer(9, &["a"]), &mut page, 0, 3), Ok(false));
-        assert_eq!(add(answer(0, &[]), &mut page, 0, 3), Ok(true));
-        assert_eq!(page, LogPage { first: 1, entries: vec![], head: 0 });
+    fn numbers_of_a_page_are_exact_for_the_server() {
+        let numbers = |after, limit| page_args(after, limit).iter().map(|number| number.to_vec()).collect::<Vec<_>>();
+        assert_eq!(numbers(4, 3)[..2], [b"4", b"3"]);
+        let most = UNLIMITED.to_string().into_bytes();
+        assert_eq!(numbers(u64::MAX, usize::MAX)[..2], [most.clone(), most]);
     }
 
     #[test]
