@@ -51,6 +51,7 @@ impl Server {
             wait: settings.store.wait_ttl,
             session: settings.store.session_ttl,
             history_bytes: settings.store.history_cache,
+            inbox_bytes: settings.server.max_inbox,
         };
         let agent = Agent::new(store, generation, keep);
         let rates = Arc::new(RequestRates::default());

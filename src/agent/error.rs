@@ -147,9 +147,17 @@ pub enum LookupError {
         /// The log's last.
         last: u64,
     },
+    /// What is to be sent to a run is larger than all that it takes while it is live.
+    #[error("the messages have {bytes} bytes; a live run takes {limit} in all")]
+    CommandTooLarge {
+        /// Of this request.
+        bytes: u64,
+        /// Of all requests.
+        limit: u64,
+    },
     /// Too much was left for the run already.
-    #[error("run {0} was sent too many messages and takes no more")]
-    TooManyCommands(RunId),
+    #[error("run {0} was sent as many messages as it takes while it is live; continue when it has ended")]
+    InboxFull(RunId),
     /// The run has ended.
     #[error("run {0} has ended")]
     NotLive(RunId),

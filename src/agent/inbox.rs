@@ -5,6 +5,9 @@
 //! commit that has seen every command, so none is lost and none comes too late. A nudge makes it quick;
 //! the lease's renewals tell the inbox's length, so that a lost nudge costs only time.
 //!
+//! What is left for one run is bounded in bytes, which are counted in the same commit; the driver reads it a page at a
+//! time. A cancellation is taken in any case.
+//!
 //! A request that may come again leaves its command together with a note that it did, under its name:
 //! whichever of its attempts is first leaves the only one.
 
@@ -17,13 +20,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::error::{ClaimError, LookupError, unavailable};
 use crate::agent::ledger::Ledger;
+use crate::agent::ledger::commits;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
-use crate::store::{Check, CommitError, Partition, Store, Tx, Unavailable, Write};
+use crate::store::{CommitError, Partition, Store, Unavailable};
+use crate::types::clock::now_ms;
 use crate::types::{Message, RunId, Tenant};
 
 /// How long it is known that a request left its command.
@@ -48,9 +53,6 @@ pub enum Command {
     #[serde(skip)]
     Unreadable,
 }
-
-/// A command and its number in the inbox, counted from 1.
-pub type Numbered = (u64, Command);
 
 /// That a request left its command.
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,6 +81,11 @@ pub async fn send(
     key: Option<&RequestKey>,
 ) -> Result<Delivery, LookupError> {
     let (partition, _) = ledger.find_run(tenant, run).await?;
+    let (entry, limit) = (encode(command), ledger.retention().inbox_bytes);
+    let ceiling = (*command != Command::Cancel).then_some(limit);
+    if ceiling.is_some_and(|limit| entry.len() as u64 > limit) {
+        return Err(LookupError::CommandTooLarge { bytes: entry.len() as u64, limit });
+    }
     let mut retry = RetryConflicts::new();
     while retry.next().await {
         if let Some(key) = key
@@ -95,13 +102,12 @@ pub async fn send(
         }
         let log = keys::inbox(run);
         let after = ledger.store().read_log(&partition, &log, u64::MAX, 0).await?.head;
-        if after >= MOST && *command != Command::Cancel {
-            return Err(LookupError::TooManyCommands(run.clone()));
+        if after >= MOST && ceiling.is_some() {
+            return Err(LookupError::InboxFull(run.clone()));
         }
-        let mut tx = Tx::new(partition.clone())
-            .check(Check::Version { key: head_key, version: document.version })
-            .write(Write::Append { log, after, entries: vec![encode(command)] });
-        tx.notify = Some(keys::inbox_topic(&partition, run));
+        let ttl = head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, now_ms()));
+        let (head, command) = ((run, document.version), (after, entry.clone()));
+        let mut tx = commits::send(partition.clone(), head, command, ceiling, ttl);
         if let Some(key) = key {
             let note = Note { fingerprint: key.fingerprint.clone() };
             tx = tx.put_at(keys::receipt(run, &key.name), 0, encode(&note), Some(RECEIPT_TTL));
@@ -109,6 +115,7 @@ pub async fn send(
         match ledger.commit(tx).await {
             Ok(()) => return Ok(Delivery::Delivered),
             Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
+            Err(CommitError::CeilingReached { .. }) => return Err(LookupError::InboxFull(run.clone())),
             Err(error) => return Err(unavailable(error).into()),
         }
     }
@@ -133,23 +140,46 @@ pub async fn length(store: &Arc<dyn Store>, partition: &Partition, run: &RunId) 
     Ok(store.read_log(partition, &keys::inbox(run), u64::MAX, 0).await?.head)
 }
 
-/// Reads the commands of a run after the first `after`.
+/// The commands of a run after the first `after`, a page of them, none where there are no more, and how many there are.
 pub async fn read(
     store: &Arc<dyn Store>,
     partition: &Partition,
     run: &RunId,
     after: u64,
-) -> Result<Vec<Command>, Unavailable> {
-    let mut pages = pin!(log_pages(&**store, partition, keys::inbox(run), after..u64::MAX, PAGE));
-    let mut commands = Vec::new();
+) -> Result<(Vec<Command>, u64), Unavailable> {
+    let page = store.read_log(partition, &keys::inbox(run), after, PAGE).await?;
+    let commands = page.entries.iter().map(|entry| {
+        // Nothing would be better for waiting, and the run would not go on.
+        decode(entry).unwrap_or_else(|error| {
+            tracing::error!(%run, %error, "a command in the run's inbox cannot be read");
+            Command::Unreadable
+        })
+    });
+    Ok((commands.collect(), page.head))
+}
+
+/// What is new in a run's inbox, as far as a glance tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glance {
+    /// How many commands there are.
+    pub length: u64,
+    /// Whether one of the new ones is to cancel the run.
+    pub cancels: bool,
+}
+
+/// Looks at the commands of a run after the first `seen`, without keeping them.
+pub async fn glance(
+    store: &Arc<dyn Store>,
+    partition: &Partition,
+    run: &RunId,
+    seen: u64,
+) -> Result<Glance, Unavailable> {
+    let length = length(store, partition, run).await?;
+    let mut glance = Glance { length, cancels: false };
+    let cancel = encode(&Command::Cancel);
+    let mut pages = pin!(log_pages(&**store, partition, keys::inbox(run), known(seen, length)..length, PAGE));
     while let Some(page) = pages.try_next().await? {
-        for entry in &page {
-            // Nothing would be better for waiting, and the run would not go on.
-            commands.push(decode(entry).unwrap_or_else(|error| {
-                tracing::error!(%run, %error, "a command in the run's inbox cannot be read");
-                Command::Unreadable
-            }));
-        }
+        glance.cancels |= page.contains(&cancel);
     }
-    Ok(commands)
+    Ok(glance)
 }

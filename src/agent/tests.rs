@@ -13,6 +13,7 @@ mod due;
 mod histories;
 mod idempotency;
 mod idle;
+mod inboxes;
 mod large;
 mod limits;
 mod link;

@@ -157,7 +157,8 @@ impl From<LookupError> for ApiError {
             LookupError::TooMuchMetadata(_) => Self::invalid("metadata", message),
             LookupError::EventsExpired(_) => Self::new(ErrorCode::EventsExpired, message),
             LookupError::EventIdAhead { .. } => Self::new(ErrorCode::EventIdAhead, message).permanent(),
-            LookupError::TooManyCommands(_) => Self::invalid("messages", message).permanent(),
+            LookupError::CommandTooLarge { .. } => Self::new(ErrorCode::PayloadTooLarge, message).at("messages"),
+            LookupError::InboxFull(_) => Self::new(ErrorCode::InboxFull, message).at("messages").permanent(),
             LookupError::NotLive(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             LookupError::Claim(error) => error.into(),
             LookupError::Store(cause) => {

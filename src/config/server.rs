@@ -19,6 +19,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Most bytes of a request's body.
     pub max_body: u64,
+    /// Most bytes that may be sent to one run while it is live, all together.
+    pub max_inbox: u64,
     /// Most bytes of request bodies in memory, all together.
     pub body_memory: u64,
     /// Most open connections.
@@ -87,6 +89,7 @@ impl ServerConfig {
         Self {
             listen,
             max_body: bounds.max_body,
+            max_inbox: bounds.max_inbox,
             body_memory: bounds.body_memory,
             max_connections: bounds.max_connections,
             max_connections_per_address: bounds.max_connections_per_address,
@@ -105,6 +108,7 @@ impl ServerConfig {
 /// What bounds bodies and connections.
 struct Bounds {
     max_body: u64,
+    max_inbox: u64,
     body_memory: u64,
     max_connections: u32,
     max_connections_per_address: Option<u32>,
@@ -116,6 +120,12 @@ struct Bounds {
 impl Bounds {
     fn read(section: &mut Section<'_>) -> Self {
         let Size(max_body) = section.key("max_body", "Largest request body.", Size(10 << 20));
+        let Size(max_inbox) = section.key(
+            "max_inbox",
+            "Most bytes of messages that may be sent to one run while it is live, all together. They join its \
+             conversation, so more would seldom fit its model.",
+            Size(1 << 20),
+        );
         let Size(body_memory) = section.key(
             "body_memory",
             "Most memory for request bodies that are being read, all together. Large ones wait for up to 5 s, then \
@@ -152,6 +162,7 @@ impl Bounds {
         );
         Self {
             max_body,
+            max_inbox,
             body_memory,
             max_connections,
             max_connections_per_address,

@@ -160,7 +160,7 @@ impl Admission {
             self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0)
         } else {
             let idle = Idle::new(spec, vec![first], lease);
-            let prepared = Prepared { history, budget, account, commands: Vec::new(), tools: Some(tools) };
+            let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
             self.launcher.spawn(Ready { idle, generation, prepared }, 0)
         };
         Ok(Started { head, follower: follower.to_first_end(), replayed: false })

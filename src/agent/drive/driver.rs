@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
-use crate::agent::inbox::Numbered;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
@@ -39,8 +38,8 @@ pub struct Driver {
     pub retention: Retention,
     /// What may interrupt it.
     pub signals: Signals,
-    /// What others leave for it.
-    pub commands: mpsc::UnboundedReceiver<Numbered>,
+    /// How many commands others have left for it, as far as its watcher knows.
+    pub commands: watch::Receiver<u64>,
     /// The number of the last command that it knows of.
     pub commands_seen: u64,
     /// The run of its session that is to be called once this one has ended.
@@ -60,15 +59,14 @@ pub enum Exit {
 
 impl Driver {
     /// Applies the commands that arrived since the last look.
-    pub(super) fn read_commands(&mut self) {
-        while let Ok((number, command)) = self.commands.try_recv() {
-            self.take_in(number, command);
-        }
+    pub(super) async fn read_commands(&mut self) -> Result<(), CommitError> {
+        let found = *self.commands.borrow_and_update();
+        if found > self.commands_seen { self.apply_commands(found).await } else { Ok(()) }
     }
 
     /// Applies a command, unless it was applied before. A repeated cancellation is applied again, because it
     /// changes nothing.
-    pub(in crate::agent) fn take_in(&mut self, number: u64, command: Command) {
+    fn take_in(&mut self, number: u64, command: Command) {
         let is_known = number <= self.commands_seen;
         self.commands_seen = self.commands_seen.max(number);
         match command {
@@ -108,19 +106,25 @@ impl Driver {
         }
     }
 
-    /// Reads the commands of the inbox that the driver has not read yet, and applies them. The inbox holds
-    /// `length` commands.
+    /// Reads the commands of the inbox that the driver has not read yet, and applies them: page by page, each
+    /// recorded before the next is read. The inbox holds `length` commands.
     pub(in crate::agent) async fn apply_commands(&mut self, length: u64) -> Result<(), CommitError> {
-        let (recorder, seen) = (&self.recorder, inbox::known(self.commands_seen, length));
-        let run = &recorder.run().spec().id;
-        let read = || inbox::read(recorder.store(), recorder.partition(), run, seen);
-        let commands = RetryWhileLeased::new(recorder.validity()).read(read).await?;
-        let read = seen + commands.len() as u64;
-        for (number, command) in (seen + 1..).zip(commands) {
-            self.take_in(number, command);
+        let mut seen = inbox::known(self.commands_seen, length);
+        loop {
+            let recorder = &self.recorder;
+            let read = || inbox::read(recorder.store(), recorder.partition(), &recorder.run().spec().id, seen);
+            let (commands, length) = RetryWhileLeased::new(recorder.validity()).read(read).await?;
+            let is_last = commands.is_empty() || seen + commands.len() as u64 >= length;
+            for command in commands {
+                seen += 1;
+                self.take_in(seen, command);
+            }
+            if is_last {
+                self.commands_seen = seen;
+                return Ok(());
+            }
+            self.recorder.flush().await?;
         }
-        self.commands_seen = read;
-        Ok(())
     }
 
     /// Records why the run must stop, or leaves the run.

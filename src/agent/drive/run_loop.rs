@@ -29,7 +29,7 @@ pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
 /// Asks the machine what to do and does it, until there is nothing left to do.
 async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
     loop {
-        driver.read_commands();
+        driver.read_commands().await?;
         match driver.recorder.run().next_step() {
             Step::CallModel { step, reserve, closing } => {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;

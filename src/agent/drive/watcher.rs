@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::follow::tail::Tail;
-use crate::agent::inbox::Numbered;
-use crate::agent::inbox::{self, Command};
+use crate::agent::inbox;
 use crate::agent::ledger::keys;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::RunId;
@@ -30,12 +29,12 @@ pub struct RunWatcher {
     pub(in crate::agent) store: Arc<dyn Store>,
     pub(in crate::agent) partition: Partition,
     pub(in crate::agent) run: RunId,
-    /// Commands that were read.
-    pub(in crate::agent) read: u64,
+    /// Commands that were looked at.
+    pub(in crate::agent) seen: u64,
     /// How many commands there are, as far as the lease's renewals told.
     pub(in crate::agent) commands: watch::Receiver<u64>,
-    /// Where the driver finds them.
-    pub(in crate::agent) delivered: mpsc::UnboundedSender<Numbered>,
+    /// How the driver learns how many there are: it reads them when it can apply them.
+    pub(in crate::agent) found: watch::Sender<u64>,
     /// How the driver learns at once that it is to stop.
     pub(in crate::agent) cancel: CancellationToken,
     pub(in crate::agent) tail: Arc<Tail>,
@@ -57,7 +56,7 @@ impl RunWatcher {
         tokio::join!(self.take_in(), alone);
     }
 
-    /// Delivers commands as they come.
+    /// Tells of commands as they come.
     async fn take_in(&mut self) {
         let shared = self.store.is_shared();
         if shared {
@@ -65,47 +64,43 @@ impl RunWatcher {
         }
         let mut nudges = self.store.watch(&keys::inbox_topic(&self.partition, &self.run));
         if shared {
-            self.deliver_surely().await;
+            self.look_surely().await;
         }
         loop {
-            let read = self.read;
+            let seen = self.seen;
             tokio::select! {
                 () = nudges.changed() => {}
-                gone = more_than(&mut self.commands, read) => if gone {
+                gone = more_than(&mut self.commands, seen) => if gone {
                     // The lease is gone, and the driver soon will be.
                     return nudges.changed().await;
                 },
             }
-            self.deliver_surely().await;
+            self.look_surely().await;
         }
     }
 
-    /// Delivers the commands that are there, however often the store must be asked.
-    async fn deliver_surely(&mut self) {
-        while self.deliver().await.is_err() {
+    /// Looks at the commands that are there, however often the store must be asked.
+    async fn look_surely(&mut self) {
+        while self.look().await.is_err() {
             tokio::time::sleep(RETRY_EVERY).await;
         }
     }
 
-    /// Delivers the commands that are there.
-    async fn deliver(&mut self) -> Result<(), Unavailable> {
-        let length = inbox::length(&self.store, &self.partition, &self.run).await?;
-        self.read = inbox::known(self.read, length);
-        for command in inbox::read(&self.store, &self.partition, &self.run, self.read).await? {
-            self.read += 1;
-            if command == Command::Cancel {
-                self.cancel.cancel();
-            }
-            // A driver that is gone needs no commands.
-            let _ = self.delivered.send((self.read, command));
+    /// Looks at the commands that are there.
+    async fn look(&mut self) -> Result<(), Unavailable> {
+        let glance = inbox::glance(&self.store, &self.partition, &self.run, self.seen).await?;
+        self.seen = glance.length;
+        if glance.cancels {
+            self.cancel.cancel();
         }
+        self.found.send_replace(glance.length);
         Ok(())
     }
 }
 
-/// Returns `false` once there are more than `read` commands, or `true` once the sender is gone.
-async fn more_than(commands: &mut watch::Receiver<u64>, read: u64) -> bool {
-    commands.wait_for(|commands| *commands > read).await.is_err()
+/// Returns `false` once there are more than `seen` commands, or `true` once the sender is gone.
+async fn more_than(commands: &mut watch::Receiver<u64>, seen: u64) -> bool {
+    commands.wait_for(|commands| *commands > seen).await.is_err()
 }
 
 /// Returns once the run has had no reader for the whole grace, at this replica or another.

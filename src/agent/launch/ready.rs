@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::generation::Generation;
-use crate::agent::inbox::Command;
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::log;
@@ -116,8 +115,8 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) budget: Option<SessionBudget>,
     /// What its key allows, if that is not everything.
     pub(in crate::agent) account: Option<Account>,
-    /// Commands of the inbox that were not applied yet.
-    pub(in crate::agent) commands: Vec<Command>,
+    /// How many commands its inbox holds.
+    pub(in crate::agent) commands: u64,
     /// Its tools. `None` if the store lost their definitions, so that the run cannot be resumed.
     pub(in crate::agent) tools: Option<Toolbox>,
 }

@@ -9,7 +9,7 @@ use crate::agent::drive::run_loop;
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
-use crate::agent::inbox::{self, Command};
+use crate::agent::inbox;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::ledger::due::Due;
@@ -143,10 +143,9 @@ impl Launcher {
         self.limits.open_account(idle.spec(), idle.records(), &generation.quotas).await
     }
 
-    /// What others left for a run that is not part of it yet.
-    pub(super) async fn commands(&self, idle: &Idle) -> Result<Vec<Command>, Unavailable> {
-        let (spec, applied) = (idle.spec(), idle.run().commands_applied());
-        inbox::read(self.ledger.store(), &keys::partition_of(spec), &spec.id, applied).await
+    /// How many commands others have left for a run.
+    pub(super) async fn commands(&self, idle: &Idle) -> Result<u64, Unavailable> {
+        inbox::length(self.ledger.store(), &keys::partition_of(idle.spec()), &idle.spec().id).await
     }
 
     /// Ends an orphaned run; `false` if it has a driver.
@@ -193,7 +192,7 @@ impl Launcher {
         let generation = self.generations.current();
         let account = self.open_account(&idle, &generation).await?;
         // It calls nothing any more, and what was left for it is read when it ends.
-        let (history, commands, tools) = (Conversation::default(), Vec::new(), Some(Toolbox::default()));
+        let (history, commands, tools) = (Conversation::default(), 0, Some(Toolbox::default()));
         let prepared = Prepared { history, budget, account, commands, tools };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });
         if driver.recorder.run().status() == RunStatus::InProgress {

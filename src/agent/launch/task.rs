@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -109,15 +109,15 @@ impl Launcher {
             deadline: Instant::now() + Duration::from_millis(left_ms).saturating_sub(closing_time),
             closing_time,
         };
-        let (delivered, inbox) = mpsc::unbounded_channel();
+        let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();
         let watcher = RunWatcher {
             store: self.ledger.store().clone(),
             partition: keys::partition_of(&spec),
             run: spec.id.clone(),
-            read: read + commands.len() as u64,
+            seen: read,
             commands: lease.commands(),
-            delivered,
+            found,
             cancel,
             tail: recorder.tail().clone(),
             grace: match spec.options.on_disconnect {
@@ -134,16 +134,13 @@ impl Launcher {
             meter: Meter::new(budget, account),
             retention: self.ledger.retention(),
             signals,
-            commands: inbox,
+            commands,
             commands_seen: read,
             next_in_session: None,
         };
         if is_lost {
             let error = RunError::new(ErrorKind::StoreLostState, LOST_TOOLS);
             driver.recorder.queue(Event::StopRequested { reason: StopReason::StoreLostState, error: Some(error) });
-        }
-        for (number, command) in (read + 1..).zip(commands) {
-            driver.take_in(number, command);
         }
         (driver, watcher, lease)
     }

@@ -26,6 +26,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session, session_entry};
+use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Partition, Tx, Write};
 use crate::types::session::Session;
 use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus};
@@ -130,8 +131,8 @@ pub fn resume(
     let mut index = run_entry(spec, retention);
     // What was to expire with a waiting run lives again.
     let mut tx = drive_on(spec, fence, length, resumed)
-        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX })
-        .write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl: Duration::MAX });
+        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
+    tx = keep_inbox(tx, &spec.id, Duration::MAX);
     if let Some(Versioned { mut session, version }) = session {
         if !spec.concurrent {
             session.active_run = Some(spec.id.clone());
@@ -169,9 +170,11 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunI
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
     let Ending { spec, outcome, at_ms, commands_seen, session, messages, waits_until_ms: _ } = ending;
-    let inbox = keys::inbox(&spec.id);
-    let no_more = Write::Append { log: inbox.clone(), after: commands_seen, entries: Vec::new() };
-    let tx = tx.write(no_more).write(Write::DeleteLog { log: inbox });
+    let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
+    let mut tx = tx.write(no_more);
+    if commands_seen > 0 {
+        tx = delete_inbox(tx, &spec.id);
+    }
     let head = ended_head(spec, outcome, at_ms);
     let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
     let Some(Versioned { mut session, version }) = session else { return (tx, None) };
@@ -199,10 +202,10 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
     let ttl = retention.waiting_run_ttl();
     let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
     let head = Head { waits_until_ms, ..ended_head(spec, outcome, at_ms) };
-    let tx = put_end(tx, &head, ttl).write(kept);
+    let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
     let Some(Versioned { session, .. }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);
-    keep_session(tx.write(Write::ExpireLog { log: keys::inbox(&spec.id), ttl }), ttl)
+    keep_session(tx, ttl)
 }
 
 /// A run that cannot be driven, as it is found in the store.
@@ -230,8 +233,8 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
     let mut tx = Tx::new(partition)
         .check(under_lease(run, fence))
         .put_at(keys::head(run), version, encode(&head), Some(retention.run))
-        .write(Write::Delete { key: keys::spec(run) })
-        .write(Write::DeleteLog { log: keys::inbox(run) });
+        .write(Write::Delete { key: keys::spec(run) });
+    tx = delete_inbox(tx, run);
     if let Some(end) = end {
         tx = tx.write(Write::Append { log: log.clone(), after: length, entries: vec![end] });
     }
@@ -242,6 +245,37 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
         tx = put_session(tx, &session, version, ttl);
     }
     (Tx { notify: Some(topic), ..tx }, next)
+}
+
+/// A command is left for a run whose head has this version; `after` were left before it. All of them have at most
+/// `ceiling` bytes. They expire after `ttl`, as a run does that waits for its client.
+pub fn send(
+    partition: Partition,
+    (run, version): (&RunId, u64),
+    (after, command): (u64, Bytes),
+    ceiling: Option<u64>,
+    ttl: Option<Duration>,
+) -> Tx {
+    let (log, counter) = (keys::inbox(run), keys::inbox_bytes(run));
+    let (delta, ceiling) = (signed(command.len() as u64), ceiling.map(signed));
+    let topic = keys::inbox_topic(&partition, run);
+    let tx = Tx::new(partition)
+        .check(Check::Version { key: keys::head(run), version })
+        .write(Write::Append { log, after, entries: vec![command] })
+        .write(Write::Add { counter, delta, ceiling });
+    let tx = if let Some(ttl) = ttl { keep_inbox(tx, run, ttl) } else { tx };
+    Tx { notify: Some(topic), ..tx }
+}
+
+/// Removes what was left for a run.
+pub fn delete_inbox(tx: Tx, run: &RunId) -> Tx {
+    tx.write(Write::DeleteLog { log: keys::inbox(run) }).write(Write::DeleteCounter { counter: keys::inbox_bytes(run) })
+}
+
+/// Keeps what was left for a run for as long as that.
+fn keep_inbox(tx: Tx, run: &RunId, ttl: Duration) -> Tx {
+    tx.write(Write::ExpireLog { log: keys::inbox(run), ttl })
+        .write(Write::ExpireCounter { counter: keys::inbox_bytes(run), ttl })
 }
 
 /// The run's entry in its tenant's index.

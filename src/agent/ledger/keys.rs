@@ -148,6 +148,11 @@ pub fn inbox(run: &RunId) -> Key {
     named(&["inbox/", run.as_str()])
 }
 
+/// How many bytes others have left there so far.
+pub fn inbox_bytes(run: &RunId) -> Key {
+    format!("inbox/{run}").into()
+}
+
 /// That a request of this name left its command in a run.
 pub fn receipt(run: &RunId, name: &str) -> Key {
     named(&["receipt/", run.as_str(), "/", name])

@@ -25,6 +25,8 @@ pub struct Retention {
     pub session: Duration,
     /// Most bytes of sessions' messages that are kept in memory.
     pub history_bytes: u64,
+    /// Most bytes that may be sent to one run while it is live, all together.
+    pub inbox_bytes: u64,
 }
 
 impl Retention {
@@ -59,6 +61,11 @@ impl Retention {
     /// entry be lost, the run expires.
     pub(super) fn waiting_run_ttl(&self) -> Duration {
         self.wait.saturating_add(self.run)
+    }
+
+    /// How much longer the documents of a run are kept that waits until `at_ms`, which is `now_ms` now.
+    pub(in crate::agent) fn waiting_run_ttl_left(&self, at_ms: u64, now_ms: u64) -> Duration {
+        Duration::from_millis(at_ms.saturating_sub(now_ms)).saturating_add(self.run)
     }
 
     /// How long the entry of a run that begins to wait stands in its tenant's index.

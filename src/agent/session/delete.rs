@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 
 use crate::agent::error::{LookupError, unavailable};
+use crate::agent::ledger::commits::delete_inbox;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
@@ -52,7 +53,10 @@ impl Sessions {
         let tx = Tx::new(partition)
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
-        match self.ledger.commit(delete_runs(forget_session(tx), &runs.waiting)).await {
+        let tx = delete_runs(forget_session(tx), &runs.waiting);
+        // Those that ended have no inbox any more.
+        let tx = runs.waiting.iter().fold(tx, delete_inbox);
+        match self.ledger.commit(tx).await {
             Ok(()) => {}
             Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
             Err(error) => return Err(unavailable(error).into()),
@@ -88,6 +92,5 @@ fn delete_runs(tx: Tx, runs: &[RunId]) -> Tx {
         tx.write(Write::Delete { key: keys::head(run) })
             .write(Write::Delete { key: keys::spec(run) })
             .write(Write::DeleteLog { log: keys::events(run) })
-            .write(Write::DeleteLog { log: keys::inbox(run) })
     })
 }

@@ -13,6 +13,7 @@ pub(super) struct Metered {
     inner: MemoryStore,
     calls: AtomicUsize,
     bytes: AtomicUsize,
+    largest: AtomicUsize,
 }
 
 impl Metered {
@@ -24,6 +25,11 @@ impl Metered {
     pub(super) fn cost(&self) -> (usize, usize) {
         (self.calls.swap(0, Relaxed), self.bytes.swap(0, Relaxed))
     }
+
+    /// The most bytes of one call.
+    pub(super) fn largest(&self) -> usize {
+        self.largest.load(Relaxed)
+    }
 }
 
 impl StoreLayer for Metered {
@@ -34,5 +40,6 @@ impl StoreLayer for Metered {
     fn answered(&self, bytes: usize) {
         self.calls.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
+        self.largest.fetch_max(bytes, Relaxed);
     }
 }

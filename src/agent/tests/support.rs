@@ -34,6 +34,7 @@ pub(super) const RETENTION: Retention = Retention {
     wait: Duration::from_secs(3600),
     session: Duration::from_secs(600),
     history_bytes: 1 << 20,
+    inbox_bytes: 1 << 20,
 };
 
 /// Answers with its arguments, and keeps a journal.
@@ -129,6 +130,7 @@ pub(super) struct TestAgentBuilder {
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
     quotas: Quotas,
+    retention: Option<Retention>,
 }
 
 impl TestAgentBuilder {
@@ -162,6 +164,11 @@ impl TestAgentBuilder {
         Self { quotas, ..self }
     }
 
+    /// How long it keeps things, if not as [`RETENTION`] says.
+    pub(super) fn retention(self, retention: Retention) -> Self {
+        Self { retention: Some(retention), ..self }
+    }
+
     /// The agent. It takes up no runs of others and keeps no leases before it begins.
     pub(super) fn build(self) -> TestAgent {
         let model = Scripted::new(self.turns);
@@ -179,7 +186,7 @@ impl TestAgentBuilder {
             ..Generation::default()
         };
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        TestAgent { agent: Agent::new(store, generation, RETENTION), model, journal, fences }
+        TestAgent { agent: Agent::new(store, generation, self.retention.unwrap_or(RETENTION)), model, journal, fences }
     }
 
     /// The agent, which has begun.

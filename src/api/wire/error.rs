@@ -76,6 +76,8 @@ error_codes! {
     SessionBusy,
     /// The run does not wait for what was sent to it.
     RunNotWaiting,
+    /// The run takes no more messages while it is live.
+    InboxFull,
     /// Someone else changed the same thing at the same time.
     VersionConflict,
     /// The client names an event that the log does not have yet.

@@ -71,6 +71,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::MethodNotAllowed => (405, "invalid_request_error", "method_not_allowed"),
         ErrorCode::RequestTimeout => (408, "invalid_request_error", "request_timeout"),
         ErrorCode::SessionBusy => (409, "conflict_error", "session_busy"),
+        ErrorCode::InboxFull => (409, "conflict_error", "inbox_full"),
         ErrorCode::RunNotWaiting => (409, "conflict_error", "run_not_waiting"),
         ErrorCode::VersionConflict => (409, "conflict_error", "version_conflict"),
         ErrorCode::EventIdAhead => (409, "conflict_error", "event_id_ahead"),
