@@ -11,8 +11,8 @@
 //! process can have the directory open.
 //!
 //! One thread makes all changes, see `writer.rs`; reads run on the thread that asks. After writing or syncing the
-//! database file has failed, reads go on, but every commit is refused until the store is opened again, because it is no
-//! longer known what the disk holds. If a commit that asks for no sync finds the disk full, the journal notices it
+//! database file has failed, reads go on and show what there was before, but every commit is refused until the store is
+//! opened again, because it is no longer known what the disk holds. If a commit that asks for no sync finds the disk full, the journal notices it
 //! first; then that commit alone fails.
 //!
 //! Leases are kept in memory, since they end with the process that holds them. Only a ceiling of their fences is
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redb::backends::FileBackend;
-use redb::{DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend};
+use redb::{DatabaseError, ReadTransaction, StorageBackend};
 use tokio::sync::oneshot;
 
 use self::job::{Answer, Job, Request};
@@ -113,8 +113,7 @@ impl EmbeddedStore {
         let now = self.shared.clock.now();
         let attempt = catch_unwind(AssertUnwindSafe(|| match &*self.shared.database() {
             Some(database) => {
-                let txn = database.begin_read().map_err(|error| Unavailable(error.to_string()))?;
-                read(&txn, now).map_err(|error| Unavailable(error.to_string()))
+                self.shared.read(database, |txn| read(txn, now)).map_err(|error| Unavailable(error.to_string()))
             }
             None => Err(self.gone()),
         }));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
-use redb::Database;
+use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use super::disk::Failure;
 use crate::store::rate::Buckets;
@@ -15,6 +15,8 @@ use crate::types::clock::now_ms;
 pub(super) struct Shared {
     /// `None` once the store was closed.
     database: RwLock<Option<Database>>,
+    /// What readers see once a write has failed: the state before the commit that is under way.
+    before: RwLock<Option<ReadTransaction>>,
     pub(super) topics: Topics,
     pub(super) buckets: Buckets,
     pub(super) clock: Clock,
@@ -24,14 +26,54 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(database: Database, failure: Failure) -> Self {
         let database = RwLock::new(Some(database));
-        Self { database, topics: Topics::default(), buckets: Buckets::default(), clock: Clock::default(), failure }
+        let before = RwLock::default();
+        Self {
+            database,
+            before,
+            topics: Topics::default(),
+            buckets: Buckets::default(),
+            clock: Clock::default(),
+            failure,
+        }
     }
 
     pub(super) fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
         self.database.read()
     }
 
+    /// Begins to read the newest state, or the one before the commit that failed.
+    pub(super) fn read<T>(
+        &self,
+        database: &Database,
+        read: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>,
+    ) -> Result<T, redb::Error> {
+        let newest = database.begin_read()?;
+        // Begun before the failure was noted, it does not see what failed.
+        if self.failure.get().is_none() {
+            return read(&newest);
+        }
+        match &*self.before.read() {
+            Some(before) => read(before),
+            None => read(&newest),
+        }
+    }
+
+    /// Commits. Should that fail, readers go on to see what there was before.
+    pub(super) fn commit(&self, txn: WriteTransaction) -> Result<(), redb::Error> {
+        let before = match &*self.database() {
+            Some(database) => Some(database.begin_read()?),
+            None => None,
+        };
+        *self.before.write() = before;
+        txn.commit()?;
+        if self.failure.get().is_none() {
+            *self.before.write() = None;
+        }
+        Ok(())
+    }
+
     pub(super) fn take_database(&self) -> Option<Database> {
+        *self.before.write() = None;
         self.database.write().take()
     }
 }

@@ -179,7 +179,7 @@ impl Writer {
                     return Err(Stop::Refused(Unavailable(format!("cannot write the journal: {error}"))));
                 }
                 txn.set_durability(redb::Durability::None)?;
-                txn.commit()?;
+                self.shared.commit(txn)?;
                 self.sound()?;
                 self.sequence += 1;
                 self.unsynced_since.get_or_insert_with(Instant::now);
@@ -193,7 +193,7 @@ impl Writer {
 
     /// Commits, and syncs everything that was not synced yet.
     fn sync(&mut self, txn: WriteTransaction) -> Result<(), Stop> {
-        txn.commit()?;
+        self.shared.commit(txn)?;
         self.sound()?;
         self.journal.clear();
         self.unsynced_since = None;
