@@ -23,7 +23,7 @@ use self::listen::{Bounds, Limits};
 use crate::agent::{Agent, Retention};
 use crate::api;
 use crate::api::auth::RequestRates;
-use crate::config::Settings;
+use crate::config::{Settings, StoreUrl};
 use crate::store;
 
 /// How often callers that no longer call are forgotten. Not a setting: it only frees memory.
@@ -51,6 +51,7 @@ impl Server {
             wait: settings.store.wait_ttl,
             session: settings.store.session_ttl,
             history_bytes: settings.store.history_cache,
+            ended_bytes: matches!(settings.store.url, StoreUrl::Memory).then_some(settings.store.memory_limit),
             inbox_bytes: settings.server.max_inbox,
         };
         let agent = Agent::new(store, generation, keep);

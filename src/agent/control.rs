@@ -121,14 +121,14 @@ impl Control {
     /// Follows a run after event `seq`; 0 is from its beginning.
     pub async fn follow(&self, tenant: &Tenant, id: &RunId, seq: u64) -> Result<Following, LookupError> {
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
-        let live = self.followers.live(id);
+        let live = self.followers.live(tenant, id);
         let (partition, head) = self.ledger.find_run(tenant, id).await?;
         // A tail shows what this process stored. If that stood still, others may have gone on, and only the
         // log knows how far it goes.
         let last = if let Some(last) = live.as_ref().map(Reader::last).filter(|last| seq < *last) {
             last
         } else {
-            let last = self.ledger.last_record(&partition, id).await?;
+            let last = self.ledger.last_record(&partition, id).await.map_err(Unavailable::from)?;
             last.ok_or_else(|| LookupError::EventsExpired(id.clone()))?.seq
         };
         if seq > last {

@@ -19,6 +19,7 @@ mod limits;
 mod link;
 mod lost;
 mod made_once;
+mod memory;
 mod metered;
 mod offers;
 mod own_tools;

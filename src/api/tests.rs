@@ -177,6 +177,7 @@ fn agent_over(store: Arc<dyn crate::store::Store>, keys: impl IntoIterator<Item 
             wait: std::time::Duration::from_secs(60),
             session: std::time::Duration::from_secs(60),
             history_bytes: 1 << 20,
+            ended_bytes: None,
             inbox_bytes: 1 << 20,
         },
     )

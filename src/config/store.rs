@@ -21,6 +21,8 @@ pub struct StoreConfig {
     pub wait_ttl: Duration,
     /// Most bytes of sessions' messages that are kept in memory.
     pub history_cache: u64,
+    /// Most bytes of ended runs that `memory:` keeps.
+    pub memory_limit: u64,
 }
 
 impl StoreConfig {
@@ -40,6 +42,12 @@ impl StoreConfig {
             "Memory for messages of sessions, so that a run reads only new ones from the store.",
             Size(64 << 20),
         );
+        let Size(memory_limit) = section.key(
+            "memory_limit",
+            "Most memory for ended runs in `memory:`. The oldest are dropped before `run_ttl` is over, which the log \
+             says. Other stores do not need it.",
+            Size(64 << 20),
+        );
         Self {
             url,
             session_ttl: section.key(
@@ -54,6 +62,7 @@ impl StoreConfig {
                 seconds(7 * 86_400),
             ),
             history_cache,
+            memory_limit,
         }
     }
 }

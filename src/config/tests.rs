@@ -41,6 +41,7 @@ fn nothing_written_is_all_defaults() {
     ServerConfig {
         listen: 127.0.0.1:8080,
         max_body: 10485760,
+        max_inbox: 1048576,
         body_memory: 67108864,
         max_connections: 10000,
         max_connections_per_address: None,
@@ -61,6 +62,7 @@ fn nothing_written_is_all_defaults() {
         run_ttl: 86400s,
         wait_ttl: 604800s,
         history_cache: 67108864,
+        memory_limit: 67108864,
     }
     {
         "default": AgentConfig {

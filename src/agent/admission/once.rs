@@ -146,7 +146,7 @@ impl Admission {
     async fn join(&self, tenant: &Tenant, target: &Target, complete: bool) -> Result<Started, StartError> {
         let Target::Run { id, session, after } = target else { return Err(ClaimError::Reused.into()) };
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
-        let live = self.followers.live(id);
+        let live = self.followers.live(tenant, id);
         let partition = keys::run_partition(tenant, session.as_ref(), id);
         let head = self.ledger.head(&partition, id).await?.ok_or(ClaimError::Gone)?;
         let follower = self.followers.follow(partition, id.clone(), live, *after);

@@ -1,17 +1,20 @@
 //! The runs that this process drives now.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::follow::tail::Tail;
-use crate::types::RunId;
+use crate::types::{RunId, Tenant};
 
 /// What others in this process can do with a driven run.
 #[derive(Debug, Clone)]
 pub struct Live {
+    /// Know whose it is.
+    pub tenant: Tenant,
     /// Read it.
     pub tail: Arc<Tail>,
     /// Cancel it.
@@ -35,12 +38,16 @@ impl Active {
         self.runs().get(run).cloned()
     }
 
-    /// Removes a run and wakes the tasks that wait for that.
-    pub fn remove(&self, run: &RunId) {
-        if let Some(live) = self.runs().remove(run) {
-            live.tail.close();
-            live.left.cancel();
+    /// Removes a run that is no longer driven as `live`, and wakes the tasks that wait for that. If the run is driven
+    /// here again already, it stays.
+    pub fn remove(&self, run: &RunId, live: &Live) {
+        if let Entry::Occupied(entry) = self.runs().entry(run.clone())
+            && Arc::ptr_eq(&entry.get().tail, &live.tail)
+        {
+            entry.remove();
         }
+        live.tail.close();
+        live.left.cancel();
     }
 
     /// How many runs there are.
@@ -50,5 +57,30 @@ impl Active {
 
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Live>> {
         self.0.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_leaves_late_does_not_remove_the_one_after_it() {
+        let (active, run) = (Active::default(), RunId::mint());
+        let live = || Live {
+            tenant: Tenant::default_tenant(),
+            tail: Arc::new(Tail::of(&[])),
+            cancel: CancellationToken::new(),
+            left: CancellationToken::new(),
+        };
+        let (first, second) = (live(), live());
+        active.insert(run.clone(), first.clone());
+        active.insert(run.clone(), second.clone());
+        active.remove(&run, &first);
+        assert!(first.left.is_cancelled() && first.tail.is_closed());
+        assert!(!second.left.is_cancelled() && !second.tail.is_closed());
+        assert_eq!(active.len(), 1);
+        active.remove(&run, &second);
+        assert!(active.get(&run).is_none() && second.left.is_cancelled());
     }
 }

@@ -22,7 +22,7 @@ use crate::agent::ledger::keys;
 use crate::agent::ledger::log::decode;
 use crate::agent::lifecycle::{Ending, Lifecycle};
 use crate::store::{Durability, Key, Partition, Store, Topic, Tx, Unavailable, Watch, Write};
-use crate::types::{Event, Record, RunId, RunStatus};
+use crate::types::{Event, Record, RunId, RunStatus, Tenant};
 
 /// Entries read from the store at a time.
 const PAGE: usize = 128;
@@ -100,9 +100,11 @@ impl Followers {
         Self { store, active, lifecycle }
     }
 
-    /// The tail of a run that this process drives, which counts the reader from now on.
-    pub(super) fn live(&self, run: &RunId) -> Option<Reader> {
-        self.active.get(run).map(|live| live.tail.reader())
+    /// The tail of a run of this tenant that this process drives, which counts the reader from now on. Others do not
+    /// count: they shall not keep a run alive that they may not read.
+    pub(super) fn live(&self, tenant: &Tenant, run: &RunId) -> Option<Reader> {
+        let live = self.active.get(run).filter(|live| live.tenant == *tenant)?;
+        Some(live.tail.reader())
     }
 
     /// Follows after the public record `seq`; `live` is the tail of a run that this process drives.

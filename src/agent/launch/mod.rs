@@ -1,5 +1,6 @@
 //! A run gets its driver here: a new one, one whose turn in its session has come, one that goes on.
 
+mod fail;
 pub(super) mod queued;
 pub(super) mod ready;
 pub(super) mod resume;

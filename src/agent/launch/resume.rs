@@ -15,7 +15,7 @@ use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::SessionBudget;
-use crate::agent::ledger::{commits, keys};
+use crate::agent::ledger::{ReadError, commits, keys};
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
@@ -31,7 +31,8 @@ const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
 const REQUEUE_AFTER: Duration = Duration::from_millis(500);
 
 impl Launcher {
-    /// The lease and the log of a run; `None` while another process has it or once it ended.
+    /// The lease and the log of a run; `None` while another process has it or once it ended. A run whose log cannot be
+    /// read ends here.
     pub(in crate::agent) async fn acquire_idle(
         &self,
         tenant: &Tenant,
@@ -48,7 +49,14 @@ impl Launcher {
         // Read after the lease was granted: no other replica can write now.
         let records = match self.ledger.records(&spec).await {
             Ok(records) => records,
-            Err(error) => {
+            Err(ReadError::Damaged(error)) => {
+                // It could not be read later either, and its session would be stuck with it.
+                tracing::error!(run = %spec.id, %error, "an entry of the run's log cannot be read");
+                lease.release().await?;
+                self.fail(&spec.id, &Registration::of(&spec), StopReason::StoreLostState).await?;
+                return Ok(None);
+            }
+            Err(ReadError::Store(error)) => {
                 lease.release().await?;
                 return Err(error);
             }
@@ -203,6 +211,7 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
+                self.ledger.note_end(&spec.tenant, driver.recorder.partition(), &spec.id).await;
                 if let Some(due) = due {
                     forget_due(&**self.ledger.store(), &due).await;
                 }

@@ -42,7 +42,8 @@ impl Launcher {
         let tail = driver.recorder.tail().clone();
         let reader = tail.reader();
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
-        self.active.insert(spec.id.clone(), Live { tail, cancel, left });
+        let live = Live { tenant: spec.tenant.clone(), tail, cancel, left };
+        self.active.insert(spec.id.clone(), live.clone());
         let (launcher, entry, run) = (self.clone(), Registration::of(&spec), spec.id.clone());
         self.lifecycle.spawn(async move {
             let driven = AssertUnwindSafe(watched(&mut driver, watcher)).catch_unwind().await;
@@ -53,15 +54,25 @@ impl Launcher {
                     end_panicked(&mut driver).await
                 }
             };
+            if result.is_ok() && driver.recorder.run().status().is_final() {
+                launcher.ledger.note_end(&live.tenant, driver.recorder.partition(), &run).await;
+            }
             let result = result.map(|()| driver.next_in_session.take());
-            launcher.finalize(&run, &entry, lease, result).await;
+            launcher.finalize(&run, &entry, lease, result, &live).await;
         });
         let partition = keys::partition_of(&spec);
         self.followers.follow(partition, spec.id.clone(), Some(reader), seq)
     }
 
     /// Tidies up after a run's driver.
-    async fn finalize(&self, run: &RunId, entry: &Registration, lease: Lease, result: Result<Option<RunId>, Exit>) {
+    async fn finalize(
+        &self,
+        run: &RunId,
+        entry: &Registration,
+        lease: Lease,
+        result: Result<Option<RunId>, Exit>,
+        live: &Live,
+    ) {
         let ended = match &result {
             Ok(next) => self.ownership.unregister(run, entry, next.as_ref()).await.inspect_err(|error| {
                 tracing::warn!(%run, %error, "could not unregister an ended run");
@@ -81,7 +92,7 @@ impl Launcher {
             tracing::warn!(%run, %error, "could not release the run's lease; it expires by itself");
         }
         failpoint::hit("run.released");
-        self.active.remove(run);
+        self.active.remove(run, live);
         if result.is_err() || ended.is_err() {
             self.ownership.orphan(run, entry).await;
         }

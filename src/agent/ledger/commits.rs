@@ -267,6 +267,13 @@ pub fn send(
     Tx { notify: Some(topic), ..tx }
 }
 
+/// Removes a run that has ended, its inbox apart, which went when it ended.
+pub fn delete_run(tx: Tx, run: &RunId) -> Tx {
+    tx.write(Write::Delete { key: keys::head(run) })
+        .write(Write::Delete { key: keys::spec(run) })
+        .write(Write::DeleteLog { log: keys::events(run) })
+}
+
 /// Removes what was left for a run.
 pub fn delete_inbox(tx: Tx, run: &RunId) -> Tx {
     tx.write(Write::DeleteLog { log: keys::inbox(run) }).write(Write::DeleteCounter { counter: keys::inbox_bytes(run) })

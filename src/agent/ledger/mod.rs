@@ -5,11 +5,13 @@
 pub(super) mod commits;
 pub(super) mod document;
 pub(super) mod due;
+mod ended;
 pub(super) mod head;
 pub(super) mod keys;
 pub(super) mod log;
 pub(super) mod offers;
 pub mod retention;
+mod room;
 pub mod session;
 
 use std::pin::pin;
@@ -19,6 +21,7 @@ use futures_util::TryStreamExt;
 
 use crate::agent::error::LookupError;
 use crate::agent::ledger::document::decode;
+use crate::agent::ledger::ended::EndedRuns;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
 use crate::store::pages::log_pages;
@@ -30,12 +33,14 @@ use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, Tenant};
 pub struct Ledger {
     store: Arc<dyn Store>,
     retention: Retention,
+    /// Where what lies in the store takes this process's memory.
+    ended: Option<Arc<EndedRuns>>,
 }
 
 impl Ledger {
     /// What lies in this store, and is kept as long as `retention` says.
     pub(super) fn new(store: Arc<dyn Store>, retention: Retention) -> Self {
-        Self { store, retention }
+        Self { store, retention, ended: retention.ended_bytes.map(|limit| Arc::new(EndedRuns::new(limit))) }
     }
 
     /// Where it lies.
@@ -76,27 +81,27 @@ impl Ledger {
     }
 
     /// All records of a run.
-    pub(super) async fn records(&self, spec: &RunSpec) -> Result<Vec<Arc<Record>>, Unavailable> {
+    pub(super) async fn records(&self, spec: &RunSpec) -> Result<Vec<Arc<Record>>, ReadError> {
         let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
         let mut pages = pin!(log_pages(&*self.store, &partition, log, 0..u64::MAX, PAGE));
         let mut records = Vec::new();
         while let Some(page) = pages.try_next().await? {
             for entry in &page {
-                records.push(Arc::new(log::decode(entry).map_err(damaged)?));
+                records.push(Arc::new(log::decode(entry)?));
             }
         }
         Ok(records)
     }
 
     /// The newest record of a run; `None` if its log is empty or gone.
-    pub(super) async fn last_record(&self, partition: &Partition, id: &RunId) -> Result<Option<Record>, Unavailable> {
+    pub(super) async fn last_record(&self, partition: &Partition, id: &RunId) -> Result<Option<Record>, ReadError> {
         let log = keys::events(id);
         let head = self.store.read_log(partition, &log, u64::MAX, 1).await?.head;
         if head == 0 {
             return Ok(None);
         }
         let page = self.store.read_log(partition, &log, head - 1, 1).await?;
-        page.entries.first().map(|entry| log::decode(entry)).transpose().map_err(damaged)
+        Ok(page.entries.first().map(|entry| log::decode(entry)).transpose()?)
     }
 
     /// How a run ended or why it waits; `None` while its log does not end so.
@@ -111,6 +116,22 @@ impl Ledger {
 /// Log entries read at a time.
 const PAGE: usize = 256;
 
-fn damaged(error: impl std::fmt::Display) -> Unavailable {
-    Unavailable(format!("a log entry is damaged: {error}"))
+/// Why a run's log was not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    /// An entry cannot be read, at least not by this version.
+    #[error("a log entry is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+}
+
+impl From<ReadError> for Unavailable {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Damaged(_) => Self(error.to_string()),
+            ReadError::Store(error) => error,
+        }
+    }
 }

@@ -79,7 +79,8 @@ mod tests {
 
     /// The documents of a store that are put by one process, a run, and what it is offered.
     fn offers() -> (Offers, RunSpec, Bytes) {
-        let retention = Retention { run: DAY, wait: DAY, session: DAY, history_bytes: 0, inbox_bytes: 0 };
+        let retention =
+            Retention { run: DAY, wait: DAY, session: DAY, history_bytes: 0, ended_bytes: None, inbox_bytes: 0 };
         let written = Bytes::from("[]");
         let spec = RunSpec { offer: OfferHash::of(&written), ..spec() };
         (Offers::new(Ledger::new(std::sync::Arc::new(MemoryStore::default()), retention)), spec, written)

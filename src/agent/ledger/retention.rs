@@ -25,6 +25,8 @@ pub struct Retention {
     pub session: Duration,
     /// Most bytes of sessions' messages that are kept in memory.
     pub history_bytes: u64,
+    /// Most bytes of ended runs that are kept, where they lie in this process's memory; the oldest go first.
+    pub ended_bytes: Option<u64>,
     /// Most bytes that may be sent to one run while it is live, all together.
     pub inbox_bytes: u64,
 }

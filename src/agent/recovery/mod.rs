@@ -1,6 +1,5 @@
 //! Finds orphaned runs, and resumes or fails them.
 
-pub(super) mod fail;
 pub(super) mod overdue;
 pub(super) mod sweep;
 

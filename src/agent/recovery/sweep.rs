@@ -93,7 +93,7 @@ impl Recovery {
         let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
         match head {
             Some(head) if head.is_under_way() && self.ledger.spec(&partition, run).await?.is_none() => {
-                self.fail(run, &entry, StopReason::StoreLostState).await
+                self.launcher.fail(run, &entry, StopReason::StoreLostState).await
             }
             Some(head) if head.status == RunStatus::InProgress => {
                 if let Some(idle) = self.launcher.acquire_idle(&entry.tenant, &head).await? {
@@ -105,7 +105,7 @@ impl Recovery {
                     };
                     if let Some(why) = hopeless {
                         idle.release().await?;
-                        return self.fail(run, &entry, why).await;
+                        return self.launcher.fail(run, &entry, why).await;
                     }
                     if found.status() != RunStatus::InProgress {
                         return idle.release().await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 
 use crate::agent::error::{LookupError, unavailable};
-use crate::agent::ledger::commits::delete_inbox;
+use crate::agent::ledger::commits::{delete_inbox, delete_run};
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
@@ -47,13 +47,13 @@ impl Sessions {
         let partition = keys::session_partition(tenant, id);
         let runs = self.runs_to_delete(&partition, id).await?;
         for page in runs.ended.chunks(PAGE) {
-            self.ledger.commit(delete_runs(Tx::new(partition.clone()), page)).await.map_err(unavailable)?;
+            self.ledger.commit(page.iter().fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
             self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;
         }
         let tx = Tx::new(partition)
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
-        let tx = delete_runs(forget_session(tx), &runs.waiting);
+        let tx = runs.waiting.iter().fold(forget_session(tx), delete_run);
         // Those that ended have no inbox any more.
         let tx = runs.waiting.iter().fold(tx, delete_inbox);
         match self.ledger.commit(tx).await {
@@ -85,12 +85,4 @@ impl Sessions {
         let tx = runs.iter().fold(tx, |tx, run| tx.write(Write::Delete { key: keys::run_entry(run) }));
         self.ledger.commit(tx).await.map_err(unavailable)
     }
-}
-
-fn delete_runs(tx: Tx, runs: &[RunId]) -> Tx {
-    runs.iter().fold(tx, |tx, run| {
-        tx.write(Write::Delete { key: keys::head(run) })
-            .write(Write::Delete { key: keys::spec(run) })
-            .write(Write::DeleteLog { log: keys::events(run) })
-    })
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::support::{Say, TestAgent, outcome, request, request_with, shown, watch};
 use crate::agent::LimitsPatch;
-use crate::agent::error::{Field, StartError};
+use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::inbox;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log;
@@ -248,5 +248,21 @@ async fn a_wait_that_begins_within_the_grace_ends_with_it() {
     let tenant = request.tenant.clone();
     let run = agent.start(request, None).await.unwrap().head.id;
     tokio::time::sleep(Duration::from_secs(16)).await;
+    assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_tenant_keeps_no_run_alive_by_asking_for_it() {
+    let agent = TestAgent::builder().turns(vec![Say::Stall(&["x"])]).begin();
+    let mut request = request();
+    request.options.on_disconnect = OnDisconnect::Cancel;
+    let tenant = request.tenant.clone();
+    let run = agent.start(request, None).await.unwrap().head.id;
+    let other = Tenant::parse("other").unwrap();
+    for _ in 0..40 {
+        let refused = agent.runs().follow(&other, &run, 0).await;
+        assert!(matches!(refused, Err(LookupError::RunNotFound(_))), "{refused:?}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }

@@ -1,5 +1,6 @@
 //! What becomes of a run of which the store lost something.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,16 +9,16 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use super::replicas::{over, replica, shared, status, tenant};
-use super::support::{Say, TestAgent, outcome, request, watch};
+use super::support::{Say, TestAgent, client_tool, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::LookupError;
 use crate::agent::follow::FollowError;
 use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
 use crate::store::faulty::{Fate, Faulty};
-use crate::store::{Tx, Write};
+use crate::store::{Store, Tx, Write};
 use crate::types::run::OnConflict;
-use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
+use crate::types::{Message, Role, RunId, RunStatus, SessionId, StopReason};
 
 fn in_session(on_conflict: OnConflict) -> NewRun {
     NewRun { session: SessionId::parse("s"), on_conflict, ..request() }
@@ -172,5 +173,49 @@ async fn a_damaged_event_is_reported_to_its_reader_not_skipped() {
         let end = tokio::time::timeout(Duration::from_secs(90), read).await.expect("it is told");
         assert!(matches!(end, Err(FollowError::Damaged(_))), "{end:?} with entry {damaged} damaged");
         entries[damaged] = whole;
+    }
+}
+
+/// Damages an entry of a run's log: the second, or the last.
+async fn damage(store: &Arc<dyn Store>, run: &RunId, last: bool) {
+    let partition = keys::run_partition(&tenant(), SessionId::parse("s").as_ref(), run);
+    let log = keys::events(run);
+    let mut entries = store.read_log(&partition, &log, 0, 100).await.unwrap().entries;
+    let at = if last { entries.len() - 1 } else { 1 };
+    entries[at] = Bytes::from_static(b"{\"n\":1,\"e\":");
+    store.commit(Tx::new(partition.clone()).write(Write::DeleteLog { log: log.clone() })).await.unwrap();
+    store.commit(Tx::new(partition).write(Write::Append { log, after: 0, entries })).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_log_cannot_be_read_fails_and_its_session_goes_on() {
+    for (last, client) in [(false, false), (true, false), (false, true), (true, true)] {
+        let store = shared();
+        let link = Link::to(&store);
+        let turns = vec![Say::Calls("", vec![(if client { "ask" } else { "hang" }, "{}")]), Say::Text(&["late"])];
+        let a = replica(link.clone(), turns);
+        let client_tools = if client { vec![client_tool("ask")] } else { vec![] };
+        let new = NewRun { session: SessionId::parse("s"), client_tools, ..request() };
+        let run = a.agent.start(new, None).await.unwrap().head.id;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        link.cut(true);
+        damage(&store, &run, last).await;
+        let b = replica(Link::to(&store), vec![Say::Text(&["next"])]);
+        let session = SessionId::parse("s").unwrap();
+        if client {
+            b.agent.runs().cancel_session(&tenant(), &session).await.unwrap();
+        } else {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        let view = b.agent.runs().get(&tenant(), &run).await.unwrap();
+        let reason = view.outcome.map(|outcome| outcome.reason);
+        assert_eq!(
+            (view.head.status, reason),
+            (RunStatus::Failed, Some(StopReason::StoreLostState)),
+            "{last} {client}"
+        );
+        let next = b.agent.start(in_session(OnConflict::Reject), None).await.unwrap();
+        assert_eq!(outcome(&watch(next).await).output_text, "next");
+        b.agent.sessions().delete(&tenant(), &session).await.unwrap();
     }
 }

@@ -238,6 +238,7 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
     let records = watch(started).await;
     let last = records.last().unwrap().seq;
     let live = Live {
+        tenant: tenant(),
         tail: Arc::new(Tail::of(&records[..2].iter().cloned().map(Arc::new).collect::<Vec<_>>())),
         cancel: CancellationToken::new(),
         left: CancellationToken::new(),

@@ -34,6 +34,7 @@ pub(super) const RETENTION: Retention = Retention {
     wait: Duration::from_secs(3600),
     session: Duration::from_secs(600),
     history_bytes: 1 << 20,
+    ended_bytes: None,
     inbox_bytes: 1 << 20,
 };
 

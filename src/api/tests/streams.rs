@@ -69,6 +69,7 @@ fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
         wait: Duration::from_secs(60),
         session: Duration::from_secs(60),
         history_bytes: 1 << 20,
+        ended_bytes: None,
         inbox_bytes: 1 << 20,
     };
     let store = Arc::new(Shared { store: store.clone(), damages });

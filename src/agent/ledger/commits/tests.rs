@@ -14,6 +14,7 @@ const RETENTION: Retention = Retention {
     wait: Duration::from_secs(3600),
     session: Duration::from_secs(30),
     history_bytes: 0,
+    ended_bytes: None,
     inbox_bytes: 1 << 20,
 };
 

@@ -1,30 +1,36 @@
-//! Ends a run that can neither be driven nor waited for: the store lost a part of it, or driving it
-//! kills the replica.
+//! Ends a run that can neither be driven nor waited for: the store lost a part of it, an entry of its log cannot be
+//! read, or driving it kills the replica.
 //!
 //! Stores do not lose documents, but their memory may be cleared, a failover may go to a replica that
 //! lacked much, and an operator may delete what should not be touched. Readers of such a run get
 //! its end, and its session can be used again.
 
 use crate::agent::error::unavailable;
+use crate::agent::launch::Launcher;
 use crate::agent::ledger::commits::{self, Lost};
 use crate::agent::ledger::head::Head;
-use crate::agent::ledger::{document, keys, log};
+use crate::agent::ledger::{ReadError, document, keys, log};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
-use crate::agent::recovery::Recovery;
 use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
-use crate::types::{Event, Outcome, Record, RunId, StopReason};
+use crate::types::{Event, Outcome, RunId, StopReason};
 
-impl Recovery {
+impl Launcher {
     /// Ends the run, unless it has a driver or has ended by itself.
-    pub(super) async fn fail(&self, run: &RunId, entry: &Registration, why: StopReason) -> Result<(), Unavailable> {
+    pub(in crate::agent) async fn fail(
+        &self,
+        run: &RunId,
+        entry: &Registration,
+        why: StopReason,
+    ) -> Result<(), Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let Some(lease) = self.ownership.acquire_run(&partition, run).await? else { return Ok(()) };
         let ended = self.record_end(run, entry, why, &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
             tracing::error!(%run, reason = why.as_str(), "the run cannot be resumed; it fails");
+            self.ledger.note_end(&entry.tenant, &partition, run).await;
             self.ownership.unregister(run, entry, next.as_ref()).await?;
         }
         Ok(())
@@ -54,18 +60,22 @@ impl Recovery {
         let store = self.ledger.store();
         let Some(document) = store.get(&partition, &keys::head(run)).await? else { return Ok(None) };
         let head: Head = document::decode(&document.value)?;
-        if !head.is_under_way() {
+        if head.status.is_final() {
             return Ok(None);
         }
         let length = store.read_log(&partition, &keys::events(run), u64::MAX, 0).await?.head;
-        let (reason, end) = match self.ledger.last_record(&partition, run).await? {
+        let last = match self.ledger.last_record(&partition, run).await {
+            Ok(last) => last.map(|record| (record.seq, record.event)),
+            // Its number is not known, but no number passes its place.
+            Err(ReadError::Damaged(_)) => Some((length, Event::RunStarted)),
+            Err(ReadError::Store(error)) => return Err(error),
+        };
+        let (reason, end) = match last {
             // The end is there; only the head does not know of it.
-            Some(Record { event: Event::RunFinished(outcome), .. }) if outcome.status().is_final() => {
-                (outcome.reason, None)
-            }
+            Some((_, Event::RunFinished(outcome))) if outcome.status().is_final() => (outcome.reason, None),
             last => {
                 let outcome = Event::RunFinished(Box::new(Outcome::unknown(why)));
-                let mut seq = last.map_or(0, |record| record.seq);
+                let mut seq = last.map_or(0, |(seq, _)| seq);
                 (why, Some(log::encode(&mut seq, now_ms(), outcome).1))
             }
         };

@@ -1,0 +1,53 @@
+//! Makes room for a run that has ended, where ended runs take this process's memory.
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+
+use crate::agent::error::unavailable;
+use crate::agent::ledger::ended::{EndedRun, EndedRuns};
+use crate::agent::ledger::{Ledger, commits, keys};
+use crate::store::pages::log_pages;
+use crate::store::{Partition, Tx, Unavailable, Write};
+use crate::types::{RunId, Tenant};
+
+/// What an ended run takes beside its events, about.
+const OVERHEAD: u64 = 2 << 10;
+/// Entries of a log that are weighed together.
+const PAGE: usize = 512;
+
+impl Ledger {
+    /// Notes that a run of this log has ended; the oldest runs go if that makes too many for the memory that they
+    /// take. Does nothing where runs do not lie in memory.
+    pub(in crate::agent) async fn note_end(&self, tenant: &Tenant, partition: &Partition, run: &RunId) {
+        let Some(ended) = &self.ended else { return };
+        if let Err(error) = self.make_room(ended, tenant, partition, run).await {
+            tracing::warn!(%run, %error, "could not drop old runs from memory");
+        }
+    }
+
+    async fn make_room(
+        &self,
+        ended: &EndedRuns,
+        tenant: &Tenant,
+        partition: &Partition,
+        run: &RunId,
+    ) -> Result<(), Unavailable> {
+        let pages = log_pages(&*self.store, partition, keys::events(run), 0..u64::MAX, PAGE);
+        let weigh =
+            |sum, page: Vec<Bytes>| async move { Ok(sum + page.iter().map(|entry| entry.len() as u64).sum::<u64>()) };
+        let bytes = OVERHEAD + pages.try_fold(0, weigh).await?;
+        let newest = EndedRun { tenant: tenant.clone(), partition: partition.clone(), run: run.clone(), bytes };
+        let mut dropped = 0;
+        for EndedRun { tenant, partition, run, .. } in ended.add(newest) {
+            // One that expired or was deleted is not missed.
+            dropped += u64::from(self.head(&partition, &run).await?.is_some());
+            let index = Tx::new(keys::tenant_partition(&tenant)).write(Write::Delete { key: keys::run_entry(&run) });
+            let documents = commits::delete_run(Tx::new(partition), &run);
+            for tx in [documents, index] {
+                self.commit(tx).await.map_err(unavailable)?;
+            }
+        }
+        ended.tell(dropped);
+        Ok(())
+    }
+}
