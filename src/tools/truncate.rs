@@ -8,16 +8,23 @@ use crate::types::json::RawValueEq;
 /// The longest result, in bytes: of everything that is kept of a call's answer together.
 pub const MAX_RESULT_BYTES: usize = 51_200;
 
+/// Most parts of a result. One that only points elsewhere takes no bytes, and a place in every request all the same.
+pub const MAX_PARTS: usize = 256;
+
 /// Room for words about a part that is not text.
 const MAX_TOLD_BYTES: usize = 256;
 
 /// Room for the marker between head and tail.
 const MARKER_BYTES: usize = 64;
 
-/// Cuts an answer so that all of it together is within [`MAX_RESULT_BYTES`]; whether anything was cut. Texts
-/// lose their middles; a picture or the like for which they leave no room is told of in words.
+/// Cuts an answer so that all of it together is within [`MAX_RESULT_BYTES`] and [`MAX_PARTS`]; whether anything was
+/// cut. Texts lose their middles; a picture or the like for which they leave no room is told of in words.
 pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -> bool {
-    let mut any = false;
+    let mut any = parts.len() > MAX_PARTS;
+    if any {
+        let removed = parts.drain(MAX_PARTS - 1..).count();
+        parts.push(Part::text(format!("[… {removed} parts removed …]")));
+    }
     if let Some(json) = structured.take_if(|json| json.get().len() > MAX_RESULT_BYTES) {
         any = true;
         // It stands for the text, so it is cut as text.
@@ -119,6 +126,22 @@ mod tests {
         let (mut parts, mut structured) = (vec![Part::text("a")], json());
         assert!(cut_to_size(&mut parts, &mut structured));
         assert_eq!((parts, structured), (vec![Part::text("a")], None));
+    }
+
+    #[test]
+    fn parts_are_bounded_in_number_too() {
+        let part = |n: usize| {
+            let source = Source::Url(format!("https://example.com/{n}.png"));
+            Part::from(PartKind::Image { source, detail: None })
+        };
+        let all: Vec<Part> = (0..MAX_PARTS + 9).map(part).collect();
+        let mut parts = all.clone();
+        assert!(cut_to_size(&mut parts, &mut None));
+        assert_eq!(parts.len(), MAX_PARTS);
+        assert_eq!(parts.pop(), Some(Part::text("[… 10 parts removed …]")));
+        assert_eq!(parts, all[..MAX_PARTS - 1]);
+        let mut most = all[..MAX_PARTS].to_vec();
+        assert!(!cut_to_size(&mut most, &mut None) && most.len() == MAX_PARTS);
     }
 
     proptest! {
