@@ -125,6 +125,16 @@ async fn the_model_can_be_told_that_an_outcome_is_unknown() {
 }
 
 #[tokio::test]
+async fn the_caller_can_be_asked_what_came_of_an_interrupted_call() {
+    let tools = ToolServer::start([Reply::plain("").stall()]).await;
+    let (log, requests) = kill_within_a_tool("write", &json!({"on_unknown_outcome": "ask"}), &tools).await;
+    let last = last_event(&log);
+    assert_eq!(last["type"], "run.requires_action");
+    assert_eq!(last["agent"]["required_action"]["type"], "outcome_unknown");
+    assert_eq!((tools.calls().len(), requests.len()), (1, 1));
+}
+
+#[tokio::test]
 async fn a_tool_that_may_be_repeated_is_repeated_with_its_key() {
     let tools = ToolServer::start([Reply::plain("").stall(), Reply::plain("noted")]).await;
     let (log, requests) = kill_within_a_tool("idempotent", &json!({}), &tools).await;

@@ -14,3 +14,4 @@ mod sessions;
 mod support;
 mod tidy;
 mod tools;
+mod unknown_outcomes;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::generation::Generation;
+use crate::types::event::Decision;
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnConflict, OnLimit, RunOptions};
 use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
@@ -34,6 +35,8 @@ pub struct NewRun {
     pub answers_from: usize,
     /// The calls that they answer, in their order.
     pub answered: Vec<CallId>,
+    /// What is to become of calls among them whose outcome is not known, where the client has no result.
+    pub decisions: Vec<(CallId, Decision)>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
     /// The trace that it belongs to, as a W3C `traceparent`.

@@ -9,5 +9,5 @@ use crate::net::client::{CannotConnect, HttpClient, Reach};
 /// Adapters time each phase themselves, for an overall timeout would cut long answers. Proxies of the environment are
 /// honoured.
 pub fn http_client(connect_timeout: Duration) -> Result<HttpClient, CannotConnect> {
-    HttpClient::new(Reach { connect_timeout: Some(connect_timeout), proxies: true })
+    HttpClient::new(Reach { connect_timeout: Some(connect_timeout), proxies: true, ..Reach::default() })
 }

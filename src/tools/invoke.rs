@@ -15,7 +15,7 @@ use crate::types::tool::CallEnding;
 /// Calls a tool with arguments that [`check_arguments`](crate::tools::check_arguments) let pass, in a task of its own.
 ///
 /// Whatever happens becomes an outcome: a failure, a panic, a tool that does not answer within the
-/// context's timeout. The task is aborted on timeout and when this future is dropped, so nothing that
+/// context's timeout. The latter two leave it unknown how far the tool came. The task is aborted on timeout and when this future is dropped, so nothing that
 /// it would have said later arrives.
 pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context: CallContext) -> ToolOutcome {
     let begun = Instant::now();
@@ -24,28 +24,33 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
     // A set aborts its tasks when it is dropped.
     let mut task = JoinSet::new();
     task.spawn(async move { tool.tool().call(&arguments, &context).await });
-    let answer = match timeout(limit, task.join_next()).await {
+    let (answer, ending) = match timeout(limit, task.join_next()).await {
         Ok(Some(joined)) => told(&name, joined),
-        Ok(None) => failure(crashed(&name)),
-        Err(_) => failure(format!("The tool `{name}` did not answer within {} ms and was stopped.", limit.as_millis())),
+        Ok(None) => lost(crashed(&name)),
+        Err(_) => lost(format!("The tool `{name}` did not answer within {} ms.", limit.as_millis())),
     };
     let ToolAnswer { mut parts, mut structured, is_error, bytes, status } = answer;
     let truncated = cut_to_size(&mut parts, &mut structured);
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    ToolOutcome { parts, structured, is_error, truncated, ending: CallEnding::Answered, latency_ms, bytes, status }
+    ToolOutcome { parts, structured, is_error, truncated, ending, latency_ms, bytes, status }
 }
 
 /// What comes of a task that ended.
-fn told(name: &str, joined: Result<Result<ToolAnswer, ToolError>, JoinError>) -> ToolAnswer {
+fn told(name: &str, joined: Result<Result<ToolAnswer, ToolError>, JoinError>) -> (ToolAnswer, CallEnding) {
     match joined {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(ToolError(reason))) => failure(reason),
+        Ok(Ok(answer)) => (answer, CallEnding::Answered),
+        Ok(Err(ToolError::Failed(reason))) => (failure(reason), CallEnding::Answered),
+        Ok(Err(ToolError::Lost(reason))) => lost(reason),
         Err(error) => {
             // The panic's words stay out of the log and the answer: they may quote arguments.
             tracing::error!(tool = name, panicked = error.is_panic(), "the task of a tool broke off");
-            failure(crashed(name))
+            lost(crashed(name))
         }
     }
+}
+
+fn lost(why: String) -> (ToolAnswer, CallEnding) {
+    (failure(why), CallEnding::Lost)
 }
 
 fn failure(why: String) -> ToolAnswer {
@@ -85,9 +90,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_outcomes() {
         let failed = call(Behaviour::Fail("no such city".into())).await;
-        assert!(failed.is_error && failed.text() == "no such city");
+        assert!(failed.is_error && failed.text() == "no such city" && failed.ending == CallEnding::Answered);
         let panicked = call(Behaviour::Panic).await;
         assert!(panicked.is_error && panicked.text() == "The tool `stub` crashed.");
+        assert_eq!(panicked.ending, CallEnding::Lost, "how far it came is not known");
     }
 
     #[tokio::test(start_paused = true)]
@@ -95,7 +101,8 @@ mod tests {
         let (behaviour, stopped) = Behaviour::hang();
         let outcome = call(behaviour).await;
         assert!(outcome.is_error && outcome.latency_ms == 5_000, "{outcome:?}");
-        assert_eq!(outcome.text(), "The tool `stub` did not answer within 5000 ms and was stopped.");
+        assert_eq!(outcome.text(), "The tool `stub` did not answer within 5000 ms.");
+        assert_eq!(outcome.ending, CallEnding::Lost, "how far it came is not known");
         stopped.await.expect_err("its task was dropped and never sent anything");
     }
 

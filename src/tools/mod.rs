@@ -121,8 +121,14 @@ impl ToolAnswer {
 
 /// Why a call failed, in words for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ToolError(pub String);
+pub enum ToolError {
+    /// It had no effect that the words do not tell.
+    #[error("{0}")]
+    Failed(String),
+    /// It was on its way, and its answer was lost: it may have taken effect.
+    #[error("{0}")]
+    Lost(String),
+}
 
 /// Something that the server can do for a model.
 #[async_trait]

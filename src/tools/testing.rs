@@ -80,7 +80,7 @@ impl Tool for StubTool {
                 tokio::time::sleep(*after).await;
                 Ok(ToolAnswer::text(text.as_str()))
             }
-            Behaviour::Fail(reason) => Err(ToolError(reason.clone())),
+            Behaviour::Fail(reason) => Err(ToolError::Failed(reason.clone())),
             Behaviour::Panic => panic!("as told"),
             Behaviour::Hang(alive) => {
                 let _alive = alive.lock().take();

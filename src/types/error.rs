@@ -19,7 +19,7 @@ pub enum ErrorKind {
     ContextLength,
     /// The model answered nothing, twice.
     EmptyResponse,
-    /// A crash interrupted a tool with side effects.
+    /// It is unknown whether a call of a tool with side effects took effect.
     OutcomeUnknown,
     /// The run was interrupted too often without progress.
     CrashLoop,

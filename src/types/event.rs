@@ -150,6 +150,27 @@ pub struct Leg {
     pub number: u32,
     /// The client's answers, in call order, then what else it said.
     pub answers: Vec<Message>,
+    /// What is to become of calls whose outcome is not known, and for which the client has no result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<(CallId, Decision)>,
+}
+
+impl Leg {
+    /// What is to become of this call.
+    #[must_use]
+    pub fn decision(&self, call: &CallId) -> Option<Decision> {
+        self.decisions.iter().find(|(decided, _)| decided == call).map(|(_, decision)| *decision)
+    }
+}
+
+/// What is to become of a call whose outcome is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// It is made again, with the same idempotency key.
+    Retry,
+    /// It is left as it is: the model is told that its outcome is not known.
+    Skip,
 }
 
 /// What a model call may take at most, set aside before it is made.

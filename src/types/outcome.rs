@@ -73,13 +73,15 @@ pub enum StopReason {
     Timeout,
     /// Client tools were called.
     ClientTools,
+    /// It is unknown whether a call with side effects took effect, and the caller is to say it.
+    OutcomeAsked,
     /// Someone cancelled it, or its last reader went away.
     Cancelled,
     /// The upstream failed after all retries.
     ProviderError,
     /// The model answered nothing, twice.
     EmptyResponse,
-    /// A crash interrupted a tool with side effects.
+    /// It is unknown whether a call with side effects took effect, and the run was to fail then.
     OutcomeUnknown,
     /// It was resumed too often without progress.
     CrashLoop,
@@ -105,6 +107,7 @@ impl StopReason {
             Self::Cancelled => "cancelled",
             Self::ProviderError => "provider_error",
             Self::EmptyResponse => "empty_response",
+            Self::OutcomeAsked => "outcome_asked",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::CrashLoop => "crash_loop",
             Self::StoreLostState => "store_lost_state",
@@ -120,7 +123,7 @@ impl StopReason {
             Self::ContentFilter | Self::MaxIterations | Self::TokenBudget | Self::CostBudget | Self::Timeout => {
                 RunStatus::Incomplete
             }
-            Self::ClientTools => RunStatus::RequiresAction,
+            Self::ClientTools | Self::OutcomeAsked => RunStatus::RequiresAction,
             Self::Cancelled => RunStatus::Cancelled,
             Self::ProviderError
             | Self::EmptyResponse
@@ -136,10 +139,9 @@ impl StopReason {
     pub fn default_error(self) -> Option<RunError> {
         let (kind, message) = match self {
             Self::EmptyResponse => (ErrorKind::EmptyResponse, "The model gave an empty answer, twice."),
-            Self::OutcomeUnknown => (
-                ErrorKind::OutcomeUnknown,
-                "A tool with side effects was interrupted; whether it took effect is unknown.",
-            ),
+            Self::OutcomeUnknown => {
+                (ErrorKind::OutcomeUnknown, "Whether the call of a tool with side effects took effect is unknown.")
+            }
             Self::CrashLoop => (ErrorKind::CrashLoop, "The run was interrupted too often without progress."),
             Self::StoreLostState => (
                 ErrorKind::StoreLostState,
@@ -155,6 +157,7 @@ impl StopReason {
             | Self::CostBudget
             | Self::Timeout
             | Self::ClientTools
+            | Self::OutcomeAsked
             | Self::Cancelled => return None,
         };
         Some(RunError::new(kind, message))
@@ -174,9 +177,9 @@ pub struct Outcome {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
-    /// The client's calls that it waits for.
+    /// The calls that its caller is to answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub required_calls: Vec<ToolCall>,
+    pub required_calls: Vec<RequiredCall>,
     /// Tokens of all steps.
     pub usage: Usage,
     /// Cost of all steps.
@@ -193,6 +196,16 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// What happened, step by step.
     pub report: Report,
+}
+
+/// A call that the caller is to answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequiredCall {
+    /// The call.
+    pub call: ToolCall,
+    /// What became of it at the server; `None` for one of the client's own tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Outcome {
@@ -278,8 +291,10 @@ pub struct CallReport {
     pub result_bytes: u64,
     /// The tool's time in milliseconds.
     pub latency_ms: u64,
-    /// Whether it was never dispatched, or by a process that crashed before it had the answer.
+    /// Whether it was never dispatched.
     pub skipped: bool,
+    /// Whether it was dispatched, and it is unknown whether it took effect.
+    pub outcome_unknown: bool,
     /// The result, if it describes a failure.
     pub error: Option<String>,
 }

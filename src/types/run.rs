@@ -68,13 +68,15 @@ pub enum OnConflict {
     Concurrent,
 }
 
-/// What happens after a crash interrupted a tool with side effects.
+/// What happens when it is unknown whether a call with side effects took effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnknownOutcome {
     /// The run fails.
     #[default]
     Fail,
+    /// The run waits until its caller says what came of the call.
+    Ask,
     /// The model is told that the outcome is unknown and decides.
     TellModel,
 }

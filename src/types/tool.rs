@@ -14,9 +14,9 @@ use crate::types::json::RawValueEq;
 pub enum Effect {
     /// Changes nothing; may be repeated, and runs at the same time as other calls.
     Read,
-    /// Repeating it with the same idempotency key changes nothing more.
+    /// Has side effects; repeating it with the same idempotency key changes nothing more. Runs alone.
     Idempotent,
-    /// Has side effects: dispatched at most once, and one at a time. What is not declared is this.
+    /// Has side effects: dispatched at most once, and alone. What is not declared is this.
     #[default]
     Write,
 }
@@ -32,7 +32,8 @@ pub enum CallEnding {
     Stopped,
     /// It was never dispatched.
     Skipped,
-    /// It was dispatched, and what came of it was lost with the process that waited.
+    /// It was dispatched, and whether it took effect is not known: its answer was lost, or the process that waited
+    /// for it died.
     Lost,
 }
 
@@ -42,10 +43,9 @@ impl CallEnding {
         *self == Self::Answered
     }
 
-    /// Whether the result comes from a process that did not make the call: no process made it, or one that is
-    /// gone.
+    /// Whether nothing came of the call: it was not made, or its answer was lost.
     #[must_use]
-    pub fn is_without_call(self) -> bool {
+    pub fn is_without_answer(self) -> bool {
         match self {
             Self::Answered | Self::Stopped => false,
             Self::Skipped | Self::Lost => true,
@@ -87,13 +87,19 @@ impl ToolOutcome {
         Self::unanswered(why, CallEnding::Skipped)
     }
 
+    /// A call that failed.
+    #[must_use]
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self::unanswered(why, CallEnding::Answered)
+    }
+
     /// A call that was dispatched and then stopped with its run.
     #[must_use]
     pub fn stopped(why: impl Into<String>) -> Self {
         Self::unanswered(why, CallEnding::Stopped)
     }
 
-    /// A call that was dispatched, and whose answer was lost with the process that waited for it.
+    /// A call that was dispatched, and of which it is unknown whether it took effect.
     #[must_use]
     pub fn lost(why: impl Into<String>) -> Self {
         Self::unanswered(why, CallEnding::Lost)

@@ -10,7 +10,10 @@ use crate::agent::launch::ready::Idle;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
-use crate::types::{CallId, Message, Role, RunStatus, Tenant, ToolCall};
+use crate::types::conversation::requested;
+use crate::types::event::{Decision, Leg};
+use crate::types::outcome::RequiredCall;
+use crate::types::{CallId, Message, Role, RunStatus, Tenant};
 
 impl Admission {
     /// The waiting run that the request's tool messages answer.
@@ -64,26 +67,26 @@ impl Admission {
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
         let idle = self.acquire_waiting(&new.tenant, head).await?;
-        let answers = match self.admit_answers(new, &idle, &generation, claim).await {
-            Ok(answers) => answers,
+        let leg = match self.admit_answers(new, &idle, &generation, claim).await {
+            Ok(leg) => leg,
             Err(error) => {
                 idle.release().await?;
                 return Err(error);
             }
         };
-        let follower = self.launcher.resume(idle, answers, generation).await?;
+        let follower = self.launcher.resume(idle, Some(leg), generation).await?;
         let head = Head { status: RunStatus::InProgress, ..head.clone() };
         Ok(Started { head, follower: follower.to_first_end(), replayed: false })
     }
 
-    /// Takes what a waiting run needs to go on, and returns the answers that it goes on with.
+    /// Takes what a waiting run needs to go on, and returns what it goes on with.
     async fn admit_answers(
         &self,
         new: &NewRun,
         idle: &Idle,
         generation: &Generation,
         claim: Option<&mut HeldClaim>,
-    ) -> Result<Vec<Message>, StartError> {
+    ) -> Result<Leg, StartError> {
         let spec = idle.spec();
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&spec.agent)) {
             return Err(StartError::AgentForbidden(spec.agent.clone()));
@@ -95,14 +98,17 @@ impl Admission {
             let target = Target::Run { id: spec.id.clone(), session: spec.session.clone(), after: idle.seq() };
             self.set_target(claim, target).await?;
         }
-        Ok(answers(new, &required, spec.session.is_some()))
+        let number = idle.run().leg() + 1;
+        let decisions = decisions(new, &required);
+        let answers = answers(new, &required, &decisions, spec.session.is_some());
+        Ok(Leg { number, answers: requested(&spec.id, number, answers), decisions })
     }
 }
 
 /// Refuses a request that answers other calls than those that the run waits for.
-fn check_answered(new: &NewRun, required: &[ToolCall]) -> Result<(), StartError> {
-    let unanswered = required.iter().find(|call| !new.answered.contains(&call.id));
-    let unasked = new.answered.iter().position(|id| !required.iter().any(|call| call.id == *id));
+fn check_answered(new: &NewRun, required: &[RequiredCall]) -> Result<(), StartError> {
+    let unanswered = required.iter().map(|required| &required.call).find(|call| !new.answered.contains(&call.id));
+    let unasked = new.answered.iter().position(|id| !required.iter().any(|required| required.call.id == *id));
     let (index, message) = match (unanswered, unasked) {
         (Some(call), _) => (new.answers_from, format!("the call {} is not answered", call.id)),
         (None, Some(index)) => {
@@ -113,13 +119,26 @@ fn check_answered(new: &NewRun, required: &[ToolCall]) -> Result<(), StartError>
     Err(StartError::Invalid { field: Field::Message(index), message })
 }
 
+/// What the client decides. Only of calls whose outcome is not known there is something to decide: of any other, the
+/// same words are its result.
+fn decisions(new: &NewRun, required: &[RequiredCall]) -> Vec<(CallId, Decision)> {
+    let is_asked = |id: &CallId| required.iter().any(|required| required.call.id == *id && required.reason.is_some());
+    new.decisions.iter().filter(|(id, _)| is_asked(id)).cloned().collect()
+}
+
 /// What joins the conversation: results first, in call order, so that nothing stands between a call and its
 /// result; what else the client says follows. A session keeps no instructions.
-fn answers(new: &NewRun, required: &[ToolCall], in_session: bool) -> Vec<Message> {
+fn answers(
+    new: &NewRun,
+    required: &[RequiredCall],
+    decisions: &[(CallId, Decision)],
+    in_session: bool,
+) -> Vec<Message> {
     let said = &new.messages[new.answers_from..];
     let results = said.iter().filter(|message| message.role == Role::Tool);
     let mut results: Vec<_> = new.answered.iter().zip(results).collect();
-    results.sort_by_key(|(id, _)| required.iter().position(|call| call.id == **id));
+    results.retain(|(id, _)| !decisions.iter().any(|(decided, _)| decided == *id));
+    results.sort_by_key(|(id, _)| required.iter().position(|required| required.call.id == **id));
     let rest = said.iter().filter(|message| match message.role {
         Role::Tool => false,
         Role::System | Role::Developer => !in_session,

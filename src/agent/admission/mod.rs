@@ -8,6 +8,7 @@ mod budget;
 mod claims;
 mod conflict;
 mod once;
+mod select;
 mod specify;
 mod start;
 mod verdict;

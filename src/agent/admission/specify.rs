@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::Admission;
+use crate::agent::admission::select::Selected;
 use crate::agent::context;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
@@ -11,10 +12,8 @@ use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
-use crate::tools::Registry;
 use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
-use crate::types::offer::ToolChoice;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{Limits, Message, Role, RunSpec};
@@ -43,8 +42,8 @@ impl Admission {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let settings = &resolved.settings;
-        let names = offered(&generation.tools, settings, new)?;
-        let offer = generation.offer(&names);
+        let selected = Selected::new(generation, settings, new)?;
+        let offer = generation.offer(&selected.names);
         let system = settings.system.iter().map(|text| Message::text(Role::System, text));
         let mut spec = RunSpec {
             id: new.id.clone(),
@@ -61,9 +60,9 @@ impl Admission {
             history_len: session.map_or(0, |session| session.message_count),
             input: requested(&new.id, 0, new.messages.clone()),
             context_tokens: 0,
-            tools: names,
+            tools: selected.names,
             offer: offer.hash().clone(),
-            own_tools: generation.own_tools.iter().map(|tool| tool.definition().clone()).collect(),
+            own_tools: selected.own,
             client_tools: new.client_tools.clone(),
             trace: new.trace.clone(),
             max_output_tokens: new.max_output_tokens.unwrap_or(u64::MAX).min(resolved.facts.max_output_tokens),
@@ -88,47 +87,6 @@ fn fit(spec: &RunSpec, window: u64) -> Result<(), StartError> {
         return Err(StartError::ContextLength(message));
     }
     Ok(())
-}
-
-/// The names of the server's tools that the run is offered.
-fn offered(registry: &Registry, settings: &AgentConfig, new: &NewRun) -> Result<Vec<String>, StartError> {
-    let allowed = registry.select(&settings.tools);
-    let mut names: Vec<String> = allowed.iter().map(|tool| tool.spec().name.clone()).collect();
-    if let Some(patterns) = &new.tools {
-        let wanted = registry.select(patterns);
-        names.retain(|name| wanted.iter().any(|tool| tool.spec().name == *name));
-        let unmatched = patterns.iter().find(|pattern| {
-            let matched = registry.select(std::slice::from_ref(pattern));
-            !matched.iter().any(|tool| names.iter().any(|name| *name == tool.spec().name))
-        });
-        if let Some(pattern) = unmatched {
-            return Err(StartError::ToolNotAllowed(pattern.clone()));
-        }
-    }
-    for (index, tool) in new.client_tools.iter().enumerate() {
-        if let Some(message) = Toolbox::refusal(tool) {
-            return Err(StartError::Invalid { field: Field::ClientToolParameters(index), message });
-        }
-    }
-    if let Some(index) = new.client_tools.iter().position(|tool| names.contains(&tool.name)) {
-        return Err(StartError::Invalid {
-            field: Field::ClientToolName(index),
-            message: format!("the server has a tool named {:?} already", new.client_tools[index].name),
-        });
-    }
-    match &new.options.tool_choice {
-        ToolChoice::Required if names.is_empty() && new.client_tools.is_empty() => {
-            let message = "a tool is required, and there is none".to_owned();
-            Err(StartError::Invalid { field: Field::ToolChoice, message })
-        }
-        ToolChoice::Function(name)
-            if !names.contains(name) && !new.client_tools.iter().any(|tool| tool.name == *name) =>
-        {
-            let message = format!("there is no tool named {name:?}");
-            Err(StartError::Invalid { field: Field::ToolChoice, message })
-        }
-        ToolChoice::Auto | ToolChoice::None | ToolChoice::Required | ToolChoice::Function(_) => Ok(names),
-    }
 }
 
 /// The agent's limits, lowered to what the request asks for. They are a ceiling: asking for more is an

@@ -24,6 +24,8 @@ pub struct Toolbox(Arc<Tools>);
 #[derive(Debug, Default)]
 struct Tools {
     ours: Vec<ServerTool>,
+    /// The run's own, with the schemas of their arguments.
+    own: Vec<(String, Option<Schema>)>,
     clients: Vec<(String, Option<Schema>)>,
     offer: ToolOffer,
 }
@@ -57,12 +59,12 @@ impl Toolbox {
         let ours = offer.tools().iter().map(|offered| ServerTool::new(offered, registry)).collect();
         let ours_first = offer.tools().iter().map(|tool| &tool.definition);
         let offer = ours_first.chain(&spec.own_tools).chain(&spec.client_tools).cloned().collect();
-        let clients = spec
-            .client_tools
-            .iter()
-            .map(|tool| (tool.name.clone(), tool.parameters.as_ref().and_then(|schema| compile(&schema.0).ok())))
-            .collect();
-        Self(Arc::new(Tools { ours, clients, offer }))
+        let named = |tool: &Arc<ToolDefinition>| {
+            (tool.name.clone(), tool.parameters.as_ref().and_then(|schema| compile(&schema.0).ok()))
+        };
+        let own = spec.own_tools.iter().map(named).collect();
+        let clients = spec.client_tools.iter().map(named).collect();
+        Self(Arc::new(Tools { ours, own, clients, offer }))
     }
 
     /// What the model is offered.
@@ -79,8 +81,9 @@ impl Toolbox {
     pub fn check(&self, call: &ToolCall) -> Result<CheckedCall, String> {
         let name = &call.name;
         let Some(ours) = self.find(name) else {
-            let there = self.0.ours.iter().filter(|tool| tool.current.is_some());
-            let names: Vec<&str> = there.map(|tool| tool.name.as_str()).collect();
+            let ours = self.0.ours.iter().filter(|tool| tool.current.is_some()).map(|tool| &tool.name);
+            let others = self.0.own.iter().chain(&self.0.clients).map(|(name, _)| name);
+            let names: Vec<&str> = ours.chain(others).map(String::as_str).collect();
             return Err(format!("There is no tool named {name:?}. The tools are: {}.", names.join(", ")));
         };
         let (Some(tool), Some(schema)) = (&ours.current, &ours.schema) else {
@@ -88,6 +91,12 @@ impl Toolbox {
         };
         let arguments = check_arguments(name, schema, &call.arguments)?;
         Ok(CheckedCall { tool: tool.clone(), effect: ours.effect, arguments })
+    }
+
+    /// Whether the arguments of a call of one of the run's own tools fit, or what to tell the model that made it.
+    pub fn check_own(&self, call: &ToolCall) -> Result<(), String> {
+        let schema = self.0.own.iter().find(|(name, _)| *name == call.name).and_then(|(_, schema)| schema.as_ref());
+        schema.map_or(Ok(()), |schema| check_arguments(&call.name, schema, &call.arguments).map(drop))
     }
 
     /// Whether this would be a valid call: of one of our tools with arguments that it takes, or of one

@@ -17,6 +17,7 @@ use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::conversation::Origin;
 use crate::types::event::Reservation;
+use crate::types::tool::CallEnding;
 use crate::types::{Conversation, Event, RunId, StopReason, ToolCall, ToolOutcome};
 
 /// Everything that moving one run takes.
@@ -149,6 +150,10 @@ impl Driver {
 
     /// Queues a call's result.
     pub(in crate::agent) fn finish_call(&mut self, call: &ToolCall, outcome: ToolOutcome) {
+        if outcome.ending == CallEnding::Lost {
+            let run = &self.recorder.run().spec().id;
+            tracing::warn!(%run, call = %call.id, tool = call.name, "whether a tool call took effect is not known");
+        }
         let (step, call_id, name) = (self.recorder.run().step(), call.id.clone(), call.name.clone());
         self.recorder.queue(Event::ToolFinished { step, call_id, name, outcome });
     }

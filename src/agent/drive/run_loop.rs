@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps;
+use crate::agent::drive::steps::outcome::interrupted;
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
-use crate::types::run::OnUnknownOutcome;
-use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, Usage};
+use crate::types::{Effect, Event, ToolCall, ToolOutcome, Usage};
 
 /// How long a run that is left may take to record what has happened in it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             }
             Step::RunTools(calls) => steps::run_tools::run_tools(driver, calls).await?,
             Step::AnswerCall(call) => steps::answer_call::answer_call(driver, call).await?,
-            Step::SettleUnknown { calls, policy } => settle_unknown(driver, calls, policy),
+            Step::SettleUnknown(calls) => settle_unknown(driver, calls),
             Step::SkipTools(calls) => skip_tools(driver, calls),
             Step::CompleteStep => complete_step(driver),
             Step::Finish(reason) => steps::finish::finish(driver, reason).await?,
@@ -69,19 +69,10 @@ pub fn discard_step(driver: &mut Driver, reason: DiscardReason) {
     driver.recorder.queue(Event::StepDiscarded { step, reason, usage });
 }
 
-/// Answers calls that a crash interrupted and that must not be repeated.
-fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>, policy: OnUnknownOutcome) {
+/// Says of calls that a crash interrupted and that must not be repeated that their outcome is unknown.
+fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>) {
     for call in calls {
-        driver.finish_call(
-            &call,
-            ToolOutcome::lost(
-                "The call was interrupted. Whether it took effect is unknown: do not assume either, and do not \
-                 repeat it without checking.",
-            ),
-        );
-    }
-    if policy == OnUnknownOutcome::Fail {
-        driver.recorder.queue(Event::StopRequested { reason: StopReason::OutcomeUnknown, error: None });
+        driver.finish_call(&call, interrupted(Effect::Write, ""));
     }
 }
 

@@ -21,9 +21,8 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
 use crate::store::{Store, Unavailable};
-use crate::types::conversation::requested;
 use crate::types::event::Leg;
-use crate::types::{Conversation, Event, Message, RunSpec, RunStatus, StopReason, Tenant};
+use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -70,15 +69,15 @@ impl Launcher {
         Ok(Some(idle))
     }
 
-    /// Goes on with a run. `answers` are its client's; without them it is taken up after a crash.
+    /// Goes on with a run. `leg` is what its client's request brought; without it the run is taken up after a crash.
     pub(in crate::agent) async fn resume(
         self: &Arc<Self>,
         mut idle: Idle,
-        answers: Vec<Message>,
+        leg: Option<Leg>,
         generation: Arc<Generation>,
     ) -> Result<Follower, Unavailable> {
         let before = idle.seq();
-        match self.prepare(&mut idle, answers, &generation).await {
+        match self.prepare(&mut idle, leg, &generation).await {
             Ok(prepared) => {
                 if let Some(due) = idle.due() {
                     let store = self.ledger.store().clone();
@@ -112,7 +111,7 @@ impl Launcher {
     async fn prepare(
         &self,
         idle: &mut Idle,
-        answers: Vec<Message>,
+        leg: Option<Leg>,
         generation: &Generation,
     ) -> Result<Prepared, Unavailable> {
         let account = self.open_account(idle, generation).await?;
@@ -126,9 +125,6 @@ impl Launcher {
             .session
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
-        let number = idle.run().leg() + 1;
-        let leg = Leg { number, answers: requested(&spec.id, number, answers) };
-        let leg = Some(leg).filter(|leg| !leg.answers.is_empty());
         let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
         let commit = commits::resume(&spec, idle.lease.fence(), entry, session, self.ledger.retention());
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));

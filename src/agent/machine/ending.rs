@@ -26,7 +26,11 @@ impl Run {
             output_text,
             reasoning: self.last_turn.thinking().into_owned(),
             error,
-            required_calls: if reason == StopReason::ClientTools { self.required_calls() } else { Vec::new() },
+            required_calls: if reason.status() == RunStatus::RequiresAction {
+                self.required_calls()
+            } else {
+                Vec::new()
+            },
             usage: self.usage,
             cost: self.used.cost,
             token_budget: self.spec.limits.token_budget,
@@ -48,6 +52,7 @@ fn limit_sentence(reason: StopReason) -> &'static str {
         StopReason::Done
         | StopReason::Length
         | StopReason::ClientTools
+        | StopReason::OutcomeAsked
         | StopReason::Cancelled
         | StopReason::ProviderError
         | StopReason::EmptyResponse
@@ -68,6 +73,7 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         | StopReason::Length
         | StopReason::ContentFilter
         | StopReason::ClientTools
+        | StopReason::OutcomeAsked
         | StopReason::Cancelled
         | StopReason::ProviderError
         | StopReason::EmptyResponse

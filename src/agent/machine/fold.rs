@@ -1,10 +1,16 @@
 //! What each event makes of a run.
 
-use super::{CallState, ContextEstimate, Executor, OpenCall, Phase, Run, UNANSWERED};
+use super::calls::{CallState, Executor, OpenCall};
+use super::{ContextEstimate, Phase, Run, UNANSWERED};
 use crate::types::conversation::{Extra, Parts};
-use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
+use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
 use crate::types::outcome::{CallReport, StepReport};
-use crate::types::{Event, Message, Outcome, Record, Role, RunStatus, ToolCall, ToolOutcome, TurnEnd, Usage};
+use crate::types::run::OnUnknownOutcome;
+use crate::types::tool::CallEnding;
+use crate::types::{
+    CallId, ErrorKind, Event, Message, Outcome, Record, Role, RunError, RunStatus, StopReason, ToolCall, ToolOutcome,
+    TurnEnd, Usage,
+};
 
 /// How long a model call is taken to have gone on when nothing was recorded of it: as long as an upstream may
 /// take to begin, by its settings' default.
@@ -27,14 +33,12 @@ impl Run {
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, *usage),
             Event::BudgetWarning { kind, .. } => self.warned.push(*kind),
-            Event::ToolStarted { call, effect, .. } => self.set_call(call, CallState::Started(*effect)),
-            Event::ToolFinished { call_id, outcome, .. } => {
-                if let Some(call) =
-                    self.calls.iter().find(|open| open.call.id == *call_id).map(|open| open.call.clone())
-                {
-                    self.finish_call(&call, outcome);
+            Event::ToolStarted { call, effect, .. } => {
+                if let Some(open) = self.call_mut(&call.id) {
+                    open.state = CallState::Started(*effect);
                 }
             }
+            Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::StepCompleted { .. } => self.complete_step(),
             Event::StopRequested { reason, error } => {
                 match &self.stop {
@@ -83,7 +87,7 @@ impl Run {
 
     /// How long nothing may be recorded while it goes on as it stands.
     fn longest_silence_ms(&self) -> u64 {
-        let is_started = |open: &OpenCall| matches!(open.state, CallState::Started(_));
+        let is_started = |open: &OpenCall| open.started().is_some();
         match self.phase {
             Phase::ModelRunning => MODEL_SILENCE_MS,
             Phase::AnsweringCalls if self.calls.iter().any(is_started) => self.spec.limits.tool_timeout_ms,
@@ -99,16 +103,37 @@ impl Run {
 
     fn resume(&mut self, leg: Option<&Leg>) {
         if let Phase::HandedOver { waits: true } = self.phase {
-            self.push_results();
-            if let Some(leg) = leg {
-                self.leg = leg.number;
-                leg.answers.iter().cloned().for_each(|answer| self.push(answer));
-            }
-            self.phase = Phase::Ready;
+            self.take_answers(leg);
         } else {
             self.resumes += 1;
-            let begun = self.calls.iter_mut().filter(|open| matches!(open.state, CallState::Started(_)));
-            begun.for_each(|open| open.interrupted += 1);
+            self.calls.iter_mut().for_each(OpenCall::interrupt);
+        }
+    }
+
+    /// Takes in what the client's request brought. Calls that are made once more come first; what the client said
+    /// beside its answers then waits for them.
+    fn take_answers(&mut self, leg: Option<&Leg>) {
+        for open in &mut self.calls {
+            // Without an answer of the client the outcome stays unknown.
+            let decision = leg.map_or(Some(Decision::Skip), |leg| leg.decision(&open.call.id));
+            if let Some(decision) = decision {
+                open.decide(decision);
+            }
+        }
+        let (retried, answered) = std::mem::take(&mut self.calls).into_iter().partition(OpenCall::is_open);
+        self.calls = answered;
+        self.push_results();
+        self.calls = retried;
+        self.is_retrying = !self.calls.is_empty();
+        self.phase = if self.is_retrying { Phase::AnsweringCalls } else { Phase::Ready };
+        let Some(leg) = leg else { return };
+        self.leg = leg.number;
+        for answer in leg.answers.iter().cloned() {
+            if self.is_retrying && answer.role != Role::Tool {
+                self.steering.push(answer);
+            } else {
+                self.push(answer);
+            }
         }
     }
 
@@ -157,7 +182,7 @@ impl Run {
             (false, true) => Executor::Run,
             (false, false) => Executor::Server,
         };
-        OpenCall { call: call.clone(), executor, state: CallState::Pending, interrupted: 0 }
+        OpenCall::new(call.clone(), executor)
     }
 
     fn discard(&mut self, reason: DiscardReason, usage: Usage) {
@@ -181,30 +206,49 @@ impl Run {
         self.reserved = Reservation::default();
     }
 
-    fn set_call(&mut self, call: &ToolCall, state: CallState) {
-        if let Some(open) = self.calls.iter_mut().find(|open| open.call.id == call.id) {
-            open.state = state;
+    fn call_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {
+        self.calls.iter_mut().find(|open| open.call.id == *id)
+    }
+
+    fn finish_call(&mut self, id: &CallId, outcome: &ToolOutcome) {
+        let policy = self.spec.options.on_unknown_outcome;
+        let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none();
+        let Some(open) = self.call_mut(id) else { return };
+        open.finish(outcome, asks);
+        let call = open.call.clone();
+        if outcome.ending == CallEnding::Lost && policy == OnUnknownOutcome::Fail && self.stop.is_none() {
+            let message = format!("Whether the call {id} of `{}` took effect is unknown.", call.name);
+            self.stop = Some((StopReason::OutcomeUnknown, Some(RunError::new(ErrorKind::OutcomeUnknown, message))));
+        }
+        if !outcome.ending.is_without_answer() {
+            self.resumes = 0;
+        }
+        self.report_call(&call, outcome);
+        if self.is_retrying && !self.calls.iter().any(OpenCall::is_open) {
+            self.end_answers();
         }
     }
 
-    fn finish_call(&mut self, call: &ToolCall, outcome: &ToolOutcome) {
-        self.set_call(call, CallState::Finished(outcome.clone()));
-        self.tool_calls += 1;
-        if !outcome.ending.is_without_call() {
-            self.resumes = 0;
-        }
+    /// Puts what came of a call into the report, in place of what came of it before.
+    fn report_call(&mut self, call: &ToolCall, outcome: &ToolOutcome) {
         self.report.tool_time_ms += outcome.latency_ms;
-        if let Some(step) = self.report.steps.last_mut() {
-            step.tool_latency_ms += outcome.latency_ms;
-            step.tool_calls.push(CallReport {
-                call_id: call.id.clone(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-                result_bytes: outcome.text().len() as u64,
-                latency_ms: outcome.latency_ms,
-                skipped: outcome.ending.is_without_call(),
-                error: outcome.is_error.then(|| outcome.text().into_owned()),
-            });
+        let Some(step) = self.report.steps.last_mut() else { return };
+        step.tool_latency_ms += outcome.latency_ms;
+        let report = CallReport {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            result_bytes: outcome.text().len() as u64,
+            latency_ms: outcome.latency_ms,
+            skipped: outcome.ending == CallEnding::Skipped,
+            outcome_unknown: outcome.ending == CallEnding::Lost,
+            error: outcome.is_error.then(|| outcome.text().into_owned()),
+        };
+        if let Some(before) = step.tool_calls.iter_mut().find(|before| before.call_id == call.id) {
+            *before = report;
+        } else {
+            self.tool_calls += 1;
+            step.tool_calls.push(report);
         }
     }
 
@@ -213,8 +257,14 @@ impl Run {
             let order = |report: &CallReport| self.calls.iter().position(|open| open.call.id == report.call_id);
             step.tool_calls.sort_by_key(order);
         }
-        let clients = self.calls.iter().any(|open| open.executor == Executor::Client);
-        self.phase = match (self.calls.is_empty(), clients) {
+        self.end_answers();
+    }
+
+    /// The server has answered its calls: the client's turn, or the model's.
+    fn end_answers(&mut self) {
+        self.is_retrying = false;
+        let waits = self.calls.iter().any(OpenCall::waits_for_caller);
+        self.phase = match (self.calls.is_empty(), waits) {
             // Time ran out while the model spoke: what is held back of it is for the closing answer.
             (true, _) if self.wants_closing() => Phase::Ready,
             (true, _) => Phase::Answered,
@@ -246,11 +296,7 @@ impl Run {
 
     /// Gives every call without a result an error result. No other place does, so every call has exactly one.
     pub(super) fn close_calls(&mut self, why: &str) {
-        for open in &mut self.calls {
-            if !matches!(open.state, CallState::Finished(_)) {
-                open.state = CallState::Finished(ToolOutcome::skipped(why));
-            }
-        }
+        self.calls.iter_mut().for_each(|open| open.close(why));
         self.push_results();
     }
 

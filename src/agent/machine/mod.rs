@@ -5,6 +5,7 @@
 //! bounded: iterations, discarded steps, resumptions.
 
 pub mod budget;
+mod calls;
 mod elapsed;
 mod ending;
 mod fold;
@@ -12,16 +13,17 @@ mod next;
 
 use std::sync::Arc;
 
+use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
 pub use self::next::Step;
 use crate::agent::machine::budget::Used;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{BudgetKind, Reservation, Turn};
-use crate::types::outcome::{Report, StepReport};
+use crate::types::outcome::{Report, RequiredCall, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::usage::StepModel;
-use crate::types::{CallId, Effect, Message, Record, RunStatus, StopReason, ToolCall, ToolOutcome, Usage};
+use crate::types::{CallId, Effect, Message, Record, RunStatus, StopReason, Usage};
 
 /// The result of a call that was not answered before the run ended.
 const UNANSWERED: &str = "The run ended before this call was answered.";
@@ -36,6 +38,8 @@ pub struct Run {
     step: u32,
     iterations: u32,
     calls: Vec<OpenCall>,
+    /// Whether the open calls are made once more: their step is complete but for them.
+    is_retrying: bool,
     calls_minted: u16,
     stop: Option<(StopReason, Option<RunError>)>,
     limit: Option<StopReason>,
@@ -79,32 +83,6 @@ enum Phase {
     Ended(RunStatus),
 }
 
-#[derive(Debug, Clone)]
-struct OpenCall {
-    call: ToolCall,
-    executor: Executor,
-    state: CallState,
-    /// How often its run was resumed while it was dispatched.
-    interrupted: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Executor {
-    /// A tool of the server, which knows nothing of runs.
-    Server,
-    /// The run itself: the tool needs it or the store.
-    Run,
-    /// The client.
-    Client,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum CallState {
-    Pending,
-    Started(Effect),
-    Finished(ToolOutcome),
-}
-
 /// Input tokens of the next call: what the upstream last counted, and four bytes a token for what came
 /// since.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +104,7 @@ impl Run {
             step: 0,
             iterations: 0,
             calls: Vec::new(),
+            is_retrying: false,
             calls_minted: 0,
             stop: None,
             limit: None,
@@ -255,17 +234,28 @@ impl Run {
         self.iterations
     }
 
-    /// Which time this call is dispatched now, counted from 1: more than once only after a crash.
+    /// Which time this call is dispatched now, counted from 1: more than once only after a crash, or if the caller
+    /// asked for it.
     #[must_use]
     pub fn attempt(&self, call: &CallId) -> u32 {
-        let begun = self.calls.iter().find(|open| open.call.id == *call && matches!(open.state, CallState::Started(_)));
-        begun.map_or(1, |open| 1 + open.interrupted.max(1))
+        self.calls.iter().find(|open| open.call.id == *call).map_or(1, OpenCall::attempt)
     }
 
-    /// The client's calls that it waits for.
+    /// What this call began as, if it was dispatched and has no result: a crash interrupted it.
     #[must_use]
-    pub fn required_calls(&self) -> Vec<ToolCall> {
-        self.calls.iter().filter(|open| open.executor == Executor::Client).map(|open| open.call.clone()).collect()
+    pub fn started(&self, call: &CallId) -> Option<Effect> {
+        self.calls.iter().find(|open| open.call.id == *call).and_then(OpenCall::started)
+    }
+
+    /// The calls that its caller is to answer.
+    #[must_use]
+    pub fn required_calls(&self) -> Vec<RequiredCall> {
+        let required = self.calls.iter().filter(|open| open.waits_for_caller());
+        let reason = |open: &OpenCall| match &open.state {
+            CallState::Asked(outcome) => Some(outcome.text().into_owned()),
+            CallState::Pending | CallState::Started(_) | CallState::Finished(_) => None,
+        };
+        required.map(|open| RequiredCall { call: open.call.clone(), reason: reason(open) }).collect()
     }
 
     /// Where it stands.

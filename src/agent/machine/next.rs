@@ -1,9 +1,10 @@
 //! What a run does now, by what has happened in it.
 
-use super::{CallState, Executor, OpenCall, Phase, Run};
+use super::calls::{CallState, Executor, OpenCall};
+use super::{Phase, Run};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
-use crate::types::run::{OnLimit, OnUnknownOutcome};
+use crate::types::run::OnLimit;
 use crate::types::{Effect, StopReason, ToolCall, TurnEnd};
 
 /// How often a run may be taken over without getting further.
@@ -28,12 +29,12 @@ pub enum Step {
     DiscardStep(DiscardReason),
     /// Say that a budget is nearly used.
     WarnBudget { kind: BudgetKind, used: u64, limit: u64 },
-    /// Dispatch these calls. One that had begun before a crash may be repeated.
+    /// Dispatch these calls, which follow each other. One that had begun before a crash may be repeated.
     RunTools(Vec<ToolCall>),
     /// Answer this call, whose tool needs the run or the store. One that had begun may be repeated.
     AnswerCall(ToolCall),
-    /// Answer these calls, which a crash interrupted and which must not be repeated.
-    SettleUnknown { calls: Vec<ToolCall>, policy: OnUnknownOutcome },
+    /// Record that the outcome of these calls is unknown: a crash interrupted them, and they must not be repeated.
+    SettleUnknown(Vec<ToolCall>),
     /// Answer these calls without dispatching them: the run is to stop.
     SkipTools(Vec<ToolCall>),
     /// Every server-side call is answered.
@@ -58,7 +59,7 @@ impl Run {
             Phase::EmptyTurn => Step::DiscardStep(DiscardReason::EmptyResponse),
             Phase::AnsweringCalls => self.next_answer(),
             Phase::Answered => Step::Finish(self.end_reason()),
-            Phase::HandedOver { waits: false } => Step::Finish(StopReason::ClientTools),
+            Phase::HandedOver { waits: false } => Step::Finish(self.wait_reason()),
         }
     }
 
@@ -112,27 +113,33 @@ impl Run {
     }
 
     fn next_answer(&self) -> Step {
-        let with = |wanted: &dyn Fn(&OpenCall) -> bool| -> Vec<ToolCall> {
-            let ours = self.calls.iter().filter(|open| open.executor != Executor::Client);
+        let calls = |wanted: &dyn Fn(&OpenCall) -> bool| -> Vec<ToolCall> {
+            let ours = self.calls.iter().filter(|open| open.is_open());
             ours.filter(|open| wanted(open)).map(|open| open.call.clone()).collect()
         };
-        let interrupted = with(&|open| open.state == CallState::Started(Effect::Write));
+        let interrupted = calls(&|open| open.started() == Some(Effect::Write));
         if !interrupted.is_empty() {
-            return Step::SettleUnknown { calls: interrupted, policy: self.spec.options.on_unknown_outcome };
+            return Step::SettleUnknown(interrupted);
         }
-        let is_open = |open: &OpenCall| !matches!(open.state, CallState::Finished(_));
-        let all = with(&is_open);
-        if all.is_empty() {
+        let mut open = self.calls.iter().filter(|open| open.is_open()).peekable();
+        let Some(first) = open.peek() else {
             return Step::CompleteStep;
-        }
+        };
         if self.stop.is_some() || self.resumes > MAX_RESUMES {
-            return Step::SkipTools(all);
+            return Step::SkipTools(calls(&|_| true));
         }
-        let servers = with(&|open| is_open(open) && open.executor == Executor::Server);
-        match all.into_iter().next() {
-            Some(call) if servers.is_empty() => Step::AnswerCall(call),
-            Some(_) | None => Step::RunTools(servers),
+        if first.executor == Executor::Run {
+            return Step::AnswerCall(first.call.clone());
         }
+        Step::RunTools(
+            open.take_while(|open| open.executor == Executor::Server).map(|open| open.call.clone()).collect(),
+        )
+    }
+
+    /// Why it is its client's turn.
+    fn wait_reason(&self) -> StopReason {
+        let asks = self.calls.iter().any(|open| matches!(open.state, CallState::Asked(_)));
+        if asks { StopReason::OutcomeAsked } else { StopReason::ClientTools }
     }
 
     fn end_reason(&self) -> StopReason {

@@ -1,4 +1,6 @@
 mod attempts;
+mod own;
+mod unknown;
 
 use super::*;
 use crate::agent::ledger::log::encode;
@@ -8,7 +10,9 @@ use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{DiscardReason, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
-use crate::types::{CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, TurnEnd};
+use crate::types::{
+    CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall, ToolOutcome, TurnEnd,
+};
 
 /// A run without limits but the ordinary ones.
 pub(in crate::agent) fn spec() -> RunSpec {
@@ -260,7 +264,7 @@ fn client_calls_wait_for_the_client_and_the_deadline_pauses() {
     story.answers(&ours, Effect::Read);
     story.completes_step();
     let outcome = story.ends();
-    assert_eq!((outcome.reason, &outcome.required_calls), (StopReason::ClientTools, &vec![theirs.clone()]));
+    assert_eq!((outcome.reason, &outcome.required_calls[0].call), (StopReason::ClientTools, &theirs));
     assert_eq!((story.run.status(), story.run.next_step()), (RunStatus::RequiresAction, Step::Done));
 
     let before = story.run.left_ms();
@@ -268,7 +272,7 @@ fn client_calls_wait_for_the_client_and_the_deadline_pauses() {
     let resumed = Record {
         seq: 99,
         at_ms: u64::MAX / 2,
-        event: Event::RunResumed { leg: Some(Leg { number: 1, answers: vec![answer] }) },
+        event: Event::RunResumed { leg: Some(Leg { number: 1, answers: vec![answer], decisions: Vec::new() }) },
     };
     story.run.apply(&resumed);
     assert_eq!(story.run.left_ms(), before, "waiting does not count");
@@ -308,29 +312,6 @@ fn a_model_that_answers_nothing_is_asked_once_more() {
 }
 
 #[test]
-fn an_interrupted_write_is_never_run_again() {
-    for (policy, ends) in [(OnUnknownOutcome::Fail, true), (OnUnknownOutcome::TellModel, false)] {
-        let mut spec = spec();
-        spec.options.on_unknown_outcome = policy;
-        let mut story = Story::begin(spec);
-        let (write, read) = (call(1, "echo"), call(2, "echo"));
-        story.says("", vec![write.clone(), read.clone()], usage(1, 1));
-        let step = story.run.step();
-        story.happens(Event::ToolStarted { step, call: write.clone(), effect: Effect::Write });
-        story.happens(Event::ToolStarted { step, call: read.clone(), effect: Effect::Read });
-        story.happens(Event::RunResumed { leg: None });
-        assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![write.clone()], policy });
-        story.finishes(&write, "unknown");
-        if ends {
-            story.happens(Event::StopRequested { reason: StopReason::OutcomeUnknown, error: None });
-            assert_eq!(story.run.next_step(), Step::SkipTools(vec![read]));
-        } else {
-            assert_eq!(story.run.next_step(), Step::RunTools(vec![read]), "a read may be repeated");
-        }
-    }
-}
-
-#[test]
 fn a_run_that_is_interrupted_again_and_again_ends() {
     let mut story = Story::begin(spec());
     let mut resumed = 0;
@@ -362,27 +343,6 @@ fn a_step_costs_what_the_model_costs_that_it_called() {
     let step = &outcome.report.steps[0];
     assert_eq!((outcome.cost, step.cost, step.model.model.as_str()), (Micros(30), Micros(30), "spare"));
     assert_eq!(outcome.warnings, ["the cost is estimated: no price is known for the model spare"]);
-}
-
-#[test]
-fn calls_that_need_the_run_come_after_the_servers_and_one_by_one() {
-    let mut spec = spec();
-    spec.own_tools = vec![client_tool("recall")];
-    let mut story = Story::begin(spec);
-    let (first, second, third) = (call(1, "recall"), call(2, "add"), call(3, "recall"));
-    story.says("", vec![first.clone(), second.clone(), third.clone()], usage(1, 1));
-    assert_eq!(story.run.next_step(), Step::RunTools(vec![second.clone()]));
-    story.answers(&second, Effect::Read);
-    assert_eq!(story.run.next_step(), Step::AnswerCall(first.clone()));
-    story.answers(&first, Effect::Write);
-    assert_eq!(story.run.next_step(), Step::AnswerCall(third.clone()));
-    let mut stopped = story.run.clone();
-    stopped.apply(&encode(&mut 90, now_ms(), Event::StopRequested { reason: StopReason::Cancelled, error: None }).0);
-    assert_eq!(stopped.next_step(), Step::SkipTools(vec![third.clone()]));
-    story.happens(Event::ToolStarted { step: 1, call: third.clone(), effect: Effect::Write });
-    story.happens(Event::RunResumed { leg: None });
-    let policy = story.run.spec().options.on_unknown_outcome;
-    assert_eq!(story.run.next_step(), Step::SettleUnknown { calls: vec![third], policy });
 }
 
 #[test]

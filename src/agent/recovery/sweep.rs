@@ -111,7 +111,7 @@ impl Recovery {
                         return idle.release().await;
                     }
                     tracing::info!(%run, "resuming an orphaned run");
-                    self.launcher.resume(idle, Vec::new(), self.generations.current()).await?;
+                    self.launcher.resume(idle, None, self.generations.current()).await?;
                 }
                 Ok(())
             }

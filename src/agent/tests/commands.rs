@@ -161,7 +161,7 @@ async fn a_replica_that_hands_a_run_over_does_not_forget_a_cancellation() {
     between.0.lifecycle.leave().await;
     let head = between.runs().get(&tenant, &run).await.unwrap().head;
     let idle = between.0.launcher.acquire_idle(&tenant, &head).await.unwrap().expect("nobody drives it");
-    drop(between.0.launcher.resume(idle, Vec::new(), between.generation()).await.unwrap());
+    drop(between.0.launcher.resume(idle, None, between.generation()).await.unwrap());
     between.close().await;
     let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     over(&last, &run).await;

@@ -47,7 +47,7 @@ async fn waiting(agent: &TestAgent, session: Option<&str>) -> (RunId, CallId) {
     let run = started.head.id.clone();
     let outcome = outcome(&watch(started).await);
     assert_eq!(outcome.status(), RunStatus::RequiresAction);
-    (run, outcome.required_calls[0].id.clone())
+    (run, outcome.required_calls[0].call.id.clone())
 }
 
 async fn answer(agent: &TestAgent, run: &RunId, call: &CallId) -> Result<String, StartError> {

@@ -114,7 +114,7 @@ async fn a_run_resumed_elsewhere_has_the_history_it_began_with() {
     asked(&here, "1").await;
     let client_tools = vec![client_tool("pick")];
     let waits = watch(here.start(NewRun { client_tools, ..ask("2") }, None).await.unwrap()).await;
-    let call: CallId = outcome(&waits).required_calls[0].id.clone();
+    let call: CallId = outcome(&waits).required_calls[0].call.id.clone();
     let spec = keys::spec(&call.run().unwrap());
     let spec = store.get(&keys::session_partition(&tenant(), &session()), &spec).await.unwrap().unwrap();
     let spec: RunSpec = serde_json::from_slice(&spec.value).unwrap();

@@ -252,7 +252,7 @@ pub(super) async fn handed_over(agent: &TestAgent, session: Option<SessionId>) -
     let (run, records, _) = watch(agent.start(asked, Some(&by_key())).await.unwrap()).await;
     let outcome = outcome(&records);
     assert_eq!(outcome.reason, StopReason::ClientTools);
-    let id: CallId = outcome.required_calls[0].id.clone();
+    let id: CallId = outcome.required_calls[0].call.id.clone();
     let result = Message::tool(&id, "rain");
     let answer = NewRun {
         messages: vec![result],

@@ -14,7 +14,7 @@ use crate::llm::ModelRequest;
 use crate::llm::openai::messages::joined;
 use crate::store::{Store, Tx, Write};
 use crate::tools::{Registry, Tool};
-use crate::types::run::OnConflict;
+use crate::types::run::{OnConflict, OnUnknownOutcome};
 use crate::types::{CallId, Effect, ErrorKind, Event, Message, Record, RunId, RunStatus, SessionId, StopReason};
 
 const NUMBER: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
@@ -43,6 +43,13 @@ fn pair(turns: &[Say]) -> (Arc<dyn Store>, Replica, Replica) {
     let (a, b) = (replica(Link::to(&store), turns.to_vec()), replica(Link::to(&store), turns.to_vec()));
     configure(&a, old_tools(), "Be brief.");
     (store, a, b)
+}
+
+/// An ordinary request whose model is told of calls with an unknown outcome.
+fn telling() -> NewRun {
+    let mut new = request();
+    new.options.on_unknown_outcome = OnUnknownOutcome::TellModel;
+    new
 }
 
 /// What the model of a replica was asked.
@@ -83,7 +90,7 @@ async fn waiting(replica: &Replica, new: NewRun) -> (RunId, CallId) {
     let run = started.head.id.clone();
     let outcome = outcome(&watch(started).await);
     assert_eq!(outcome.status(), RunStatus::RequiresAction);
-    (run, outcome.required_calls[0].id.clone())
+    (run, outcome.required_calls[0].call.id.clone())
 }
 
 /// Goes on with a waiting run; its records from there.
@@ -101,7 +108,7 @@ async fn answered(replica: &Replica, run: &RunId, call: &CallId) -> Vec<Record> 
 async fn a_run_that_goes_on_elsewhere_is_offered_the_same() {
     let (_, a, b) = pair(&[Say::Calls("", vec![("echo", r#"{"n":1}"#)]), Say::Calls("", vec![("hang", "{}")])]);
     configure(&b, vec![echo("Says its word.", WORD, Effect::Read), Echo::new("new", Effect::Read, 1)], "Be wordy.");
-    let run = a.agent.start(request(), None).await.unwrap().head.id;
+    let run = a.agent.start(telling(), None).await.unwrap().head.id;
     called(&a, &run, "hang").await;
     a.link.cut(true);
     over(&b, &run).await;
@@ -133,7 +140,7 @@ async fn a_call_is_checked_by_what_was_offered_and_made_of_what_is_there() {
     assert_eq!(results.iter().filter(|(_, is_error)| *is_error).count(), 3, "{results:?}");
     assert_eq!(by_content("do not fit its schema"), 1, "{results:?}");
     assert_eq!(by_content("The tool `hang` is no longer available."), 1, "{results:?}");
-    assert_eq!(by_content("There is no tool named \"new\". The tools are: echo."), 1, "{results:?}");
+    assert_eq!(by_content("There is no tool named \"new\". The tools are: echo, ask."), 1, "{results:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +166,7 @@ async fn an_interrupted_call_is_not_repeated_of_a_tool_that_has_side_effects_now
     for (tools, told) in [(vec![hanging], ""), (vec![], "The tool `hang` is no longer available.")] {
         let (_, a, b) = pair(&[Say::Calls("", vec![("hang", "{}")]), Say::Text(&["fine"])]);
         configure(&b, tools, "");
-        let run = a.agent.start(request(), None).await.unwrap().head.id;
+        let run = a.agent.start(telling(), None).await.unwrap().head.id;
         called(&a, &run, "hang").await;
         a.link.cut(true);
         let records = records(&b, &run).await;

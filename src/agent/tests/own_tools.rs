@@ -6,13 +6,17 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::support::{Echo, Say, TestAgent, outcome, request, shown, watch};
+use super::support::{Echo, Say, TestAgent, client_tool, outcome, request, shown, watch};
+use crate::agent::NewRun;
 use crate::agent::ledger::keys;
 use crate::agent::own_tool::{OwnContext, OwnTool};
+use crate::tools::truncate::MAX_RESULT_BYTES;
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::conversation::{Part, PartKind, Source};
+use crate::types::json::RawValueEq;
 use crate::types::offer::ToolDefinition;
-use crate::types::{Effect, Event, ToolCall, ToolOutcome, ToolProgress};
+use crate::types::tool::CallEnding;
+use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, ToolProgress};
 
 /// Tells how far it is and answers with a picture.
 #[derive(Debug)]
@@ -103,7 +107,7 @@ impl OwnTool for Recall {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_answers_what_needs_it_after_what_does_not() {
+async fn a_run_answers_what_needs_it_in_its_place() {
     let definition = Arc::new(ToolDefinition { name: "recall".into(), ..ToolDefinition::default() });
     let recall = Arc::new(Recall { definition, effect: Effect::Write });
     let turns = vec![Say::Calls("", vec![("recall", "{}"), ("echo", "{}"), ("recall", "{}")]), Say::Text(&["done"])];
@@ -122,6 +126,91 @@ async fn a_run_answers_what_needs_it_after_what_does_not() {
         })
         .collect();
     let recalled = "2 messages, stored: true";
-    assert_eq!(order, ["echo Read", "{}", "recall Write", recalled, "recall Write", recalled]);
+    assert_eq!(order, ["recall Write", recalled, "echo Read", "{}", "recall Write", recalled]);
     assert_eq!((shown(&records).as_str(), outcome(&records).tool_calls), ("done", 3));
+}
+
+/// What an own tool does that does not answer as it should.
+#[derive(Debug, Clone, Copy)]
+enum Misbehaviour {
+    Panic,
+    Hang,
+    Flood,
+}
+
+#[derive(Debug)]
+struct Unruly(Arc<ToolDefinition>, Effect, Misbehaviour);
+
+#[async_trait]
+impl OwnTool for Unruly {
+    fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.0
+    }
+
+    fn effect(&self) -> Effect {
+        self.1
+    }
+
+    async fn answer(&self, _: &ToolCall, _: OwnContext<'_>) -> ToolOutcome {
+        match self.2 {
+            Misbehaviour::Panic => panic!("as told"),
+            Misbehaviour::Hang => std::future::pending().await,
+            Misbehaviour::Flood => {
+                ToolOutcome { parts: vec![Part::text("x".repeat(100_000))], ..ToolOutcome::default() }
+            }
+        }
+    }
+}
+
+/// A tool of the run that takes a number and misbehaves.
+fn unruly(effect: Effect, misbehaviour: Misbehaviour) -> Arc<dyn OwnTool> {
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
+    let parameters = Some(RawValueEq(RawValue::from_string(schema.into()).unwrap()));
+    let definition = ToolDefinition { name: "unruly".into(), parameters, ..ToolDefinition::default() };
+    Arc::new(Unruly(Arc::new(definition), effect, misbehaviour))
+}
+
+/// The results of a run whose model makes this call of `tool` and of a tool that there is not.
+async fn results(tool: Arc<dyn OwnTool>, arguments: &'static str) -> (Vec<ToolOutcome>, StopReason) {
+    let turns = vec![Say::Calls("", vec![("unruly", arguments), ("nope", "{}")]), Say::Text(&["done"])];
+    let agent = TestAgent::builder().turns(turns).own_tools(vec![tool]).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
+    let results = records.iter().filter_map(|record| match &record.event {
+        Event::ToolFinished { outcome, .. } => Some(outcome.clone()),
+        _ => None,
+    });
+    (results.collect(), outcome(&records).reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_the_run_is_bounded_like_any_other() {
+    for (misbehaviour, told) in [
+        (Misbehaviour::Panic, "The tool `unruly` crashed."),
+        (Misbehaviour::Hang, "The tool `unruly` did not answer within 5000 ms."),
+        (Misbehaviour::Flood, "bytes removed"),
+    ] {
+        let (found, reason) = results(unruly(Effect::Read, misbehaviour), "{}").await;
+        assert!(found[0].text().contains(told) && reason == StopReason::Done, "{misbehaviour:?}: {found:?}");
+        assert!(found[0].text().len() <= MAX_RESULT_BYTES);
+        assert!(found[1].text().contains("The tools are: echo, hang, save, unruly."), "{}", found[1].text());
+    }
+    let (found, reason) = results(unruly(Effect::Write, Misbehaviour::Panic), "{}").await;
+    assert!(found[0].ending == CallEnding::Lost && reason == StopReason::OutcomeUnknown, "{found:?}");
+    let (found, _) = results(unruly(Effect::Write, Misbehaviour::Panic), r#"{"n": "x"}"#).await;
+    assert!(found[0].text().contains("do not fit its schema"), "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_the_run_is_offered_like_any_other() {
+    let agent = TestAgent::builder().own_tools(vec![unruly(Effect::Read, Misbehaviour::Flood)]).begin();
+    let offered = async |tools: Option<Vec<String>>| {
+        watch(agent.start(NewRun { tools, ..request() }, None).await.unwrap()).await;
+        let request = agent.model.requests.lock().pop().unwrap();
+        request.tools.tools().iter().any(|tool| tool.name == "unruly")
+    };
+    assert!(offered(None).await && offered(Some(vec!["unr*".into()])).await);
+    assert!(!offered(Some(vec!["echo".into()])).await && !offered(Some(Vec::new())).await);
+    let same_name = NewRun { client_tools: vec![client_tool("unruly")], ..request() };
+    let refused = agent.start(same_name, None).await.unwrap_err().to_string();
+    assert!(refused.contains("the server has a tool named"), "{refused}");
 }

@@ -54,7 +54,7 @@ async fn a_run_that_waits_for_its_client_holds_no_slot_and_needs_one_to_resume()
     let agent = TestAgent::builder().store(store.clone()).turns(turns).quotas(quotas(runs(1))).build();
     let new = NewRun { client_tools: vec![client_tool("ask")], ..keyed() };
     let (tenant, run) = (new.tenant.clone(), new.id.clone());
-    let call = outcome(&watch(agent.start(new.clone(), None).await.unwrap()).await).required_calls[0].id.clone();
+    let call = outcome(&watch(agent.start(new.clone(), None).await.unwrap()).await).required_calls[0].call.id.clone();
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);
     // Another run takes the slot: its model stalls in its first turn.
     let other = NewRun { messages: vec![Message::assistant("", &[]), new.messages[0].clone()], ..keyed() };

@@ -244,6 +244,7 @@ pub(super) fn request() -> NewRun {
         messages: vec![Message::text(Role::User, "question")],
         answers_from: 0,
         answered: Vec::new(),
+        decisions: Vec::new(),
         client_tools: Vec::new(),
         trace: None,
         max_output_tokens: None,

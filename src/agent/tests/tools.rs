@@ -110,7 +110,7 @@ async fn a_waiting_run_resumes_with_its_clients_answers_however_they_come() {
         let run = started.head.id.clone();
         let waiting = outcome(&watch(started).await);
         assert_eq!(waiting.status(), RunStatus::RequiresAction);
-        let call = waiting.required_calls[0].id.clone();
+        let call = waiting.required_calls[0].call.id.clone();
 
         let mut second = request();
         second.session = first.session.clone();
@@ -155,7 +155,7 @@ async fn every_message_says_where_it_came_from() {
     let session = SessionId::parse("s");
     let first = NewRun { client_tools: vec![client_tool("ask")], session: session.clone(), ..request() };
     let waiting = watch(agent.start(first, None).await.unwrap()).await;
-    let call = outcome(&waiting).required_calls[0].id.clone();
+    let call = outcome(&waiting).required_calls[0].call.id.clone();
     let messages = vec![Message::tool(&call, "yes"), Message::text(Role::User, "and?")];
     let answered = vec![call.clone()];
     let second = NewRun { messages, answered, session: session.clone(), ..request() };

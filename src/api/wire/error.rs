@@ -94,7 +94,7 @@ error_codes! {
     BudgetExceeded,
     /// The server failed; its log says why.
     Internal,
-    /// A crash interrupted a tool with side effects, and it is unknown whether it took effect.
+    /// It is unknown whether a call of a tool with side effects took effect.
     OutcomeUnknown,
     /// The run was interrupted too often without progress.
     CrashLoop,

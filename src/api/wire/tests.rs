@@ -10,7 +10,7 @@ use super::openai_chat::stream::ChatChunks;
 use super::{Encoder, Resumed, RunNames};
 use crate::types::conversation::Part;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
-use crate::types::outcome::{CallReport, Report, StepReport};
+use crate::types::outcome::{CallReport, Report, RequiredCall, StepReport};
 use crate::types::{
     CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall,
     ToolOutcome, ToolProgress, TurnEnd, Usage,
@@ -61,6 +61,7 @@ fn outcome(reason: StopReason) -> Outcome {
         result_bytes: 2,
         latency_ms: 1,
         skipped: false,
+        outcome_unknown: false,
         error: None,
     };
     let step = StepReport {
@@ -174,12 +175,33 @@ fn the_plain_response_is_the_same_run() {
 fn the_clients_calls_are_openais() {
     let mut waiting = outcome(StopReason::ClientTools);
     waiting.output_text = String::new();
-    waiting.required_calls =
-        vec![call(), ToolCall { id: CallId::foreign("call_2"), arguments: "not JSON".into(), ..call() }];
+    let second = ToolCall { id: CallId::foreign("call_2"), arguments: "not JSON".into(), ..call() };
+    waiting.required_calls = vec![required(call()), required(second)];
     let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(waiting.clone()))]);
     let chunks = encode(ChatChunks::new(names(), false, false, false), &records);
     let json = serde_json::to_string_pretty(&completion(&names(), &waiting, false)).unwrap();
     insta::assert_snapshot!(format!("{chunks}\n{json}"));
+}
+
+#[test]
+fn a_call_whose_outcome_is_unknown_is_handed_out_like_the_clients() {
+    let mut waiting = outcome(StopReason::OutcomeAsked);
+    waiting.output_text = String::new();
+    waiting.required_calls = vec![RequiredCall { call: call(), reason: Some("It is not known.".into()) }];
+    let json = serde_json::to_value(completion(&names(), &waiting, false)).unwrap();
+    let (choice, agent) = (&json["choices"][0], &json["agent"]);
+    assert_eq!((&choice["finish_reason"], &agent["status"]), (&"tool_calls".into(), &"requires_action".into()));
+    assert_eq!(
+        (&agent["stop_reason"], &agent["required_action"]["type"]),
+        (&"outcome_asked".into(), &"outcome_unknown".into())
+    );
+    let asked = &agent["required_action"]["calls"][0];
+    assert_eq!(asked["call_id"], choice["message"]["tool_calls"][0]["id"]);
+    assert_eq!(asked["reason"], "It is not known.");
+}
+
+fn required(call: ToolCall) -> RequiredCall {
+    RequiredCall { call, reason: None }
 }
 
 #[test]
@@ -217,7 +239,7 @@ fn a_run_that_a_limit_ended_says_so_in_a_chat_stream_too() {
 fn long_story() -> Vec<Record> {
     let mut events: Vec<_> = story().into_iter().map(|record| record.event).collect();
     let mut waiting = outcome(StopReason::ClientTools);
-    waiting.required_calls = vec![call(), call()];
+    waiting.required_calls = vec![required(call()), required(call())];
     events.pop();
     // On a chat endpoint, the discarded step ends the first answer, but not the second.
     let discarded = Event::StepDiscarded { step: 2, reason: DiscardReason::StreamBroke, usage: usage() };

@@ -38,16 +38,16 @@ vocabulary! {
     /// Where a run stands.
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
-    StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools, Cancelled,
-        ProviderError, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError;
+    StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools,
+        OutcomeAsked, Cancelled, ProviderError, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;
     /// What happens when the last reader of a run has gone.
     OnDisconnectText of OnDisconnect: Cancel, Continue;
     /// What happens when the session has a live run.
     OnConflictText of OnConflict: Reject, Enqueue, Interrupt, Concurrent;
-    /// What happens after a crash interrupted a tool with side effects.
-    OnUnknownOutcomeText of OnUnknownOutcome: Fail, TellModel;
+    /// What happens when it is unknown whether a call with side effects took effect.
+    OnUnknownOutcomeText of OnUnknownOutcome: Fail, Ask, TellModel;
     /// What repeating a call of a tool would do.
     EffectText of Effect: Read, Idempotent, Write;
 }
@@ -80,7 +80,8 @@ mod tests {
         for status in [RunStatus::InProgress, RunStatus::RequiresAction] {
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }
-        for reason in [StopReason::Done, StopReason::StoreLostState, StopReason::ClientTools] {
+        for reason in [StopReason::Done, StopReason::StoreLostState, StopReason::ClientTools, StopReason::OutcomeAsked]
+        {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
         }
         let RefOr::T(Schema::Object(schema)) = EffectText::schema() else { panic!("it is an object") };

@@ -12,6 +12,11 @@ use super::connect::TooSlow;
 pub struct HttpError(Box<dyn Error + Send + Sync>);
 
 impl HttpError {
+    /// Whether no connection could be opened, so that nothing of the request was sent.
+    pub fn is_connect(&self) -> bool {
+        self.0.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
+    }
+
     /// Whether it took too long to connect.
     pub fn is_connect_timeout(&self) -> bool {
         self.cause().is::<TooSlow>()

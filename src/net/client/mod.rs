@@ -36,6 +36,8 @@ pub struct Reach {
     pub connect_timeout: Option<Duration>,
     /// Whether the proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used.
     pub proxies: bool,
+    /// How long a connection is kept for the next request, where that is less than usual.
+    pub keep_idle: Option<Duration>,
 }
 
 /// A client. Cheap to clone; clones share their connections.
@@ -74,13 +76,14 @@ pub fn common_headers() -> HeaderMap {
 impl HttpClient {
     /// A client without connections. Fails where the system has no certificate authorities.
     pub fn new(reach: Reach) -> Result<Self, CannotConnect> {
-        Self::through(reach.proxies.then(Matcher::from_env), reach.connect_timeout)
+        Self::through(reach.proxies.then(Matcher::from_env), reach)
     }
 
-    fn through(proxies: Option<Matcher>, connect_timeout: Option<Duration>) -> Result<Self, CannotConnect> {
-        let connector = Connector::new(connect_timeout, proxies)?;
+    fn through(proxies: Option<Matcher>, reach: Reach) -> Result<Self, CannotConnect> {
+        let connector = Connector::new(reach.connect_timeout, proxies)?;
+        let keep_idle = reach.keep_idle.unwrap_or(KEEP_IDLE);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(KEEP_IDLE);
+        builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(keep_idle);
         Ok(Self { connections: builder.build(connector.clone()), connector })
     }
 

@@ -83,7 +83,8 @@ async fn an_answer_that_never_came_is_told_from_one_that_broke_off() {
 async fn connecting_takes_no_longer_than_it_may() {
     // Nobody accepts TLS here, so connecting ends with its time alone.
     let (address, _heads) = serve(vec![vec![OK]]).await;
-    let client = HttpClient::through(None, Some(Duration::from_millis(50))).unwrap();
+    let client =
+        HttpClient::new(Reach { connect_timeout: Some(Duration::from_millis(50)), ..Reach::default() }).unwrap();
     let error = client.send(get(&format!("https://{address}/"))).await.unwrap_err();
     assert!(error.is_connect_timeout(), "{error:?}");
 }
@@ -93,7 +94,7 @@ async fn a_proxy_passes_plain_requests_on_and_tunnels_others() {
     let refusal = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
     let (proxy, heads) = serve(vec![vec![OK, OK], vec![refusal]]).await;
     let matcher = || Matcher::builder().all(format!("http://ann:secret@{proxy}")).no("excepted.test").build();
-    let client = HttpClient::through(Some(matcher()), None).unwrap();
+    let client = HttpClient::through(Some(matcher()), Reach::default()).unwrap();
     for path in ["one", "two"] {
         let answer = client.send(get(&format!("http://models.test/{path}"))).await.unwrap();
         assert_eq!(text(answer).await, "hi");

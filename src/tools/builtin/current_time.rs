@@ -40,7 +40,7 @@ impl Tool for CurrentTime {
         }
         let Arguments { timezone } = define::decode(arguments)?;
         let now = i64::try_from(now_ms()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-        let now = now.ok_or_else(|| ToolError("The server's clock is beyond the calendar.".into()))?;
+        let now = now.ok_or_else(|| ToolError::Failed("The server's clock is beyond the calendar.".into()))?;
         describe(now, timezone.as_deref().unwrap_or("UTC")).map(ToolAnswer::text)
     }
 }
@@ -49,7 +49,7 @@ fn describe(now: Timestamp, zone: &str) -> Result<String, ToolError> {
     let zone = zone.trim();
     let Some((name, zone)) = find(zone) else {
         let shown: String = zone.chars().take(60).collect();
-        return Err(ToolError(format!(
+        return Err(ToolError::Failed(format!(
             "The time zone `{shown}` is not known. Use an IANA name such as Europe/Oslo or America/New_York, a city such as Tokyo, an offset such as +02:00, or UTC."
         )));
     };
@@ -85,7 +85,7 @@ mod tests {
     use crate::tools::testing::context;
 
     fn at(zone: &str) -> Result<String, String> {
-        describe("2026-11-21T22:05:12.9Z".parse().unwrap(), zone).map_err(|error| error.0)
+        describe("2026-11-21T22:05:12.9Z".parse().unwrap(), zone).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -20,5 +20,6 @@ pub(super) fn spec(name: &str, description: &str, parameters: &'static str) -> T
 
 /// What a tool was called with.
 pub(super) fn decode<'a, T: Deserialize<'a>>(arguments: &'a RawValue) -> Result<T, ToolError> {
-    serde_json::from_str(arguments.get()).map_err(|error| ToolError(format!("The arguments cannot be read: {error}.")))
+    serde_json::from_str(arguments.get())
+        .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}.")))
 }

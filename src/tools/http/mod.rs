@@ -9,6 +9,7 @@ mod declared;
 mod template;
 
 use std::fmt;
+use std::time::Duration;
 
 use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use ::http::{Method, Request, StatusCode, Uri};
@@ -31,9 +32,15 @@ use crate::types::conversation::Part;
 #[error("{0}")]
 pub struct HttpToolError(pub String);
 
+/// Most time for opening a connection: that a service cannot be reached is known before a call's time is up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an unused connection is kept: less than common servers do. One that a server closes just as a request
+/// is sent on it leaves it open whether the request arrived.
+const KEEP_IDLE: Duration = Duration::from_secs(4);
+
 /// The client that all HTTP tools share. It goes through no proxy.
 pub fn client() -> Result<HttpClient, CannotConnect> {
-    HttpClient::new(Reach::default())
+    HttpClient::new(Reach { connect_timeout: Some(CONNECT_TIMEOUT), keep_idle: Some(KEEP_IDLE), ..Reach::default() })
 }
 
 /// A tool that is an HTTP endpoint.
@@ -78,22 +85,23 @@ impl HttpTool {
 
     fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
         let mut arguments: Arguments = serde_json::from_str(arguments.get())
-            .map_err(|error| ToolError(format!("The arguments cannot be read: {error}.")))?;
+            .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}.")))?;
         if let Some(unknown) = arguments.keys().find(|name| !self.declared.allows(name)) {
             let unknown: String = unknown.chars().take(100).collect();
-            return Err(ToolError(format!("The tool has no parameter `{unknown}`. Nothing was sent.")));
+            return Err(ToolError::Failed(format!("The tool has no parameter `{unknown}`. Nothing was sent.")));
         }
-        let mut url = self.template.fill(&mut arguments).map_err(ToolError)?;
+        let mut url = self.template.fill(&mut arguments).map_err(ToolError::Failed)?;
         let mut body = None;
         match arguments_go(&self.method) {
             Some(Place::Body) => body = Some(serde_json::to_vec(&arguments).expect("JSON encodes as JSON")),
             Some(Place::Query) | None => template::append_query(&mut url, &arguments),
         }
-        let uri =
-            Uri::try_from(String::from(url)).map_err(|_| ToolError("The arguments do not make up a URL.".into()))?;
+        let uri = Uri::try_from(String::from(url))
+            .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
         let (mut request, mut headers) = (Request::new(Full::default()), self.headers.clone());
-        let id =
-            |text: &str| HeaderValue::from_str(text).map_err(|_| ToolError("The call's id fits no header.".into()));
+        let id = |text: &str| {
+            HeaderValue::from_str(text).map_err(|_| ToolError::Failed("The call's id fits no header.".into()))
+        };
         headers.insert("idempotency-key", id(context.call.as_str())?);
         headers.insert("x-loopgate-call-id", id(context.call.as_str())?);
         headers.insert("x-loopgate-run-id", id(context.run.as_str())?);
@@ -123,17 +131,27 @@ impl Tool for HttpTool {
         let request = self.request(arguments, context)?;
         let name = &self.spec.name;
         let response = self.client.send(request).await.map_err(|error| {
-            tracing::debug!(tool = name, %error, "an HTTP tool was not reached");
-            ToolError(format!("The service behind `{name}` could not be reached."))
+            // Of all failures only this one is certain to have come before the service got the request.
+            let was_reached = !error.is_connect();
+            tracing::debug!(tool = name, was_reached, %error, "an HTTP tool gave no answer");
+            if was_reached {
+                ToolError::Lost(format!(
+                    "The service behind `{name}` was called, and the connection broke before it answered."
+                ))
+            } else {
+                ToolError::Failed(format!("The service behind `{name}` could not be reached. Nothing was sent."))
+            }
         })?;
         failpoint::hit("tool.answering");
         let status = response.status;
         let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| match error {
             Unreadable::Broken(error) => {
                 tracing::debug!(tool = name, %error, "an HTTP tool's answer broke off");
-                ToolError(format!("The service behind `{name}` broke off its answer, HTTP {status}."))
+                let why = format!("The service behind `{name}` broke off its answer, HTTP {status}.");
+                // A status of failure says what came of the call, whatever its reasons were.
+                if status.is_success() { ToolError::Lost(why) } else { ToolError::Failed(why) }
             }
-            Unreadable::Compressed(encoding) => ToolError(format!(
+            Unreadable::Compressed(encoding) => ToolError::Failed(format!(
                 "The service behind `{name}` answered HTTP {status}, but compressed its answer ({encoding}), which \
                  was not asked for and cannot be read."
             )),

@@ -92,7 +92,8 @@ async fn answer(State(seen): State<ReceivedRequests>, request: Received) -> Resp
 
 async fn call(tool: &HttpTool, arguments: &str) -> Result<String, String> {
     let arguments = RawValue::from_string(arguments.into()).unwrap();
-    let answer = tool.call(&arguments, &context(Duration::from_millis(7_500))).await.map_err(|error| error.0)?;
+    let answer =
+        tool.call(&arguments, &context(Duration::from_millis(7_500))).await.map_err(|error| error.to_string())?;
     let text = answer.parts[0].in_words().into_owned();
     if answer.is_error { Err(text) } else { Ok(text) }
 }
@@ -166,7 +167,7 @@ async fn a_service_that_is_not_there_is_an_error() {
     let gone = Endpoint { address: free.local_addr().unwrap(), ..endpoint };
     drop(free);
     let error = call(&gone.tool(Method::GET, "/?key=s3cr3t"), "{}").await;
-    assert_eq!(error, Err("The service behind `service` could not be reached.".into()));
+    assert_eq!(error, Err("The service behind `service` could not be reached. Nothing was sent.".into()));
 }
 
 #[tokio::test]

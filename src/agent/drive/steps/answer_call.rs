@@ -1,9 +1,16 @@
 //! Answers a call whose tool needs the run or the store.
 
-use tokio::time::Instant;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, timeout};
 
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::own_tool::OwnContext;
+use crate::agent::drive::signals::Interruption;
+use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
+use crate::agent::own_tool::{OwnContext, OwnTool};
+use crate::tools::truncate::cut_to_size;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
 /// Answers `call`, unless the run is interrupted before.
@@ -13,40 +20,57 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     }
     let tool = driver.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
     let run = driver.recorder.run();
-    let effect = tool.as_ref().map_or(Effect::Read, |tool| tool.effect());
+    let started = run.started(&call.id);
+    let effect = tool.as_ref().map_or(Effect::Read, |tool| tool.effect()).max(started.unwrap_or(Effect::Read));
     let intent = Event::ToolStarted { step: run.step(), call: call.clone(), effect };
-    let intent = (run.attempt(&call.id) == 1).then_some(intent);
-    if !driver.record_unless_told(intent, |tx| tx).await? {
+    if !driver.record_unless_told(started.is_none().then_some(intent), |tx| tx).await? {
         return Ok(());
     }
     if !driver.signals.validity.is_valid() {
         return Err(Exit::HandedOff);
     }
-    let Some(tool) = tool else {
-        let why = format!("There is no tool named {:?} any more.", call.name);
-        driver.finish_call(&call, ToolOutcome::skipped(why));
-        return Ok(());
+    let outcome = match (tool, driver.tools.check_own(&call)) {
+        (Some(tool), Ok(())) => match answer(driver, &*tool, &call).await {
+            Ok(outcome) => settled(outcome, effect),
+            Err(interruption) => {
+                driver.handle_interruption(interruption)?;
+                stopped()
+            }
+        },
+        (Some(_), Err(why)) => ToolOutcome::failed(why),
+        (None, _) => {
+            let why = format!("The tool `{}` is no longer available. Go on without it.", call.name);
+            if started.is_some() { interrupted(effect, &format!(" {why}")) } else { ToolOutcome::failed(why) }
+        }
     };
+    driver.finish_call(&call, outcome);
+    Ok(())
+}
+
+/// What the tool answers within the time that a call may take. Whatever happens in it becomes an outcome, as it does
+/// in a tool that knows nothing of runs.
+async fn answer(driver: &mut Driver, tool: &dyn OwnTool, call: &ToolCall) -> Result<ToolOutcome, Interruption> {
     let begun = Instant::now();
-    let answered = {
-        let context = OwnContext { run: driver.recorder.run(), store: driver.recorder.store().as_ref() };
-        tokio::select! {
-            biased;
-            outcome = tool.answer(&call, context) => Ok(outcome),
-            interruption = driver.signals.interrupted() => Err(interruption),
+    let limit = Duration::from_millis(driver.recorder.run().spec().limits.tool_timeout_ms);
+    let context = OwnContext { run: driver.recorder.run(), store: driver.recorder.store().as_ref() };
+    let answering = timeout(limit, AssertUnwindSafe(tool.answer(call, context)).catch_unwind());
+    let answered = tokio::select! {
+        biased;
+        answered = answering => answered,
+        interruption = driver.signals.interrupted() => return Err(interruption),
+    };
+    let mut outcome = match answered {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => {
+            // The panic's words stay out of the log and the answer: they may quote arguments.
+            tracing::error!(tool = call.name, "a tool of the run panicked");
+            ToolOutcome::lost(format!("The tool `{}` crashed.", call.name))
+        }
+        Err(_) => {
+            ToolOutcome::lost(format!("The tool `{}` did not answer within {} ms.", call.name, limit.as_millis()))
         }
     };
-    match answered {
-        Ok(outcome) => {
-            let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            driver.finish_call(&call, ToolOutcome { latency_ms, ..outcome });
-            Ok(())
-        }
-        Err(interruption) => {
-            driver.handle_interruption(interruption)?;
-            let why = "The call was stopped with the run. It may have taken effect.";
-            driver.finish_call(&call, ToolOutcome::stopped(why));
-            Ok(())
-        }
-    }
+    outcome.truncated |= cut_to_size(&mut outcome.parts, &mut outcome.structured);
+    outcome.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(outcome)
 }

@@ -15,6 +15,7 @@ use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::event::BudgetKind;
+use crate::types::tool::CallEnding;
 use crate::types::{CallId, Event, Micros, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
 
 /// Writes native events.
@@ -107,6 +108,7 @@ pub enum NativeEvent<'a> {
         is_error: bool,
         content: Cow<'a, str>,
         truncated: bool,
+        outcome_unknown: bool,
         latency_ms: u64,
     },
     /// A model call and its tools are done.
@@ -276,6 +278,7 @@ fn tool_result<'a>(
         is_error: outcome.is_error,
         content: outcome.text(),
         truncated: outcome.truncated,
+        outcome_unknown: outcome.ending == CallEnding::Lost,
         latency_ms: outcome.latency_ms,
     }
 }

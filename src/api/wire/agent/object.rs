@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
-use crate::types::outcome::{CallReport, Outcome, Report, StepReport};
-use crate::types::{Micros, RunId, SessionId, ToolCall};
+use crate::types::outcome::{self, CallReport, Outcome, Report, StepReport};
+use crate::types::{Micros, RunId, SessionId, StopReason};
 
 /// How a run ended or why it waits.
 #[derive(Debug, Serialize, ToSchema)]
@@ -57,7 +57,7 @@ pub struct Budget {
 /// What a run waits for.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RequiredAction<'a> {
-    /// `client_tools`.
+    /// `client_tools`, or `outcome_unknown` if it is unknown whether one of the calls took effect.
     pub r#type: &'static str,
     /// The calls to answer with `tool` messages.
     pub calls: Vec<RequiredCall<'a>>,
@@ -75,7 +75,7 @@ pub struct RequiredCall<'a> {
     pub arguments: Arguments<'a>,
     /// SHA-256 of the arguments' JSON text, in hexadecimal.
     pub arguments_digest: String,
-    /// Why it waits.
+    /// What became of it at the server, where it is unknown whether it took effect; null for one of the client's tools.
     pub reason: Option<&'a str>,
     /// When it no longer can be answered, Unix milliseconds.
     pub expires_ms: Option<u64>,
@@ -141,6 +141,8 @@ pub struct CallObject<'a> {
     pub latency_ms: u64,
     /// Whether it was never dispatched.
     pub skipped: bool,
+    /// Whether it was dispatched, and it is unknown whether it took effect.
+    pub outcome_unknown: bool,
     /// The result, if it describes a failure.
     pub error: Option<&'a str>,
     /// What the tool measured.
@@ -166,7 +168,7 @@ impl<'a> AgentObject<'a> {
             cost_usd: Micros::as_usd(outcome.cost),
             budget: Budget::new(outcome.token_budget, outcome.usage.total()),
             required_action: (!calls.is_empty()).then(|| RequiredAction {
-                r#type: "client_tools",
+                r#type: if outcome.reason == StopReason::OutcomeAsked { "outcome_unknown" } else { "client_tools" },
                 calls: calls.iter().map(RequiredCall::new).collect(),
             }),
             warnings: &outcome.warnings,
@@ -184,14 +186,15 @@ impl Budget {
 }
 
 impl<'a> RequiredCall<'a> {
-    fn new(call: &'a ToolCall) -> Self {
+    fn new(required: &'a outcome::RequiredCall) -> Self {
+        let outcome::RequiredCall { call, reason } = required;
         let digest = Sha256::digest(call.arguments.as_bytes());
         Self {
             call_id: call.id.as_str(),
             name: &call.name,
             arguments: Arguments::new(&call.arguments),
             arguments_digest: format!("{:x}", bytes::Bytes::copy_from_slice(&digest)),
-            reason: None,
+            reason: reason.as_deref(),
             expires_ms: None,
         }
     }
@@ -243,6 +246,7 @@ impl<'a> CallObject<'a> {
             result_bytes: call.result_bytes,
             latency_ms: call.latency_ms,
             skipped: call.skipped,
+            outcome_unknown: call.outcome_unknown,
             error: call.error.as_deref(),
             metrics: Metrics {},
         }

@@ -31,7 +31,7 @@ pub struct AgentOptions {
     /// What happens when the last reader has gone: `cancel` or `continue`.
     #[schema(value_type = Option<OnDisconnectText>)]
     pub on_disconnect: Option<OnDisconnect>,
-    /// After a crash in a tool with side effects: `fail` or `tell_model`.
+    /// When it is unknown whether a call with side effects took effect: `fail`, `ask` or `tell_model`.
     #[schema(value_type = Option<OnUnknownOutcomeText>)]
     pub on_unknown_outcome: Option<OnUnknownOutcome>,
     /// When the session has a live run: `reject`, `enqueue`, `interrupt` or `concurrent`.

@@ -54,7 +54,7 @@ pub struct AssistantMessage<'a> {
     content: Option<&'a str>,
     /// Always null.
     refusal: Option<&'a str>,
-    /// The client's calls.
+    /// The calls that the client is to answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Option<Vec<ChatToolCall>>)]
     tool_calls: Vec<CallJson<'a>>,
@@ -62,7 +62,8 @@ pub struct AssistantMessage<'a> {
 
 /// The one object of a run that ended so.
 pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bool) -> Completion<'a> {
-    let calls: Vec<CallJson<'_>> = outcome.required_calls.iter().map(CallJson::from).collect();
+    let calls: Vec<CallJson<'_>> =
+        outcome.required_calls.iter().map(|required| CallJson::from(&required.call)).collect();
     let content = Some(outcome.output_text.as_str()).filter(|text| !text.is_empty() || calls.is_empty());
     let message = AssistantMessage { role: "assistant", content, refusal: None, tool_calls: calls };
     let finish_reason = finish_reason(outcome.reason);
@@ -87,7 +88,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
         | StopReason::CostBudget
         | StopReason::Timeout => Some("length"),
         StopReason::ContentFilter => Some("content_filter"),
-        StopReason::ClientTools => Some("tool_calls"),
+        StopReason::ClientTools | StopReason::OutcomeAsked => Some("tool_calls"),
         StopReason::ProviderError
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown

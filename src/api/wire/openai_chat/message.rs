@@ -12,6 +12,7 @@ use crate::api::wire::image_url::check_image_url;
 use crate::api::wire::json_object::JsonObject;
 use crate::llm::openai::messages::json;
 use crate::types::conversation::{Dialect, MEDIA_WEIGHT};
+use crate::types::event::Decision;
 use crate::types::{CallId, Message, Role};
 
 /// Most messages of one request.
@@ -32,6 +33,8 @@ pub struct Messages {
     pub answers_from: usize,
     /// The calls that these answer.
     pub answered: Vec<CallId>,
+    /// The answers that read like a decision on a call whose outcome is not known.
+    pub decisions: Vec<(CallId, Decision)>,
 }
 
 #[derive(Deserialize)]
@@ -116,8 +119,13 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
             (Role::Assistant, _) => {
                 messages.answers_from = index + 1;
                 messages.answered.clear();
+                messages.decisions.clear();
             }
-            (Role::Tool, Some(id)) => messages.answered.push(CallId::foreign(&id)),
+            (Role::Tool, Some(id)) => {
+                let call = CallId::foreign(&id);
+                messages.decisions.extend(view.content.and_then(decision).map(|decision| (call.clone(), decision)));
+                messages.answered.push(call);
+            }
             (Role::System | Role::Developer | Role::User | Role::Tool, _) => {}
         }
         let weight = json.get().len().saturating_sub(images.bytes) + images.count * MEDIA_WEIGHT;
@@ -125,6 +133,20 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
     }
     pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len().saturating_sub(1))))?;
     Ok(messages)
+}
+
+/// What a result says that is one word.
+fn decision(content: &RawValue) -> Option<Decision> {
+    let text = serde_json::from_str::<Cow<'_, str>>(content.get()).ok();
+    let text = text.or_else(|| {
+        let [JsonObject(part)]: [JsonObject<Part<'_>>; 1] = serde_json::from_str(content.get()).ok()?;
+        part.text
+    })?;
+    match text.trim() {
+        "retry" => Some(Decision::Retry),
+        "skip" => Some(Decision::Skip),
+        _ => None,
+    }
 }
 
 /// The pictures of a message: no model reads their bytes as text.

@@ -208,6 +208,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         messages: messages.all,
         answers_from: messages.answers_from,
         answered: messages.answered,
+        decisions: messages.decisions,
         client_tools: if no_tools { Vec::new() } else { client_tools },
         trace: context.trace,
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
@@ -284,14 +285,15 @@ fn stop(raw: &RawValue) -> Option<Stop> {
 
 /// In a session, instructions shape this run only and stand ahead of the history; without one, they
 /// stay where they are.
-fn split(messages: Messages, in_session: bool) -> (Vec<Message>, Messages) {
+fn split(mut messages: Messages, in_session: bool) -> (Vec<Message>, Messages) {
     if !in_session {
         return (Vec::new(), messages);
     }
     let is_instruction = |message: &Message| matches!(message.role, Role::System | Role::Developer);
     let before = messages.all[..messages.answers_from].iter().filter(|message| is_instruction(message)).count();
-    let (system, all) = messages.all.into_iter().partition(is_instruction);
-    (system, Messages { all, answers_from: messages.answers_from - before, answered: messages.answered })
+    let answers_from = messages.answers_from - before;
+    let (system, all) = std::mem::take(&mut messages.all).into_iter().partition(is_instruction);
+    (system, Messages { all, answers_from, ..messages })
 }
 
 fn session_id(body: Option<&str>, header: Option<&str>) -> Result<Option<SessionId>, WireError> {

@@ -130,8 +130,8 @@ impl ChatChunks {
             self.template.write_text(&outcome.output_text, None, out);
             out.put_slice(b"\n\n");
         }
-        for (index, call) in outcome.required_calls.iter().enumerate() {
-            let call = IndexedCall { index, call: call.into() };
+        for (index, required) in outcome.required_calls.iter().enumerate() {
+            let call = IndexedCall { index, call: (&required.call).into() };
             self.template.write(&json!({"tool_calls": [call]}), None, b"", out);
         }
         let mut more = BytesMut::from(&br#","agent":"#[..]);

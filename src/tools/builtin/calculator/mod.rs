@@ -42,7 +42,7 @@ impl Tool for Calculator {
             expression: String,
         }
         let Arguments { expression } = define::decode(arguments)?;
-        evaluate(&expression).map(ToolAnswer::text).map_err(ToolError)
+        evaluate(&expression).map(ToolAnswer::text).map_err(ToolError::Failed)
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(Calculator::new().call(&arguments, &context).await, Ok(ToolAnswer::text("7006652")));
         let arguments = RawValue::from_string(r#"{"expression":"1/0"}"#.into()).unwrap();
         let error = Calculator::new().call(&arguments, &context).await.unwrap_err();
-        assert_eq!(error, ToolError("Division by zero is not defined.".into()));
+        assert_eq!(error, ToolError::Failed("Division by zero is not defined.".into()));
     }
 
     #[test]

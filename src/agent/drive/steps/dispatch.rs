@@ -1,0 +1,168 @@
+//! Makes tool calls that run beside each other. An intent is stored before its call is dispatched; results are shown
+//! as they come and enter the history in call order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{Stream, StreamExt};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::signals::Interruption;
+use crate::agent::drive::steps::outcome::{settled, stopped};
+use crate::failpoint;
+use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
+use crate::types::tool::CallEnding;
+use crate::types::{CallId, Effect, Event, ToolCall, ToolOutcome, ToolProgress};
+
+/// Most reports of progress that wait to be recorded; more are dropped.
+const MAX_REPORTS: usize = 16;
+
+/// A call that may be made.
+pub(super) struct Checked {
+    pub(super) call: ToolCall,
+    pub(super) tool: Arc<RegisteredTool>,
+    pub(super) effect: Effect,
+    pub(super) arguments: Box<RawValue>,
+    /// Counted from 1.
+    pub(super) attempt: u32,
+    /// Whether its intent is recorded: a crash interrupted it.
+    pub(super) has_begun: bool,
+}
+
+/// What happened while a batch ran.
+enum Happened {
+    Answered(ToolCall, ToolOutcome),
+    Reported(CallId, ToolProgress),
+    Interrupted(Interruption),
+}
+
+/// Runs a batch to its end; `false` if it was interrupted.
+pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
+    if !begin(driver, &batch).await? {
+        return Ok(false);
+    }
+    let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
+    let (reports, mut progress) = mpsc::channel(MAX_REPORTS);
+    let mut running: FuturesUnordered<_> = batch.into_iter().map(|checked| answer(driver, checked, &reports)).collect();
+    drop(reports);
+    while !open.is_empty() {
+        match next(driver, &mut running, &mut progress).await {
+            Happened::Answered(call, outcome) => finish(driver, &mut open, &call, outcome).await?,
+            Happened::Reported(id, progress) => report(driver, &open, id, progress).await?,
+            Happened::Interrupted(interruption) => {
+                driver.handle_interruption(interruption)?;
+                drop(running);
+                for call in &open {
+                    driver.finish_call(call, stopped());
+                }
+                return Ok(false);
+            }
+        }
+    }
+    failpoint::hit("tool.finished");
+    Ok(true)
+}
+
+/// Waits for what happens next. An answer comes before an interruption.
+async fn next(
+    driver: &mut Driver,
+    running: &mut (impl Stream<Item = (ToolCall, ToolOutcome)> + Unpin),
+    progress: &mut mpsc::Receiver<(CallId, ToolProgress)>,
+) -> Happened {
+    tokio::select! {
+        biased;
+        Some((call, outcome)) = running.next() => Happened::Answered(call, outcome),
+        interruption = driver.signals.interrupted() => Happened::Interrupted(interruption),
+        Some((call, report)) = progress.recv() => Happened::Reported(call, report),
+    }
+}
+
+/// Records that a batch begins; `false` if it must not.
+async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
+    if let Some(interruption) = driver.signals.before_a_step() {
+        driver.handle_interruption(interruption)?;
+        return Ok(false);
+    }
+    let step = driver.recorder.run().step();
+    let intents: Vec<_> = batch
+        .iter()
+        .filter(|checked| !checked.has_begun)
+        .map(|Checked { call, effect, .. }| Event::ToolStarted { step, call: call.clone(), effect: *effect })
+        .collect();
+    failpoint::hit("tool.before_intent");
+    if !driver.record_unless_told(intents, |tx| tx).await? {
+        return Ok(false);
+    }
+    failpoint::hit("tool.intent_recorded");
+    // Recording may have taken longer than the lease lasts.
+    if driver.signals.validity.is_valid() { Ok(true) } else { Err(Exit::HandedOff) }
+}
+
+/// Takes in what came of a call.
+async fn finish(
+    driver: &mut Driver,
+    open: &mut Vec<ToolCall>,
+    call: &ToolCall,
+    outcome: ToolOutcome,
+) -> Result<(), Exit> {
+    failpoint::hit("tool.answered");
+    open.retain(|open| open.id != call.id);
+    // Its time was the run's: the run ends for that reason.
+    let was_stopped = outcome.ending == CallEnding::Lost && matches!(driver.signals.now(), Some(Interruption::Stop(_)));
+    driver.finish_call(call, if was_stopped { stopped() } else { outcome });
+    if !open.is_empty() {
+        driver.recorder.flush().await?;
+    }
+    Ok(())
+}
+
+/// Records how far a call is.
+async fn report(driver: &mut Driver, open: &[ToolCall], call_id: CallId, progress: ToolProgress) -> Result<(), Exit> {
+    let Some(call) = open.iter().find(|call| call.id == call_id) else { return Ok(()) };
+    let (step, name) = (driver.recorder.run().step(), call.name.clone());
+    driver.recorder.record_with([Event::ToolProgress { step, call_id, name, progress }], |tx| tx).await?;
+    Ok(())
+}
+
+/// Calls a tool, which has the shortest of its own time, the run's for each call, and what the run has left. One that
+/// may be repeated with its key is called once more if its answer is lost.
+fn answer(
+    driver: &Driver,
+    checked: Checked,
+    reports: &mpsc::Sender<(CallId, ToolProgress)>,
+) -> impl Future<Output = (ToolCall, ToolOutcome)> + use<> {
+    let Checked { call, tool, effect, arguments, attempt, .. } = checked;
+    let run = driver.recorder.run();
+    let spec = run.spec();
+    let limit = Duration::from_millis(spec.limits.tool_timeout_ms);
+    let limit = tool.spec().timeout.map_or(limit, |own| own.min(limit));
+    let deadline = driver.signals.deadline;
+    let timeout = move || limit.min(deadline.saturating_duration_since(Instant::now()));
+    let context = CallContext {
+        tenant: spec.tenant.clone(),
+        user: spec.options.sampling.user.clone(),
+        agent: spec.agent.clone(),
+        run: spec.id.clone(),
+        call: call.id.clone(),
+        step: run.step(),
+        attempt,
+        trace: spec.trace.clone(),
+        timeout: timeout(),
+        fence: driver.recorder.fence().token,
+        progress: ProgressSink::new(call.id.clone(), reports.clone()),
+    };
+    async move {
+        let mut outcome = invoke(tool.clone(), arguments.clone(), context.clone()).await;
+        if outcome.ending == CallEnding::Lost && effect == Effect::Idempotent {
+            let again = CallContext { attempt: attempt + 1, timeout: timeout(), ..context };
+            let first_ms = outcome.latency_ms;
+            outcome = invoke(tool, arguments, again).await;
+            outcome.latency_ms += first_ms;
+        }
+        (call, settled(outcome, effect))
+    }
+}

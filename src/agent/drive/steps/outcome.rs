@@ -1,0 +1,47 @@
+//! What is recorded of a call whose answer was lost.
+
+use crate::types::tool::CallEnding;
+use crate::types::{Effect, ToolOutcome};
+
+/// What a model is told where it is unknown whether a call took effect.
+const UNKNOWN: &str = "Whether it took effect is unknown: do not assume either, and do not repeat it without checking.";
+
+/// What came of a call of this effect. A call that changes nothing has failed if its answer was lost; the
+/// outcome of any other call is unknown.
+pub(super) fn settled(outcome: ToolOutcome, effect: Effect) -> ToolOutcome {
+    match (outcome.ending, effect) {
+        (CallEnding::Lost, Effect::Read) => ToolOutcome { ending: CallEnding::Answered, ..outcome },
+        (CallEnding::Lost, Effect::Idempotent | Effect::Write) => {
+            let lost = ToolOutcome::lost(format!("{} {UNKNOWN}", outcome.text()));
+            ToolOutcome { latency_ms: outcome.latency_ms, ..lost }
+        }
+        (CallEnding::Answered | CallEnding::Stopped | CallEnding::Skipped, _) => outcome,
+    }
+}
+
+/// What came of a call that began with this effect, was interrupted by a crash and is not made again.
+pub(in crate::agent::drive) fn interrupted(began_as: Effect, why: &str) -> ToolOutcome {
+    settled(ToolOutcome::lost(format!("The call was interrupted.{why}")), began_as)
+}
+
+/// A call that was stopped with its run.
+pub(super) fn stopped() -> ToolOutcome {
+    ToolOutcome::stopped("The call was stopped with the run. It may have taken effect.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_of_what_changes_nothing_a_lost_answer_is_a_failure() {
+        let ending = |effect| settled(ToolOutcome::lost("It hung."), effect).ending;
+        assert_eq!(ending(Effect::Read), CallEnding::Answered);
+        assert_eq!((ending(Effect::Idempotent), ending(Effect::Write)), (CallEnding::Lost, CallEnding::Lost));
+        let told = interrupted(Effect::Write, " The tool is gone.");
+        assert!(
+            told.text().starts_with("The call was interrupted. The tool is gone. Whether it took effect is unknown")
+        );
+        assert_eq!(interrupted(Effect::Read, "").text(), "The call was interrupted.");
+    }
+}

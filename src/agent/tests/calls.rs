@@ -1,0 +1,230 @@
+//! How the tool calls of one turn run: in which order, for how long, and what becomes of those that break.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+
+use super::support::{Echo, Say, TestAgent, outcome, request, watch};
+use crate::agent::NewRun;
+use crate::llm::openai::messages::json;
+use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::event::Decision;
+use crate::types::run::OnUnknownOutcome;
+use crate::types::tool::CallEnding;
+use crate::types::{CallId, Effect, Event, Message, Record, RunStatus, StopReason, ToolOutcome};
+
+/// What a [`Worker`] does in one of its calls.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Work,
+    Lose,
+    Panic,
+    Hang,
+}
+
+/// Takes a second for each call, and notes which began and ended. Plays its script, then works.
+#[derive(Debug)]
+struct Worker {
+    spec: ToolSpec,
+    script: Mutex<Vec<Does>>,
+    journal: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<(CallId, u32)>>>,
+}
+
+#[async_trait]
+impl Tool for Worker {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
+        self.calls.lock().push((context.call.clone(), context.attempt));
+        let does = self.script.lock().pop().unwrap_or(Does::Work);
+        self.journal.lock().push(format!("+{}", self.spec.name));
+        match does {
+            Does::Work => tokio::time::sleep(Duration::from_secs(1)).await,
+            Does::Lose => return Err(ToolError::Lost("The connection broke.".into())),
+            Does::Panic => panic!("as told"),
+            Does::Hang => std::future::pending().await,
+        }
+        self.journal.lock().push(format!("-{}", self.spec.name));
+        Ok(ToolAnswer::text("done"))
+    }
+}
+
+/// Workers that note what they do in one journal.
+#[derive(Default)]
+struct Workshop {
+    journal: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<(CallId, u32)>>>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Workshop {
+    /// Adds a worker whose first call does the last of `script`.
+    fn with(mut self, name: &str, effect: Effect, script: &[Does]) -> Self {
+        let spec = Echo::new(name, effect, 0).spec().clone();
+        self.add(spec, script);
+        self
+    }
+
+    fn add(&mut self, spec: ToolSpec, script: &[Does]) {
+        let (journal, calls) = (self.journal.clone(), self.calls.clone());
+        self.tools.push(Arc::new(Worker { spec, script: Mutex::new(script.to_vec()), journal, calls }));
+    }
+
+    /// An agent whose model calls these tools in one turn, then answers.
+    fn agent(&self, calls: &[&'static str]) -> TestAgent {
+        let calls = calls.iter().map(|name| (*name, "{}")).collect();
+        let turns = vec![Say::Calls("", calls), Say::Text(&["fine"])];
+        TestAgent::builder().turns(turns).tools(self.tools.clone()).begin()
+    }
+
+    fn journal(&self) -> String {
+        self.journal.lock().join(" ")
+    }
+}
+
+fn asking(policy: OnUnknownOutcome) -> NewRun {
+    let mut new = request();
+    new.options.on_unknown_outcome = policy;
+    new
+}
+
+fn results(records: &[Record]) -> Vec<ToolOutcome> {
+    let results = records.iter().filter_map(|record| match &record.event {
+        Event::ToolFinished { outcome, .. } => Some(outcome.clone()),
+        _ => None,
+    });
+    results.collect()
+}
+
+async fn run(agent: &TestAgent, new: NewRun) -> Vec<Record> {
+    watch(agent.start(new, None).await.unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_with_side_effects_waits_for_those_before_it_and_holds_those_after_it() {
+    for effect in [Effect::Write, Effect::Idempotent] {
+        let workshop = Workshop::default().with("r", Effect::Read, &[]).with("w", effect, &[]);
+        run(&workshop.agent(&["r", "r", "w", "w", "r", "r"]), request()).await;
+        assert_eq!(workshop.journal(), "+r +r -r -r +w -w +w -w +r +r -r -r", "{effect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_parallel_calls_each_waits_for_the_one_before_it() {
+    let workshop = Workshop::default().with("a", Effect::Read, &[]).with("b", Effect::Read, &[]);
+    let mut new = request();
+    new.options.parallel_tool_calls = false;
+    let agent = workshop.agent(&["a", "b", "a"]);
+    run(&agent, new).await;
+    assert_eq!(workshop.journal(), "+a -a +b -b +a -a");
+    assert!(!agent.model.requests.lock()[0].parallel_tool_calls, "the model is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_no_more_than_its_own_time() {
+    let mut workshop = Workshop::default();
+    let spec = Echo::new("slow", Effect::Read, 0).spec().clone();
+    workshop.add(ToolSpec { timeout: Some(Duration::from_millis(200)), ..spec }, &[]);
+    let records = run(&workshop.agent(&["slow"]), request()).await;
+    let result = &results(&records)[0];
+    assert_eq!((&*result.text(), result.latency_ms), ("The tool `slow` did not answer within 200 ms.", 200));
+    assert_eq!(outcome(&records).reason, StopReason::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_hurts_nothing_but_its_call() {
+    let workshop = Workshop::default().with("r", Effect::Read, &[Does::Panic]).with("s", Effect::Read, &[]);
+    let records = run(&workshop.agent(&["r", "s"]), request()).await;
+    let results = results(&records);
+    assert_eq!((&*results[0].text(), results[0].is_error), ("The tool `r` crashed.", true));
+    assert_eq!((&*results[1].text(), results[1].is_error), ("done", false));
+    assert_eq!(outcome(&records).output_text, "fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_with_side_effects_that_broke_has_an_unknown_outcome_whatever_broke_it() {
+    for does in [Does::Lose, Does::Panic, Does::Hang] {
+        let workshop = || Workshop::default().with("w", Effect::Write, &[does]).with("r", Effect::Read, &[]);
+        let failing = workshop();
+        let records = run(&failing.agent(&["w", "r"]), asking(OnUnknownOutcome::Fail)).await;
+        let outcome = super::support::outcome(&records);
+        assert_eq!((outcome.reason, outcome.status()), (StopReason::OutcomeUnknown, RunStatus::Failed), "{does:?}");
+        assert_eq!(failing.journal(), "+w", "what was asked after it is not made");
+
+        let telling = workshop();
+        let records = run(&telling.agent(&["w", "r"]), asking(OnUnknownOutcome::TellModel)).await;
+        let result = &results(&records)[0];
+        assert_eq!(result.ending, CallEnding::Lost, "{does:?}");
+        assert!(result.text().contains("Whether it took effect is unknown"), "{}", result.text());
+        assert_eq!(super::support::outcome(&records).output_text, "fine");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_changes_nothing_has_failed_if_its_answer_is_lost() {
+    let workshop = Workshop::default().with("r", Effect::Read, &[Does::Lose]);
+    let records = run(&workshop.agent(&["r"]), request()).await;
+    assert_eq!(results(&records)[0].text(), "The connection broke.");
+    assert_eq!(outcome(&records).output_text, "fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idempotent_call_whose_answer_is_lost_is_repeated_once_under_its_id() {
+    let workshop = Workshop::default().with("i", Effect::Idempotent, &[Does::Lose]);
+    let records = run(&workshop.agent(&["i"]), request()).await;
+    assert_eq!((&*results(&records)[0].text(), outcome(&records).reason), ("done", StopReason::Done));
+    let calls = workshop.calls.lock().clone();
+    assert_eq!((calls.len(), &calls[0].0, calls[0].1, calls[1].1), (2, &calls[1].0, 1, 2));
+
+    let workshop = Workshop::default().with("i", Effect::Idempotent, &[Does::Lose, Does::Hang]);
+    let records = run(&workshop.agent(&["i"]), request()).await;
+    assert_eq!(outcome(&records).reason, StopReason::OutcomeUnknown);
+    assert_eq!(workshop.calls.lock().len(), 2, "and no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_stopped_when_the_runs_time_is_up_is_stopped_with_the_run() {
+    let workshop = Workshop::default().with("w", Effect::Write, &[Does::Hang]);
+    let mut new = request();
+    new.limits.timeout_ms = Some(3_000);
+    let records = run(&workshop.agent(&["w"]), new).await;
+    assert_eq!(results(&records)[0].ending, CallEnding::Stopped);
+    assert_eq!(outcome(&records).reason, StopReason::Timeout);
+}
+
+/// Asks the caller what came of `w`, and goes on with what the caller says.
+async fn asked(workshop: &Workshop, agent: &TestAgent, content: &str, decision: Option<Decision>) -> Vec<Record> {
+    let waiting = outcome(&run(agent, asking(OnUnknownOutcome::Ask)).await);
+    assert_eq!((waiting.reason, waiting.status()), (StopReason::OutcomeAsked, RunStatus::RequiresAction));
+    let asked = &waiting.required_calls[0];
+    assert!(asked.reason.as_ref().unwrap().contains("unknown") && workshop.calls.lock().len() == 1);
+    let id = asked.call.id.clone();
+    let messages = vec![Message::tool(&id, content)];
+    let decisions = decision.map(|decision| (id.clone(), decision)).into_iter().collect();
+    run(agent, NewRun { run: id.run(), answered: vec![id], messages, decisions, ..request() }).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_asked_says_what_came_of_the_call() {
+    for (content, decision, calls, told) in [
+        ("paid", None, 1, "paid"),
+        ("skip", Some(Decision::Skip), 1, "took effect is unknown"),
+        ("retry", Some(Decision::Retry), 2, "done"),
+    ] {
+        let workshop = Workshop::default().with("w", Effect::Write, &[Does::Lose]);
+        let agent = workshop.agent(&["w"]);
+        let records = asked(&workshop, &agent, content, decision).await;
+        assert_eq!(outcome(&records).output_text, "fine", "{content}");
+        let made = workshop.calls.lock().clone();
+        assert!(made.len() == calls && made.iter().all(|(id, _)| *id == made[0].0), "{content}: {made:?}");
+        let request = agent.model.requests.lock().pop().unwrap();
+        let last = request.conversation.iter().last().map(|message| json(message).to_owned());
+        assert!(last.as_ref().is_some_and(|last| last.contains(told)), "{content}: {last:?}");
+    }
+}
