@@ -65,6 +65,17 @@ impl Call {
     }
 }
 
+/// An event as a list of events has it: a row of text says its number too, which is the frame's id in a stream.
+pub(super) fn row(event: &Frame) -> Value {
+    let mut row = data(event);
+    if event.name.is_empty()
+        && let Some(members) = row.as_object_mut()
+    {
+        members.insert("seq".to_owned(), event.id.into());
+    }
+    row
+}
+
 impl Log {
     /// The log as all replicas have it.
     pub(super) fn read(view: &RunView, complaints: &mut Complaints<'_>) -> Self {
@@ -81,7 +92,7 @@ impl Log {
             }
         }
         let listed: Vec<String> = view.list.iter().map(Value::to_string).collect();
-        let streamed: Vec<String> = events.iter().map(|event| data(event).to_string()).collect();
+        let streamed: Vec<String> = events.iter().map(|event| row(event).to_string()).collect();
         if let Some(at) = first_difference(&listed, &streamed) {
             let what = format!(
                 "event {} of its list is {:?}, and {:?} of its stream",

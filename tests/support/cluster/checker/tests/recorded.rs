@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::support::Frame;
+use crate::support::cluster::checker::log::row;
 use crate::support::cluster::evidence::{ClientTrace, End, Evidence, Probe, Reading, RunView, SessionView};
 use crate::support::cluster::harm::Break;
 use crate::support::cluster::model::ModelCall;
@@ -130,7 +131,7 @@ pub(super) fn good() -> Evidence {
     };
     let view = RunView {
         object: json!({"id": RUN, "status": "completed", "stop_reason": "done"}),
-        list: events.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect(),
+        list: events.iter().map(row).collect(),
         streams: BTreeMap::from([("http://a".to_owned(), events.clone()), ("http://b".to_owned(), events)]),
     };
     let budget = json!({"token_limit": 100, "tokens_remaining": 40});
@@ -158,7 +159,7 @@ pub(super) fn rewrite(evidence: &mut Evidence, change: impl Fn(&mut Vec<Frame>))
     let view = evidence.runs.get_mut(RUN).unwrap();
     view.streams.values_mut().for_each(&change);
     let events = view.streams["http://a"].clone();
-    view.list = events.iter().map(|event| serde_json::from_str(&event.data).unwrap_or_default()).collect();
+    view.list = events.iter().map(row).collect();
     let readings = &mut evidence.clients[0].readings;
     readings.truncate(1);
     readings[0].events = events.into_iter().map(|event| (1, event)).collect();
