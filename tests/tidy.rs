@@ -30,7 +30,7 @@ const FLOORS: [(&str, u8); 14] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 22] = [
+const ROOMS: [(&str, u8); 23] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -40,6 +40,7 @@ const ROOMS: [(&str, u8); 22] = [
     ("session", 4),
     ("limits", 4),
     ("request", 4),
+    ("requester", 2),
     ("generation", 3),
     ("quotas", 2),
     ("ownership", 2),

@@ -18,9 +18,10 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::request_key::RequestKey;
+use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
-use crate::store::{Order, Scan, Unavailable};
+use crate::store::{Order, Partition, Scan, Unavailable};
 use crate::types::{Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
 /// How long a caller waits for a run to stop.
@@ -86,16 +87,29 @@ impl Control {
         }
     }
 
-    /// A run of this tenant.
-    pub async fn get(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
-        let (partition, head) = self.ledger.find_run(tenant, id).await?;
+    /// A run that the requester may read, and where it lies.
+    async fn find(&self, requester: Requester<'_>, id: &RunId) -> Result<(Partition, Head), LookupError> {
+        let (partition, head) = self.ledger.find_run(requester.tenant, id).await?;
+        requester.check(&head)?;
+        Ok((partition, head))
+    }
+
+    /// A run that the requester may read.
+    pub async fn get<'a>(&self, requester: impl Into<Requester<'a>>, id: &RunId) -> Result<RunView, LookupError> {
+        let requester = requester.into();
+        let (partition, head) = self.find(requester, id).await?;
         let outcome = if head.is_under_way() { None } else { self.ledger.outcome(&partition, id).await? };
         Ok(RunView { head, outcome })
     }
 
-    /// This tenant's runs, newest first.
-    pub async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Head>, LookupError> {
-        let mut found = Vec::new();
+    /// The runs that the requester may read, newest first.
+    pub async fn list<'a>(
+        &self,
+        requester: impl Into<Requester<'a>>,
+        filter: &Filter,
+    ) -> Result<Vec<Head>, LookupError> {
+        let requester = requester.into();
+        let (tenant, mut found) = (requester.tenant, Vec::new());
         let after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
         let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
         let partition = keys::tenant_partition(tenant);
@@ -109,7 +123,10 @@ impl Control {
                 }
                 let partition = keys::run_partition(tenant, session.as_ref(), &run);
                 let head = self.ledger.head(&partition, &run).await?;
-                found.extend(head.filter(|head| filter.status.is_none_or(|status| status == head.status)));
+                let is_wanted = |head: &Head| {
+                    filter.status.is_none_or(|status| status == head.status) && requester.may_use(&head.agent)
+                };
+                found.extend(head.filter(is_wanted));
                 if found.len() == filter.limit {
                     return Ok(found);
                 }
@@ -119,10 +136,16 @@ impl Control {
     }
 
     /// Follows a run after event `seq`; 0 is from its beginning.
-    pub async fn follow(&self, tenant: &Tenant, id: &RunId, seq: u64) -> Result<Following, LookupError> {
+    pub async fn follow<'a>(
+        &self,
+        requester: impl Into<Requester<'a>>,
+        id: &RunId,
+        seq: u64,
+    ) -> Result<Following, LookupError> {
+        let requester = requester.into();
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
-        let live = self.followers.live(tenant, id);
-        let (partition, head) = self.ledger.find_run(tenant, id).await?;
+        let live = self.followers.live(requester.tenant, id);
+        let (partition, head) = self.find(requester, id).await?;
         // A tail shows what this process stored. If that stood still, others may have gone on, and only the
         // log knows how far it goes.
         let last = if let Some(last) = live.as_ref().map(Reader::last).filter(|last| seq < *last) {
@@ -142,22 +165,24 @@ impl Control {
     }
 
     /// Cancels a run and returns once it has stopped. One that ended already stays as it is.
-    pub async fn cancel(&self, tenant: &Tenant, id: &RunId) -> Result<RunView, LookupError> {
+    pub async fn cancel<'a>(&self, requester: impl Into<Requester<'a>>, id: &RunId) -> Result<RunView, LookupError> {
+        let requester = requester.into();
+        let tenant = requester.tenant;
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         // The command is committed first. If the present driver dies, the next driver reads it and ends the run.
         // A run without a driver needs no command.
         let mut told = false;
         loop {
-            let (partition, head) = self.ledger.find_run(tenant, id).await?;
+            let (partition, head) = self.find(requester, id).await?;
             if head.status == RunStatus::InProgress && !std::mem::replace(&mut told, true) {
                 self.tell_to_stop(tenant, id).await?;
             }
             if head.status.is_final() || self.launcher.stop(tenant, &head).await? {
-                return self.get(tenant, id).await;
+                return self.get(requester, id).await;
             }
             // The log is the truth, should the head be older.
             if self.ledger.outcome(&partition, id).await?.is_some_and(|outcome| outcome.status().is_final()) {
-                return self.get(tenant, id).await;
+                return self.get(requester, id).await;
             }
             if Instant::now() >= deadline || self.lifecycle.is_leaving() {
                 return Err(LookupError::Store(Unavailable("the driver of the run does not stop it".to_owned())));
@@ -177,15 +202,16 @@ impl Control {
 
     /// Lets the caller's messages join a run's conversation before its next model call. A request that has a
     /// key does so once; the second value says whether it did before. The run is as it stands now.
-    pub async fn steer(
+    pub async fn steer<'a>(
         &self,
-        tenant: &Tenant,
+        requester: impl Into<Requester<'a>>,
         id: &RunId,
         messages: Vec<Message>,
         key: Option<&RequestKey>,
     ) -> Result<(Head, bool), LookupError> {
-        let (_, head) = self.ledger.find_run(tenant, id).await?;
-        match inbox::send(&self.ledger, tenant, id, &Command::Steer { messages }, key).await? {
+        let requester = requester.into();
+        let (_, head) = self.find(requester, id).await?;
+        match inbox::send(&self.ledger, requester.tenant, id, &Command::Steer { messages }, key).await? {
             Delivery::Delivered => Ok((head, false)),
             Delivery::Repeated => Ok((head, true)),
             Delivery::Ended(_) => Err(LookupError::NotLive(id.clone())),
@@ -207,14 +233,21 @@ impl Control {
     }
 
     /// Cancels a session's runs and returns them, newest first, once they have stopped.
-    pub async fn cancel_session(&self, tenant: &Tenant, id: &SessionId) -> Result<Vec<RunView>, LookupError> {
-        self.sessions.get(tenant, id).await?;
-        let live = self.sessions.unfinished_runs(tenant, id).await?;
+    pub async fn cancel_session<'a>(
+        &self,
+        requester: impl Into<Requester<'a>>,
+        id: &SessionId,
+    ) -> Result<Vec<RunView>, LookupError> {
+        let requester = requester.into();
+        self.sessions.get(requester.tenant, id).await?;
+        let live = self.sessions.unfinished_runs(requester.tenant, id).await?;
+        // All of them or none.
+        live.iter().try_for_each(|head| requester.check(head))?;
         // Those that wait for their turn go first, so that none of them gets it.
         let (queued, others): (Vec<_>, Vec<_>) = live.into_iter().partition(|head| head.status == RunStatus::Queued);
         let mut cancelled = Vec::new();
         for heads in [queued, others] {
-            let cancelling = heads.into_iter().map(|head| async move { self.cancel(tenant, &head.id).await });
+            let cancelling = heads.into_iter().map(|head| async move { self.cancel(requester, &head.id).await });
             let mut cancelling = futures_util::stream::iter(cancelling).buffer_unordered(CANCELLED_AT_ONCE);
             while let Some(result) = cancelling.next().await {
                 match result {

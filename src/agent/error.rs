@@ -116,6 +116,14 @@ pub enum LookupError {
     /// There is no such run, or it is another tenant's.
     #[error("run {0} does not exist")]
     RunNotFound(String),
+    /// The run is one of an agent that the key may not use.
+    #[error("run {run} is one of the agent {agent:?}, which this key may not use")]
+    AgentForbidden {
+        /// The run.
+        run: RunId,
+        /// Its agent.
+        agent: String,
+    },
     /// There is no such session, or it is another tenant's.
     #[error("session {0} does not exist")]
     SessionNotFound(String),

@@ -36,6 +36,7 @@ mod quotas;
 mod recovery;
 mod request;
 mod request_key;
+mod requester;
 mod rooms;
 pub mod session;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use ledger::session::Versioned;
 pub use quotas::Quotas;
 pub use request::{LimitsPatch, NewRun};
 pub use request_key::{Kind, RequestKey};
+pub use requester::Requester;
 
 use crate::agent::control::Control;
 use crate::agent::limits::Limits;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::generation::Generation;
+use crate::agent::requester::Requester;
 use crate::types::event::Decision;
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnConflict, OnLimit, RunOptions};
@@ -68,4 +69,11 @@ pub struct LimitsPatch {
     pub token_budget: Option<u64>,
     /// Most money.
     pub cost_budget: Option<Micros>,
+}
+
+impl NewRun {
+    /// Who asks, for what is there already.
+    pub(super) fn requester(&self) -> Requester<'_> {
+        Requester { tenant: &self.tenant, agents: self.allowed_agents.as_deref() }
+    }
 }

@@ -20,7 +20,9 @@ use crate::api::wire::openai_chat::request::{CompletionRequest, RequestContext, 
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::RunObject;
 use crate::api::wire::{RunNames, StreamEvent};
+use crate::config::Scope;
 use crate::types::Event;
+use crate::types::run::OnConflict;
 
 /// Runs the whole tool loop and answers with its events or its outcome.
 #[utoipa::path(
@@ -94,6 +96,9 @@ async fn complete(
         default_events: endpoint.events,
     };
     let (new, shape) = read_request(text, context)?;
+    if new.on_conflict == OnConflict::Interrupt {
+        caller.check(Scope::Cancel)?;
+    }
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
     let started = api.agent.admission().start(new, key.as_ref()).await?;
     // The run has what it needs of it, and may take long.

@@ -149,6 +149,7 @@ impl From<LookupError> for ApiError {
         let message = error.to_string();
         match error {
             LookupError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message),
+            LookupError::AgentForbidden { .. } => Self::new(ErrorCode::Forbidden, message),
             LookupError::SessionNotFound(_) => Self::new(ErrorCode::SessionNotFound, message),
             LookupError::SessionExists(_) | LookupError::VersionConflict(_) => {
                 Self::new(ErrorCode::VersionConflict, message).permanent()

@@ -166,6 +166,7 @@ mod tests {
         let caller = |key: &str| Caller {
             tenant: Tenant::default_tenant(),
             agents: None,
+            scopes: crate::config::Scopes::all(),
             key_name: Some(key.into()),
             generation: std::sync::Arc::default(),
         };

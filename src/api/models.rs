@@ -54,7 +54,7 @@ pub struct ToolObject {
 )]
 pub async fn list(caller: Caller) -> Response {
     let mut entries = caller.generation.catalog.list().await;
-    entries.retain(|entry| caller.may_use(&entry.agent));
+    entries.retain(|entry| caller.requester().may_use(&entry.agent));
     let models = entries.into_iter().map(ModelObject::from).collect();
     axum::Json(List::new(models, false, |model: &ModelObject| model.id.clone())).into_response()
 }

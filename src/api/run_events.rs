@@ -77,7 +77,7 @@ pub async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let asked = Asked::read(&query, &headers)?;
-    let Following { head, follower } = api.agent.runs().follow(&caller.tenant, &id, asked.after).await?;
+    let Following { head, follower } = api.agent.runs().follow(caller.requester(), &id, asked.after).await?;
     let names = RunNames::from(&head);
     match (asked.shown, follower) {
         (Shown::List, follower) => list(follower, &names).await,
@@ -87,7 +87,7 @@ pub async fn follow(
             // What a chunk looks like depends on those before it: they are written again, and left out.
             let whole = match asked.after {
                 0 => Some(rest),
-                _ => api.agent.runs().follow(&caller.tenant, &id, 0).await?.follower,
+                _ => api.agent.runs().follow(caller.requester(), &id, 0).await?.follower,
             };
             let Some(whole) = whole else { return Ok(nothing_new(&names)) };
             let chunks = ChatChunks::new(names.clone(), include_usage, extension, true);

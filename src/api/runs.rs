@@ -31,7 +31,7 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
         after: query.parsed("after", RunId::parse)?,
         limit: limit + 1,
     };
-    let (heads, has_more) = page_of(api.agent.runs().list(&caller.tenant, &filter).await?, limit);
+    let (heads, has_more) = page_of(api.agent.runs().list(caller.requester(), &filter).await?, limit);
     let runs: Vec<_> = heads.iter().map(RunObject::from).collect();
     Ok(axum::Json(List::new(runs, has_more, |run| run.id.to_owned())).into_response())
 }
@@ -43,7 +43,7 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
     responses((status = 200, description = "The run", body = RunObject<'_>)),
 )]
 pub async fn get(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -> Result<Response, ApiError> {
-    let view = api.agent.runs().get(&caller.tenant, &id).await?;
+    let view = api.agent.runs().get(caller.requester(), &id).await?;
     Ok(axum::Json(RunObject::from(&view)).into_response())
 }
 
@@ -54,7 +54,7 @@ pub async fn get(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -
     responses((status = 200, description = "The run as it ended", body = RunObject<'_>)),
 )]
 pub async fn cancel(State(api): State<Api>, caller: Caller, RunPath(id): RunPath) -> Result<Response, ApiError> {
-    let view = api.agent.runs().cancel(&caller.tenant, &id).await?;
+    let view = api.agent.runs().cancel(caller.requester(), &id).await?;
     Ok(axum::Json(RunObject::from(&view)).into_response())
 }
 
@@ -77,7 +77,7 @@ pub async fn steer(
     let body = body.as_str()?;
     let messages = read_steering(body)?;
     let key = identity.chosen_key("runs/messages", &caller, body)?;
-    let (head, replayed) = api.agent.runs().steer(&caller.tenant, &id, messages, key.as_ref()).await?;
+    let (head, replayed) = api.agent.runs().steer(caller.requester(), &id, messages, key.as_ref()).await?;
     let mut response = (StatusCode::ACCEPTED, axum::Json(RunObject::from(&head))).into_response();
     sse::name_run(&mut response, &RunNames::from(&head));
     if replayed {

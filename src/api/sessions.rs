@@ -126,7 +126,7 @@ pub async fn delete(
     caller: Caller,
     SessionPath(id): SessionPath,
 ) -> Result<Response, ApiError> {
-    api.agent.sessions().delete(&caller.tenant, &id).await?;
+    api.agent.sessions().delete(caller.requester(), &id).await?;
     Ok(axum::Json(Deletion { id: id.to_string(), object: "session", deleted: true }).into_response())
 }
 
@@ -167,7 +167,7 @@ pub async fn cancel(
     caller: Caller,
     SessionPath(id): SessionPath,
 ) -> Result<Response, ApiError> {
-    let cancelled = api.agent.runs().cancel_session(&caller.tenant, &id).await?;
+    let cancelled = api.agent.runs().cancel_session(caller.requester(), &id).await?;
     let runs: Vec<_> = cancelled.iter().map(RunObject::from).collect();
     Ok(axum::Json(List::new(runs, false, |run| run.id.to_owned())).into_response())
 }

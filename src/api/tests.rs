@@ -14,7 +14,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use crate::api::{openapi, router};
-use crate::config::{KeyConfig, QuotaConfig, key};
+use crate::config::{KeyConfig, QuotaConfig, Scopes, key};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Partition, Rate, RateDecision, Store, Unavailable};
@@ -161,6 +161,7 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         tenant: Tenant::parse("acme").unwrap(),
         hash: key::hash("right"),
         agents: None,
+        scopes: Scopes::all(),
         requests_per_minute: Some(2),
         quota: QuotaConfig::default(),
     };

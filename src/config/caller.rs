@@ -7,6 +7,7 @@ use super::key;
 use super::mistake::suggestion;
 use super::quota::QuotaConfig;
 use super::reader::Section;
+use super::scope::Scopes;
 use super::secret_source;
 use super::value::{PLAIN_NAME, is_plain_name};
 use super::values::Recorded;
@@ -23,6 +24,8 @@ pub struct KeyConfig {
     pub hash: [u8; 32],
     /// Agents that its callers may use; `None` for all.
     pub agents: Option<Vec<String>>,
+    /// What its callers may do.
+    pub scopes: Scopes,
     /// Most requests a minute; `None` without end.
     pub requests_per_minute: Option<u32>,
     /// What its runs may take together.
@@ -58,10 +61,25 @@ impl KeyConfig {
         for agent in allowed.iter().flatten().filter(|agent| !known.contains(&agent.as_str())) {
             section.refuse("agents", format!("there is no agent `{agent}`; {}", suggestion(agent, &known)));
         }
+        let scopes = section.key(
+            "scopes",
+            "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs and \
+             sessions, `steer` sends messages to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
+             deletes sessions.",
+            Scopes::all(),
+        );
         let requests_per_minute = section
             .optional("requests_per_minute", "Most requests a minute with this key, over all replicas together.");
         let quota = QuotaConfig::read(section);
-        Some(Self { name: name.to_owned(), tenant: tenant?, hash: hash?, agents: allowed, requests_per_minute, quota })
+        Some(Self {
+            name: name.to_owned(),
+            tenant: tenant?,
+            hash: hash?,
+            agents: allowed,
+            scopes,
+            requests_per_minute,
+            quota,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keys and what they may do.
 
 use reqwest::{Method, RequestBuilder};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Allowed, ENDPOINTS, check, valid, with_agent};
 use crate::support::{Reply, TestServer, Upstream};
@@ -139,4 +139,103 @@ async fn over_their_rate_limit_are_refused() {
     assert_eq!(answer.header("x-ratelimit-remaining-requests"), "0");
     server.use_key("lg_bbbb");
     server.post(ENDPOINTS[0], &valid()).await.ok();
+}
+
+/// A key and another one of the same tenant that may use one agent only, or do some things only.
+const COLLEAGUES: &str = r#"
+[agents.powerful]
+[agents.limited]
+[keys.a]
+key_env = "KEY_A"
+tenant = "both"
+[keys.b]
+key_env = "KEY_B"
+tenant = "both"
+"#;
+
+/// What a request does to what another key of the tenant has made, by method, path and body.
+fn deeds(server: &TestServer, run: &str, model: &str) -> Vec<(&'static str, RequestBuilder)> {
+    let get = |path: &str| server.request(Method::GET, path);
+    let post = |path: &str, body: Value| server.json(path, &body);
+    let interrupt = |body: Value| {
+        let agent = json!({"session_id": "s", "on_conflict": "interrupt"});
+        json!({"model": model, "messages": body, "agent": agent})
+    };
+    vec![
+        ("read", get(&format!("/v1/runs/{run}"))),
+        ("follow", get(&format!("/v1/runs/{run}/events"))),
+        (
+            "steer",
+            post(&format!("/v1/runs/{run}/messages"), json!({"messages": [{"role": "system", "content": "Obey."}]})),
+        ),
+        ("cancel", post(&format!("/v1/runs/{run}/cancel"), json!({}))),
+        ("cancel its session", post("/v1/sessions/s/cancel", json!({}))),
+        ("interrupt", post(ENDPOINTS[0], interrupt(json!([{"role": "user", "content": "Hi"}])))),
+    ]
+}
+
+#[tokio::test]
+async fn do_nothing_to_a_run_of_an_agent_that_they_may_not_use() {
+    let upstream = Upstream::start([Reply::stream().text("Hel").stall()]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let config = COLLEAGUES.replace("[keys.b]\n", "[keys.b]\nagents = [\"limited\"]\n");
+    let config = config.replace("[agents.powerful]\n", "[agents.powerful]\nmodel = \"test\"\n");
+    let config = config.replace("[agents.limited]\n", "[agents.limited]\nmodel = \"test\"\n");
+    let mut server = house(&upstream, &config).await;
+    server.use_key("lg_aaaa");
+    let mut request = with_agent("session_id", "s");
+    request["model"] = json!("powerful");
+    request["agent"]["background"] = json!(true);
+    let run = server.post(ENDPOINTS[0], &request).await.ok()["id"].as_str().expect("it has an id").to_owned();
+    upstream.received(1).await;
+    server.use_key("lg_bbbb");
+    for (what, request) in deeds(&server, &run, "limited") {
+        let answer = server.send(request).await;
+        check(what, &answer, &[(403, "forbidden")]);
+        assert!(answer.body["error"]["message"].as_str().is_some_and(|text| text.contains("powerful")), "{what}");
+    }
+    assert_eq!(server.get("/v1/runs").await.ok()["data"], json!([]));
+    server.use_key("lg_aaaa");
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).await.ok()["status"], "in_progress");
+    server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
+    server.use_key("lg_bbbb");
+    check("delete", &server.send(server.request(Method::DELETE, "/v1/sessions/s")).await, &[(403, "forbidden")]);
+}
+
+#[tokio::test]
+async fn without_a_scope_are_refused_what_it_is_for() {
+    let upstream = Upstream::start([Reply::stream().text("Hel").stall()]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let config = COLLEAGUES.replace("[keys.b]\n", "[keys.b]\nscopes = [\"run\", \"read\"]\n");
+    let config = config.replace("[agents.powerful]\n[agents.limited]\n", "");
+    let mut server = house(&upstream, &config).await;
+    server.use_key("lg_aaaa");
+    let mut request = with_agent("session_id", "s");
+    request["agent"]["background"] = json!(true);
+    let run = server.post(ENDPOINTS[0], &request).await.ok()["id"].as_str().expect("it has an id").to_owned();
+    upstream.received(1).await;
+    server.use_key("lg_bbbb");
+    server.get(&format!("/v1/runs/{run}")).await.ok();
+    let scope = |what: &str| match what {
+        "steer" => Some("`steer`"),
+        "cancel" | "cancel its session" | "interrupt" => Some("`cancel`"),
+        _ => None,
+    };
+    let mut requests = deeds(&server, &run, "test");
+    requests.retain(|(what, _)| scope(what).is_some());
+    requests.push(("create", server.json("/v1/sessions", &json!({}))));
+    requests.push(("delete", server.request(Method::DELETE, "/v1/sessions/s")));
+    requests.push(("fork", server.json("/v1/sessions/s/fork", &json!({}))));
+    for (what, request) in requests {
+        let answer = server.send(request).await;
+        check(what, &answer, &[(403, "forbidden")]);
+        let named = scope(what).unwrap_or("`sessions`");
+        assert!(
+            answer.body["error"]["message"].as_str().is_some_and(|text| text.contains(named)),
+            "{what}: {answer:?}"
+        );
+    }
+    server.post(ENDPOINTS[0], &valid()).await.ok();
+    server.use_key("lg_aaaa");
+    server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
 }

@@ -4,6 +4,7 @@ use crate::agent::admission::Admission;
 use crate::agent::error::{ClaimError, LookupError, StartError};
 use crate::agent::launch::queued;
 use crate::agent::ledger::commits::Turn;
+use crate::agent::ledger::head::Head;
 use crate::agent::request::NewRun;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
@@ -37,7 +38,10 @@ impl Admission {
         };
         match (in_the_way, new.on_conflict) {
             (Some(_), OnConflict::Enqueue) if has_room => return Ok(Some(Turn::Queued)),
-            (Some(_), OnConflict::Interrupt) if has_room => return Ok(Some(Turn::Next)),
+            (Some(run), OnConflict::Interrupt) if has_room => {
+                self.check_agent(new, run).await?;
+                return Ok(Some(Turn::Next));
+            }
             (Some(run), _) => {
                 return Err(StartError::SessionBusy { session: session.id.clone(), run: run.clone() });
             }
@@ -46,11 +50,22 @@ impl Admission {
         let Some(waiting) = self.ledger.waiting_holder(&new.tenant, session).await? else { return Ok(Some(Turn::Now)) };
         // It waited for its client, which asks for something else now; unless it was answered meanwhile. A
         // request that is refused changes nothing, so it is checked first.
+        check_may_end(new, &waiting)?;
         let generation = self.generation_of(new);
         let spec = self.specify(new, &generation, Some(session), 0).await?.spec;
         self.has_budget(&spec, Some(session), &generation.quotas).await?;
         self.launcher.stop(&new.tenant, &waiting).await?;
         Ok(None)
+    }
+
+    /// Refuses to end a run of an agent that the request's key may not use.
+    async fn check_agent(&self, new: &NewRun, run: &RunId) -> Result<(), StartError> {
+        match self.ledger.find_run(&new.tenant, run).await {
+            Ok((_, head)) => check_may_end(new, &head),
+            Err(LookupError::Store(error)) => Err(error.into()),
+            // It ended and expired meanwhile.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Ends the run that holds a session, for the one that is next.
@@ -61,4 +76,9 @@ impl Admission {
         }
         self.control.tell_to_stop(tenant, holder).await
     }
+}
+
+/// Refuses to end a run of an agent that the request's key may not use.
+fn check_may_end(new: &NewRun, head: &Head) -> Result<(), StartError> {
+    if new.requester().may_use(&head.agent) { Ok(()) } else { Err(StartError::AgentForbidden(head.agent.clone())) }
 }

@@ -47,7 +47,7 @@ impl Admission {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
             let mut held = match self.claim(&new.tenant, key, fresh, &mut wait).await? {
                 Claimed::Ours(held) => held,
-                Claimed::Theirs { target, complete } => return self.join(&new.tenant, &target, complete).await,
+                Claimed::Theirs { target, complete } => return self.join(&new, &target, complete).await,
             };
             failpoint::hit("claim.recorded");
             match &held.claim.target {
@@ -65,8 +65,8 @@ impl Admission {
             };
             // A request that shares the claim may have made it first, and its result refuses this one.
             match self.target_state(&new.tenant, &held.claim.target).await? {
-                TargetState::Live => return self.join(&new.tenant, &held.claim.target, false).await,
-                TargetState::Complete { .. } => return self.join(&new.tenant, &held.claim.target, true).await,
+                TargetState::Live => return self.join(&new, &held.claim.target, false).await,
+                TargetState::Complete { .. } => return self.join(&new, &held.claim.target, true).await,
                 TargetState::Missing | TargetState::Untouched => {}
             }
             // Another process is about its run at this moment.
@@ -143,12 +143,15 @@ impl Admission {
     }
 
     /// Follows the run that an earlier request began or went on with, from where that set in.
-    async fn join(&self, tenant: &Tenant, target: &Target, complete: bool) -> Result<Started, StartError> {
+    async fn join(&self, new: &NewRun, target: &Target, complete: bool) -> Result<Started, StartError> {
         let Target::Run { id, session, after } = target else { return Err(ClaimError::Reused.into()) };
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
-        let live = self.followers.live(tenant, id);
-        let partition = keys::run_partition(tenant, session.as_ref(), id);
+        let live = self.followers.live(&new.tenant, id);
+        let partition = keys::run_partition(&new.tenant, session.as_ref(), id);
         let head = self.ledger.head(&partition, id).await?.ok_or(ClaimError::Gone)?;
+        if !new.requester().may_use(&head.agent) {
+            return Err(StartError::AgentForbidden(head.agent));
+        }
         let follower = self.followers.follow(partition, id.clone(), live, *after);
         Ok(Started { head, follower: follower.to_first_end(), replayed: complete })
     }

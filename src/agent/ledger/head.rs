@@ -13,6 +13,8 @@ pub struct Head {
     pub session: Option<SessionId>,
     /// The model or agent as the caller named it.
     pub model: String,
+    /// The agent that it runs as: a key that may not use this agent may do nothing to the run.
+    pub agent: String,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// When it ended or began to wait, Unix milliseconds.
@@ -37,6 +39,7 @@ impl Head {
             id: spec.id.clone(),
             session: spec.session.clone(),
             model: spec.model.clone(),
+            agent: spec.agent.clone(),
             created_ms: spec.created_ms,
             ended_ms: None,
             status: RunStatus::InProgress,

@@ -15,10 +15,11 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::{Versioned, forget_session};
+use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Order, Partition, Scan, Tx, Unavailable, Write};
-use crate::types::{RunId, SessionId, Tenant};
+use crate::types::{RunId, SessionId};
 
 /// Runs read, and runs deleted, at a time.
 pub(in crate::agent) const PAGE: usize = 128;
@@ -34,18 +35,29 @@ struct Runs {
 impl Sessions {
     /// Deletes a session with its messages and ended runs. A live run must be cancelled first. What has begun is
     /// completed whether or not the caller waits for it.
-    pub async fn delete(self: &Arc<Self>, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
-        let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
-        self.lifecycle.run_detached(Box::pin(async move { sessions.delete_attached(&tenant, &id).await })).await
+    pub async fn delete<'a>(
+        self: &Arc<Self>,
+        requester: impl Into<Requester<'a>>,
+        id: &SessionId,
+    ) -> Result<(), LookupError> {
+        let requester = requester.into();
+        let (sessions, tenant, id) = (self.clone(), requester.tenant.clone(), id.clone());
+        let agents = requester.agents.map(<[String]>::to_vec);
+        let deleting = async move {
+            let requester = Requester { tenant: &tenant, agents: agents.as_deref() };
+            sessions.delete_attached(requester, &id).await
+        };
+        self.lifecycle.run_detached(Box::pin(deleting)).await
     }
 
-    async fn delete_attached(&self, tenant: &Tenant, id: &SessionId) -> Result<(), LookupError> {
+    async fn delete_attached(&self, requester: Requester<'_>, id: &SessionId) -> Result<(), LookupError> {
+        let tenant = requester.tenant;
         let Versioned { session, version } = self.get(tenant, id).await?;
         if let Some(run) = self.ledger.active_run(tenant, &session).await? {
             return Err(LookupError::SessionBusy { session: id.clone(), run });
         }
         let partition = keys::session_partition(tenant, id);
-        let runs = self.runs_to_delete(&partition, id).await?;
+        let runs = self.runs_to_delete(requester, &partition, id).await?;
         for page in runs.ended.chunks(PAGE) {
             self.ledger.commit(page.iter().fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
             self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;
@@ -65,13 +77,19 @@ impl Sessions {
         Ok(self.unindex(index, &runs.waiting).await?)
     }
 
-    async fn runs_to_delete(&self, partition: &Partition, id: &SessionId) -> Result<Runs, LookupError> {
+    async fn runs_to_delete(
+        &self,
+        requester: Requester<'_>,
+        partition: &Partition,
+        id: &SessionId,
+    ) -> Result<Runs, LookupError> {
         let scan = Scan { prefix: keys::HEADS.to_owned(), after: None, limit: PAGE, order: Order::Ascending };
         let mut pages = pin!(scan_pages(&**self.ledger.store(), partition, scan));
         let mut runs = Runs::default();
         while let Some(page) = pages.try_next().await? {
             for (_, document) in &page {
                 let head: Head = decode(&document.value)?;
+                requester.check(&head)?;
                 if head.is_under_way() {
                     return Err(LookupError::SessionBusy { session: id.clone(), run: head.id });
                 }

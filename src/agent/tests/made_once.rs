@@ -31,7 +31,7 @@ async fn a_session_is_made_once() {
     let (third, was_there) = make("c").await.unwrap();
     assert!(was_there, "it was made, though nobody said so");
     let listed = agent.sessions().list(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
-    agent.sessions().delete(&TENANT, &first.session.id).await.unwrap();
+    agent.sessions().delete(&*TENANT, &first.session.id).await.unwrap();
     assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
     assert_eq!((listed, third.version), (3, 1), "what nobody acknowledged is listed too");
 }
@@ -48,7 +48,7 @@ async fn creating_a_session_whose_chosen_id_exists_is_refused() {
     let make = |_| agent.sessions().create(&TENANT, new.clone());
     let refused = agent.admission().make_session(&TENANT, Some(&by_key()), id.clone(), make).await;
     assert!(matches!(refused, Err(LookupError::SessionExists(_))), "{refused:?}");
-    agent.sessions().delete(&TENANT, &id).await.unwrap();
+    agent.sessions().delete(&*TENANT, &id).await.unwrap();
     let make = |_| agent.sessions().create(&TENANT, new);
     assert!(
         !agent.admission().make_session(&TENANT, Some(&by_key()), id, make).await.unwrap().1,

@@ -13,7 +13,7 @@ use crate::agent::machine::budget::Used;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::NewSession;
 use crate::agent::{NewRun, Quotas};
-use crate::config::{Allotment, KeyConfig, Period, QuotaConfig};
+use crate::config::{Allotment, KeyConfig, Period, QuotaConfig, Scopes};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
@@ -25,7 +25,15 @@ const KEY: &str = "web";
 
 pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
     let (name, tenant) = (KEY.to_owned(), Tenant::default_tenant());
-    Quotas::new(&[KeyConfig { name, tenant, hash: [0; 32], agents: None, requests_per_minute: None, quota }])
+    Quotas::new(&[KeyConfig {
+        name,
+        tenant,
+        hash: [0; 32],
+        agents: None,
+        scopes: Scopes::all(),
+        requests_per_minute: None,
+        quota,
+    }])
 }
 
 fn tokens(limit: u64) -> QuotaConfig {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::agent::Generation;
 use crate::agent::catalog::Resolved;
 use crate::agent::error::StartError;
+use crate::agent::{Generation, Requester};
 use crate::api::error::ApiError;
+use crate::api::wire::error::ErrorCode;
+use crate::config::{Scope, Scopes};
 use crate::types::Tenant;
 
 /// Who made a request, and what it is served by.
@@ -20,6 +22,8 @@ pub struct Caller {
     pub key_name: Option<String>,
     /// The agents that it may use; `None` for all.
     pub agents: Option<Vec<String>>,
+    /// What it may do.
+    pub scopes: Scopes,
     /// The configuration that the whole request is served by.
     pub generation: Arc<Generation>,
 }
@@ -28,12 +32,25 @@ impl Caller {
     /// What a model's name leads to; what the caller may not use does not exist for it.
     pub async fn resolve(&self, name: &str) -> Result<Resolved, StartError> {
         let resolved = self.generation.catalog.resolve(name).await?;
-        if self.may_use(&resolved.agent_name) { Ok(resolved) } else { Err(StartError::ModelNotFound(name.to_owned())) }
+        if self.requester().may_use(&resolved.agent_name) {
+            Ok(resolved)
+        } else {
+            Err(StartError::ModelNotFound(name.to_owned()))
+        }
     }
 
-    /// Whether it may use this agent.
-    pub fn may_use(&self, agent: &str) -> bool {
-        self.agents.as_ref().is_none_or(|agents| agents.iter().any(|allowed| allowed == agent))
+    /// Who asks, for what is there already.
+    pub fn requester(&self) -> Requester<'_> {
+        Requester { tenant: &self.tenant, agents: self.agents.as_deref() }
+    }
+
+    /// Refuses a caller whose key lacks this scope.
+    pub fn check(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.scopes.contains(scope) {
+            return Ok(());
+        }
+        let message = format!("this needs the scope `{scope}`, which this key does not have");
+        Err(ApiError::new(ErrorCode::Forbidden, message).permanent())
     }
 }
 

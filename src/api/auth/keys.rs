@@ -10,7 +10,7 @@ use crate::agent::Generation;
 use crate::api::auth::caller::Caller;
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
-use crate::config::key;
+use crate::config::{Scopes, key};
 use crate::types::Tenant;
 
 /// Who calls, by the key that the headers show, and how many requests a minute it may send.
@@ -18,7 +18,8 @@ pub fn identify(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<(Ca
     let generation = generation.clone();
     if generation.keys.is_empty() {
         let limit = generation.requests_per_minute.and_then(NonZeroU32::new);
-        return Ok((Caller { tenant: Tenant::default_tenant(), key_name: None, agents: None, generation }, limit));
+        let (tenant, scopes) = (Tenant::default_tenant(), Scopes::all());
+        return Ok((Caller { tenant, key_name: None, agents: None, scopes, generation }, limit));
     }
     let presented = presented_key(headers)?.ok_or_else(|| unauthorized("no API key was sent"))?;
     let hash = key::hash(presented);
@@ -27,7 +28,7 @@ pub fn identify(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<(Ca
     let (_, key) = known.ok_or_else(|| unauthorized("the API key is not valid"))?;
     let limit = key.requests_per_minute.and_then(NonZeroU32::new);
     let (tenant, key_name, agents) = (key.tenant.clone(), Some(key.name.clone()), key.agents.clone());
-    Ok((Caller { tenant, key_name, agents, generation }, limit))
+    Ok((Caller { tenant, key_name, agents, scopes: key.scopes.clone(), generation }, limit))
 }
 
 fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {

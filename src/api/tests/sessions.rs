@@ -11,6 +11,7 @@ fn two_tenants() -> Router {
         tenant: Tenant::parse(name).unwrap(),
         hash: key::hash(name),
         agents: None,
+        scopes: Scopes::all(),
         requests_per_minute: None,
         quota: QuotaConfig::default(),
     };

@@ -44,7 +44,7 @@ error_codes! {
     IterationLimit,
     /// The API key is missing or not valid.
     InvalidApiKey,
-    /// The API key may not use this agent.
+    /// The API key lacks the scope for this, or may not use the agent.
     Forbidden,
     /// A server without keys is called by a name that others may have pointed to it.
     HostNotAllowed,

@@ -1,0 +1,76 @@
+//! What the requests of a key may do, whatever they are about.
+
+use std::fmt;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::value::{FromToml, Misread, Word};
+
+/// One thing that requests may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Start runs, and answer those that wait for their client.
+    Run,
+    /// Read runs, their events and sessions.
+    Read,
+    /// Send messages to live runs.
+    Steer,
+    /// Cancel runs.
+    Cancel,
+    /// Create, change, copy and delete sessions.
+    Sessions,
+}
+
+impl Word for Scope {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("run", Self::Run),
+        ("read", Self::Read),
+        ("steer", Self::Steer),
+        ("cancel", Self::Cancel),
+        ("sessions", Self::Sessions),
+    ];
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Self::WORDS.iter().find(|(_, scope)| scope == self).map_or("", |(word, _)| word);
+        f.write_str(word)
+    }
+}
+
+/// What the requests of a key may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scopes(Vec<Scope>);
+
+impl Scopes {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(Scope::WORDS.iter().map(|(_, scope)| *scope).collect())
+    }
+
+    /// Whether this is among them.
+    #[must_use]
+    pub fn contains(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+}
+
+impl FromToml for Scopes {
+    fn form() -> String {
+        "list of scopes".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        let scopes: Vec<Scope> = FromToml::read(value)?;
+        if scopes.is_empty() {
+            return Err(Misread::new(value, "a key without any scope could do nothing; leave the list out for all"));
+        }
+        Ok(Self(scopes))
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+}
