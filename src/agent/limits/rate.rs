@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::agent::ledger::keys;
+use crate::agent::ownership::seldom::Seldom;
 use crate::store::{Rate, RateDecision, Store};
 use crate::types::Tenant;
 
@@ -16,8 +17,6 @@ use crate::types::Tenant;
 const STORE_TIMEOUT: Duration = Duration::from_millis(250);
 /// For how long a store that did not answer is not asked again, so that requests do not wait for it.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often it is said that a store does not answer.
-const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Whose requests are counted together.
 #[derive(Debug, Clone, Copy)]
@@ -37,14 +36,8 @@ pub enum RateKey<'a> {
 #[derive(Debug)]
 pub(in crate::agent) struct Rates {
     store: Arc<dyn Store>,
-    trouble: Mutex<Trouble>,
-}
-
-/// How a store that does not answer is spared.
-#[derive(Debug, Clone, Copy, Default)]
-struct Trouble {
-    pause_until: Option<Instant>,
-    silent_until: Option<Instant>,
+    pause_until: Mutex<Option<Instant>>,
+    cannot_count: Seldom,
 }
 
 impl Rates {
@@ -77,19 +70,16 @@ impl Rates {
 impl Rates {
     /// Over this store.
     pub(in crate::agent) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, trouble: Mutex::default() }
+        Self { store, pause_until: Mutex::default(), cannot_count: Seldom::default() }
     }
 
     fn is_paused(&self) -> bool {
-        self.trouble.lock().pause_until.is_some_and(|until| Instant::now() < until)
+        self.pause_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
     fn pause(&self, error: &dyn std::fmt::Display) {
-        let now = Instant::now();
-        let mut trouble = self.trouble.lock();
-        trouble.pause_until = Some(now + PAUSE);
-        if trouble.silent_until.is_none_or(|until| until <= now) {
-            trouble.silent_until = Some(now + SAY_EVERY);
+        *self.pause_until.lock() = Some(Instant::now() + PAUSE);
+        if self.cannot_count.is_due() {
             tracing::warn!(%error, "the store cannot count requests; this replica applies rate limits by itself");
         }
     }

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::agent::ledger::keys;
+use crate::agent::ownership::seldom::Seldom;
 use crate::failpoint;
 use crate::store::{Fence, Key, Partition, Store, Unavailable};
 use crate::types::RunSpec;
@@ -36,6 +37,7 @@ pub struct Leases(Arc<Shared>);
 struct Shared {
     store: Arc<dyn Store>,
     held: Mutex<HashMap<(Partition, Key), Arc<Held>>>,
+    cannot_renew: Seldom,
 }
 
 #[derive(Debug)]
@@ -132,7 +134,7 @@ impl Shared {
 impl Leases {
     /// No leases yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self(Arc::new(Shared { store, held: Mutex::default() }))
+        Self(Arc::new(Shared { store, held: Mutex::default(), cannot_renew: Seldom::default() }))
     }
 
     /// Takes a run's lease; `None` while another process holds it.
@@ -184,7 +186,9 @@ impl Leases {
                 self.0.forget(held);
             }
             Err(error) => {
-                tracing::warn!(lease = %key, %error, "could not renew the lease");
+                if self.0.cannot_renew.is_due() {
+                    tracing::warn!(lease = %key, %error, "could not renew the lease, and perhaps others; trying again");
+                }
                 return false;
             }
         }

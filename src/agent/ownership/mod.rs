@@ -4,6 +4,7 @@
 pub mod lease;
 pub(super) mod registry;
 pub(super) mod retry;
+pub(super) mod seldom;
 pub(super) mod watch;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::agent::ledger::keys;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::ownership::lease::{Lease, Leases};
 use crate::agent::ownership::registry::{Registration, Replica};
+use crate::agent::ownership::seldom::Seldom;
 use crate::store::{Partition, Store, Unavailable};
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
@@ -27,12 +29,14 @@ pub struct Ownership {
     pub(super) leases: Leases,
     pub(super) replica: Replica,
     lifecycle: Arc<Lifecycle>,
+    cannot_orphan: Seldom,
 }
 
 impl Ownership {
     /// A replica of a name that none had before, without a lease.
     pub(super) fn new(store: &Arc<dyn Store>, lifecycle: Arc<Lifecycle>) -> Self {
-        Self { leases: Leases::new(store.clone()), replica: Replica::new(store.clone()), lifecycle }
+        let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
+        Self { leases, replica, lifecycle, cannot_orphan: Seldom::default() }
     }
 
     /// Registers this replica, so that other replicas find its runs after its death.
@@ -74,7 +78,9 @@ impl Ownership {
     pub(super) async fn orphan(&self, run: &RunId, entry: &Registration) {
         let mut attempts_at_the_end = 0;
         while let Err(error) = self.replica.orphan(run, entry).await {
-            tracing::warn!(%run, %error, "could not mark the run as orphaned; trying again");
+            if self.cannot_orphan.is_due() {
+                tracing::warn!(%run, %error, "could not mark the run, and perhaps others, as orphaned; trying again");
+            }
             attempts_at_the_end += u32::from(self.lifecycle.is_leaving());
             if attempts_at_the_end == ATTEMPTS_AT_THE_END {
                 return;

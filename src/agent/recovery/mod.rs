@@ -11,6 +11,7 @@ use crate::agent::launch::Launcher;
 use crate::agent::ledger::Ledger;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::ownership::Ownership;
+use crate::agent::ownership::seldom::Seldom;
 
 /// Finds orphaned runs.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Recovery {
     launcher: Arc<Launcher>,
     active: Arc<Active>,
     lifecycle: Arc<Lifecycle>,
+    cannot_sweep: Seldom,
+    cannot_resume: Seldom,
 }
 
 impl Recovery {
@@ -33,6 +36,8 @@ impl Recovery {
             active: launcher.active.clone(),
             lifecycle: launcher.lifecycle.clone(),
             launcher: launcher.clone(),
+            cannot_sweep: Seldom::default(),
+            cannot_resume: Seldom::default(),
         }
     }
 }

@@ -42,7 +42,9 @@ impl Recovery {
                 // What could not be taken up may be in a second.
                 Ok(_) => spread(SWEEP_EVERY),
                 Err(error) => {
-                    tracing::warn!(%error, "could not look for orphaned runs");
+                    if self.cannot_sweep.is_due() {
+                        tracing::warn!(%error, "could not look for orphaned runs; trying again");
+                    }
                     spread(SWEEP_EVERY)
                 }
             };
@@ -74,8 +76,10 @@ impl Recovery {
             found += entries.len();
             let look = async |(key, document): (String, Document)| {
                 let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
-                if let Err(error) = self.recover(&run, &key, &document).await {
-                    tracing::warn!(%run, %error, "could not resume the run");
+                if let Err(error) = self.recover(&run, &key, &document).await
+                    && self.cannot_resume.is_due()
+                {
+                    tracing::warn!(%run, %error, "could not resume the run, and perhaps others; trying again");
                 }
             };
             futures_util::stream::iter(entries).map(look).buffer_unordered(TOGETHER).collect::<()>().await;
