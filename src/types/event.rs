@@ -108,6 +108,8 @@ pub enum Event {
         /// What joins the conversation before the next model call.
         messages: Vec<Message>,
     },
+    /// The replica that drove the run leaves it to others, by order. Internal.
+    HandedOff,
     /// The run ended or waits for its client.
     RunFinished(Box<Outcome>),
 }
@@ -117,7 +119,9 @@ impl Event {
     #[must_use]
     pub fn is_public(&self) -> bool {
         match self {
-            Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::CommandsApplied { .. } => false,
+            Self::TurnFinished { .. } | Self::StopRequested { .. } | Self::CommandsApplied { .. } | Self::HandedOff => {
+                false
+            }
             Self::RunQueued
             | Self::RunStarted
             | Self::RunResumed { .. }

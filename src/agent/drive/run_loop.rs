@@ -17,7 +17,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
     let end = run_to_the_end(driver).await;
     if matches!(end, Err(Exit::HandedOff)) && driver.signals.validity.is_valid() {
-        // What has happened is not to happen again elsewhere.
+        // What has happened is not to happen again elsewhere, and whoever goes on is to know that nobody died.
+        driver.recorder.queue(Event::HandedOff);
         let flushed = tokio::time::timeout(LAST_WORDS, driver.recorder.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!(run = %driver.recorder.run().spec().id, "could not record the last events of a run that this replica leaves");

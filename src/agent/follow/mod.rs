@@ -350,6 +350,7 @@ fn ends(event: &Event) -> bool {
         | Event::ToolFinished { .. }
         | Event::StepCompleted { .. }
         | Event::StopRequested { .. }
-        | Event::CommandsApplied { .. } => false,
+        | Event::CommandsApplied { .. }
+        | Event::HandedOff => false,
     }
 }

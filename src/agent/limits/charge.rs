@@ -56,6 +56,7 @@ pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> C
             | Event::StepCompleted { .. }
             | Event::StopRequested { .. }
             | Event::CommandsApplied { .. }
+            | Event::HandedOff
             | Event::RunFinished(_) => {}
         }
     }

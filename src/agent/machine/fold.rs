@@ -51,6 +51,7 @@ impl Run {
                 self.commands_applied = *upto;
                 self.steering.extend(messages.iter().cloned());
             }
+            Event::HandedOff => self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
             Event::RunQueued
             | Event::ThinkingDelta { .. }
@@ -105,7 +106,10 @@ impl Run {
         if let Phase::HandedOver { waits: true } = self.phase {
             self.take_answers(leg);
         } else {
-            self.resumes += 1;
+            // A replica that ends by order does not die of the run.
+            if !std::mem::take(&mut self.handed_off) {
+                self.resumes += 1;
+            }
             self.calls.iter_mut().for_each(OpenCall::interrupt);
         }
     }

@@ -55,7 +55,10 @@ pub struct Run {
     warned: Vec<BudgetKind>,
     broken: u32,
     empty: u32,
+    /// How often it was taken over from a replica that died, without getting further since.
     resumes: u32,
+    /// Whether the replica that drove it last left it by order.
+    handed_off: bool,
     context: ContextEstimate,
     last_turn: Turn,
     tool_calls: u32,
@@ -117,6 +120,7 @@ impl Run {
             broken: 0,
             empty: 0,
             resumes: 0,
+            handed_off: false,
             context,
             last_turn: Turn::default(),
             tool_calls: 0,

@@ -92,3 +92,25 @@ async fn a_run_that_makes_progress_is_taken_over_any_number_of_times() {
     assert_eq!((view.head.status, view.outcome.unwrap().output_text.as_str()), (RunStatus::Completed, "done"));
     assert_eq!(died, 7);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_replicas_leave_by_order_is_in_no_crash_loop() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let new = request();
+    let (tenant, run) = (new.tenant.clone(), new.id.clone());
+    let mut new = Some(new);
+    for _ in 0..6 {
+        let agent = TestAgent::builder().store(Link::to(&store)).turns(vec![Say::Stall(&["x"])]).begin();
+        if let Some(new) = new.take() {
+            agent.start(new, None).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::InProgress);
+        agent.announce_end();
+        agent.close().await;
+    }
+    let agent = TestAgent::builder().store(Link::to(&store)).turns(vec![Say::Text(&["done"])]).begin();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let view = agent.runs().get(&tenant, &run).await.unwrap();
+    assert_eq!((view.head.status, view.outcome.unwrap().output_text.as_str()), (RunStatus::Completed, "done"));
+}

@@ -245,7 +245,8 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::TextDelta { .. }
         | Event::TurnFinished { .. }
         | Event::StopRequested { .. }
-        | Event::CommandsApplied { .. } => {
+        | Event::CommandsApplied { .. }
+        | Event::HandedOff => {
             return None;
         }
     })

@@ -101,7 +101,10 @@ impl ChatChunks {
             | Event::ToolProgress { .. }
             | Event::ToolFinished { .. }
             | Event::StepCompleted { .. } => self.extend(record, out),
-            Event::TurnFinished { .. } | Event::StopRequested { .. } | Event::CommandsApplied { .. } => {}
+            Event::TurnFinished { .. }
+            | Event::StopRequested { .. }
+            | Event::CommandsApplied { .. }
+            | Event::HandedOff => {}
         }
     }
 
