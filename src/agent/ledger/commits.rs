@@ -6,7 +6,7 @@
 //! | [`begin`] | its log grows; head and spec say that it began | is the run's | |
 //! | [`resume`] | its log grows; nothing of it expires any more | is the run's | the tenant's index, first |
 //! | [`end`] | its log, head and spec say how; the inbox goes | has its messages, names the next run | |
-//! | [`end`], to wait | its log and head say until when | lives as long | [`index_wait`], first |
+//! | [`end`], to wait | its log and head say until when | changes, lives as long | [`index_wait`], first |
 //! | [`fail`] | the same, by a replica that cannot tell how far the run came | names the next run | |
 //!
 //! A run lies in its session's partition, so each is one commit, under the run's lease. Pure: these
@@ -203,8 +203,10 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
     let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
     let head = Head { waits_until_ms, ..ended_head(spec, outcome, at_ms) };
     let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
-    let Some(Versioned { session, .. }) = session else { return tx };
+    let Some(Versioned { session, version }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);
+    // Whoever saw the run under way and is about to queue another one behind it looks again.
+    let tx = put_session_document(tx, &session, version, ttl);
     keep_session(tx, ttl)
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::link::Link;
 use super::replicas::{Replica, over, replica, shared, status, tenant};
-use super::support::{Say, outcome, request, watch};
+use super::support::{Say, client_tool, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::agent::error::StartError;
 use crate::agent::launch::queued;
@@ -14,7 +14,7 @@ use crate::llm::openai::messages::{joined, json};
 use crate::store::{Order, Store, Tx, Write};
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId};
+use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId, StopReason};
 
 fn session() -> SessionId {
     SessionId::parse("s").unwrap()
@@ -228,4 +228,19 @@ async fn a_session_outlives_all_its_concurrent_runs() {
         assert_eq!(outcome(&watch(slow).await).reason.status(), RunStatus::Completed);
         assert_eq!(history(&a).await.len(), messages, "{meanwhile} happened meanwhile");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_would_wait_ends_for_those_that_are_queued_behind_it() {
+    let store = shared();
+    let calls = vec![Say::Calls("", vec![("hang", "{}"), ("ask", "{}")]), Say::Text(&["never"])];
+    let (a, b) = (replica(Link::to(&store), calls), replica(Link::to(&store), vec![]));
+    let asking = NewRun { client_tools: vec![client_tool("ask")], ..says("one", OnConflict::Reject) };
+    let first = a.agent.start(asking, None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
+    assert_eq!(outcome(&watch(first).await).reason, StopReason::Cancelled);
+    assert_eq!(outcome(&watch(second).await).reason, StopReason::Done);
+    let third = b.agent.start(says("three", OnConflict::Reject), None).await.unwrap();
+    assert_eq!(outcome(&watch(third).await).reason, StopReason::Done);
 }

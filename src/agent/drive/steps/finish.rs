@@ -15,6 +15,7 @@ use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
+use crate::types::session::Session;
 use crate::types::{Event, Outcome, RunId, RunStatus, SessionId, StopReason};
 
 /// What an attempt to record a run's end came to.
@@ -25,15 +26,28 @@ enum Attempt {
     CommandsLeft(u64),
 }
 
+/// How a run is about to end.
+struct End {
+    outcome: Outcome,
+    /// When its wait is over, for one that waits: Unix milliseconds.
+    waits_until_ms: Option<u64>,
+}
+
+/// Whether other runs are queued until the end of this one, which holds the session.
+fn is_waited_for(session: &Session, run: &RunId) -> bool {
+    session.active_run.as_ref() == Some(run) && !session.queue.is_empty()
+}
+
 /// Records the run's end for `reason`.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
     failpoint::hit("run.before_end");
     driver.meter.free_slot().await;
     let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
     let waits_until_ms = if outcome.status().is_final() { None } else { Some(index_wait(driver).await?) };
+    let mut end = End { outcome, waits_until_ms };
     let mut retry = RetryConflicts::new();
     while retry.next().await {
-        match try_to_end(driver, &outcome, waits_until_ms).await? {
+        match try_to_end(driver, &mut end).await? {
             Some(Attempt::Recorded(next)) => {
                 driver.next_in_session = next;
                 failpoint::hit("run.ended");
@@ -50,16 +64,18 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
 }
 
 /// Attempts to record the end; `None` if the session changed meanwhile.
-async fn try_to_end(
-    driver: &mut Driver,
-    outcome: &Outcome,
-    waits_until_ms: Option<u64>,
-) -> Result<Option<Attempt>, Exit> {
+async fn try_to_end(driver: &mut Driver, end: &mut End) -> Result<Option<Attempt>, Exit> {
     let mut lost = false;
     loop {
         let session = read_session(driver).await?;
         let run = driver.recorder.run().spec().id.clone();
-        match record_end(driver, outcome, waits_until_ms, session, lost).await {
+        if end.waits_until_ms.is_some() && session.as_ref().is_some_and(|found| is_waited_for(&found.session, &run)) {
+            // Its client asked for something else meanwhile, which ends a run that waits.
+            tracing::info!(%run, "the run is cancelled instead of waiting for its client: others wait for its end");
+            let outcome = driver.recorder.run().outcome(StopReason::Cancelled, driver.recorder.now_ms());
+            *end = End { outcome, waits_until_ms: None };
+        }
+        match record_end(driver, end, session, lost).await {
             Ok(next) => return Ok(Some(Attempt::Recorded(next))),
             Err(CommitError::SequenceConflict { log, actual }) if log == keys::inbox(&run) => {
                 return Ok(Some(Attempt::CommandsLeft(actual)));
@@ -79,12 +95,11 @@ async fn try_to_end(
 /// `lost` messages gets none of the run's.
 async fn record_end(
     driver: &mut Driver,
-    outcome: &Outcome,
-    waits_until_ms: Option<u64>,
+    End { outcome, waits_until_ms }: &End,
     session: Option<Versioned>,
     lost: bool,
 ) -> Result<Option<RunId>, CommitError> {
-    let run = driver.recorder.run();
+    let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
     let spec = run.spec().clone();
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
     let (at_ms, commands_seen, retention) = (now_ms(), driver.commands_seen, driver.retention);

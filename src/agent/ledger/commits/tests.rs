@@ -132,8 +132,10 @@ async fn a_run_that_waits_is_kept_longer_than_it_may_wait_and_says_how_long_that
 #[tokio::test(start_paused = true)]
 async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     let mut place = Place::with_run(Turn::Now).await;
+    let under_way = place.session().await.version;
     assert_eq!(place.end(StopReason::ClientTools, None).await, None);
     assert_eq!(place.stands().await, (RunStatus::RequiresAction, true, 2));
+    assert!(place.session().await.version > under_way, "who saw it under way cannot queue behind it any more");
     let resumed = place.entry(Event::RunResumed { leg: None });
     let session = Some(place.session().await);
     let commit = resume(&place.spec, place.fence, (2, resumed), session, RETENTION);
