@@ -320,3 +320,61 @@ async fn a_retried_attempt_joins_its_run() {
     let anew = SseReader::of_chunks(server.respond(attempt("0", &streamed)).await).rest().await;
     assert_eq!(text_of(&anew), "Two", "a first attempt is another request");
 }
+
+/// A client that names its request comes back for the answer, so its run goes on without it.
+#[tokio::test]
+async fn a_named_run_outlives_its_client() {
+    let gate = Gate::new();
+    let reply = Reply::stream().text("Hel").gate(&gate).text("lo").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([reply]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let body = with(with(ask("Hi"), "stream", true), "agent", json!({"reconnect_grace_ms": 1}));
+    let mut stream = SseReader::new(server.respond(keyed(&server, ENDPOINTS[0], "k", &body)).await);
+    let seen = stream.until(|frame| frame.text().is_some()).await;
+    let run = seen[0].json()["run_id"].as_str().expect("it has an id").to_owned();
+    drop(stream);
+    // The run of another client, which names no request, shows that so much time has passed.
+    upstream.then(Reply::stream().text("x").stall());
+    let mut other = server.stream(ENDPOINTS[0], &body).await;
+    let seen = other.until(|frame| frame.text().is_some()).await;
+    drop(other);
+    ended(&server, seen[0].json()["run_id"].as_str().expect("it has an id")).await;
+    assert_eq!(server.get(&format!("/v1/runs/{run}")).await.ok()["status"], "in_progress");
+    gate.open();
+    let answer = server.send(keyed(&server, ENDPOINTS[0], "k", &with(body, "stream", false))).await;
+    assert_eq!(answer.ok()["choices"][0]["message"]["content"], "Hello");
+}
+
+/// What nobody read and nothing was done for is no result to give again.
+#[tokio::test]
+async fn a_named_run_that_ended_with_its_client_is_begun_anew() {
+    let upstream = Upstream::start([Reply::stream().text("Hel").stall()]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let agent = json!({"reconnect_grace_ms": 1, "on_disconnect": "cancel"});
+    let body = with(with(ask("Hi"), "stream", true), "agent", agent);
+    let mut stream = SseReader::new(server.respond(keyed(&server, ENDPOINTS[0], "k", &body)).await);
+    let seen = stream.until(|frame| frame.text().is_some()).await;
+    let run = seen[0].json()["run_id"].as_str().expect("it has an id").to_owned();
+    drop(stream);
+    assert_eq!(ended(&server, &run).await, "cancelled");
+    upstream.then(Reply::says("Hello"));
+    for replayed in ["", "true"] {
+        let again = server.send(keyed(&server, ENDPOINTS[0], "k", &with(body.clone(), "stream", false))).await;
+        assert_eq!(again.header("idempotent-replayed"), replayed);
+        assert_ne!(again.header("x-loopgate-run-id"), run);
+        assert_eq!(again.ok()["choices"][0]["message"]["content"], "Hello");
+    }
+}
+
+/// The status of a run once it has ended.
+async fn ended(server: &TestServer, run: &str) -> String {
+    for _ in 0..1000 {
+        let status =
+            server.get(&format!("/v1/runs/{run}")).await.ok()["status"].as_str().unwrap_or_default().to_owned();
+        if !["queued", "in_progress"].contains(&status.as_str()) {
+            return status;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("the run {run} does not end");
+}

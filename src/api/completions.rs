@@ -22,7 +22,7 @@ use crate::api::wire::run::RunObject;
 use crate::api::wire::{RunNames, StreamEvent};
 use crate::config::Scope;
 use crate::types::Event;
-use crate::types::run::OnConflict;
+use crate::types::run::{OnConflict, OnDisconnect};
 
 /// Runs the whole tool loop and answers with its events or its outcome.
 #[utoipa::path(
@@ -94,6 +94,8 @@ async fn complete(
         trace: trace(headers),
         session_header: session.map(str::to_owned),
         default_events: endpoint.events,
+        // A client that names its request comes back for the answer.
+        default_on_disconnect: if identity.is_key() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
     };
     let (new, shape) = read_request(text, context)?;
     if new.on_conflict == OnConflict::Interrupt {

@@ -55,7 +55,7 @@ impl RequestIdentity {
     }
 
     /// Whether the caller chose a key.
-    fn is_key(&self) -> bool {
+    pub fn is_key(&self) -> bool {
         matches!(self, Self::Key(_))
     }
 

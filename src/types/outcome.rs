@@ -75,8 +75,10 @@ pub enum StopReason {
     ClientTools,
     /// It is unknown whether a call with side effects took effect, and the caller is to say it.
     OutcomeAsked,
-    /// Someone cancelled it, or its last reader went away.
+    /// Someone cancelled it.
     Cancelled,
+    /// Its last reader went away, and it was not to go on without one. On the wire it is cancelled.
+    Abandoned,
     /// The upstream failed after all retries.
     ProviderError,
     /// The model answered nothing, twice.
@@ -104,7 +106,7 @@ impl StopReason {
             Self::CostBudget => "cost_budget",
             Self::Timeout => "timeout",
             Self::ClientTools => "client_tools",
-            Self::Cancelled => "cancelled",
+            Self::Cancelled | Self::Abandoned => "cancelled",
             Self::ProviderError => "provider_error",
             Self::EmptyResponse => "empty_response",
             Self::OutcomeAsked => "outcome_asked",
@@ -124,7 +126,7 @@ impl StopReason {
                 RunStatus::Incomplete
             }
             Self::ClientTools | Self::OutcomeAsked => RunStatus::RequiresAction,
-            Self::Cancelled => RunStatus::Cancelled,
+            Self::Cancelled | Self::Abandoned => RunStatus::Cancelled,
             Self::ProviderError
             | Self::EmptyResponse
             | Self::OutcomeUnknown
@@ -158,7 +160,8 @@ impl StopReason {
             | Self::Timeout
             | Self::ClientTools
             | Self::OutcomeAsked
-            | Self::Cancelled => return None,
+            | Self::Cancelled
+            | Self::Abandoned => return None,
         };
         Some(RunError::new(kind, message))
     }
@@ -240,7 +243,13 @@ impl Outcome {
     pub fn may_be_repeated(&self) -> bool {
         let failed_for_now = self.error.as_ref().is_some_and(|error| error.kind.is_retryable());
         let is_limit = self.reason.status() == RunStatus::Incomplete;
-        self.tool_calls == 0 && !is_limit && (failed_for_now || self.reason == StopReason::Cancelled)
+        self.tool_calls == 0 && !is_limit && (failed_for_now || self.reason.status() == RunStatus::Cancelled)
+    }
+
+    /// Whether it came to nothing because nobody read it, and no tool was called that would be called once more.
+    #[must_use]
+    pub fn was_abandoned_idle(&self) -> bool {
+        self.tool_calls == 0 && self.reason == StopReason::Abandoned
     }
 }
 

@@ -100,7 +100,7 @@ impl Admission {
             Target::Run { id, session, after } => (id, session, *after),
             Target::Session { id } => {
                 let found = self.ledger.find_session(tenant, id).await?;
-                return Ok(found.map_or(TargetState::Missing, |_| TargetState::Complete { may_be_repeated: false }));
+                return Ok(found.map_or(TargetState::Missing, |_| TargetState::MADE));
             }
         };
         let partition = keys::run_partition(tenant, session.as_ref(), id);
@@ -116,8 +116,11 @@ impl Admission {
             | RunStatus::Incomplete
             | RunStatus::Cancelled
             | RunStatus::Failed => {
-                let may_be_repeated = matches!(&last.event, Event::RunFinished(outcome) if outcome.may_be_repeated());
-                TargetState::Complete { may_be_repeated }
+                let Event::RunFinished(outcome) = &last.event else { return Ok(TargetState::MADE) };
+                TargetState::Complete {
+                    may_be_repeated: outcome.may_be_repeated(),
+                    abandoned: outcome.was_abandoned_idle(),
+                }
             }
         })
     }

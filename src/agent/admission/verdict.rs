@@ -65,7 +65,14 @@ pub(super) enum TargetState {
     Complete {
         /// Whether that is a failure after which a client does well to try again.
         may_be_repeated: bool,
+        /// Whether nobody read it, and nothing was done.
+        abandoned: bool,
     },
+}
+
+impl TargetState {
+    /// It is as it will be, and there is no reason to make it again.
+    pub(super) const MADE: Self = Self::Complete { may_be_repeated: false, abandoned: false };
 }
 
 /// How much time has passed.
@@ -102,12 +109,13 @@ pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: 
         return Verdict::Reused;
     }
     let begins_anew = match key.kind {
-        Kind::Key => false,
+        // The client that lost its connection comes again for the answer, and there is none.
+        Kind::Key => matches!(state, TargetState::Complete { abandoned: true, .. }) && !claim.continues(),
         Kind::FirstAttempt => true,
         Kind::Repeated => match state {
             TargetState::Live => false,
             // Nothing was done, and an answer was not had: that is what clients try again for.
-            TargetState::Complete { may_be_repeated: true } => true,
+            TargetState::Complete { may_be_repeated: true, .. } => true,
             TargetState::Missing | TargetState::Untouched | TargetState::Complete { .. } => age > REPEATED_WITHIN,
         },
     };
@@ -148,8 +156,9 @@ mod tests {
     use super::*;
 
     const KEPT: Duration = Duration::from_secs(3600);
-    const REPEATABLE: TargetState = TargetState::Complete { may_be_repeated: true };
-    const FINAL: TargetState = TargetState::Complete { may_be_repeated: false };
+    const REPEATABLE: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: false };
+    const ABANDONED: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: true };
+    const FINAL: TargetState = TargetState::Complete { may_be_repeated: false, abandoned: false };
 
     fn verdict(kind: Kind, claim: &Claim, state: TargetState, age_s: u64) -> Verdict {
         let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind };
@@ -169,6 +178,7 @@ mod tests {
             (TargetState::Live, 0, Verdict::Join),
             (FINAL, 90_000, Verdict::Join),
             (REPEATABLE, 1, Verdict::Join),
+            (ABANDONED, 1, Verdict::BeginAnew),
             (TargetState::Missing, 0, Verdict::Wait),
             (TargetState::Missing, 3, Verdict::TakeOver),
             (TargetState::Missing, 3599, Verdict::TakeOver),
@@ -191,6 +201,7 @@ mod tests {
     fn a_waiting_run_that_was_not_resumed_is_resumed_however_old_the_claim() {
         assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Untouched, 0), Verdict::Wait);
         assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Untouched, 4000), Verdict::TakeOver);
+        assert_eq!(verdict(Kind::Key, &claim(7, false), ABANDONED, 1), Verdict::Join, "its calls were answered");
     }
 
     #[test]

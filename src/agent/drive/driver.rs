@@ -132,7 +132,9 @@ impl Driver {
     pub(in crate::agent) fn handle_interruption(&mut self, interruption: Interruption) -> Result<(), Exit> {
         match interruption {
             Interruption::Leave => Err(Exit::HandedOff),
-            Interruption::Stop(StopReason::Cancelled) if self.recorder.run().is_stopping() => Ok(()),
+            Interruption::Stop(StopReason::Cancelled | StopReason::Abandoned) if self.recorder.run().is_stopping() => {
+                Ok(())
+            }
             Interruption::Stop(reason) => {
                 self.recorder.queue(Event::StopRequested { reason, error: None });
                 if reason == StopReason::Timeout {

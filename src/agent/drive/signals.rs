@@ -21,8 +21,10 @@ pub enum Interruption {
 /// The sources of interruptions of one run.
 #[derive(Debug)]
 pub struct Signals {
-    /// It is to stop: someone asked for it, or its last reader has gone.
+    /// It is to stop: someone asked for it.
     pub cancel: CancellationToken,
+    /// It is to stop: its last reader has gone.
+    pub abandoned: CancellationToken,
     /// How long its lease is surely ours.
     pub validity: LeaseValidity,
     /// Whether this process is to end: now, or so that the run is to go on elsewhere from its next step.
@@ -42,6 +44,7 @@ impl Signals {
             () = self.validity.expired() => Interruption::Leave,
             () = self.ending.leaving() => Interruption::Leave,
             () = self.cancel.cancelled() => Interruption::Stop(StopReason::Cancelled),
+            () = self.abandoned.cancelled() => Interruption::Stop(StopReason::Abandoned),
             () = tokio::time::sleep_until(deadline) => Interruption::Stop(StopReason::Timeout),
         }
     }
@@ -52,6 +55,8 @@ impl Signals {
             Some(Interruption::Leave)
         } else if self.cancel.is_cancelled() {
             Some(Interruption::Stop(StopReason::Cancelled))
+        } else if self.abandoned.is_cancelled() {
+            Some(Interruption::Stop(StopReason::Abandoned))
         } else {
             (Instant::now() >= self.deadline).then_some(Interruption::Stop(StopReason::Timeout))
         }

@@ -37,6 +37,8 @@ pub struct RunWatcher {
     pub(in crate::agent) found: watch::Sender<u64>,
     /// How the driver learns at once that it is to stop.
     pub(in crate::agent) cancel: CancellationToken,
+    /// How it learns that its last reader has gone.
+    pub(in crate::agent) abandoned: CancellationToken,
     pub(in crate::agent) tail: Arc<Tail>,
     /// How long the run outlives its last reader; `None` for one that goes on without.
     pub(in crate::agent) grace: Option<Duration>,
@@ -46,11 +48,11 @@ impl RunWatcher {
     /// Watches until it is dropped.
     pub async fn watch(mut self) {
         let (tail, grace, store) = (self.tail.clone(), self.grace, self.store.clone());
-        let (partition, run, cancel) = (self.partition.clone(), self.run.clone(), self.cancel.clone());
+        let (partition, run, given_up) = (self.partition.clone(), self.run.clone(), self.abandoned.clone());
         let alone = async {
             let Some(grace) = grace else { return std::future::pending().await };
             abandoned(&store, &partition, &run, &tail, grace).await;
-            cancel.cancel();
+            given_up.cancel();
             std::future::pending::<()>().await;
         };
         tokio::join!(self.take_in(), alone);

@@ -21,7 +21,7 @@ use crate::agent::follow::active::Live;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Prepared, Ready};
 use crate::agent::ledger::keys;
-use crate::agent::machine::Step;
+use crate::agent::machine::{Run, Step};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
@@ -106,20 +106,7 @@ impl Launcher {
         let is_lost = tools.is_none();
         let spec = run.spec().clone();
         let recorder = Recorder::resume(self.ledger.store().clone(), run, &records, &lease);
-        let left_ms = recorder.run().left_ms();
-        let timeout = Duration::from_millis(spec.limits.timeout_ms);
-        let closing_time = match spec.on_limit {
-            OnLimit::Synthesize => CLOSING_TIME.min(timeout / 10),
-            OnLimit::Stop | OnLimit::Error => Duration::ZERO,
-        };
-        let cancel = CancellationToken::new();
-        let signals = Signals {
-            cancel: cancel.clone(),
-            validity: lease.validity(),
-            ending: self.lifecycle.ending(),
-            deadline: Instant::now() + Duration::from_millis(left_ms).saturating_sub(closing_time),
-            closing_time,
-        };
+        let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();
         let watcher = RunWatcher {
@@ -129,7 +116,8 @@ impl Launcher {
             seen: read,
             commands: lease.commands(),
             found,
-            cancel,
+            cancel: signals.cancel.clone(),
+            abandoned: signals.abandoned.clone(),
             tail: recorder.tail().clone(),
             grace: match spec.options.on_disconnect {
                 OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
@@ -154,6 +142,24 @@ impl Launcher {
             driver.recorder.queue(Event::StopRequested { reason: StopReason::StoreLostState, error: Some(error) });
         }
         (driver, watcher, lease)
+    }
+
+    /// What may interrupt a run that is driven from now on.
+    fn signals(&self, run: &Run, lease: &Lease) -> Signals {
+        let spec = run.spec();
+        let timeout = Duration::from_millis(spec.limits.timeout_ms);
+        let closing_time = match spec.on_limit {
+            OnLimit::Synthesize => CLOSING_TIME.min(timeout / 10),
+            OnLimit::Stop | OnLimit::Error => Duration::ZERO,
+        };
+        Signals {
+            cancel: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+            validity: lease.validity(),
+            ending: self.lifecycle.ending(),
+            deadline: Instant::now() + Duration::from_millis(run.left_ms()).saturating_sub(closing_time),
+            closing_time,
+        }
     }
 }
 

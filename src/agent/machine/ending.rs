@@ -54,6 +54,7 @@ fn limit_sentence(reason: StopReason) -> &'static str {
         | StopReason::ClientTools
         | StopReason::OutcomeAsked
         | StopReason::Cancelled
+        | StopReason::Abandoned
         | StopReason::ProviderError
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown
@@ -75,6 +76,7 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         | StopReason::ClientTools
         | StopReason::OutcomeAsked
         | StopReason::Cancelled
+        | StopReason::Abandoned
         | StopReason::ProviderError
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown

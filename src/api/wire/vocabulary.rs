@@ -7,9 +7,10 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::types::run::{OnConflict, OnDisconnect, OnLimit, OnUnknownOutcome};
 use crate::types::{Effect, RunStatus, StopReason};
 
-/// Declares the schema of an enum as it is written in JSON. A variant that is left out does not compile.
+/// Declares the schema of an enum as it is written in JSON. A variant that is left out does not compile; one after
+/// `without` stands for another on the wire.
 macro_rules! vocabulary {
-    ($($(#[doc = $meaning:literal])+ $schema:ident of $values:ident: $($variant:ident),+;)+) => {$(
+    ($($(#[doc = $meaning:literal])+ $schema:ident of $values:ident: $($variant:ident),+ $(without $unseen:ident)?;)+) => {$(
         $(#[doc = $meaning])+
         #[derive(Debug)]
         pub struct $schema;
@@ -18,6 +19,7 @@ macro_rules! vocabulary {
             fn schema() -> RefOr<Schema> {
                 let text = |value: $values| match value {
                     $($values::$variant => serde_json::to_value(value).expect("a variant without members encodes"),)+
+                    $($values::$unseen => serde_json::Value::Null,)?
                 };
                 let texts = [$($values::$variant),+].map(text);
                 let meaning = concat!($($meaning),+).trim_ascii();
@@ -39,7 +41,7 @@ vocabulary! {
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
     StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools,
-        OutcomeAsked, Cancelled, ProviderError, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError;
+        OutcomeAsked, Cancelled, ProviderError, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;
     /// What happens when the last reader of a run has gone.

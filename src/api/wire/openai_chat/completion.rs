@@ -81,7 +81,7 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
 /// Why the answer ended, in OpenAI's words; a failed run has no answer.
 pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
     match reason {
-        StopReason::Done | StopReason::Cancelled => Some("stop"),
+        StopReason::Done | StopReason::Cancelled | StopReason::Abandoned => Some("stop"),
         StopReason::Length
         | StopReason::MaxIterations
         | StopReason::TokenBudget

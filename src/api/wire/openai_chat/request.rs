@@ -157,6 +157,8 @@ pub struct RequestContext {
     pub session_header: Option<String>,
     /// What the endpoint's streams show unless asked otherwise.
     pub default_events: EventsMode,
+    /// What happens when the last reader has gone, unless asked otherwise.
+    pub default_on_disconnect: OnDisconnect,
 }
 
 /// Parses and checks a request body.
@@ -183,7 +185,8 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let is_json = is_json_format(request.response_format)?;
     let hide = agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide);
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
-    let on_disconnect = if shape.background { OnDisconnect::Continue } else { agent.on_disconnect.unwrap_or_default() };
+    let asked = agent.on_disconnect.unwrap_or(context.default_on_disconnect);
+    let on_disconnect = if shape.background { OnDisconnect::Continue } else { asked };
     let options = RunOptions {
         tool_choice,
         sampling,
