@@ -101,3 +101,21 @@ async fn ambiguous_arguments_reach_no_tool() {
     assert!(tools.calls().is_empty(), "{:?}", tools.calls());
     assert!(told(&upstream).contains("the member \"note\" is given twice"), "{}", told(&upstream));
 }
+
+/// Whoever writes the setting knows the model; without it only what changes nothing is called.
+#[tokio::test]
+async fn a_written_call_of_a_tool_with_side_effects_is_made_only_where_the_operator_wants_it() {
+    for (effect, setting, calls) in
+        [("read", "", 1), ("write", "", 0), ("idempotent", "", 0), ("write", "recover_text_tool_calls = true\n", 1)]
+    {
+        let tools = ToolServer::start([]).await;
+        let written = r#"{"name": "pay", "arguments": {"note": "5"}}"#;
+        let upstream = Upstream::start([Reply::says(written), Reply::says("Done.")]).await;
+        let tool = format!("{}[agents.default]\ntools = [\"pay\"]\n", tools.config("pay", effect));
+        let server = TestServer::start(&format!("{}{setting}{tool}", upstream.config())).await;
+        let answer = server.post(ENDPOINT, &ask()).await.ok();
+        assert_eq!(tools.calls().len(), calls, "{effect} {setting}");
+        let said = if calls == 0 { written } else { "Done." };
+        assert_eq!(answer["choices"][0]["message"]["content"], said, "{effect} {setting}");
+    }
+}

@@ -12,6 +12,7 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::types::run::OnLimit;
+use crate::types::tool::WrittenCalls;
 use crate::types::{Effect, Micros, Price};
 
 fn load_with(text: &str, options: &Options, env: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
@@ -102,7 +103,7 @@ fn without_upstreams_the_environment_is_asked_and_then_the_demo_answers() {
     let keyed = load_with("", &Options::default(), &[("OPENAI_API_KEY", "sk-1")]).unwrap();
     assert_eq!(openai(&keyed).base_url.as_str(), "https://api.openai.com/v1");
     assert_eq!(openai(&keyed).api_key.as_ref().unwrap().expose(), "sk-1");
-    assert!(!openai(&keyed).recover_text_tool_calls);
+    assert_eq!(openai(&keyed).written_calls, WrittenCalls::None);
     assert_eq!(
         (keyed.upstreams[0].name.as_str(), keyed.upstream_origin.to_string().as_str()),
         ("openai", "OPENAI_API_KEY")
@@ -110,7 +111,7 @@ fn without_upstreams_the_environment_is_asked_and_then_the_demo_answers() {
 
     let local = load_with("", &Options::default(), &[("OPENAI_BASE_URL", "http://localhost:11434/v1")]).unwrap();
     assert_eq!(openai(&local).base_url.as_str(), "http://localhost:11434/v1");
-    assert!(openai(&local).api_key.is_none() && openai(&local).recover_text_tool_calls);
+    assert!(openai(&local).api_key.is_none() && openai(&local).written_calls == WrittenCalls::Read);
     assert_eq!(openai(&local).idle_timeout, Duration::from_mins(1));
     assert_eq!(local.upstream_origin.to_string(), "OPENAI_BASE_URL");
     assert!(!local.found_no_upstream());
@@ -129,7 +130,7 @@ fn a_declared_upstream_keeps_the_environment_out() {
     let settings = load_with(text, &Options::default(), &env).unwrap();
     assert_eq!(settings.upstreams.len(), 1);
     assert_eq!(openai(&settings).api_key.as_ref().unwrap().expose(), "local");
-    assert!(openai(&settings).recover_text_tool_calls);
+    assert_eq!(openai(&settings).written_calls, WrittenCalls::Read);
     assert_eq!(settings.upstream_origin, UpstreamOrigin::File("loopgate.toml".into()));
 }
 

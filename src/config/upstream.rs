@@ -13,6 +13,7 @@ use super::secret::Secret;
 use super::secret_source;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text};
 use super::values::Recorded;
+use crate::types::tool::WrittenCalls;
 use crate::types::{Micros, Price};
 
 /// A server of models.
@@ -48,8 +49,8 @@ pub struct OpenAiUpstream {
     pub first_byte_timeout: Duration,
     /// Longest silence within a response.
     pub idle_timeout: Duration,
-    /// Whether a tool call that a model writes as text is taken for a call.
-    pub recover_text_tool_calls: bool,
+    /// Which tool calls that a model writes as text are taken for calls.
+    pub written_calls: WrittenCalls,
 }
 
 impl Upstream {
@@ -117,13 +118,16 @@ impl OpenAiUpstream {
                 seconds(30),
             ),
             idle_timeout: section.key("idle_timeout", "Longest pause within a response.", seconds(60)),
-            recover_text_tool_calls: section
+            written_calls: section
                 .optional(
                     "recover_text_tool_calls",
-                    "Whether a tool call that the model writes into its text is run as a tool call; if absent, only \
-                     `api.openai.com` is excepted.",
+                    "Whether a response that is nothing but tool calls in writing is run as these calls; if absent, \
+                     those of `read` tools are, except for `api.openai.com`.",
                 )
-                .unwrap_or_else(|| may_write_calls_as_text(&base_url)),
+                .map_or_else(
+                    || written_calls_of(&base_url),
+                    |all: bool| if all { WrittenCalls::All } else { WrittenCalls::None },
+                ),
             base_url,
         }
     }
@@ -135,8 +139,8 @@ const URL: &str = "OPENAI_BASE_URL";
 const OPENAI: &str = "https://api.openai.com/v1";
 
 /// Small models write calls as text, OpenAI's own do not.
-fn may_write_calls_as_text(base_url: &Url) -> bool {
-    base_url.host_str() != Some("api.openai.com")
+fn written_calls_of(base_url: &Url) -> WrittenCalls {
+    if base_url.host_str() == Some("api.openai.com") { WrittenCalls::None } else { WrittenCalls::Read }
 }
 
 /// Where the upstreams were found.
@@ -178,7 +182,7 @@ fn of_environment(section: &mut Section<'_>, key: Option<String>, url: Option<St
     if let Some(url) = url {
         match parse_base_url(&url) {
             Ok(url) => {
-                openai.recover_text_tool_calls = may_write_calls_as_text(&url);
+                openai.written_calls = written_calls_of(&url);
                 section.record("base_url", Recorded::shown(format!("\"{url}\"")));
                 openai.base_url = url;
             }

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
+use crate::types::tool::WrittenCalls;
 use crate::types::{Conversation, TurnEnd, Usage};
 
 pub mod demo;
@@ -132,9 +133,9 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     /// The models that its upstream offers.
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>>;
 
-    /// Whether a tool call that it writes as text is taken for a call: small models do that.
-    fn recovers_text_tool_calls(&self) -> bool {
-        false
+    /// Which tool calls that it writes as text are taken for calls: small models do that.
+    fn written_calls(&self) -> WrittenCalls {
+        WrittenCalls::None
     }
 }
 

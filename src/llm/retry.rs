@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::types::pauses::random;
+use crate::types::tool::WrittenCalls;
 
 /// How often and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,8 +106,8 @@ impl Model for Retrying {
         })
     }
 
-    fn recovers_text_tool_calls(&self) -> bool {
-        self.inner.recovers_text_tool_calls()
+    fn written_calls(&self) -> WrittenCalls {
+        self.inner.written_calls()
     }
 }
 

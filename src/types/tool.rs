@@ -21,6 +21,30 @@ pub enum Effect {
     Write,
 }
 
+/// Which of the calls that a model writes into its text are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WrittenCalls {
+    /// None: text is text.
+    #[default]
+    None,
+    /// Those that change nothing.
+    Read,
+    /// All.
+    All,
+}
+
+impl WrittenCalls {
+    /// Whether a call is made that has this effect.
+    #[must_use]
+    pub fn include(self, effect: Effect) -> bool {
+        match self {
+            Self::None => false,
+            Self::Read => effect == Effect::Read,
+            Self::All => true,
+        }
+    }
+}
+
 /// How far a call came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -12,6 +12,7 @@ use crate::agent::context::offer::{Offer, OfferedTool};
 use crate::tools::schema::{Schema, compile};
 use crate::tools::{RegisteredTool, Registry, check_arguments};
 use crate::types::offer::{ToolDefinition, ToolOffer};
+use crate::types::tool::WrittenCalls;
 use crate::types::{Effect, RunSpec, ToolCall};
 
 /// Longest schema of a client's tool.
@@ -99,15 +100,16 @@ impl Toolbox {
         schema.map_or(Ok(()), |schema| check_arguments(&call.name, schema, &call.arguments).map(drop))
     }
 
-    /// Whether this would be a valid call: of one of our tools with arguments that it takes, or of one
-    /// of the client's with a JSON object.
-    pub fn allows(&self, name: &str, arguments: &str) -> bool {
+    /// Whether this text would be a valid call of those that are made: of one of our tools with arguments that it
+    /// takes, or of one of the client's with a JSON object. What a client's tool does is not known here.
+    pub fn allows(&self, name: &str, arguments: &str, written: WrittenCalls) -> bool {
         if let Some(tool) = self.find(name) {
-            return tool.schema.as_ref().is_some_and(|schema| check_arguments(name, schema, arguments).is_ok());
+            let fits = |schema: &Arc<Schema>| check_arguments(name, schema, arguments).is_ok();
+            return written.include(tool.effect) && tool.schema.as_ref().is_some_and(fits);
         }
         let arguments = serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object);
         let client = self.0.clients.iter().find(|(client, _)| client == name);
-        client.zip(arguments).is_some_and(|((_, schema), arguments)| {
+        client.filter(|_| written.include(Effect::Write)).zip(arguments).is_some_and(|((_, schema), arguments)| {
             schema.as_ref().is_none_or(|schema| schema.check(&arguments).is_ok())
         })
     }

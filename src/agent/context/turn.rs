@@ -2,13 +2,14 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::agent::context::recover::TextToolCalls;
+use crate::agent::context::recover::alone::LoneCalls;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::estimated_usage;
 use crate::llm::{Delta, Model, ModelPart, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
+use crate::types::tool::WrittenCalls;
 use crate::types::{Event, RunId, TurnEnd, Usage};
 
 /// Whether a call of this name with these arguments would be valid.
@@ -21,7 +22,7 @@ pub struct TurnBuffer {
     upstream: (String, String),
     calls_before: u16,
     /// Finds calls that are written as text; `None` where text is only text.
-    scanner: Option<TextToolCalls<IsCall>>,
+    scanner: Option<LoneCalls<IsCall>>,
     /// Whether text is held until the turn is whole.
     hold_text: bool,
     show_arguments: bool,
@@ -36,7 +37,8 @@ impl TurnBuffer {
     /// Nothing said yet in `step`, which may be the closing answer, without tools.
     pub fn new(run: &Run, model: &dyn Model, tools: &Toolbox, step: u32, closing: bool) -> Self {
         let spec = run.spec();
-        let scans = !closing && model.recovers_text_tool_calls() && tools.offers_any();
+        let written = model.written_calls();
+        let scans = !closing && written != WrittenCalls::None && tools.offers_any();
         let tools = tools.clone();
         Self {
             step,
@@ -44,8 +46,8 @@ impl TurnBuffer {
             upstream: (spec.upstream.clone(), spec.upstream_model.clone()),
             calls_before: run.calls_minted(),
             scanner: scans.then(|| {
-                let is_call: IsCall = Box::new(move |name, arguments| tools.allows(name, arguments));
-                TextToolCalls::new(is_call)
+                let is_call: IsCall = Box::new(move |name, arguments| tools.allows(name, arguments, written));
+                LoneCalls::new(is_call)
             }),
             hold_text: spec.options.hide_intermediate_text,
             show_arguments: spec.options.stream_tool_arguments,
@@ -112,42 +114,20 @@ impl TurnBuffer {
         if self.has_output() { estimated_usage(reserve, self.bytes) } else { Usage::default() }
     }
 
-    /// The turn with the calls that are written as text taken for calls, and the text to show yet.
-    /// `was_cut` says that the model's length limit ended it.
-    pub fn finish(&mut self, turn: Vec<ModelPart>, was_cut: bool) -> (Vec<ModelPart>, String) {
-        let (parts, rest) = match self.scanner.take() {
-            None => (turn, String::new()),
-            Some(scanner) => self.without_written_calls(scanner, turn, was_cut),
+    /// The turn, with a text that is nothing but calls taken for these, and the text to show yet.
+    pub fn finish(&mut self, mut turn: Vec<ModelPart>, end: &TurnEnd) -> (Vec<ModelPart>, String) {
+        let has_calls = |parts: &[ModelPart]| parts.iter().any(|part| matches!(part, ModelPart::Call(_)));
+        let rest = match self.scanner.take() {
+            None => String::new(),
+            // A model that can call tools does not write its calls, and what was held back is no call.
+            Some(scanner) if has_calls(&turn) || !may_end_in_calls(end) => scanner.into_text(),
+            Some(scanner) => take_written_calls(scanner, &mut turn, *end == TurnEnd::Length),
         };
-        let calls = parts.iter().any(|part| matches!(part, ModelPart::Call(_)));
-        let rest = match (self.hold_text, calls) {
+        let rest = match (self.hold_text, has_calls(&turn)) {
             (false, _) => rest,
-            (true, false) => said(&parts).into_owned(),
+            (true, false) => said(&turn).into_owned(),
             (true, true) => String::new(),
         };
-        (parts, rest)
-    }
-
-    fn without_written_calls(
-        &mut self,
-        scanner: TextToolCalls<IsCall>,
-        turn: Vec<ModelPart>,
-        was_cut: bool,
-    ) -> (Vec<ModelPart>, String) {
-        let (mut rest, mut found) = scanner.finish();
-        // Small models repeat themselves until their length limit cuts them off: the same call again is
-        // no second call, and half a call is no answer.
-        let mut seen = HashSet::new();
-        found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
-        if was_cut && !found.is_empty() && rest.trim_start().starts_with(['{', '[', '`', '<']) {
-            rest.clear();
-        }
-        self.keep_text(&rest);
-        let shown: String = std::mem::take(&mut self.parts).iter().filter_map(Part::as_text).collect();
-        let mut turn = saying(turn, &shown);
-        if !turn.iter().any(|part| matches!(part, ModelPart::Call(_))) {
-            turn.extend(found.into_iter().map(ModelPart::Call));
-        }
         (turn, rest)
     }
 
@@ -188,62 +168,24 @@ impl TurnBuffer {
     }
 }
 
-/// The turn with `shown` for all that it says, and everything else in its place. Parts of which nothing was
-/// taken stay as they are; where it was taken out of several, the first of them says what is left.
-fn saying(mut turn: Vec<ModelPart>, mut shown: &str) -> Vec<ModelPart> {
-    let mut said: VecDeque<&mut String> = turn.iter_mut().filter_map(words).collect();
-    while let Some(rest) = said.front().and_then(|first| shown.strip_prefix(first.as_str())) {
-        shown = rest;
-        said.pop_front();
-    }
-    while let Some(rest) = said.back().and_then(|last| shown.strip_suffix(last.as_str())) {
-        shown = rest;
-        said.pop_back();
-    }
-    let mut left = shown;
-    for words in said {
-        left.clone_into(words);
-        left = "";
-    }
-    turn.retain(|part| !matches!(part, ModelPart::Part(part) if part.as_said() == Some("")));
-    turn
-}
-
-/// The text of a part that is an answer to the client.
-fn words(part: &mut ModelPart) -> Option<&mut String> {
-    match part {
-        ModelPart::Part(Part { kind: PartKind::Text(text) | PartKind::Refusal(text), .. }) => Some(text),
-        ModelPart::Part(_) | ModelPart::Call(_) => None,
+/// Whether a turn that ended so may be nothing but calls in writing.
+fn may_end_in_calls(end: &TurnEnd) -> bool {
+    match end {
+        TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Length => true,
+        TurnEnd::ContentFilter | TurnEnd::Interrupted | TurnEnd::Other(_) => false,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::llm::ModelCall;
-    use crate::types::conversation::{Proof, Seal};
-
-    #[test]
-    fn what_is_taken_out_of_a_text_leaves_the_rest_of_the_turn_in_place() {
-        let seal = Seal { upstream: "a".into(), id: None, proof: Proof::Signature("s".into()) };
-        let thinking = Thinking { text: "hm".into(), seal: Some(Box::new(seal)) };
-        let call = ModelPart::Call(ModelCall { name: "f".into(), arguments: "{}".into() });
-        let refusal = |text: &str| ModelPart::Part(PartKind::Refusal(text.into()).into());
-        let text = |text: &str| ModelPart::Part(Part::text(text));
-        let thinking = ModelPart::Part(PartKind::Thinking(thinking).into());
-        let turn = |first: &str, second: &str, last: &str| {
-            vec![text(first), thinking.clone(), call.clone(), text(second), refusal(last)]
-        };
-        let whole = turn("a {call} b", "c", "no");
-        assert_eq!(saying(whole.clone(), "a {call} bcno"), whole);
-        assert_eq!(saying(whole.clone(), "a  bcno"), turn("a  b", "c", "no"));
-        assert_eq!(
-            saying(turn("a", "{call}", "no"), "ano"),
-            vec![text("a"), thinking.clone(), call.clone(), refusal("no")]
-        );
-        assert_eq!(
-            saying(turn("a {call}", "{call} b", "no"), "a  bno"),
-            vec![text("a  b"), thinking.clone(), call.clone(), refusal("no")]
-        );
+/// Puts the calls that the turn's text holds in place of the text. Returns the text to show, if it is a text.
+fn take_written_calls(scanner: LoneCalls<IsCall>, turn: &mut Vec<ModelPart>, was_cut: bool) -> String {
+    let (rest, mut found) = scanner.finish(was_cut);
+    if !found.is_empty() {
+        // Small models repeat themselves until their length limit cuts them off: the same call again is no second
+        // call.
+        let mut seen = HashSet::new();
+        found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
+        turn.retain(|part| !matches!(part, ModelPart::Part(part) if part.as_said().is_some()));
+        turn.extend(found.into_iter().map(ModelPart::Call));
     }
+    rest
 }

@@ -52,13 +52,26 @@ async fn a_tool_that_hangs_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_written_as_text_becomes_a_call_and_is_not_shown() {
-    let written = &["Let me see.\n```json\n{\"name\": \"ec", "ho\", \"arguments\": {\"n\": 4}}\n```\n"];
+async fn a_text_that_is_nothing_but_a_call_becomes_a_call_and_is_not_shown() {
+    let written = &["```json\n{\"name\": \"ec", "ho\", \"arguments\": {\"n\": 4}}\n```\n"];
     let agent = TestAgent::builder().turns(vec![Say::Written(written), Say::Text(&["four"])]).begin();
     let records = watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(results(&records), [(r#"{"n": 4}"#.to_owned(), false)]);
-    let shown = shown(&records);
-    assert!(shown.starts_with("Let me see.") && shown.ends_with("four") && !shown.contains("echo"), "{shown:?}");
+    assert_eq!(shown(&records), "four");
+}
+
+/// Quoting is not calling.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_a_model_only_shows_is_text() {
+    const QUOTING: &[&str] =
+        &["To save you would send:\n```json\n{\"name\": \"save\", \"arg", "uments\": {\"n\": 4}}\n```\nShall I?"];
+    const BEFORE: &[&str] = &["{\"name\": \"save\", \"arguments\": {\"n\": 4}}\n", "Shall I do that?"];
+    for text in [QUOTING, BEFORE] {
+        let agent = TestAgent::builder().turns(vec![Say::Written(text)]).begin();
+        let records = watch(agent.start(request(), None).await.unwrap()).await;
+        assert_eq!((results(&records).len(), shown(&records)), (0, text.concat()));
+        assert_eq!(outcome(&records).output_text, text.concat());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,10 +25,6 @@ impl Model for Silent {
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
         Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
     }
-
-    fn recovers_text_tool_calls(&self) -> bool {
-        false
-    }
 }
 
 /// A store that others share. It damages the first text that is recorded, if it is to.
@@ -142,6 +138,25 @@ async fn a_reader_of_agent_events_at_a_replica_that_shuts_down_is_sent_elsewhere
     let lines: Vec<&str> = end.lines().filter(|line| !line.is_empty() && !line.starts_with(':')).collect();
     assert_eq!(lines, ["retry: 250"]);
     assert!(end.ends_with("\n\n"));
+}
+
+/// Proxies and clients take a connection for dead on which nothing comes.
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_nothing_to_say_has_a_comment_every_15_seconds() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    for path in ["/v1/agent/completions", "/v1/chat/completions"] {
+        let (_agent, router) = replica(&store, false);
+        let mut stream = asked(&router, path).await;
+        assert!(stream.so_far().await.contains("again"));
+        // `so_far` has waited for a second of the first 15.
+        for seconds in [14, 15, 15] {
+            let begun = tokio::time::Instant::now();
+            let part = tokio::time::timeout(Duration::from_secs(30), stream.body.next()).await.unwrap();
+            let part = part.unwrap().unwrap();
+            assert!(part.starts_with(b":") && part.ends_with(b"\n\n"), "{part:?}");
+            assert_eq!(begun.elapsed().as_secs(), seconds);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

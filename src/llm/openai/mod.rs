@@ -44,6 +44,7 @@ use self::upstream::Upstream;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::config::OpenAiUpstream;
 use crate::net::client::{HttpClient, common_headers};
+use crate::types::tool::WrittenCalls;
 
 /// How long the list of models may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,7 +66,7 @@ pub enum OpenAiError {
 #[derive(Debug, Clone)]
 pub struct OpenAiModel {
     upstream: Arc<Upstream>,
-    recovers_text_tool_calls: bool,
+    written_calls: WrittenCalls,
 }
 
 impl OpenAiModel {
@@ -96,7 +97,7 @@ impl OpenAiModel {
             idle_timeout,
             client,
         };
-        Ok(Self { upstream: Arc::new(upstream), recovers_text_tool_calls: config.recover_text_tool_calls })
+        Ok(Self { upstream: Arc::new(upstream), written_calls: config.written_calls })
     }
 
     /// The names of the models that the upstream offers; takes at most 5 seconds.
@@ -135,8 +136,8 @@ impl Model for OpenAiModel {
         })
     }
 
-    fn recovers_text_tool_calls(&self) -> bool {
-        self.recovers_text_tool_calls
+    fn written_calls(&self) -> WrittenCalls {
+        self.written_calls
     }
 }
 

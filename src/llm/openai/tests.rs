@@ -18,6 +18,7 @@ use crate::llm::ModelTurn;
 use crate::llm::http::http_client;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::types::TurnEnd;
+use crate::types::tool::WrittenCalls;
 
 const KEY: &str = "sk-very-secret";
 /// A timeout that a test waits for.
@@ -81,7 +82,7 @@ async fn an_answer_becomes_deltas_and_a_turn() {
     assert_eq!(deltas, [Delta::Text("hi".to_owned())]);
     let expected = ModelTurn { end: TurnEnd::Stop, ..ModelTurn::of("", "hi", Vec::new()) };
     assert_eq!(turn, Ok(expected));
-    assert!(model.recovers_text_tool_calls());
+    assert_eq!(model.written_calls(), WrittenCalls::All);
 
     let request = requests.await.unwrap().remove(0);
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
@@ -318,7 +319,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
         connect_timeout: SHORT,
         first_byte_timeout: SHORT,
         idle_timeout: SHORT,
-        recover_text_tool_calls: false,
+        written_calls: WrittenCalls::None,
     };
     let client = http_client(SHORT).unwrap();
     assert!(!format!("{config:?}").contains(KEY));

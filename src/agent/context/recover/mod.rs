@@ -11,6 +11,7 @@
 //! character is judged by those before it alone. What is not a call of an offered tool is text; what is
 //! quoted in a code block or in other JSON is text too, since it was not meant to be run.
 
+pub mod alone;
 mod block;
 mod call;
 mod json;

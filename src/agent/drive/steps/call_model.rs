@@ -16,7 +16,7 @@ use crate::failpoint;
 use crate::llm::{Delta, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall, TurnEnd};
+use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall};
 
 /// Most calls of one turn.
 const MAX_CALLS: u16 = 64;
@@ -151,7 +151,7 @@ fn finish_turn(
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
     let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, turn.text().len()));
-    let (parts, rest) = buffer.finish(turn.parts, turn.end == TurnEnd::Length);
+    let (parts, rest) = buffer.finish(turn.parts, &turn.end);
     if !rest.is_empty() {
         let step = driver.recorder.run().step();
         driver.recorder.queue(Event::TextDelta { step, text: rest });

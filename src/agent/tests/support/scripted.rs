@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::llm::openai::messages::parts;
 use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
 use crate::types::conversation::Part;
+use crate::types::tool::WrittenCalls;
 use crate::types::{CallId, Conversation, Role, TurnEnd, Usage};
 
 /// What the model does in one turn.
@@ -121,8 +122,9 @@ impl Model for Scripted {
         Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
     }
 
-    fn recovers_text_tool_calls(&self) -> bool {
-        self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)))
+    fn written_calls(&self) -> WrittenCalls {
+        let writes = self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)));
+        if writes { WrittenCalls::All } else { WrittenCalls::None }
     }
 }
 

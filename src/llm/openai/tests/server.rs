@@ -50,7 +50,7 @@ pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: 
         connect_timeout: LONG,
         first_byte_timeout,
         idle_timeout,
-        recover_text_tool_calls: true,
+        written_calls: WrittenCalls::All,
     };
     OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
 }
