@@ -3,6 +3,7 @@
 mod bad_inputs;
 mod connections;
 mod durability;
+mod encryption;
 mod faults;
 mod idempotency;
 mod offers;

@@ -1,0 +1,166 @@
+//! Models behind TLS, with certificates of an authority of one's own.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::support::{Answer, TestServer};
+
+/// What the model says, whatever it is asked.
+const SAYS: &str = concat!(
+    "data: {\"choices\": [{\"index\": 0, \"delta\": {\"content\": \"Hello\"}, \"finish_reason\": \"stop\"}]}\n\n",
+    "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 1, \"completion_tokens\": 1, \"total_tokens\": 2}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+/// A certificate authority, and a certificate of it for 127.0.0.1.
+struct Authority(TempDir);
+
+impl Authority {
+    fn make() -> Self {
+        let authority = Self(tempfile::tempdir().expect("a directory can be made"));
+        authority.certify("root", &["-subj", "/CN=An authority of one's own"]);
+        let (root, root_key) = (authority.path("root.pem"), authority.path("root.key"));
+        let signed = ["-CA", &root.to_string_lossy(), "-CAkey", &root_key.to_string_lossy(), "-subj", "/CN=model"];
+        let names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
+        authority.certify("model", &[&signed[..], &names].concat());
+        authority
+    }
+
+    fn certify(&self, name: &str, arguments: &[&str]) {
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+            .args(arguments)
+            .args([Path::new("-keyout"), &self.path(&format!("{name}.key"))])
+            .args([Path::new("-out"), &self.path(&format!("{name}.pem"))])
+            .output()
+            .expect("it is installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// What the authority certifies itself with.
+    fn root(&self) -> String {
+        self.path("root.pem").to_string_lossy().into_owned()
+    }
+}
+
+/// A model behind TLS. Dropping it ends it.
+struct EncryptedModel {
+    address: SocketAddr,
+    versions: Arc<Mutex<Vec<Version>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl EncryptedModel {
+    /// Starts one that offers these protocols.
+    async fn start(authority: &Authority, protocols: &[&str]) -> Self {
+        let chain = CertificateDer::from_pem_file(authority.path("model.pem")).expect("it was made");
+        let key = PrivateKeyDer::from_pem_file(authority.path("model.key")).expect("it was made");
+        let tls = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let tls = tls.with_safe_default_protocol_versions().expect("they are known").with_no_client_auth();
+        let mut tls = tls.with_single_cert(vec![chain], key).expect("they belong together");
+        tls.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let versions: Arc<Mutex<Vec<Version>>> = Arc::default();
+        let mut tasks = JoinSet::new();
+        let record = Arc::clone(&versions);
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                connections.spawn(serve(acceptor.clone(), socket, record.clone()));
+            }
+        });
+        Self { address, versions, _tasks: tasks }
+    }
+
+    /// The versions of HTTP in which it was asked so far.
+    fn versions(&self) -> Vec<Version> {
+        self.versions.lock().expect("no one panics with it").clone()
+    }
+
+    /// A server that knows this model.
+    async fn server(&self, trusted: &Authority) -> TestServer {
+        let config = format!("[upstreams.private]\nbase_url = \"https://{}/v1\"\nmodels = [\"test\"]\n", self.address);
+        TestServer::builder(&config).env("SSL_CERT_FILE", &trusted.root()).start().await
+    }
+}
+
+async fn serve(acceptor: TlsAcceptor, socket: TcpStream, record: Arc<Mutex<Vec<Version>>>) {
+    // A client that does not trust us goes away.
+    let Ok(stream) = acceptor.accept(socket).await else { return };
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let record = record.clone();
+        async move {
+            record.lock().expect("no one panics with it").push(request.version());
+            request.into_body().collect().await.expect("the request is whole");
+            let answer = Response::builder().header("content-type", "text/event-stream");
+            Ok::<_, Infallible>(answer.body(Full::new(Bytes::from_static(SAYS.as_bytes()))).expect("it is valid"))
+        }
+    });
+    // That the client breaks off is its own business.
+    if is_http2 {
+        drop(http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await);
+    } else {
+        drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
+    }
+}
+
+async fn ask(server: &TestServer) -> Answer {
+    let body = json!({"model": "test", "messages": [{"role": "user", "content": "Hi"}]});
+    server.post("/v1/chat/completions", &body).await
+}
+
+#[tokio::test]
+async fn models_are_asked_in_the_newest_protocol_that_they_offer() {
+    let authority = Authority::make();
+    for (offered, spoken) in [
+        (&["h2", "http/1.1"][..], Version::HTTP_2),
+        (&["http/1.1"], Version::HTTP_11),
+        // Servers that know nothing of such offers.
+        (&[], Version::HTTP_11),
+    ] {
+        let model = EncryptedModel::start(&authority, offered).await;
+        let server = model.server(&authority).await;
+        for _ in 0..2 {
+            let answer = ask(&server).await.ok();
+            assert_eq!(answer["choices"][0]["message"]["content"], "Hello");
+        }
+        assert_eq!(model.versions(), [spoken; 2], "{offered:?}");
+    }
+}
+
+#[tokio::test]
+async fn models_are_trusted_by_the_authorities_that_the_environment_names() {
+    let (authority, other) = (Authority::make(), Authority::make());
+    let model = EncryptedModel::start(&authority, &["http/1.1"]).await;
+    ask(&model.server(&authority).await).await.ok();
+    let refused = ask(&model.server(&other).await).await;
+    assert_eq!(refused.status, 502, "{}", refused.body);
+    assert!(refused.body.to_string().contains("certificate"), "{}", refused.body);
+    assert_eq!(model.versions().len(), 1, "what is not trusted is told nothing");
+}
