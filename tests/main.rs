@@ -6,6 +6,7 @@ mod durability;
 mod encryption;
 mod faults;
 mod idempotency;
+mod memory;
 mod offers;
 mod programs;
 mod reload;

@@ -53,8 +53,8 @@ fn every_program_that_is_started_is_installed() {
         complaints.extend(found.complaints);
         needed.extend(found.needed);
     }
-    // Rust starts it, to link.
-    needed.insert(("cc".to_owned(), "all".to_owned()));
+    // Rust starts the first to link, and the build of the allocator both.
+    needed.extend(["cc", "make"].map(|program| (program.to_owned(), "all".to_owned())));
     for (program, users) in listed(list) {
         for user in users.iter().filter(|user| !needed.contains(&(program.to_owned(), (**user).to_owned()))) {
             complaints.push(format!("scripts/programs: nothing starts {program} for {user}"));

@@ -221,6 +221,11 @@ impl TestServer {
         self.process.most_memory()
     }
 
+    /// How much memory its process has resident now, in bytes.
+    pub(crate) fn resident_memory(&self) -> u64 {
+        self.process.resident_memory()
+    }
+
     /// Whether it has ended, by itself or by force.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.child.try_wait().expect("a child can be asked").is_some()

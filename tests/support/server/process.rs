@@ -71,9 +71,18 @@ impl Process {
 impl Process {
     /// The most memory that this life ever had resident, in bytes.
     pub(super) fn most_memory(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// How much memory it has resident now, in bytes.
+    pub(super) fn resident_memory(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id().expect("it is running"));
         let status = std::fs::read_to_string(path).expect("it is running");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is told");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is told");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
     }
 }
