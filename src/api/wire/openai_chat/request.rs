@@ -161,6 +161,13 @@ pub struct RequestContext {
     pub default_on_disconnect: OnDisconnect,
 }
 
+impl RequestContext {
+    /// What happens when the last reader has gone. A run in the background has none to lose.
+    fn on_disconnect(&self, asked: Option<OnDisconnect>, background: bool) -> OnDisconnect {
+        if background { OnDisconnect::Continue } else { asked.unwrap_or(self.default_on_disconnect) }
+    }
+}
+
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let request: CompletionRequest<'_> = parse(body)?;
@@ -185,13 +192,11 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let is_json = is_json_format(request.response_format)?;
     let hide = agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide);
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
-    let asked = agent.on_disconnect.unwrap_or(context.default_on_disconnect);
-    let on_disconnect = if shape.background { OnDisconnect::Continue } else { asked };
     let options = RunOptions {
         tool_choice,
         sampling,
         parallel_tool_calls: request.parallel_tool_calls.unwrap_or(true),
-        on_disconnect,
+        on_disconnect: context.on_disconnect(agent.on_disconnect, shape.background),
         on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
         reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
         hide_intermediate_text: hide,
