@@ -30,5 +30,6 @@ mod resume;
 mod sessions;
 mod slots;
 pub(crate) mod support;
+mod syncs;
 mod tools;
 mod watching;

@@ -4,16 +4,18 @@
 //! acknowledged as synced survives a loss of power as well. The directory holds two files:
 //!
 //! - `store.redb`, a redb database, laid out as `tables.rs` says;
-//! - `store.journal`, the changes of at most a second that were written and not synced, see `journal.rs`.
+//! - `store.journal`, the changes of about the last second, which redb has in memory and did not sync yet, see
+//!   `journal.rs`.
 //!
-//! When the directory is opened, redb has the state of its last sync; the journal's records that it lacks are then
-//! applied again. redb repairs its file if the process was killed, which takes time in proportion to the file. Only one
-//! process can have the directory open.
+//! The two belong together: a copy of one without the other lacks changes. When the directory is opened, redb has the
+//! state of its last sync; the journal's records that it lacks are then applied again, at most a few MiB. redb repairs
+//! its file if the process was killed, which takes time in proportion to the file. Only one process can have the
+//! directory open.
 //!
-//! One thread makes all changes, see `writer.rs`; reads run on the thread that asks. After writing or syncing the
-//! database file has failed, reads go on and show what there was before, but every commit is refused until the store is
-//! opened again, because it is no longer known what the disk holds. If a commit that asks for no sync finds the disk full, the journal notices it
-//! first; then that commit alone fails.
+//! One thread makes all changes, see `writer.rs`; reads run on the thread that asks. After syncing the journal, or
+//! writing or syncing the database file, has failed, reads go on and show what there was before, but every commit is
+//! refused until the store is opened again, because it is no longer known what the disk holds. If the journal cannot be
+//! written, because the disk is full, the commits that were to be written together fail, and nothing else.
 //!
 //! Leases are kept in memory, since they end with the process that holds them. Only a ceiling of their fences is
 //! stored, so that no later fence is lower.
@@ -210,4 +212,4 @@ impl Drop for EmbeddedStore {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,7 @@
 //! How a batch of changes is written to the journal, as bytes.
 //!
 //! ```text
-//! frame    length of the payload (8 bytes), first 8 bytes of its SHA-256, payload
+//! frame    length of the payload (8 bytes), first 8 bytes of the SHA-256 of the journal's salt and the payload, payload
 //! payload  sequence number, time in ms, changes until the end
 //! change   partition, number of writes, writes
 //! write    kind (1 byte), name, what the kind needs
@@ -29,6 +29,9 @@ pub(super) struct Record {
     pub(super) changes: Vec<(Partition, Vec<Write>)>,
 }
 
+/// What the journal's checksums begin with.
+pub(super) type Salt = [u8; 16];
+
 /// Bytes before the payload.
 const HEADER: usize = 16;
 
@@ -52,9 +55,9 @@ impl Encoder {
     }
 
     /// The whole frame.
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(super) fn finish(self, salt: &Salt) -> Vec<u8> {
         let mut frame = self.0;
-        let checksum = checksum(&frame[HEADER..]);
+        let checksum = checksum(salt, &frame[HEADER..]);
         let length = (frame.len() - HEADER) as u64;
         frame[..8].copy_from_slice(&length.to_le_bytes());
         frame[8..HEADER].copy_from_slice(&checksum);
@@ -110,12 +113,12 @@ impl Encoder {
 }
 
 /// Reads the first frame and leaves what follows it; `None` at the end of the whole frames.
-pub(super) fn decode(frames: &mut &[u8]) -> Option<Record> {
+pub(super) fn decode(salt: &Salt, frames: &mut &[u8]) -> Option<Record> {
     let mut rest = Decoder(frames);
     let length = rest.length()?;
     let expected: [u8; 8] = rest.array()?;
     let payload = rest.take(length)?;
-    if checksum(payload) != expected {
+    if checksum(salt, payload) != expected {
         return None;
     }
     let record = Decoder(payload).record()?;
@@ -123,8 +126,8 @@ pub(super) fn decode(frames: &mut &[u8]) -> Option<Record> {
     Some(record)
 }
 
-fn checksum(payload: &[u8]) -> [u8; 8] {
-    let digest = Sha256::digest(payload);
+fn checksum(salt: &Salt, payload: &[u8]) -> [u8; 8] {
+    let digest = Sha256::new().chain_update(salt).chain_update(payload).finalize();
     std::array::from_fn(|index| digest[index])
 }
 
@@ -198,6 +201,8 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
+    const SALT: Salt = [3; 16];
+
     fn every_write() -> Vec<Write> {
         let name = |name: &str| Key::from(name);
         let ttl = Duration::from_millis(1500);
@@ -218,7 +223,7 @@ mod tests {
         let mut encoder = Encoder::new(9, 1_000);
         encoder.change(&Partition::new("acme/session/s"), &every_write());
         encoder.change(&Partition::new(""), &[]);
-        encoder.finish()
+        encoder.finish(&SALT)
     }
 
     #[test]
@@ -227,25 +232,26 @@ mod tests {
         frames.extend(b"rest");
         let mut rest = frames.as_slice();
         for _ in 0..2 {
-            let record = decode(&mut rest).unwrap();
+            let record = decode(&SALT, &mut rest).unwrap();
             let expected = [(Partition::new("acme/session/s"), every_write()), (Partition::new(""), vec![])];
             assert_eq!((record.sequence, record.now), (9, 1_000));
             assert_eq!(format!("{:?}", record.changes), format!("{expected:?}"));
         }
         assert_eq!(rest, b"rest");
-        assert!(decode(&mut rest).is_none());
+        assert!(decode(&SALT, &mut rest).is_none());
     }
 
     #[test]
     fn no_part_and_no_altered_frame_reads_as_a_record() {
         let frame = frame();
         for end in 0..frame.len() {
-            assert!(decode(&mut &frame[..end]).is_none(), "cut at {end}");
+            assert!(decode(&SALT, &mut &frame[..end]).is_none(), "cut at {end}");
         }
+        assert!(decode(&[4; 16], &mut frame.as_slice()).is_none(), "of another salt");
         for position in 0..frame.len() {
             let mut altered = frame.clone();
             altered[position] ^= 1;
-            assert!(decode(&mut altered.as_slice()).is_none(), "altered at {position}");
+            assert!(decode(&SALT, &mut altered.as_slice()).is_none(), "altered at {position}");
         }
     }
 }

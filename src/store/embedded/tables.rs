@@ -33,8 +33,8 @@ const EXPIRIES: TableDefinition<(u64, u8, &str, &str), ()> = TableDefinition::ne
 const REMOVED: TableDefinition<u64, ()> = TableDefinition::new("removed");
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
-/// The layout above. A file of another one is refused.
-pub(super) const FORMAT: u64 = 1;
+/// The layout above, and that of the journal. A file of another one is refused.
+pub(super) const FORMAT: u64 = 2;
 
 /// An expiry that no clock reaches.
 pub(super) const NEVER: u64 = u64::MAX;

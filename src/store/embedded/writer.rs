@@ -1,10 +1,11 @@
 //! The one thread that changes the store. It takes all jobs that wait, decides and applies them in order, makes them
 //! durable with one commit, and only then answers them.
 //!
-//! A batch without a job that asks for a sync goes to the journal with one `write`, and to redb without a sync. A batch
-//! with such a job is synced by redb, together with everything before it, and the journal is emptied. redb also syncs
-//! once the journal is a second old or as long as [`Settings`] allow. So streamed text never costs a sync of its own,
-//! and the journal stays short.
+//! A batch goes to the journal with one `write`, which is synced if a job of the batch asks for that, and then to redb
+//! without a sync: one sync of one file for all jobs that waited. redb syncs once the journal is a second old or half
+//! full, see [`Settings`]; this happens after the batch was answered, and later batches wait for it. The journal is then
+//! written from its beginning again. A batch for which the journal has no room is synced by redb instead. So streamed
+//! text never costs a sync of its own, and the journal stays short.
 //!
 //! The thread also has the leases, in memory. So a lease is granted only after every change of its former holder can be
 //! read.
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 
 use super::job::{Done, Job, Request, drain};
 use super::journal::Journal;
-use super::record::Encoder;
+use super::record::{Encoder, Salt};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::tables::{Meta, Tables};
@@ -52,7 +53,7 @@ pub(super) struct Writer {
     pub(super) fence_ceiling: u64,
     /// The sequence number of the last record.
     pub(super) sequence: u64,
-    /// When the first change since the last sync was made.
+    /// When the first change was made that redb has not synced.
     pub(super) unsynced_since: Option<Instant>,
     /// Whether the last purge may have left something.
     pub(super) purge_left: bool,
@@ -80,6 +81,9 @@ impl Writer {
                 Ok(first) => {
                     let (batch, close) = drain(first, requests, BATCH);
                     self.perform(batch);
+                    if self.flush_due() {
+                        self.settle(PURGED_PER_BATCH);
+                    }
                     if let Some(answer) = close {
                         self.close();
                         // The receiver is gone if the store was dropped.
@@ -87,7 +91,7 @@ impl Writer {
                         return;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Timeout) => self.settle(PURGED_AT_REST),
                 Err(RecvTimeoutError::Disconnected) => return self.close(),
             }
         }
@@ -169,29 +173,36 @@ impl Writer {
     }
 
     /// Commits a batch with the durability that its jobs ask for.
-    fn make_durable(&mut self, mut txn: WriteTransaction, done: &[Done], now: u64) -> Result<(), Stop> {
-        let overdue = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.settings.sync_after);
-        if !overdue && !done.iter().any(Done::wants_sync) {
-            let frame = encode(done, self.sequence + 1, now);
-            if self.journal.len() + frame.len() as u64 <= self.settings.journal_bytes {
-                if let Err(error) = self.journal.append(&frame) {
-                    txn.abort()?;
-                    return Err(Stop::Refused(Unavailable(format!("cannot write the journal: {error}"))));
-                }
-                txn.set_durability(redb::Durability::None)?;
-                self.shared.commit(txn)?;
-                self.sound()?;
-                self.sequence += 1;
-                self.unsynced_since.get_or_insert_with(Instant::now);
-                return Ok(());
-            }
+    fn make_durable(&mut self, txn: WriteTransaction, done: &[Done], now: u64) -> Result<(), Stop> {
+        let frame = encode(done, self.sequence + 1, now, self.journal.salt());
+        if self.journal.end_with(&frame) > self.settings.journal_bytes {
+            self.sync(txn)?;
+        } else {
+            self.commit_by_journal(txn, &frame, done.iter().any(Done::wants_sync))?;
         }
-        self.sync(txn)?;
         self.sequence += 1;
         Ok(())
     }
 
-    /// Commits, and syncs everything that was not synced yet.
+    /// Writes a batch to the journal, and only then lets readers see it.
+    fn commit_by_journal(&mut self, mut txn: WriteTransaction, frame: &[u8], sync: bool) -> Result<(), Stop> {
+        if let Err(error) = self.journal.append(frame) {
+            txn.abort()?;
+            return Err(Stop::Refused(Unavailable(format!("cannot write the journal: {error}"))));
+        }
+        // After a failed sync the system may have dropped what it could not write, and a second one would not say so.
+        if sync && let Err(error) = self.journal.sync() {
+            txn.abort()?;
+            return Err(Stop::Broken(format!("cannot sync the journal: {error}")));
+        }
+        txn.set_durability(redb::Durability::None)?;
+        self.shared.commit(txn)?;
+        self.sound()?;
+        self.unsynced_since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Commits, and has redb sync everything that it did not sync yet.
     fn sync(&mut self, txn: WriteTransaction) -> Result<(), Stop> {
         self.shared.commit(txn)?;
         self.sound()?;
@@ -200,17 +211,24 @@ impl Writer {
         Ok(())
     }
 
-    /// Purges a larger number of rows, and syncs what is not synced.
-    fn settle(&mut self) {
-        if let Err(stop) = self.try_settle() {
+    /// Whether redb should sync although jobs may wait.
+    fn flush_due(&self) -> bool {
+        let old = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.settings.sync_after);
+        let long = self.journal.len() > self.settings.journal_bytes / 2;
+        (old || long) && self.shared.failure.get().is_none()
+    }
+
+    /// Purges at most so many rows, and has redb sync what it did not sync yet.
+    fn settle(&mut self, purged: usize) {
+        if let Err(stop) = self.try_settle(purged) {
             self.judge(stop);
         }
     }
 
-    fn try_settle(&mut self) -> Result<(), Stop> {
+    fn try_settle(&mut self, limit: usize) -> Result<(), Stop> {
         let txn = self.begin()?;
-        let purged = Tables::open(&txn)?.purge(self.shared.clock.now(), PURGED_AT_REST)?;
-        self.purge_left = purged == PURGED_AT_REST;
+        let purged = Tables::open(&txn)?.purge(self.shared.clock.now(), limit)?;
+        self.purge_left = purged == limit;
         if purged == 0 && self.unsynced_since.is_none() { Ok(txn.abort()?) } else { self.sync(txn) }
     }
 
@@ -253,10 +271,10 @@ impl Writer {
         }
     }
 
-    /// Syncs and closes the files.
+    /// Has redb sync, and closes the files.
     fn close(mut self) {
         if self.unsynced_since.is_some() && self.shared.failure.get().is_none() {
-            self.settle();
+            self.settle(PURGED_AT_REST);
         }
         self.shared.failure.close();
         let database = self.shared.take_database();
@@ -272,12 +290,12 @@ pub(super) fn ceiling_above(fence: u64) -> u64 {
 }
 
 /// The frame of what a batch changed.
-fn encode(done: &[Done], sequence: u64, now: u64) -> Vec<u8> {
+fn encode(done: &[Done], sequence: u64, now: u64, salt: &Salt) -> Vec<u8> {
     let mut record = Encoder::new(sequence, now);
     for tx in done.iter().filter_map(Done::change) {
         record.change(&tx.partition, &tx.writes);
     }
-    record.finish()
+    record.finish(salt)
 }
 
 /// What a transaction is decided against.

@@ -1,119 +1,67 @@
 //! Disks that fail and files that are damaged.
 
-use std::io;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures_util::future::join_all;
 use redb::ReadableDatabase;
 
+use super::files::{Files, faulty, faulty_with, put_padding};
 use super::*;
 
-/// A file that fails to be written on demand, and counts its syncs.
-#[derive(Debug)]
-pub(in crate::store::embedded) struct Faulty<B> {
-    file: B,
-    faults: Faults,
-}
-
-/// The handle of a [`Faulty`] file.
-#[derive(Debug, Clone, Default)]
-pub(in crate::store::embedded) struct Faults {
-    failing: Arc<AtomicBool>,
-    syncs: Arc<AtomicUsize>,
-}
-
-impl<B> Faulty<B> {
-    pub(in crate::store::embedded) fn new(file: B) -> (Self, Faults) {
-        let faults = Faults::default();
-        (Self { file, faults: faults.clone() }, faults)
-    }
-}
-
-impl Faults {
-    pub(in crate::store::embedded) fn begin(&self) {
-        self.failing.store(true, Ordering::SeqCst);
-    }
-
-    pub(in crate::store::embedded) fn end(&self) {
-        self.failing.store(false, Ordering::SeqCst);
-    }
-
-    fn syncs(&self) -> usize {
-        self.syncs.load(Ordering::SeqCst)
-    }
-
-    fn check(&self) -> io::Result<()> {
-        if self.failing.load(Ordering::SeqCst) { Err(io::Error::other("no space left")) } else { Ok(()) }
-    }
-}
-
-impl<B: StorageBackend> StorageBackend for Faulty<B> {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.faults.check()?;
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.faults.check()?;
-        self.faults.syncs.fetch_add(1, Ordering::SeqCst);
-        self.file.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.faults.check()?;
-        self.file.write(offset, data)
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.file.close()
-    }
-}
-
-/// A store on a file that can be made to fail. It keeps next to nothing of the file in memory.
-async fn faulty(dir: &Path) -> (EmbeddedStore, Faults) {
-    let settings = Settings { cache_bytes: 0, ..patient() };
-    let faults = Faults::default();
-    let handle = faults.clone();
-    let backend = |file| Ok(Faulty { file: FileBackend::new(file)?, faults });
-    (EmbeddedStore::start(dir.to_owned(), settings, backend).await.unwrap(), handle)
+#[tokio::test]
+async fn failing_database_file_ends_writing_and_leaves_reading() {
+    // Half of the journal is a few commits: redb syncs while the commits go on.
+    let settings = Settings { journal_bytes: 100_000, ..patient() };
+    ends_writing_and_leaves_reading(settings, |files| files.database.begin(), |files| files.database.end()).await;
 }
 
 #[tokio::test]
-async fn failing_disk_ends_writing_and_leaves_reading() {
+async fn failing_sync_of_the_database_file_ends_writing_and_leaves_reading() {
+    let settings = Settings { journal_bytes: 100_000, ..patient() };
+    let fail = |failing| move |files: &Files| files.database.fail_syncs(failing);
+    ends_writing_and_leaves_reading(settings, fail(true), fail(false)).await;
+}
+
+#[tokio::test]
+async fn failing_sync_of_the_journal_ends_writing_and_leaves_reading() {
+    let fail = |failing| move |files: &Files| files.journal.fail_syncs(failing);
+    ends_writing_and_leaves_reading(patient(), fail(true), fail(false)).await;
+}
+
+async fn ends_writing_and_leaves_reading(settings: Settings, begin: impl FnOnce(&Files), end: impl FnOnce(&Files)) {
     let dir = tempfile::tempdir().unwrap();
-    let (store, faults) = faulty(dir.path()).await;
+    let (store, files) = faulty_with(dir.path(), settings).await;
     let value = Bytes::from(vec![7; 20_000]);
+    let put = async |number: u64| {
+        let durability = if number.is_multiple_of(2) { Durability::Synced } else { Durability::Written };
+        let put = tx(durability).put_at(key(&number.to_string()), 0, value.clone(), None);
+        store.commit(put.write(append("log", number))).await
+    };
     for number in 0..50 {
-        let name = number.to_string();
-        let durability = if number % 2 == 0 { Durability::Synced } else { Durability::Written };
-        let put = tx(durability).put_at(key(&name), 0, value.clone(), None);
-        store.commit(put.write(append("log", number))).await.unwrap();
+        put(number).await.unwrap();
     }
 
-    faults.begin();
+    begin(&files);
     let sentence = |error: CommitError| {
         let text = error.to_string();
         assert!(text.starts_with("store unavailable: cannot "), "{text}");
         assert!(text.ends_with("no space left; nothing is written until the store is opened again"), "{text}");
     };
-    sentence(store.commit(tx(Durability::Synced).write(append("log", 50))).await.unwrap_err());
+    let mut acknowledged = 50;
+    let refusal = loop {
+        match put(acknowledged).await {
+            Ok(()) => acknowledged += 1,
+            Err(refusal) => break refusal,
+        }
+        assert!(acknowledged < 60, "the disk fails, and commits go on");
+    };
+    sentence(refusal);
     // Refused however well the disk does from now on: nobody knows what it holds.
-    faults.end();
+    end(&files);
     sentence(store.commit(tx(Durability::Written).write(append("other", 0))).await.unwrap_err());
     assert!(store.acquire(&partition(), &key("driver"), Duration::from_secs(1)).await.is_err());
     assert!(store.health().await.is_err());
     let check = async |store: &EmbeddedStore, length: RangeInclusive<u64>| {
-        for number in 0..50 {
+        for number in 0..acknowledged {
             let found = store.get(&partition(), &key(&number.to_string())).await;
             assert_eq!(found, Ok(Some(Document { version: 1, value: value.clone() })), "{number}");
         }
@@ -121,24 +69,50 @@ async fn failing_disk_ends_writing_and_leaves_reading() {
         assert_eq!(head(store, "other").await, 0);
     };
     // Nobody reads what was refused and may be gone later.
-    check(&store, 50..=50).await;
+    check(&store, acknowledged..=acknowledged).await;
 
-    check(&open(copy(dir.path()).path(), patient()).await, 50..=51).await;
+    let unknown = acknowledged..=acknowledged + 1;
+    check(&open(copy(dir.path()).path(), patient()).await, unknown.clone()).await;
     store.close().await;
     let store = open(dir.path(), patient()).await;
-    check(&store, 50..=51).await;
+    check(&store, unknown).await;
     store.commit(tx(Durability::Synced).write(append("other", 0))).await.unwrap();
 }
 
 #[tokio::test]
-async fn written_changes_stay_in_the_journal_when_a_sync_fails() {
+async fn changes_that_redb_cannot_sync_stay_in_the_journal() {
     let dir = tempfile::tempdir().unwrap();
-    let (store, faults) = faulty(dir.path()).await;
-    store.commit(tx(Durability::Written).write(add("spent", 10))).await.unwrap();
-    faults.begin();
-    store.commit(tx(Durability::Synced).write(add("other", 1))).await.unwrap_err();
+    let (store, files) = faulty(dir.path()).await;
+    store.commit(tx(Durability::Synced).write(add("spent", 10))).await.unwrap();
+    files.database.fail_syncs(true);
+    store.commit(tx(Durability::Synced).write(add("spent", 100))).await.unwrap();
+    store.commit(tx(Durability::Written).write(add("spent", 1000))).await.unwrap();
     store.close().await;
-    assert_eq!(open(dir.path(), patient()).await.counter(&partition(), &key("spent")).await, Ok(10));
+    assert_eq!(open(dir.path(), patient()).await.counter(&partition(), &key("spent")).await, Ok(1110));
+}
+
+#[tokio::test]
+async fn slow_sync_of_the_database_file_delays_commits_and_loses_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, files) = faulty_with(dir.path(), Settings { journal_bytes: 4000, ..patient() }).await;
+    let held = files.database.hold();
+    let commits = async {
+        for _ in 0..100 {
+            store.commit(tx(Durability::Synced).write(add("spent", 1)).write(put_padding())).await.unwrap();
+        }
+    };
+    let check = async {
+        tokio::time::timeout(Duration::from_secs(60), files.database.is_held()).await.unwrap();
+        // The batch that filled half of the journal did not wait.
+        let journal = journal::tests::ends(&std::fs::read(dir.path().join(start::JOURNAL)).unwrap());
+        assert!((2000..2500).contains(journal.last().unwrap()), "{journal:?}");
+        let spent = i64::try_from(journal.len() - 1).unwrap();
+        assert_eq!(store.counter(&partition(), &key("spent")).await, Ok(spent), "reads wait for no sync");
+        drop(held);
+    };
+    tokio::join!(commits, check);
+    assert_eq!(store.counter(&partition(), &key("spent")).await, Ok(100));
+    assert_eq!(open(copy(dir.path()).path(), patient()).await.counter(&partition(), &key("spent")).await, Ok(100));
 }
 
 #[test]
@@ -152,31 +126,16 @@ fn journal_that_cannot_be_written_fails_that_batch_alone() {
     };
     commit(&mut writer, 1).unwrap();
     let read_only = File::open(dir.path().join(start::JOURNAL)).unwrap();
-    let file = std::mem::replace(&mut writer.journal.file, read_only);
+    let file = std::mem::replace(&mut writer.journal.medium, Box::new(read_only));
     let refusal = commit(&mut writer, 10).unwrap_err().to_string();
     assert!(refusal.starts_with("store unavailable: cannot write the journal: "), "{refusal}");
-    writer.journal.file = file;
+    writer.journal.medium = file;
     commit(&mut writer, 100).unwrap();
 
     let killed = copy(dir.path());
     let writer = start::open(killed.path(), patient(), FileBackend::new).unwrap();
     let txn = writer.shared.database().as_ref().unwrap().begin_read().unwrap();
     assert_eq!(reads::counter(&txn, partition().as_str(), "spent", 0).unwrap(), 101);
-}
-
-#[tokio::test]
-async fn syncs_are_shared_and_written_changes_cost_none() {
-    let dir = tempfile::tempdir().unwrap();
-    let (store, faults) = faulty(dir.path()).await;
-    let before = faults.syncs();
-    for number in 0..100 {
-        store.commit(tx(Durability::Written).write(append("log", number))).await.unwrap();
-    }
-    assert_eq!(faults.syncs(), before);
-    let commits = (0..256).map(|_| store.commit(tx(Durability::Synced).write(add("spent", 1))));
-    assert!(join_all(commits).await.iter().all(Result::is_ok));
-    let syncs = faults.syncs() - before;
-    assert!((1..64).contains(&syncs), "{syncs} syncs for 256 commits");
 }
 
 #[tokio::test]

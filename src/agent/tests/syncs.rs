@@ -1,0 +1,41 @@
+//! How often a run waits for the disk.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::support::{Say, TestAgent, outcome, request, watch};
+use crate::store::embedded::tests::counted;
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::{Durability, Tx};
+use crate::types::Effect;
+
+/// What a run of one round or none is synced for, and each round with a call of a tool that has effects besides.
+const RUN: usize = 4;
+const ROUND: usize = 3;
+
+#[tokio::test]
+async fn a_loop_waits_for_few_syncs_and_only_for_those_of_the_journal() {
+    const ROUNDS: usize = 3;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, files) = counted(dir.path()).await;
+    let commits: Arc<Mutex<Vec<Tx>>> = Arc::default();
+    let seen = commits.clone();
+    let store = Faulty::new(Arc::new(store), move |tx| {
+        if tx.durability == Durability::Synced && !tx.writes.is_empty() {
+            seen.lock().push(tx.clone());
+        }
+        Fate::Happens
+    });
+    let mut turns = vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)]); ROUNDS];
+    turns.push(Say::Text(&["done"]));
+    let agent = TestAgent::builder().store(store).echo(Effect::Write).turns(turns).build();
+    let (database, journal) = (files.database.syncs(), files.journal.syncs());
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
+    assert_eq!(outcome(&records).output_text, "done");
+    assert_eq!(files.database.syncs() - database, 0);
+    // Commits of several tasks may share a sync.
+    let (syncs, commits) = (files.journal.syncs() - journal, commits.lock());
+    assert!(syncs <= commits.len(), "{syncs} syncs for {} commits", commits.len());
+    assert!(commits.len() <= RUN + ROUNDS * ROUND, "{}: {commits:#?}", commits.len());
+}
