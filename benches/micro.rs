@@ -1,11 +1,15 @@
 //! What one token costs on its way: parsed from the upstream's bytes, recorded, encoded for a reader.
-//! Time and allocations; see `README.md` beside this file.
+//! Time and allocations; see `README.md` beside this file. And what a loop waits for the embedded store, beside one sync
+//! of the same disk.
 
+use std::fs::File;
+use std::io::{Seek, Write as _};
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
+use futures_util::future::join_all;
 use loopgate::agent::drive::recorder::Recorder;
 use loopgate::agent::machine::Run;
 use loopgate::agent::ownership::lease::Leases;
@@ -13,8 +17,9 @@ use loopgate::api::wire::agent::events::AgentEvents;
 use loopgate::api::wire::openai_chat::stream::ChatChunks;
 use loopgate::api::wire::{Encoder, RunNames};
 use loopgate::llm::openai::decode::Decoder;
+use loopgate::store::embedded::EmbeddedStore;
 use loopgate::store::memory::MemoryStore;
-use loopgate::store::{Partition, Store};
+use loopgate::store::{Partition, Store, Tx, Write};
 use loopgate::types::{Event, Record, RunId, RunSpec};
 use serde_json::json;
 
@@ -66,6 +71,38 @@ fn record(bencher: Bencher<'_, '_>) {
             recorder
         },
     );
+}
+
+/// One sync of a file that does not grow: the least that a change costs which survives a power cut.
+#[divan::bench(sample_count = 50, sample_size = 10)]
+fn one_fdatasync(bencher: Bencher<'_, '_>) {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&[0; 4096]).expect("a written file");
+    file.sync_all().expect("a synced file");
+    let write =
+        |file: &mut File| file.rewind().and_then(|()| file.write_all(&[1; 600])).and_then(|()| file.sync_data());
+    bencher.bench_local(|| write(&mut file).expect("a synced file"));
+}
+
+/// The commits of a loop of three rounds in the embedded store, by so many connections at once.
+#[divan::bench(args = [1, 32], sample_count = 20, sample_size = 1)]
+fn embedded_loop(bencher: Bencher<'_, '_>, connections: u64) {
+    const COMMITS: u64 = 13;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = runtime.block_on(EmbeddedStore::open(dir.path())).expect("a store");
+    let mut loops = 0;
+    bencher.counter(ItemsCount::new(connections)).bench_local(|| {
+        loops += 1;
+        let connection = async |connection| {
+            let partition = Partition::new(format!("bench/run/{connection}/{loops}"));
+            for after in 0..COMMITS {
+                let append = Write::Append { log: "log".into(), after, entries: vec![vec![b'x'; 300].into()] };
+                store.commit(Tx::new(partition.clone()).write(append)).await.expect("the disk takes it");
+            }
+        };
+        runtime.block_on(join_all((0..connections).map(connection)));
+    });
 }
 
 /// 100 pieces of text as named events and chunks with ids.
