@@ -53,6 +53,7 @@ impl Server {
             history_bytes: settings.store.history_cache,
             ended_bytes: matches!(settings.store.url, StoreUrl::Memory).then_some(settings.store.memory_limit),
             inbox_bytes: settings.server.max_inbox,
+            tenant_bytes: settings.store.tenant_limit,
         };
         let agent = Agent::new(store, generation, keep);
         let rates = Arc::new(RequestRates::default());

@@ -88,6 +88,36 @@ pub enum StartError {
     /// It came before, and that is in its way.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// The tenant may not store more.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] Unavailable),
+}
+
+/// Why something is not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// The tenant stores as much as it may.
+    #[error(
+        "no more than {limit} bytes may be stored for this key's tenant, and there is no room left; delete sessions, or \
+         wait until older runs and sessions expire"
+    )]
+    Full {
+        /// In all.
+        limit: u64,
+    },
+    /// It is more than the tenant may store.
+    #[error(
+        "this would take {bytes} bytes of storage; no more than {limit} may be stored for this key's tenant in all"
+    )]
+    TooLarge {
+        /// Of this request.
+        bytes: u64,
+        /// In all.
+        limit: u64,
+    },
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
@@ -172,6 +202,9 @@ pub enum LookupError {
     /// The request came before, and that is in its way.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// The tenant may not store more.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),

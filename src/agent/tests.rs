@@ -29,6 +29,7 @@ mod replicas;
 mod resume;
 mod sessions;
 mod slots;
+mod storage;
 pub(crate) mod support;
 mod syncs;
 mod tools;

@@ -7,7 +7,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use crate::agent::error::{ClaimError, Field, ForkError, LookupError, StartError};
+use crate::agent::error::{ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::openai_error::{ErrorBody, ErrorObject, row};
@@ -139,6 +139,7 @@ impl From<StartError> for ApiError {
             StartError::NotWaiting(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             StartError::Draining => Self::new(ErrorCode::Draining, message).retry_after(2),
             StartError::Claim(error) => error.into(),
+            StartError::Storage(error) => error.into(),
             StartError::Store(error) => LookupError::Store(error).into(),
         }
     }
@@ -162,11 +163,23 @@ impl From<LookupError> for ApiError {
             LookupError::InboxFull(_) => Self::new(ErrorCode::InboxFull, message).at("messages").permanent(),
             LookupError::NotLive(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             LookupError::Claim(error) => error.into(),
+            LookupError::Storage(error) => error.into(),
             LookupError::Store(cause) => {
                 tracing::error!(%cause, "the store failed a request");
                 let message = "the store is not available; try again in a moment";
                 Self::new(ErrorCode::StoreUnavailable, message).retry_after(1)
             }
+        }
+    }
+}
+
+impl From<StorageError> for ApiError {
+    fn from(error: StorageError) -> Self {
+        let message = error.to_string();
+        match error {
+            StorageError::Full { .. } => Self::new(ErrorCode::StorageFull, message).permanent(),
+            StorageError::TooLarge { .. } => Self::new(ErrorCode::PayloadTooLarge, message),
+            StorageError::Store(error) => LookupError::Store(error).into(),
         }
     }
 }

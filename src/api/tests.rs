@@ -1,5 +1,6 @@
 //! The router as a whole: its description, who may pass, and how it refuses.
 
+mod bounds;
 mod errors;
 mod sessions;
 mod streams;
@@ -169,7 +170,16 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
 }
 
 /// An agent without upstreams, over this store and with these keys.
-fn agent_over(store: Arc<dyn crate::store::Store>, keys: impl IntoIterator<Item = KeyConfig>) -> crate::agent::Agent {
+fn agent_over(store: Arc<dyn Store>, keys: impl IntoIterator<Item = KeyConfig>) -> crate::agent::Agent {
+    agent_that_stores(1 << 30, store, keys)
+}
+
+/// The same, whose tenants may store so many bytes.
+fn agent_that_stores(
+    tenant_bytes: u64,
+    store: Arc<dyn Store>,
+    keys: impl IntoIterator<Item = KeyConfig>,
+) -> crate::agent::Agent {
     crate::agent::Agent::new(
         store,
         crate::agent::Generation { keys: keys.into_iter().map(|key| (key.hash, key)).collect(), ..Default::default() },
@@ -180,6 +190,7 @@ fn agent_over(store: Arc<dyn crate::store::Store>, keys: impl IntoIterator<Item 
             history_bytes: 1 << 20,
             ended_bytes: None,
             inbox_bytes: 1 << 20,
+            tenant_bytes,
         },
     )
 }

@@ -23,6 +23,8 @@ pub struct StoreConfig {
     pub history_cache: u64,
     /// Most bytes of ended runs that `memory:` keeps.
     pub memory_limit: u64,
+    /// Most bytes that a tenant may store.
+    pub tenant_limit: u64,
 }
 
 impl StoreConfig {
@@ -48,6 +50,13 @@ impl StoreConfig {
              says. Other stores do not need it.",
             Size(64 << 20),
         );
+        let Size(tenant_limit) = section.key(
+            "tenant_limit",
+            "Most that one tenant may store: runs, sessions, and definitions of tools. Beyond it, what would store more \
+             gets 429 `storage_full` until something expires or is deleted. Choose less than the store has, divided by \
+             the tenants that share it. In `memory:` the default is 128 MiB, or twice `memory_limit`.",
+            Size(if matches!(url, StoreUrl::Memory) { memory_limit.saturating_mul(2).max(128 << 20) } else { 4 << 30 }),
+        );
         Self {
             url,
             session_ttl: section.key(
@@ -63,6 +72,7 @@ impl StoreConfig {
             ),
             history_cache,
             memory_limit,
+            tenant_limit,
         }
     }
 }

@@ -64,6 +64,7 @@ fn nothing_written_is_all_defaults() {
         wait_ttl: 604800s,
         history_cache: 67108864,
         memory_limit: 67108864,
+        tenant_limit: 4294967296,
     }
     {
         "default": AgentConfig {

@@ -36,6 +36,9 @@ pub struct Session {
     pub cost_budget: Option<Micros>,
     /// Messages in its history.
     pub message_count: u64,
+    /// How many bytes they take.
+    #[serde(default)]
+    pub bytes: u64,
     /// What they are.
     #[serde(default)]
     pub digest: Digest,
@@ -71,6 +74,7 @@ impl Session {
             token_budget: None,
             cost_budget: None,
             message_count: 0,
+            bytes: 0,
             digest: Digest::mint(),
             usage: Usage::default(),
             cost: Micros::default(),

@@ -36,6 +36,15 @@ struct Candidate {
     lease: Lease,
 }
 
+/// What storing a run came to.
+enum Creation {
+    Created,
+    /// Its session changed meanwhile.
+    Changed,
+    /// Its tenant may not store so many bytes more, as far as is counted.
+    NoRoom(u64),
+}
+
 impl Admission {
     /// Starts a run, or continues the waiting one whose calls the request answers. A claim learns of the
     /// waiting run before that goes on.
@@ -81,8 +90,13 @@ impl Admission {
         let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
         let first = log::encode(&mut 0, now_ms(), first);
         match self.create(&candidate, session, turn, &first).await {
-            Ok(true) => {}
-            Ok(false) => return self.withdraw(candidate).await.map(|()| None),
+            Ok(Creation::Created) => {}
+            Ok(Creation::Changed) => return self.withdraw(candidate).await.map(|()| None),
+            Ok(Creation::NoRoom(bytes)) => {
+                self.withdraw(candidate).await?;
+                self.ledger.recount(&new.tenant, bytes).await?;
+                return Ok(None);
+            }
             Err(error) => {
                 // The store did not say whether the run exists: the sweep of slots decides about its slot.
                 self.launcher.requeue(candidate.spec, candidate.lease);
@@ -114,28 +128,40 @@ impl Admission {
         Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
     }
 
-    /// Stores the run with its first event; `false` if its session changed meanwhile.
+    /// Stores the run with its first event.
     async fn create(
         &self,
         candidate: &Candidate,
         session: Option<Versioned>,
         turn: Turn,
         (_, entry): &(Arc<Record>, bytes::Bytes),
-    ) -> Result<bool, StartError> {
+    ) -> Result<Creation, StartError> {
         failpoint::hit("run.before_create");
         let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
         let commit = commits::create(spec, lease.fence(), entry.clone(), turn, session, retention);
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
         let offered = self.launcher.offers.keep(spec, offer.written());
-        tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered).map_err(unavailable)?;
+        let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
+        let is_counted = index.is_ok();
+        match index.and(offered) {
+            Err(CommitError::CeilingReached { .. }) => {
+                let counted = if is_counted { commit.counted } else { 0 };
+                self.ledger.return_storage(&spec.tenant, counted).await;
+                return Ok(Creation::NoRoom(commit.counted + offer.written().len() as u64));
+            }
+            result => result.and(live).map_err(unavailable)?,
+        }
         failpoint::hit("run.indexed");
         match self.ledger.commit(commit.run).await {
             Ok(()) => {
                 failpoint::hit("run.created");
-                Ok(true)
+                Ok(Creation::Created)
             }
-            Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => Ok(false),
+            Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => {
+                self.ledger.return_storage(&spec.tenant, commit.counted).await;
+                Ok(Creation::Changed)
+            }
             // A duplicate has made it.
             Err(CommitError::VersionConflict { .. }) => Err(ClaimError::Busy.into()),
             Err(error) => Err(unavailable(error).into()),

@@ -45,6 +45,8 @@ pub struct Driver {
     pub commands_seen: u64,
     /// The run of its session that is to be called once this one has ended.
     pub next_in_session: Option<RunId>,
+    /// How many bytes it has stored, once it ended or waits.
+    pub stored: u64,
 }
 
 /// Why a driver stopped before its run did.

@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 
 use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
-use crate::agent::ledger::log::encode;
+use crate::agent::ledger::log::{encode, size};
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::{Lease, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -34,6 +34,8 @@ pub struct Recorder {
     clock: Clock,
     /// Entries in the log.
     position: u64,
+    /// How many bytes they have.
+    bytes: u64,
     /// The number of the last public event, queued ones included.
     seq: u64,
     /// Events that happened without waiting for anything: applied, to be stored with the next that does.
@@ -60,6 +62,7 @@ impl Recorder {
             validity: granted.validity(),
             clock: Clock::start(),
             position,
+            bytes: records.iter().map(|record| size(record) as u64).sum(),
             seq,
             queue: Vec::new(),
         }
@@ -78,6 +81,11 @@ impl Recorder {
     /// The number of the last public event, queued ones included.
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// How many bytes the log has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The store that it records in.
@@ -136,6 +144,7 @@ impl Recorder {
         let entries: Vec<_> = all().map(|(_, entry)| entry.clone()).collect();
         let deltas_only = all().all(|(record, _)| record.event.is_delta());
         let added = entries.len() as u64;
+        let bytes = entries.iter().map(|entry| entry.len() as u64).sum::<u64>();
         let tx = Tx {
             partition: self.partition.clone(),
             checks: vec![Check::Fence { lease: self.lease.clone(), fence: self.fence }],
@@ -147,6 +156,7 @@ impl Recorder {
         };
         self.commit(change(tx)).await?;
         self.position += added;
+        self.bytes += bytes;
         self.seq = seq;
         for (record, _) in &newest {
             self.run.apply(record);

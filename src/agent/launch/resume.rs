@@ -207,6 +207,7 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
+                self.ledger.settle_storage(&spec, driver.stored).await;
                 self.ledger.note_end(&spec.tenant, driver.recorder.partition(), &spec.id).await;
                 if let Some(due) = due {
                     forget_due(&**self.ledger.store(), &due).await;

@@ -54,6 +54,9 @@ impl Launcher {
                     end_panicked(&mut driver).await
                 }
             };
+            if result.is_ok() {
+                launcher.ledger.settle_storage(driver.recorder.run().spec(), driver.stored).await;
+            }
             if result.is_ok() && driver.recorder.run().status().is_final() {
                 launcher.ledger.note_end(&live.tenant, driver.recorder.partition(), &run).await;
             }
@@ -136,6 +139,7 @@ impl Launcher {
             commands,
             commands_seen: read,
             next_in_session: None,
+            stored: 0,
         };
         if is_lost {
             let error = RunError::new(ErrorKind::StoreLostState, LOST_TOOLS);

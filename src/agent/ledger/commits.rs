@@ -26,6 +26,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session, session_entry};
+use crate::agent::ledger::stored;
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Partition, Tx, Write};
 use crate::types::session::Session;
@@ -62,6 +63,8 @@ pub struct Indexed {
     pub run: Tx,
     /// The tenant's index.
     pub index: Tx,
+    /// How many bytes this counts as stored by the tenant.
+    pub counted: u64,
 }
 
 /// A run appears with its `first` event, and its session, which is made if there is none, names it.
@@ -74,9 +77,11 @@ pub fn create(
     retention: Retention,
 ) -> Indexed {
     let head = Head { status: turn.status(), ..Head::new(spec) };
-    let mut index = run_entry(spec, retention);
+    let specification = encode(spec);
+    let counted = stored::of_new_run(specification.len());
+    let mut index = run_entry(spec, retention).write(stored::count(counted, retention.tenant_bytes));
     let mut tx = Tx::new(keys::partition_of(spec))
-        .put_at(keys::spec(&spec.id), 0, encode(spec), None)
+        .put_at(keys::spec(&spec.id), 0, specification, None)
         // The specification goes when the run ends; the head stays.
         .put_at(keys::head(&spec.id), 0, encode(&head), None)
         // A process that stood still meanwhile does not make what another has made and forgotten.
@@ -99,7 +104,7 @@ pub fn create(
         tx = put_session(tx, &session, version, ttl);
         index = index.write(session_entry(&session, ttl));
     }
-    Indexed { run: tx, index }
+    Indexed { run: tx, index, counted }
 }
 
 /// A queued run, whose log has `length` entries, begins with this event, and its session is its own.
@@ -141,7 +146,7 @@ pub fn resume(
         tx = put_session(tx, &session, version, ttl);
         index = index.write(session_entry(&session, ttl));
     }
-    Indexed { run: tx, index }
+    Indexed { run: tx, index, counted: 0 }
 }
 
 /// A run's end, or that it waits for its client.
@@ -153,6 +158,8 @@ pub struct Ending<'a> {
     pub outcome: &'a Outcome,
     /// When, Unix milliseconds.
     pub at_ms: u64,
+    /// How many bytes its log has, with this end.
+    pub log_bytes: u64,
     /// How many commands its driver knows of: it does not end before it knows all.
     pub commands_seen: u64,
     /// Its session; `None` without one, or once it was deleted.
@@ -169,13 +176,13 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunI
 }
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
-    let Ending { spec, outcome, at_ms, commands_seen, session, messages, waits_until_ms: _ } = ending;
+    let Ending { spec, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms: _ } = ending;
     let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
     let mut tx = tx.write(no_more);
     if commands_seen > 0 {
         tx = delete_inbox(tx, &spec.id);
     }
-    let head = ended_head(spec, outcome, at_ms);
+    let head = ended_head(spec, outcome, at_ms, log_bytes);
     let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
     let Some(Versioned { mut session, version }) = session else { return (tx, None) };
     let next = session.detach_run(&spec.id);
@@ -185,6 +192,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
     let entries: Vec<Bytes> = messages.iter().flatten().map(encode).collect();
     session.updated_ms = at_ms;
     session.message_count += entries.len() as u64;
+    session.bytes += entries.iter().map(|entry| entry.len() as u64).sum::<u64>();
     session.digest = session.digest.with(&entries);
     session.usage += outcome.usage;
     session.cost += outcome.cost;
@@ -198,10 +206,10 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
 fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
-    let Ending { spec, outcome, at_ms, session, waits_until_ms, commands_seen: _, messages: _ } = ending;
+    let Ending { spec, outcome, at_ms, log_bytes, session, waits_until_ms, commands_seen: _, messages: _ } = ending;
     let ttl = retention.waiting_run_ttl();
     let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
-    let head = Head { waits_until_ms, ..ended_head(spec, outcome, at_ms) };
+    let head = Head { waits_until_ms, ..ended_head(spec, outcome, at_ms, log_bytes) };
     let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
     let Some(Versioned { session, version }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);
@@ -305,9 +313,10 @@ fn index_run(spec: &RunSpec, ttl: Duration) -> Tx {
 }
 
 /// What a run's head says once it ended or waits.
-fn ended_head(spec: &RunSpec, outcome: &Outcome, at_ms: u64) -> Head {
+fn ended_head(spec: &RunSpec, outcome: &Outcome, at_ms: u64, log_bytes: u64) -> Head {
     let (status, reason) = (outcome.status(), Some(outcome.reason));
-    Head { ended_ms: Some(at_ms), status, reason, ..Head::new(spec) }
+    let bytes = stored::of_ended_run(log_bytes);
+    Head { ended_ms: Some(at_ms), status, reason, bytes, ..Head::new(spec) }
 }
 
 /// Puts the head of a run that ended or waits, and keeps it and the log for `ttl`.

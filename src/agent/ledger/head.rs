@@ -25,6 +25,8 @@ pub struct Head {
     pub reason: Option<StopReason>,
     /// While it waits: when its wait is over, Unix milliseconds.
     pub waits_until_ms: Option<u64>,
+    /// Once it ended or waits: how many bytes it takes.
+    pub bytes: u64,
 }
 
 impl Head {
@@ -45,6 +47,7 @@ impl Head {
             status: RunStatus::InProgress,
             reason: None,
             waits_until_ms: None,
+            bytes: 0,
         }
     }
 }

@@ -197,6 +197,24 @@ pub fn orphans_topic() -> Topic {
 /// What the keys of run entries begin with.
 pub const RUNS: &str = "run/";
 
+/// How many bytes a tenant stores.
+pub fn stored() -> Key {
+    "stored".into()
+}
+
+/// The lease of the replica that counts them anew.
+pub fn recounting() -> Key {
+    "recounting".into()
+}
+
+/// How many bytes the definitions of tools have that runs of a tenant are offered, in its index.
+pub fn offer_entry(hash: &OfferHash) -> Key {
+    named(&[OFFERS, hash.as_str()])
+}
+
+/// What the keys of these begin with.
+pub const OFFERS: &str = "offer/";
+
 /// A session's entry in its tenant's index.
 pub fn session_entry(session: &SessionId) -> Key {
     named(&[SESSIONS, session.as_str()])

@@ -13,11 +13,13 @@ pub(super) mod offers;
 pub mod retention;
 mod room;
 pub mod session;
+pub(super) mod stored;
 
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
+use tokio::sync::Mutex;
 
 use crate::agent::error::LookupError;
 use crate::agent::ledger::document::decode;
@@ -35,12 +37,15 @@ pub struct Ledger {
     retention: Retention,
     /// Where what lies in the store takes this process's memory.
     ended: Option<Arc<EndedRuns>>,
+    /// Held while a tenant's storage is counted anew.
+    recounting: Arc<Mutex<()>>,
 }
 
 impl Ledger {
     /// What lies in this store, and is kept as long as `retention` says.
     pub(super) fn new(store: Arc<dyn Store>, retention: Retention) -> Self {
-        Self { store, retention, ended: retention.ended_bytes.map(|limit| Arc::new(EndedRuns::new(limit))) }
+        let ended = retention.ended_bytes.map(|limit| Arc::new(EndedRuns::new(limit)));
+        Self { store, retention, ended, recounting: Arc::default() }
     }
 
     /// Where it lies.

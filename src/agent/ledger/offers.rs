@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::agent::ledger::Ledger;
-use crate::agent::ledger::keys;
+use crate::agent::ledger::document::encode;
+use crate::agent::ledger::{keys, stored};
 use crate::store::{CommitError, Tx, Unavailable, Write};
 use crate::types::offer::OfferHash;
 use crate::types::{RunSpec, Tenant};
@@ -44,6 +45,7 @@ impl Offers {
             return Ok(());
         }
         let ttl = Some(self.ledger.retention().offer_ttl());
+        self.count(spec, written.len() as u64, ttl).await?;
         let put = Write::Put { key: keys::offer(), value: written.clone(), ttl };
         self.ledger.commit(Tx::new(keys::offer_partition(&spec.tenant, &spec.offer)).write(put)).await?;
         let mut kept = self.kept.lock();
@@ -63,6 +65,15 @@ impl Offers {
         Ok(document.map(|document| document.value))
     }
 
+    /// Counts what is about to be put as stored by the tenant, unless it is counted already.
+    async fn count(&self, spec: &RunSpec, bytes: u64, ttl: Option<Duration>) -> Result<(), CommitError> {
+        let (index, key) = (keys::tenant_partition(&spec.tenant), keys::offer_entry(&spec.offer));
+        let is_counted = self.ledger.store().get(&index, &key).await?.is_some();
+        let tx = Tx::new(index).write(Write::Put { key, value: encode(&bytes), ttl });
+        let limit = self.ledger.retention().tenant_bytes;
+        self.ledger.commit(if is_counted { tx } else { tx.write(stored::count(bytes, limit)) }).await
+    }
+
     fn is_kept(&self, named: &(Tenant, OfferHash)) -> bool {
         self.kept.lock().get(named).is_some_and(|since| since.elapsed() < KEEP_EVERY)
     }
@@ -79,8 +90,15 @@ mod tests {
 
     /// The documents of a store that are put by one process, a run, and what it is offered.
     fn offers() -> (Offers, RunSpec, Bytes) {
-        let retention =
-            Retention { run: DAY, wait: DAY, session: DAY, history_bytes: 0, ended_bytes: None, inbox_bytes: 0 };
+        let retention = Retention {
+            run: DAY,
+            wait: DAY,
+            session: DAY,
+            history_bytes: 0,
+            ended_bytes: None,
+            inbox_bytes: 0,
+            tenant_bytes: 1 << 30,
+        };
         let written = Bytes::from("[]");
         let spec = RunSpec { offer: OfferHash::of(&written), ..spec() };
         (Offers::new(Ledger::new(std::sync::Arc::new(MemoryStore::default()), retention)), spec, written)

@@ -29,6 +29,8 @@ pub struct Retention {
     pub ended_bytes: Option<u64>,
     /// Most bytes that may be sent to one run while it is live, all together.
     pub inbox_bytes: u64,
+    /// Most bytes that a tenant may store.
+    pub tenant_bytes: u64,
 }
 
 impl Retention {

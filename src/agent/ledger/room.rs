@@ -5,13 +5,11 @@ use futures_util::TryStreamExt;
 
 use crate::agent::error::unavailable;
 use crate::agent::ledger::ended::{EndedRun, EndedRuns};
-use crate::agent::ledger::{Ledger, commits, keys};
+use crate::agent::ledger::{Ledger, commits, keys, stored};
 use crate::store::pages::log_pages;
 use crate::store::{Partition, Tx, Unavailable, Write};
 use crate::types::{RunId, Tenant};
 
-/// What an ended run takes beside its events, about.
-const OVERHEAD: u64 = 2 << 10;
 /// Entries of a log that are weighed together.
 const PAGE: usize = 512;
 
@@ -35,13 +33,17 @@ impl Ledger {
         let pages = log_pages(&*self.store, partition, keys::events(run), 0..u64::MAX, PAGE);
         let weigh =
             |sum, page: Vec<Bytes>| async move { Ok(sum + page.iter().map(|entry| entry.len() as u64).sum::<u64>()) };
-        let bytes = OVERHEAD + pages.try_fold(0, weigh).await?;
+        let bytes = stored::of_ended_run(pages.try_fold(0, weigh).await?);
         let newest = EndedRun { tenant: tenant.clone(), partition: partition.clone(), run: run.clone(), bytes };
         let mut dropped = 0;
-        for EndedRun { tenant, partition, run, .. } in ended.add(newest) {
+        for EndedRun { tenant, partition, run, bytes } in ended.add(newest) {
             // One that expired or was deleted is not missed.
-            dropped += u64::from(self.head(&partition, &run).await?.is_some());
-            let index = Tx::new(keys::tenant_partition(&tenant)).write(Write::Delete { key: keys::run_entry(&run) });
+            let is_there = self.head(&partition, &run).await?.is_some();
+            dropped += u64::from(is_there);
+            let freed = if is_there { bytes } else { 0 };
+            let index = Tx::new(keys::tenant_partition(&tenant))
+                .write(Write::Delete { key: keys::run_entry(&run) })
+                .write(stored::uncount(freed));
             let documents = commits::delete_run(Tx::new(partition), &run);
             for tx in [documents, index] {
                 self.commit(tx).await.map_err(unavailable)?;

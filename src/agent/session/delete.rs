@@ -11,10 +11,11 @@ use futures_util::TryStreamExt;
 
 use crate::agent::error::{LookupError, unavailable};
 use crate::agent::ledger::commits::{delete_inbox, delete_run};
-use crate::agent::ledger::document::decode;
+use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::{Versioned, forget_session};
+use crate::agent::ledger::stored;
 use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
@@ -27,9 +28,9 @@ pub(in crate::agent) const PAGE: usize = 128;
 /// The runs of a session none of whose runs is under way.
 #[derive(Debug, Default)]
 struct Runs {
-    ended: Vec<RunId>,
+    ended: Vec<Head>,
     /// They wait for their client, which may let them go on at any time.
-    waiting: Vec<RunId>,
+    waiting: Vec<Head>,
 }
 
 impl Sessions {
@@ -59,21 +60,23 @@ impl Sessions {
         let partition = keys::session_partition(tenant, id);
         let runs = self.runs_to_delete(requester, &partition, id).await?;
         for page in runs.ended.chunks(PAGE) {
-            self.ledger.commit(page.iter().fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
+            self.ledger.commit(ids(page).fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
             self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;
         }
         let tx = Tx::new(partition)
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
-        let tx = runs.waiting.iter().fold(forget_session(tx), delete_run);
+        let tx = ids(&runs.waiting).fold(forget_session(tx), delete_run);
         // Those that ended have no inbox any more.
-        let tx = runs.waiting.iter().fold(tx, delete_inbox);
+        let tx = ids(&runs.waiting).fold(tx, delete_inbox);
         match self.ledger.commit(tx).await {
             Ok(()) => {}
             Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
             Err(error) => return Err(unavailable(error).into()),
         }
-        let index = Tx::new(keys::tenant_partition(tenant)).write(Write::Delete { key: keys::session_entry(id) });
+        let index = Tx::new(keys::tenant_partition(tenant))
+            .write(Write::Delete { key: keys::session_entry(id) })
+            .write(stored::uncount(session.bytes + encode(&session).len() as u64));
         Ok(self.unindex(index, &runs.waiting).await?)
     }
 
@@ -93,14 +96,20 @@ impl Sessions {
                 if head.is_under_way() {
                     return Err(LookupError::SessionBusy { session: id.clone(), run: head.id });
                 }
-                if head.status.is_final() { &mut runs.ended } else { &mut runs.waiting }.push(head.id);
+                if head.status.is_final() { &mut runs.ended } else { &mut runs.waiting }.push(head);
             }
         }
         Ok(runs)
     }
 
-    async fn unindex(&self, tx: Tx, runs: &[RunId]) -> Result<(), Unavailable> {
-        let tx = runs.iter().fold(tx, |tx, run| tx.write(Write::Delete { key: keys::run_entry(run) }));
+    /// Removes runs from the tenant's index, and no longer counts them as stored.
+    async fn unindex(&self, tx: Tx, runs: &[Head]) -> Result<(), Unavailable> {
+        let tx = tx.write(stored::uncount(runs.iter().map(|head| head.bytes).sum()));
+        let tx = ids(runs).fold(tx, |tx, run| tx.write(Write::Delete { key: keys::run_entry(run) }));
         self.ledger.commit(tx).await.map_err(unavailable)
     }
+}
+
+fn ids(runs: &[Head]) -> impl Iterator<Item = &RunId> {
+    runs.iter().map(|head| &head.id)
 }

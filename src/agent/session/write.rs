@@ -13,6 +13,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session};
+use crate::agent::ledger::stored;
 use crate::agent::machine::budget::signed;
 use crate::agent::session::Sessions;
 use crate::store::{Check, CommitError, Fence, Partition, Tx, Write};
@@ -29,6 +30,8 @@ struct Draft<'a> {
     session: Session,
     /// Taken before the first of several pages: keeps others from writing the same session.
     fence: Option<Fence>,
+    /// How many bytes are counted as stored for it.
+    counted: u64,
 }
 
 impl Sessions {
@@ -44,9 +47,12 @@ impl Sessions {
             return Err(LookupError::SessionExists(session.id));
         }
         let partition = keys::session_partition(tenant, &session.id);
-        let session = Session { message_count: 0, digest: Digest::mint(), ..session };
-        let mut draft = Draft { ledger: &self.ledger, tenant, partition, session, fence: None };
+        let session = Session { message_count: 0, bytes: 0, digest: Digest::mint(), ..session };
+        let mut draft = Draft { ledger: &self.ledger, tenant, partition, session, fence: None, counted: 0 };
         let result = draft.write(pages).await;
+        if result.is_err() {
+            self.ledger.return_storage(tenant, draft.counted).await;
+        }
         if let Some(fence) = draft.fence {
             // A lease that cannot be released expires by itself.
             let _ = self.ledger.store().release(&draft.partition, &keys::drafting(), fence).await;
@@ -73,12 +79,14 @@ impl Draft<'_> {
             let fence = self.ledger.store().acquire(&self.partition, &keys::drafting(), DRAFT_TTL).await?;
             self.fence = Some(fence.ok_or_else(|| LookupError::VersionConflict(self.session.id.clone()))?);
         }
+        self.count(weight(&page)).await?;
         let tx = self.begin().check(Check::Version { key: keys::session(), version: 0 });
         let tx = self.append(tx, page).write(Write::ExpireLog { log: keys::messages(), ttl: DRAFT_TTL });
         self.commit(tx).await
     }
 
     async fn finish(&mut self, page: Vec<Bytes>) -> Result<Versioned, LookupError> {
+        self.count(stored::of_new_session(weight(&page))).await?;
         let tx = self.begin();
         let tx = self.append(tx, page);
         let session = &self.session;
@@ -108,8 +116,17 @@ impl Draft<'_> {
     fn append(&mut self, tx: Tx, page: Vec<Bytes>) -> Tx {
         let after = self.session.message_count;
         self.session.message_count += page.len() as u64;
+        self.session.bytes += weight(&page);
         self.session.digest = self.session.digest.with(&page);
         tx.write(Write::Append { log: keys::messages(), after, entries: page })
+    }
+
+    /// Counts bytes that are about to be stored.
+    async fn count(&mut self, bytes: u64) -> Result<(), LookupError> {
+        self.ledger.fits_storage(self.counted + bytes)?;
+        self.ledger.take_storage(self.tenant, bytes).await?;
+        self.counted += bytes;
+        Ok(())
     }
 
     async fn commit(&self, tx: Tx) -> Result<(), LookupError> {
@@ -120,4 +137,8 @@ impl Draft<'_> {
             CommitError::CeilingReached { .. } | CommitError::Unavailable(_) => unavailable(error).into(),
         })
     }
+}
+
+fn weight(page: &[Bytes]) -> u64 {
+    page.iter().map(|entry| entry.len() as u64).sum()
 }

@@ -36,6 +36,7 @@ pub(super) const RETENTION: Retention = Retention {
     history_bytes: 1 << 20,
     ended_bytes: None,
     inbox_bytes: 1 << 20,
+    tenant_bytes: 1 << 30,
 };
 
 /// Answers with its arguments, and keeps a journal.

@@ -58,7 +58,7 @@ impl StoreLayer for Shared {
 }
 
 /// A replica over this store, and its router.
-fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
+pub(super) fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
     let catalog = catalog(Arc::new(Silent));
     let keep = Retention {
         run: Duration::from_secs(60),
@@ -67,6 +67,7 @@ fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
         history_bytes: 1 << 20,
         ended_bytes: None,
         inbox_bytes: 1 << 20,
+        tenant_bytes: 1 << 30,
     };
     let store = Arc::new(Shared { store: store.clone(), damages });
     let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);
@@ -75,8 +76,8 @@ fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
 }
 
 /// A stream's parts as they come, with the run that it is of.
-struct Stream {
-    run: String,
+pub(super) struct Stream {
+    pub(super) run: String,
     body: axum::body::BodyDataStream,
 }
 
@@ -87,7 +88,7 @@ async fn open(router: &Router, request: Request<Body>) -> Stream {
     Stream { run, body: response.into_body().into_data_stream() }
 }
 
-async fn asked(router: &Router, path: &str) -> Stream {
+pub(super) async fn asked(router: &Router, path: &str) -> Stream {
     let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]});
     let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
     open(router, request.body(Body::from(body.to_string())).unwrap()).await

@@ -92,6 +92,8 @@ error_codes! {
     RateLimited,
     /// A budget or quota is used up.
     BudgetExceeded,
+    /// The tenant stores as much as it may.
+    StorageFull,
     /// The server failed; its log says why.
     Internal,
     /// It is unknown whether a call of a tool with side effects took effect.

@@ -84,6 +84,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::IdempotencyKeyReused => (422, "invalid_request_error", "idempotency_key_reused"),
         ErrorCode::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
         ErrorCode::BudgetExceeded => (429, "insufficient_quota", "budget_exceeded"),
+        ErrorCode::StorageFull => (429, "insufficient_quota", "storage_full"),
         ErrorCode::Internal => (500, "server_error", "internal_error"),
         ErrorCode::OutcomeUnknown => (500, "server_error", "outcome_unknown"),
         ErrorCode::CrashLoop => (500, "server_error", "crash_loop"),

@@ -9,6 +9,7 @@ use crate::agent::ledger::commits::{self, Ending};
 use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::ledger::stored::appended;
 use crate::agent::machine::Run;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
@@ -103,14 +104,18 @@ async fn record_end(
     let spec = run.spec().clone();
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
     let (at_ms, commands_seen, retention) = (now_ms(), driver.commands_seen, driver.retention);
-    let ending = Ending { spec: &spec, outcome, at_ms, commands_seen, session, messages, waits_until_ms };
-    let mut next = None;
+    let before = driver.recorder.bytes();
+    let (mut next, mut stored) = (None, 0);
     let change = |tx: Tx| {
+        let log_bytes = before + appended(&tx);
+        let ending =
+            Ending { spec: &spec, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms };
         let (tx, woken) = commits::end(tx, ending, retention);
-        next = woken;
+        (next, stored) = (woken, before + appended(&tx));
         tx
     };
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
+    driver.stored = stored;
     Ok(next)
 }
 

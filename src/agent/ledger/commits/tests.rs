@@ -16,6 +16,7 @@ const RETENTION: Retention = Retention {
     history_bytes: 0,
     ended_bytes: None,
     inbox_bytes: 1 << 20,
+    tenant_bytes: 1 << 30,
 };
 
 /// A ledger with one run of one session, whose lease is held.
@@ -82,7 +83,7 @@ impl Place {
         let (spec, at_ms) = (&self.spec, now_ms());
         let waits_until_ms = (!outcome.status().is_final()).then(|| at_ms + RETENTION.wait.as_secs() * 1000);
         let outcome = &outcome;
-        let ending = Ending { spec, outcome, at_ms, commands_seen: 0, session, messages, waits_until_ms };
+        let ending = Ending { spec, outcome, at_ms, log_bytes: 0, commands_seen: 0, session, messages, waits_until_ms };
         let (tx, next) = end(own, ending, RETENTION);
         self.commit(tx).await;
         next

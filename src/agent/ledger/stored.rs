@@ -1,0 +1,195 @@
+//! How much of the store a tenant takes: a counter in its index, and the bound on it.
+//!
+//! What is written is counted before it is written, what is deleted afterwards, and what expires not at all. So the
+//! counter may stand too high. When it reaches the bound, all that the tenant's index names is counted anew, and the
+//! counter is put right.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
+use tokio::time::Instant;
+
+use crate::agent::error::{StorageError, unavailable};
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::{Ledger, keys};
+use crate::agent::machine::budget::signed;
+use crate::store::pages::scan_pages;
+use crate::store::{CommitError, Document, Order, Scan, Tx, Unavailable, Write};
+use crate::types::session::Session;
+use crate::types::{RunId, RunSpec, SessionId, Tenant};
+
+/// What is counted for a run's log when the run is created. If it comes to more, the rest is counted at the end.
+const LOG: u64 = 8 << 10;
+/// What a new session may take beside its messages.
+const SESSION: u64 = 8 << 10;
+/// What a run takes beside its log, about.
+pub(super) const OVERHEAD: u64 = 2 << 10;
+/// Entries of an index read at a time, and documents that are read at the same time.
+const PAGE: usize = 512;
+const AT_ONCE: usize = 32;
+/// Of the time, counting anew takes one part in so many at most.
+const SELDOM: u32 = 20;
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Counts bytes that a tenant is about to store, which must not pass the `limit`.
+pub(super) fn count(bytes: u64, limit: u64) -> Write {
+    Write::Add { counter: keys::stored(), delta: signed(bytes), ceiling: Some(signed(limit)) }
+}
+
+/// Counts bytes that a tenant stores no longer.
+pub(in crate::agent) fn uncount(bytes: u64) -> Write {
+    Write::Add { counter: keys::stored(), delta: -signed(bytes), ceiling: None }
+}
+
+/// What is counted for a new run whose specification has so many bytes.
+pub(super) fn of_new_run(spec: usize) -> u64 {
+    spec as u64 + LOG
+}
+
+/// What is counted for a new session beside all but this many bytes of its messages.
+pub(in crate::agent) fn of_new_session(messages: u64) -> u64 {
+    messages + SESSION
+}
+
+/// What a run takes that ended or waits.
+pub(super) fn of_ended_run(log: u64) -> u64 {
+    log + OVERHEAD
+}
+
+/// All that these changes append.
+pub(in crate::agent) fn appended(tx: &Tx) -> u64 {
+    let bytes = tx.writes.iter().map(|write| match write {
+        Write::Append { entries, .. } => entries.iter().map(|entry| entry.len() as u64).sum(),
+        Write::Put { .. }
+        | Write::Delete { .. }
+        | Write::DeleteLog { .. }
+        | Write::ExpireLog { .. }
+        | Write::Add { .. }
+        | Write::DeleteCounter { .. }
+        | Write::ExpireCounter { .. } => 0,
+    });
+    bytes.sum()
+}
+
+impl Ledger {
+    /// Counts bytes that a tenant is about to store.
+    pub(in crate::agent) async fn take_storage(&self, tenant: &Tenant, bytes: u64) -> Result<(), StorageError> {
+        self.fits_storage(bytes)?;
+        let tx = Tx::new(keys::tenant_partition(tenant)).write(count(bytes, self.retention.tenant_bytes));
+        match self.commit(tx.clone()).await {
+            Err(CommitError::CeilingReached { .. }) => self.recount(tenant, bytes).await?,
+            result => return Ok(result.map_err(unavailable)?),
+        }
+        match self.commit(tx).await {
+            Err(CommitError::CeilingReached { .. }) => Err(self.storage_full()),
+            result => Ok(result.map_err(unavailable)?),
+        }
+    }
+
+    /// Counts bytes that a tenant stores no longer. If that fails, they are found when all is counted anew.
+    pub(in crate::agent) async fn return_storage(&self, tenant: &Tenant, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        if let Err(error) = self.commit(Tx::new(keys::tenant_partition(tenant)).write(uncount(bytes))).await {
+            tracing::debug!(%tenant, %error, "storage that is free again is not counted as such yet");
+        }
+    }
+
+    /// Counts what a run that ended or waits has stored beyond what was counted for it at first, `stored` in all. Where
+    /// that costs nothing, also what it has stored less.
+    pub(in crate::agent) async fn settle_storage(&self, spec: &RunSpec, stored: u64) {
+        let stored = stored + OVERHEAD;
+        if stored <= LOG && self.ended.is_none() {
+            return;
+        }
+        let delta = signed(stored) - signed(of_new_run(encode(spec).len()));
+        if delta <= 0 && self.ended.is_none() {
+            return;
+        }
+        // It is stored already, so this is counted even beyond the bound.
+        let add = Write::Add { counter: keys::stored(), delta, ceiling: None };
+        if let Err(error) = self.commit(Tx::new(keys::tenant_partition(&spec.tenant)).write(add)).await {
+            tracing::debug!(run = %spec.id, %error, "what the run stored is counted later");
+        }
+    }
+
+    /// That a tenant could ever store so many bytes.
+    pub(in crate::agent) fn fits_storage(&self, bytes: u64) -> Result<(), StorageError> {
+        let limit = self.retention.tenant_bytes;
+        if bytes > limit { Err(StorageError::TooLarge { bytes, limit }) } else { Ok(()) }
+    }
+
+    /// Counts anew what a tenant stores, whose counter has no room for so many bytes; an error if there is none. This is
+    /// done by one replica at a time, and seldom: it reads all heads of the tenant's runs and sessions.
+    pub(in crate::agent) async fn recount(&self, tenant: &Tenant, bytes: u64) -> Result<(), StorageError> {
+        self.fits_storage(bytes)?;
+        let _alone = self.recounting.lock().await;
+        let partition = keys::tenant_partition(tenant);
+        let key = keys::stored();
+        let counter = || self.store.counter(&partition, &key);
+        let before = counter().await?;
+        let (wanted, limit) = (signed(bytes), signed(self.retention.tenant_bytes));
+        if before.saturating_add(wanted) <= limit {
+            return Ok(());
+        }
+        let lease = keys::recounting();
+        let Some(fence) = self.store.acquire(&partition, &lease, LONGEST_PAUSE).await? else {
+            return Err(self.storage_full());
+        };
+        let began = Instant::now();
+        let stored = self.stored(tenant).await?;
+        let add = Write::Add { counter: keys::stored(), delta: signed(stored).saturating_sub(before), ceiling: None };
+        self.commit(Tx::new(partition.clone()).write(add)).await.map_err(unavailable)?;
+        let pause = (began.elapsed() * SELDOM).clamp(Duration::from_secs(1), LONGEST_PAUSE);
+        // It is not released: it keeps others from counting for that long.
+        self.store.renew(&partition, &lease, fence, pause, &keys::messages()).await?;
+        if counter().await?.saturating_add(wanted) <= limit { Ok(()) } else { Err(self.storage_full()) }
+    }
+
+    fn storage_full(&self) -> StorageError {
+        StorageError::Full { limit: self.retention.tenant_bytes }
+    }
+
+    /// What a tenant stores.
+    async fn stored(&self, tenant: &Tenant) -> Result<u64, Unavailable> {
+        let partition = keys::tenant_partition(tenant);
+        let mut sum = 0_u64;
+        for prefix in [keys::RUNS, keys::SESSIONS, keys::OFFERS] {
+            let scan = Scan { prefix: prefix.to_owned(), after: None, limit: PAGE, order: Order::Ascending };
+            let mut pages = pin!(scan_pages(&*self.store, &partition, scan));
+            while let Some(page) = pages.try_next().await? {
+                for few in page.chunks(AT_ONCE) {
+                    let weighed = few.iter().map(|(key, document)| self.weigh(tenant, key, document));
+                    sum += try_join_all(weighed).await?.iter().sum::<u64>();
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What is stored of what an entry of a tenant's index names.
+    async fn weigh(&self, tenant: &Tenant, key: &str, entry: &Document) -> Result<u64, Unavailable> {
+        if let Some(id) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) {
+            return self.weigh_run(tenant, &id, decode(&entry.value)?).await;
+        }
+        if let Some(id) = key.strip_prefix(keys::SESSIONS).and_then(SessionId::parse) {
+            let found = self.store.get(&keys::session_partition(tenant, &id), &keys::session()).await?;
+            let Some(found) = found else { return Ok(0) };
+            return Ok(decode::<Session>(&found.value)?.bytes + found.value.len() as u64);
+        }
+        decode(&entry.value)
+    }
+
+    async fn weigh_run(&self, tenant: &Tenant, id: &RunId, session: Option<SessionId>) -> Result<u64, Unavailable> {
+        let partition = keys::run_partition(tenant, session.as_ref(), id);
+        let Some(head) = self.head(&partition, id).await? else { return Ok(0) };
+        if !head.is_under_way() {
+            return Ok(head.bytes);
+        }
+        let spec = self.store.get(&partition, &keys::spec(id)).await?;
+        Ok(of_new_run(spec.map_or(0, |spec| spec.value.len())))
+    }
+}

@@ -1,0 +1,117 @@
+//! What a tenant may store.
+
+use std::time::Duration;
+
+use super::support::{RETENTION, Say, TestAgent, outcome, request, watch};
+use crate::agent::Retention;
+use crate::agent::error::{ForkError, LookupError, StartError, StorageError};
+use crate::agent::session::NewSession;
+use crate::agent::session::fork::Fork;
+use crate::types::{Message, Role, SessionId, StopReason, Tenant};
+
+const LIMIT: u64 = 1 << 20;
+/// Of this size, three fit and a fourth does not.
+const EACH: usize = 300 << 10;
+
+fn agent(turns: Vec<Say>) -> TestAgent {
+    limited(turns, LIMIT)
+}
+
+fn limited(turns: Vec<Say>, limit: u64) -> TestAgent {
+    let retention = Retention { tenant_bytes: limit, run: Duration::from_secs(60), ..RETENTION };
+    TestAgent::builder().turns(turns).retention(retention).build()
+}
+
+fn tenant() -> Tenant {
+    Tenant::default_tenant()
+}
+
+fn id(name: &str) -> SessionId {
+    SessionId::parse(name).unwrap()
+}
+
+async fn create(agent: &TestAgent, tenant: &Tenant, name: &str) -> Result<(), LookupError> {
+    let messages = vec![Message::text(Role::User, &"x".repeat(EACH))];
+    let new = NewSession { id: Some(id(name)), messages, ..NewSession::default() };
+    agent.sessions().create(tenant, new).await.map(drop)
+}
+
+fn is_full(result: &Result<(), LookupError>) -> bool {
+    matches!(result, Err(LookupError::Storage(StorageError::Full { limit: LIMIT })))
+}
+
+/// Long enough for what is stored to be counted anew.
+async fn pause() {
+    tokio::time::sleep(Duration::from_secs(61)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_is_full_of_sessions_stores_no_more_and_keeps_no_other_from_it() {
+    let agent = agent(vec![Say::Text(&["done"])]);
+    for name in ["a", "b"] {
+        create(&agent, &tenant(), name).await.unwrap();
+    }
+    agent.sessions().fork(&tenant(), &id("a"), Fork { id: Some(id("c")), ..Fork::default() }).await.unwrap();
+    let refused = create(&agent, &tenant(), "d").await;
+    assert!(is_full(&refused), "{refused:?}");
+    let forked = agent.sessions().fork(&tenant(), &id("a"), Fork::default()).await.map(drop);
+    assert!(matches!(forked, Err(ForkError::Lookup(LookupError::Storage(StorageError::Full { .. })))), "{forked:?}");
+    create(&agent, &Tenant::parse("other").unwrap(), "d").await.unwrap();
+    agent.sessions().delete(&tenant(), &id("c")).await.unwrap();
+    create(&agent, &tenant(), "d").await.unwrap();
+    let refused = create(&agent, &tenant(), "e").await;
+    assert!(is_full(&refused), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_expired_is_found_to_be_free() {
+    let agent = agent(vec![Say::Text(&["done"])]);
+    for name in ["a", "b", "c"] {
+        create(&agent, &tenant(), name).await.unwrap();
+    }
+    assert!(is_full(&create(&agent, &tenant(), "d").await));
+    tokio::time::sleep(RETENTION.session).await;
+    for name in ["a", "b", "c"] {
+        create(&agent, &tenant(), name).await.unwrap();
+    }
+    pause().await;
+    let refused = create(&agent, &tenant(), "d").await;
+    assert!(is_full(&refused), "what is there is counted: {refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_says_counts_and_a_full_tenant_starts_no_run() {
+    let text: &[&str] = vec![&*"x".repeat(EACH).leak()].leak();
+    let agent = agent(vec![Say::Text(text)]);
+    let mut started = 0;
+    let refused = loop {
+        match agent.start(request(), None).await {
+            Ok(run) => assert_eq!(outcome(&watch(run).await).reason, StopReason::Done),
+            Err(error) => break error,
+        }
+        started += 1;
+        assert!(started < 10, "the texts count");
+        // Its driver leaves it.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(matches!(refused, StartError::Storage(StorageError::Full { limit: LIMIT })), "{refused:?}");
+    assert!(started >= 1, "the first fits");
+    pause().await;
+    let again = agent.start(request(), None).await.map(drop);
+    assert!(again.is_ok(), "the runs expired: {again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_fits_is_too_large() {
+    const LIMIT: u64 = 512 << 10;
+    let agent = limited(vec![Say::Text(&["done"])], LIMIT);
+    let large = Message::text(Role::User, &"x".repeat(512 << 10));
+    let new = NewSession { messages: vec![large.clone()], ..NewSession::default() };
+    let created = agent.sessions().create(&tenant(), new).await.map(drop);
+    assert!(matches!(created, Err(LookupError::Storage(StorageError::TooLarge { limit: LIMIT, .. }))), "{created:?}");
+    let mut new = request();
+    new.messages = vec![large];
+    let started = agent.start(new, None).await.map(drop);
+    assert!(matches!(started, Err(StartError::Storage(StorageError::TooLarge { limit: LIMIT, .. }))), "{started:?}");
+    create(&agent, &tenant(), "a").await.unwrap();
+}
