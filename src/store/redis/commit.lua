@@ -4,8 +4,8 @@
 -- before the first write, and no write can fail. While a slot moves to another node, the server runs this only if all
 -- keys are still here, and refuses commands on a key that has been removed: so keys are removed at the end.
 --
--- KEYS: the list of the caller's recent operations, the list of those that it repeated, the index of documents, then
--- the keys that the commit names.
+-- KEYS: the list of the caller's recent operations, the list of those that it repeated, the index of documents, what
+-- keeps the index from expiring, then the keys that the commit names.
 -- ARGV: R if this may have been done before, C if a replica must confirm the answer; the operation; how long it is
 -- remembered; the prefix of documents; the number of conditions, then each as kind, key, argument; the number of
 -- writes, then each as kind, key, arguments; the channel to nudge, or nothing; the message for it.
@@ -14,7 +14,7 @@
 
 local repeated, confirmed = string.find(ARGV[1], 'R'), string.find(ARGV[1], 'C')
 local operation, remembered, prefix = ARGV[2], ARGV[3], ARGV[4]
-local operations, repeats, index = KEYS[1], KEYS[2], KEYS[3]
+local operations, repeats, index, kept = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 local function remember(list)
   if redis.call('APPEND', list, operation) == #operation then
@@ -90,6 +90,8 @@ local function thin()
   end
 end
 
+-- While a document is permanent, so is the index. Then the set `kept` has the names of the permanent documents, and
+-- under the empty name the time at which the last of the others expires.
 local function put(key, name, ttl, value)
   local before = gone[key] and '0' or version(key)
   gone[key] = nil
@@ -105,7 +107,13 @@ local function put(key, name, ttl, value)
   end
   -- The index outlives its documents and nothing else.
   if ttl == '' then
+    local ends = redis.call('PEXPIRETIME', index)
+    if ends > 0 then redis.call('ZADD', kept, ends, '') end
     redis.call('PERSIST', index)
+    redis.call('ZADD', kept, 0, '=' .. name)
+  elseif redis.call('EXISTS', kept) == 1 then
+    redis.call('ZADD', kept, 'GT', redis.call('PEXPIRETIME', key), '')
+    redis.call('ZREM', kept, '=' .. name)
   elseif length == 1 then
     redis.call('PEXPIRE', index, ttl)
   else
@@ -114,17 +122,24 @@ local function put(key, name, ttl, value)
   if length > 16 then thin() end
 end
 
--- Makes a short index expire with its documents once none of them is permanent any more: `put` only prolongs an expiry,
--- and a permanent index has none. The index may be gone, or documents may lie on another node.
+-- Makes the index expire with its documents once none of them is permanent any more. What keeps it may be gone.
 local function settle()
-  if redis.pcall('PTTL', index) ~= -1 or redis.call('ZCARD', index) > 16 then return end
-  local longest = 1
-  for _, name in ipairs(redis.call('ZRANGE', index, 0, -1)) do
-    local left = redis.pcall('PTTL', prefix .. name)
-    if type(left) ~= 'number' or left == -1 then return end
-    longest = math.max(longest, left)
+  if redis.pcall('ZCARD', kept) ~= 1 then return end
+  local ends = redis.call('ZSCORE', kept, '')
+  if not ends then return end
+  -- What was to expire last may have been replaced since by what expires earlier; that is worth looking for in a short
+  -- index only.
+  local names = redis.pcall('ZRANGE', index, 0, 16)
+  if #names <= 16 then
+    local last = 1
+    for _, name in ipairs(names) do
+      local at = redis.pcall('PEXPIRETIME', prefix .. name)
+      last = math.max(last, type(at) == 'number' and at or ends)
+    end
+    ends = last
   end
-  redis.call('PEXPIRE', index, string.format('%.0f', longest))
+  redis.pcall('PEXPIREAT', index, string.format('%.0f', ends))
+  redis.call('UNLINK', kept)
 end
 
 local function append(key, first, last)
@@ -169,7 +184,10 @@ local function remove()
   for key, name in pairs(gone) do
     redis.call('UNLINK', key)
     -- Without its last name the index is gone.
-    if name then redis.pcall('ZREM', index, name) end
+    if name then
+      redis.pcall('ZREM', index, name)
+      redis.pcall('ZREM', kept, '=' .. name)
+    end
   end
 end
 

@@ -36,6 +36,11 @@ impl KeySpace {
         self.named("i", "")
     }
 
+    /// The sorted set of the documents that keep the index from expiring.
+    pub(super) fn kept(&self) -> String {
+        self.named("k", "")
+    }
+
     /// A log.
     pub(super) fn log(&self, key: &Key) -> String {
         self.named("l:", key)

@@ -105,7 +105,7 @@ impl Store for RedisStore {
             return plan.outcome();
         }
         let operation = self.operations.next(&space);
-        let mut keys = vec![operation.done, operation.repeated, space.index()];
+        let mut keys = vec![operation.done, operation.repeated, space.index(), space.kept()];
         let mut arguments = vec![operation.name, Operations::remembered(), space.document("").into()];
         plan.encode(&mut keys, &mut arguments);
         arguments.push(nudged.map_or_else(Bytes::new, |topic| keys::channel(topic).0.into()));

@@ -37,7 +37,7 @@ enum Expected {
 }
 
 /// The number of the first key after those that every commit names.
-const FIRST_KEY: usize = 4;
+const FIRST_KEY: usize = 5;
 
 impl Plan {
     /// The plan of a transaction.

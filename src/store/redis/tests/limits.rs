@@ -233,3 +233,30 @@ async fn nothing_is_left_of_what_expired() {
     let length: u64 = server.cli(&["ZCARD", "lg:{busy}:i"]).await.parse().unwrap();
     assert!(length < 60, "{length} names of a few documents");
 }
+
+#[tokio::test]
+async fn an_index_of_any_length_ends_with_its_documents() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    let hour = Some(Duration::from_secs(3600));
+    let put = |name: String, ttl| Write::Put { key: name.into(), value: Bytes::new(), ttl };
+    let runs = |numbers: std::ops::Range<u32>| {
+        numbers.fold(Tx::new(partition("long")), |tx, number| tx.write(put(format!("run/{number:04}"), hour)))
+    };
+    store.commit(runs(0..1_000)).await.unwrap();
+    store
+        .commit(Tx::new(partition("long")).write(put("alive/1".into(), None)).write(put("spec/1".into(), None)))
+        .await
+        .unwrap();
+    for thousand in 1..5 {
+        store.commit(runs(thousand * 1_000..(thousand + 1) * 1_000)).await.unwrap();
+    }
+    let left = async || server.cli(&["PTTL", "lg:{long}:i"]).await.parse::<i64>().unwrap();
+    assert_eq!(left().await, -1, "two documents in it are permanent");
+    store.commit(Tx::new(partition("long")).write(Write::Delete { key: "spec/1".into() })).await.unwrap();
+    assert_eq!(left().await, -1, "one is permanent still");
+    let minute = Some(Duration::from_secs(60));
+    store.commit(Tx::new(partition("long")).write(put("alive/1".into(), minute))).await.unwrap();
+    assert!((3_500_000..=3_600_000).contains(&left().await), "{}", left().await);
+    assert_eq!(server.cli(&["EXISTS", "lg:{long}:k"]).await, "0", "nothing keeps it any more");
+}
