@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::sse::{outline, text_of};
-use crate::support::{Frame, Gate, Reply, TestServer, ToolServer, Upstream, within};
+use crate::support::{Frame, Gate, Reply, SseReader, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 
@@ -80,6 +80,45 @@ async fn a_run_goes_on_after_a_kill_while_the_model_speaks() {
     assert_eq!(contents(&requests[3]), ["A", "First.", "B", "One and two.", "C"]);
     let stored = server.get("/v1/sessions/s1").await.ok();
     assert_eq!(stored["id"], "s1");
+}
+
+/// A client of the chat endpoint cannot be told that text is void. Who has seen none of it, or knows already, gets the
+/// run without it.
+#[tokio::test]
+async fn a_chat_stream_that_is_read_after_a_crash_has_the_answer() {
+    let upstream = Upstream::start([Reply::stream().text("One ").stall()]).await;
+    let mut server = TestServer::start(&upstream.config()).await;
+    let asked = ask("B", &json!({"on_disconnect": "continue"}));
+    let request = |server: &TestServer| server.json("/v1/chat/completions", &asked).header("idempotency-key", "k");
+    let response = server.respond(request(&server)).await;
+    let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is text").to_owned();
+    let mut stream = SseReader::of_chunks(response);
+    let speaks = |frame: &Frame| frame.text().is_some_and(|text| !text.is_empty());
+    let seen = stream.until(speaks).await.pop().and_then(|frame| frame.id);
+    server.kill9().await;
+    upstream.then(Reply::says("One and two."));
+    server.restart().await;
+    let native = follow(&server, &run, 0).await;
+    let discarded = native.iter().find(|frame| frame.name == "step.discarded").and_then(|frame| frame.id);
+    let chunks = async |mode: &str, after: Option<u64>| {
+        let after = after.unwrap_or(0);
+        let path = format!("/v1/runs/{run}/events?events={mode}&after={after}");
+        let response = server.respond(server.request(Method::GET, &path)).await;
+        SseReader::of_chunks(response).rest().await
+    };
+    for (frames, reader) in [
+        (chunks("none", None).await, "from the beginning"),
+        (chunks("none", discarded).await, "from behind the void step"),
+        (SseReader::of_chunks(server.respond(request(&server)).await).rest().await, "the same request again"),
+    ] {
+        assert_eq!(text_of(&frames), "One and two.", "{reader}: {frames:?}");
+    }
+    let within = chunks("none", seen).await;
+    assert!(within[0].data.contains("error") && !within.iter().any(|frame| frame.text().is_some()), "{within:?}");
+    let extended = chunks("extension", None).await;
+    assert_eq!(text_of(&extended), "One One and two.");
+    assert!(extended.iter().any(|frame| frame.data.contains("step.discarded")), "{extended:?}");
+    assert!(extended.iter().any(|frame| frame.data.contains("run.completed")), "{extended:?}");
 }
 
 /// Kills the server while its tool is at work. Returns the whole log once the run has ended, and how the

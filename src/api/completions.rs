@@ -11,6 +11,7 @@ use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::params::CompletionHeaders;
+use crate::api::run_events::without_void;
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::agent::events::AgentEvents;
@@ -114,7 +115,7 @@ async fn complete(
 }
 
 async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
-    let Started { head, follower, replayed } = started;
+    let Started { head, follower, joined, replayed } = started;
     let names = RunNames::from(&head);
     if shape.background {
         let run = if replayed { RunObject::from(&head) } else { RunObject::queued(&head) };
@@ -130,6 +131,7 @@ async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdent
         EventsMode::Extension | EventsMode::None => {
             let extension = shape.events == EventsMode::Extension;
             let chunks = ChatChunks::new(names.clone(), shape.include_usage, extension, shape.include_report);
+            let chunks = if joined && !extension { without_void(chunks, &follower, 0).await? } else { chunks };
             sse::stream(follower, chunks, &names)
         }
     })

@@ -91,9 +91,16 @@ pub async fn follow(
             };
             let Some(whole) = whole else { return Ok(nothing_new(&names)) };
             let chunks = ChatChunks::new(names.clone(), include_usage, extension, true);
+            let chunks = if extension { chunks } else { without_void(chunks, &whole, asked.after).await? };
             Ok(sse::stream(whole, Resumed::new(chunks, asked.after), &names))
         }
     }
+}
+
+/// Leaves the void steps out of a stream of chunks of which the reader has seen nothing, or only the end.
+pub async fn without_void(chunks: ChatChunks, follower: &Follower, after: u64) -> Result<ChatChunks, FollowError> {
+    let steps = follower.void_steps().await?;
+    Ok(chunks.without(steps.iter().filter(|step| step.may_be_left_out(after)).map(|step| step.step)))
 }
 
 impl Asked {

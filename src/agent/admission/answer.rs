@@ -76,7 +76,7 @@ impl Admission {
         };
         let follower = self.launcher.resume(idle, Some(leg), generation).await?;
         let head = Head { status: RunStatus::InProgress, ..head.clone() };
-        Ok(Started { head, follower: follower.to_first_end(), replayed: false })
+        Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
     }
 
     /// Takes what a waiting run needs to go on, and returns what it goes on with.

@@ -48,6 +48,8 @@ pub struct Started {
     pub head: Head,
     /// Its events from where this request set in.
     pub follower: Follower,
+    /// Whether an earlier request of the same name began this.
+    pub joined: bool,
     /// Whether an earlier request of the same name was answered by them already.
     pub replayed: bool,
 }

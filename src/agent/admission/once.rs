@@ -153,6 +153,6 @@ impl Admission {
             return Err(StartError::AgentForbidden(head.agent));
         }
         let follower = self.followers.follow(partition, id.clone(), live, *after);
-        Ok(Started { head, follower: follower.to_first_end(), replayed: complete })
+        Ok(Started { head, follower: follower.to_first_end(), joined: true, replayed: complete })
     }
 }

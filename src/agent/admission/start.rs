@@ -189,6 +189,6 @@ impl Admission {
             let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
             self.launcher.spawn(Ready { idle, generation, prepared }, 0)
         };
-        Ok(Started { head, follower: follower.to_first_end(), replayed: false })
+        Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
     }
 }

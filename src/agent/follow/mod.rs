@@ -6,6 +6,7 @@
 
 pub(super) mod active;
 pub mod tail;
+pub mod void;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

@@ -228,6 +228,23 @@ fn failures_after_the_first_byte_are_frames() {
 }
 
 #[test]
+fn a_void_step_is_told_of_or_left_out() {
+    let voided = record(vec![
+        Event::RunStarted,
+        Event::TextDelta { step: 1, text: "half".into() },
+        Event::StepDiscarded { step: 1, reason: DiscardReason::Interrupted, usage: usage() },
+        Event::TextDelta { step: 2, text: "whole".into() },
+        Event::RunFinished(Box::new(outcome(StopReason::Done))),
+    ]);
+    let extended = encode(ChatChunks::new(names(), false, true, false), &voided);
+    for part in ["half", "step.discarded", "whole", "run.completed"] {
+        assert!(extended.contains(part), "{part}: {extended}");
+    }
+    let plain = encode(ChatChunks::new(names(), false, false, false).without([1]), &voided);
+    assert_eq!((plain.contains("half"), plain.contains("whole"), plain.contains("error")), (false, true, false));
+}
+
+#[test]
 fn a_run_that_a_limit_ended_says_so_in_a_chat_stream_too() {
     let limited = Outcome { output_text: "limit".into(), ..outcome(StopReason::MaxIterations) };
     let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(limited))]);

@@ -38,6 +38,8 @@ pub struct ChatChunks {
     /// Whether text of the current step went out: if that becomes void, the stream has failed.
     text_out: bool,
     failed: bool,
+    /// The steps whose text is not written: they became void before the stream began.
+    void: Vec<u32>,
     /// Whether the answer ended. If the run continues after that, its client has answered and the next answer begins.
     ended: bool,
 }
@@ -55,8 +57,15 @@ impl ChatChunks {
             said_role: false,
             text_out: false,
             failed: false,
+            void: Vec::new(),
             ended: false,
         }
+    }
+
+    /// The same for a reader that has seen nothing of these steps, which became void.
+    #[must_use]
+    pub fn without(self, steps: impl IntoIterator<Item = u32>) -> Self {
+        Self { void: steps.into_iter().collect(), ..self }
     }
 
     fn write_frames(&mut self, record: &Record, out: &mut BytesMut) {
@@ -72,13 +81,15 @@ impl ChatChunks {
             self.template.write(&json!({"role": "assistant", "content": ""}), None, b"", out);
         }
         match &record.event {
+            Event::TextDelta { step, .. } if self.void.contains(step) => {}
             Event::TextDelta { step, text } => {
                 self.text_out = true;
                 out.put_slice(b"data: ");
                 self.template.write_text(text, Some(*step).filter(|_| self.extension), out);
                 out.put_slice(b"\n\n");
             }
-            Event::StepDiscarded { .. } if self.text_out => {
+            // With the extension the client is told which step it is to forget.
+            Event::StepDiscarded { .. } if self.text_out && !self.extension => {
                 self.fail(WireError::new(ErrorCode::UpstreamFailed, BROKEN_STREAM), out);
             }
             Event::StepStarted { .. } => {

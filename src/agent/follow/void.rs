@@ -1,0 +1,72 @@
+//! Which steps of a run became void after they had spoken.
+//!
+//! A dialect that cannot take text back leaves out what such a step said, where its reader has seen none of it.
+
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+
+use crate::agent::follow::{FollowError, Follower};
+use crate::agent::ledger::log::decode;
+use crate::store::pages::log_pages;
+use crate::types::Event;
+
+/// Entries read from the store at a time.
+const PAGE: usize = 256;
+
+/// A step that spoke and became void.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VoidStep {
+    /// Its number in the run.
+    pub step: u32,
+    /// The number of the event with its first text.
+    first_text: u64,
+    /// The number of the event that made it void.
+    discarded: u64,
+}
+
+impl VoidStep {
+    /// Whether a reader that has the events up to `after` has none of the step's text, or knows that it is void.
+    #[must_use]
+    pub fn may_be_left_out(&self, after: u64) -> bool {
+        after < self.first_text || after >= self.discarded
+    }
+}
+
+impl Follower {
+    /// The void steps that the run's log tells of by now.
+    pub async fn void_steps(&self) -> Result<Vec<VoidStep>, FollowError> {
+        let mut pages = pin!(log_pages(&*self.store, &self.partition, self.log.clone(), 0..u64::MAX, PAGE));
+        let (mut spoken, mut found) = (None, Vec::new());
+        while let Some(page) = pages.try_next().await? {
+            for entry in &page {
+                let record = decode(entry).map_err(|error| FollowError::Damaged(error.to_string()))?;
+                match record.event {
+                    Event::StepStarted { .. } => spoken = None,
+                    Event::TextDelta { .. } => spoken = spoken.or(Some(record.seq)),
+                    Event::StepDiscarded { step, .. } => {
+                        let void = |first_text| VoidStep { step, first_text, discarded: record.seq };
+                        found.extend(spoken.take().map(void));
+                    }
+                    Event::RunQueued
+                    | Event::RunStarted
+                    | Event::RunResumed { .. }
+                    | Event::ThinkingDelta { .. }
+                    | Event::ToolArgumentsDelta { .. }
+                    | Event::ProviderRetry { .. }
+                    | Event::TurnFinished { .. }
+                    | Event::BudgetWarning { .. }
+                    | Event::ToolStarted { .. }
+                    | Event::ToolProgress { .. }
+                    | Event::ToolFinished { .. }
+                    | Event::StepCompleted { .. }
+                    | Event::StopRequested { .. }
+                    | Event::CommandsApplied { .. }
+                    | Event::HandedOff
+                    | Event::RunFinished(_) => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+}
