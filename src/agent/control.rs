@@ -17,6 +17,7 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::lifecycle::Lifecycle;
+use crate::agent::listed::{Listed, MOST_LOOKED_AT};
 use crate::agent::request_key::RequestKey;
 use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
@@ -107,16 +108,22 @@ impl Control {
         &self,
         requester: impl Into<Requester<'a>>,
         filter: &Filter,
-    ) -> Result<Vec<Head>, LookupError> {
+    ) -> Result<Listed<Head, RunId>, LookupError> {
         let requester = requester.into();
-        let (tenant, mut found) = (requester.tenant, Vec::new());
+        let (tenant, mut found, mut looked_at) = (requester.tenant, Vec::new(), 0);
         let after = filter.after.as_ref().map(|run| keys::run_entry(run).to_string());
         let scan = Scan { prefix: keys::RUNS.to_owned(), after, limit: filter.limit, order: Order::Descending };
         let partition = keys::tenant_partition(tenant);
         let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
+        let mut last = None;
         while let Some(page) = pages.try_next().await? {
             for (key, entry) in page {
                 let Some(run) = key.strip_prefix(keys::RUNS).and_then(RunId::parse) else { continue };
+                looked_at += 1;
+                if looked_at > MOST_LOOKED_AT {
+                    return Ok(Listed { found, searched_to: last });
+                }
+                last = Some(run.clone());
                 let session: Option<SessionId> = decode(&entry.value)?;
                 if filter.session.is_some() && filter.session != session {
                     continue;
@@ -128,11 +135,11 @@ impl Control {
                 };
                 found.extend(head.filter(is_wanted));
                 if found.len() == filter.limit {
-                    return Ok(found);
+                    return Ok(Listed::whole(found));
                 }
             }
         }
-        Ok(found)
+        Ok(Listed::whole(found))
     }
 
     /// Follows a run after event `seq`; 0 is from its beginning.

@@ -28,6 +28,7 @@ mod launch;
 mod ledger;
 mod lifecycle;
 pub mod limits;
+pub mod listed;
 pub mod machine;
 pub mod own_tool;
 pub mod ownership;

@@ -18,6 +18,7 @@ mod inboxes;
 mod large;
 mod limits;
 mod link;
+mod lists;
 mod lost;
 mod made_once;
 mod memory;

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
 use crate::agent::control::Filter;
+use crate::agent::listed::Listed;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, Query, RunPath};
@@ -31,9 +32,11 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
         after: query.parsed("after", RunId::parse)?,
         limit: limit + 1,
     };
-    let (heads, has_more) = page_of(api.agent.runs().list(caller.requester(), &filter).await?, limit);
+    let Listed { found, searched_to } = api.agent.runs().list(caller.requester(), &filter).await?;
+    let (heads, has_more) = page_of(found, limit);
     let runs: Vec<_> = heads.iter().map(RunObject::from).collect();
-    Ok(axum::Json(List::new(runs, has_more, |run| run.id.to_owned())).into_response())
+    let list = List::new(runs, has_more, |run| run.id.to_owned());
+    Ok(axum::Json(list.searched_to(searched_to.map(|run| run.to_string()))).into_response())
 }
 
 /// Reads a run with its report.

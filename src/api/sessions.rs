@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::error::NotMade;
+use crate::agent::listed::Listed;
 use crate::agent::session::NewSession;
 use crate::agent::{RequestKey, Versioned};
 use crate::api::auth::Caller;
@@ -81,10 +82,12 @@ pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Resul
     let limit = query.limit()?;
     let after = query.parsed("after", SessionId::parse)?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Descending);
-    let found = api.agent.sessions().list(&caller.tenant, after.as_ref(), limit + 1, order).await?;
+    let Listed { found, searched_to } =
+        api.agent.sessions().list(&caller.tenant, after.as_ref(), limit + 1, order).await?;
     let (found, has_more) = page_of(found, limit);
     let sessions: Vec<_> = found.iter().map(SessionObject::from).collect();
-    Ok(axum::Json(List::new(sessions, has_more, |session| session.id.clone())).into_response())
+    let list = List::new(sessions, has_more, |session| session.id.clone());
+    Ok(axum::Json(list.searched_to(searched_to.map(|session| session.to_string()))).into_response())
 }
 
 /// Reads a session.

@@ -143,7 +143,8 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
     let asked = successors.each_ref().map(|successor| successor.model.requests.lock().len());
     assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
     assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");
-    let heads = successors[0].runs().list(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap();
+    let heads =
+        successors[0].runs().list(&tenant(), &Filter { limit: 2 * RUNS, ..Filter::default() }).await.unwrap().found;
     assert_eq!(heads.len(), RUNS);
     for head in heads {
         assert_eq!(head.status, RunStatus::Completed);

@@ -46,10 +46,10 @@ async fn no_change_of_a_deletion_grows_with_the_session() {
         watch(started).await;
     }
     let filter = Filter { limit: 3 * PAGE, ..Filter::default() };
-    assert_eq!(agent.runs().list(&tenant, &filter).await.unwrap().len(), 2 * PAGE + 10);
+    assert_eq!(agent.runs().list(&tenant, &filter).await.unwrap().found.len(), 2 * PAGE + 10);
     agent.sessions().delete(&tenant, &session).await.unwrap();
     assert!(store.largest.load(Relaxed) <= 4 * PAGE, "{store:?}");
-    assert_eq!(agent.runs().list(&tenant, &filter).await.unwrap(), []);
+    assert_eq!(agent.runs().list(&tenant, &filter).await.unwrap().found, []);
     let gone = agent.runs().get(&tenant, &first.unwrap()).await.unwrap_err();
     assert!(matches!(gone, LookupError::RunNotFound(_)), "{gone}");
     let gone = agent.sessions().delete(&tenant, &session).await.unwrap_err();

@@ -20,7 +20,7 @@ fn tenant() -> Tenant {
 }
 
 async fn runs(agent: &TestAgent) -> Vec<Head> {
-    agent.runs().list(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap()
+    agent.runs().list(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().found
 }
 
 /// Starts `new` and drops the request while its `nth` commit, counted from 0, hangs. Returns `false` if

@@ -30,7 +30,7 @@ async fn a_session_is_made_once() {
     assert!(matches!(make("c").await, Err(LookupError::Store(_))));
     let (third, was_there) = make("c").await.unwrap();
     assert!(was_there, "it was made, though nobody said so");
-    let listed = agent.sessions().list(&TENANT, None, 10, Order::Ascending).await.unwrap().len();
+    let listed = agent.sessions().list(&TENANT, None, 10, Order::Ascending).await.unwrap().found.len();
     agent.sessions().delete(&*TENANT, &first.session.id).await.unwrap();
     assert!(matches!(make("a").await, Err(LookupError::Claim(ClaimError::Gone))));
     assert_eq!((listed, third.version), (3, 1), "what nobody acknowledged is listed too");

@@ -138,6 +138,12 @@ impl<T> List<T> {
         Self { object: "list", data, first_id, last_id, has_more }
     }
 
+    /// The same, where the search for entries gave up at the one of this id: the next page goes on after it.
+    #[must_use]
+    pub fn searched_to(self, id: Option<String>) -> Self {
+        if self.has_more || id.is_none() { self } else { Self { last_id: id, has_more: true, ..self } }
+    }
+
     /// A whole list, whose entries have no ids to page by.
     pub fn whole(data: Vec<T>) -> Self {
         Self { object: "list", data, first_id: None, last_id: None, has_more: false }
