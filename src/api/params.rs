@@ -49,6 +49,16 @@ pub struct RunsQuery {
     after: Option<String>,
 }
 
+/// Where a session is forked, beside what the body says.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct ForkQuery {
+    /// `down` forks before a call that `at` would part from its results
+    #[param(pattern = "^down$")]
+    round: Option<String>,
+}
+
 /// Which sessions a list shows.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

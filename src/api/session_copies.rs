@@ -11,9 +11,9 @@ use crate::agent::session::fork::Fork;
 use crate::agent::session::snapshot::Export;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
-use crate::api::extract::{JsonText, SessionPath};
+use crate::api::extract::{JsonText, Query, SessionPath};
 use crate::api::identity::RequestIdentity;
-use crate::api::params::IdempotencyKey;
+use crate::api::params::{ForkQuery, IdempotencyKey};
 use crate::api::sessions::make_session;
 use crate::api::state::Api;
 use crate::api::wire::session::{ForkSession, SessionObject, read_fork};
@@ -24,7 +24,7 @@ use crate::types::session::Session;
 /// Makes a new session of another's first messages.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/fork", tag = "sessions", operation_id = "forkSession",
-    params(SessionPath, IdempotencyKey),
+    params(SessionPath, IdempotencyKey, ForkQuery),
     request_body = Option<ForkSession>,
     responses((status = 201, description = "The new session", body = SessionObject)),
 )]
@@ -33,11 +33,14 @@ pub async fn fork(
     caller: Caller,
     SessionPath(source): SessionPath,
     identity: RequestIdentity,
+    query: Query,
     body: JsonText,
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
-    let fork = read_fork(body)?;
-    let key = identity.chosen_key(&format!("sessions/{source}/fork"), &caller, body)?;
+    let round_down = query.parsed("round", |text| (text == "down").then_some(()))?.is_some();
+    let fork = read_fork(body, round_down)?;
+    let route = if round_down { "fork/down" } else { "fork" };
+    let key = identity.chosen_key(&format!("sessions/{source}/{route}"), &caller, body)?;
     let id = fork.id.clone().unwrap_or_else(SessionId::mint);
     let make = |id| api.agent.sessions().fork(&caller.tenant, &source, Fork { id: Some(id), ..fork });
     make_session(&api, &caller, key.as_ref(), id, make).await

@@ -15,7 +15,7 @@ use crate::agent::session::history::pages;
 use crate::store::pages::log_pages;
 use crate::store::{Partition, Unavailable};
 use crate::types::session::Session;
-use crate::types::{Message, Role, SessionId, Tenant};
+use crate::types::{Message, Micros, Role, SessionId, Tenant};
 
 /// Messages looked at together around the place of a fork.
 const WINDOW: usize = 64;
@@ -27,11 +27,13 @@ pub struct Fork {
     pub at: Option<u64>,
     /// The new session's id, if the caller chose one.
     pub id: Option<SessionId>,
+    /// Whether a fork between a call and its results is made before the call instead.
+    pub round_down: bool,
 }
 
 impl Sessions {
-    /// Makes a new session of another's first messages. It inherits the agent, metadata, budgets and
-    /// time to live; it has used nothing yet. What a live run has not stored yet is not part of it.
+    /// Makes a new session of another's first messages. It inherits the agent, metadata, time to
+    /// live and what is left of the budgets; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork(self: &Arc<Self>, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
         self.lifecycle.run_detached(Box::pin(async move { sessions.copy(&tenant, &id, fork).await })).await
@@ -40,17 +42,20 @@ impl Sessions {
     async fn copy(&self, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let source = self.get(tenant, id).await?.session;
         let partition = keys::session_partition(tenant, id);
-        let at = fork.at.unwrap_or(source.message_count);
+        let mut at = fork.at.unwrap_or(source.message_count);
         if at > source.message_count {
             return Err(ForkError::BeyondEnd { at, count: source.message_count });
         }
-        self.check_cut(&partition, at, source.message_count).await?;
+        match self.check_cut(&partition, at, source.message_count).await {
+            Err(ForkError::SplitsCalls { before, .. }) if fork.round_down => at = before,
+            checked => checked?,
+        }
         let session = Session {
             agent: source.agent.clone(),
             metadata: source.metadata.clone(),
             ttl_s: source.ttl_s,
-            token_budget: source.token_budget,
-            cost_budget: source.cost_budget,
+            token_budget: source.token_budget.map(|budget| left(budget, source.usage.total())),
+            cost_budget: source.cost_budget.map(|budget| Micros(left(budget.0, source.cost.0))),
             ..Session::new(fork.id.unwrap_or_else(SessionId::mint))
         };
         let copied = pages(&**self.ledger.store(), &partition, 0, at).map_err(LookupError::from);
@@ -107,4 +112,9 @@ impl Sessions {
         }
         Ok(roles)
     }
+}
+
+/// What is left of a budget. One that is used up is not without end: it has room for nothing.
+fn left(budget: u64, used: u64) -> u64 {
+    budget.saturating_sub(used).max(1)
 }

@@ -32,7 +32,7 @@ fn new(name: &str, messages: Vec<Message>) -> NewSession {
 }
 
 fn fork(at: u64, name: &str) -> Fork {
-    Fork { at: Some(at), id: Some(id(name)) }
+    Fork { at: Some(at), id: Some(id(name)), round_down: false }
 }
 
 async fn messages(agent: &TestAgent, name: &str) -> Vec<Message> {
@@ -62,7 +62,10 @@ async fn a_fork_has_the_first_messages_and_the_settings_but_has_used_nothing() {
         let session = read.session;
         assert_eq!((session.message_count, session.runs, session.usage.total()), (at, 0, 0));
         assert_eq!((session.agent.as_deref(), session.metadata["k"].as_str()), (Some("default"), "v"));
-        assert_eq!((session.token_budget, session.cost_budget), (Some(1_000_000), Some(Micros(50_000_000))));
+        let source = agent.sessions().get(&tenant(), &id("s")).await.unwrap().session;
+        assert_eq!(session.token_budget, Some(1_000_000 - source.usage.total()), "what is left of it");
+        assert_eq!(session.cost_budget, Some(Micros(50_000_000 - source.cost.0)));
+        assert!(source.usage.total() > 0 && source.cost.0 > 0);
         assert_eq!(session.ttl_s, Some(77));
         assert_eq!(messages(&agent, &name).await, all[..usize::try_from(at).unwrap()]);
     }
@@ -91,7 +94,7 @@ async fn a_fork_keeps_calls_and_their_results_together() {
         let (name, end) = (format!("s{count}"), 3 + count as u64);
         agent.sessions().create(&tenant(), new(&name, all)).await.unwrap();
         for at in 0..=end + 2 {
-            let forked = agent.sessions().fork(&tenant(), &id(&name), Fork { at: Some(at), id: None }).await;
+            let forked = agent.sessions().fork(&tenant(), &id(&name), Fork { at: Some(at), ..Fork::default() }).await;
             match forked {
                 Ok(forked) => {
                     assert_eq!(forked.session.message_count, at);
@@ -100,6 +103,9 @@ async fn a_fork_keeps_calls_and_their_results_together() {
                 Err(ForkError::SplitsCalls { before, after, .. }) => {
                     assert_eq!((before, after), (2, end), "{at} of {end}");
                     assert!((3..end).contains(&at));
+                    let down = Fork { at: Some(at), round_down: true, ..Fork::default() };
+                    let forked = agent.sessions().fork(&tenant(), &id(&name), down).await.unwrap();
+                    assert_eq!(forked.session.message_count, before);
                 }
                 Err(ForkError::BeyondEnd { count, .. }) => assert_eq!((at, count), (end + 2, end + 1)),
                 Err(error) => panic!("{error}"),
@@ -140,8 +146,9 @@ async fn of_concurrent_forks_to_one_name_one_succeeds() {
         let all = (0..1_500).map(|number| Message::text(Role::User, &format!("{name} {number}")));
         agent.sessions().create(&tenant(), new(name, all.collect())).await.unwrap();
     }
-    let fork =
-        async |from: &str| agent.sessions().fork(&tenant(), &id(from), Fork { at: None, id: Some(id("f")) }).await;
+    let fork = async |from: &str| {
+        agent.sessions().fork(&tenant(), &id(from), Fork { id: Some(id("f")), ..Fork::default() }).await
+    };
     let (one, other) = tokio::join!(fork("a"), fork("b"));
     assert!(one.is_ok() != other.is_ok());
     let winner = if one.is_ok() { "a" } else { "b" };

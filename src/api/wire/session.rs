@@ -179,10 +179,10 @@ pub fn read_create(body: &str) -> Result<NewSession, WireError> {
 }
 
 /// Reads the body of `POST /v1/sessions/{id}/fork`; an empty one is `{}`.
-pub fn read_fork(body: &str) -> Result<Fork, WireError> {
+pub fn read_fork(body: &str, round_down: bool) -> Result<Fork, WireError> {
     let fork: ForkSession = if body.trim().is_empty() { ForkSession::default() } else { parse(body)? };
     let id = fork.id.as_deref().map(|id| SessionId::parse(id).ok_or_else(|| bad_session_id("id"))).transpose()?;
-    Ok(Fork { at: fork.at, id })
+    Ok(Fork { at: fork.at, id, round_down })
 }
 
 /// Reads the body of `PATCH /v1/sessions/{id}`.
