@@ -14,6 +14,10 @@ pub enum Field {
     ClientToolName(usize),
     /// The parameters of a client's tool, counted from 0.
     ClientToolParameters(usize),
+    /// The client's tools.
+    ClientTools,
+    /// The server's tools.
+    Tools,
     /// Which tool must be called first.
     ToolChoice,
     /// The most model calls.

@@ -112,6 +112,8 @@ fn path(field: Field) -> String {
         Field::Message(index) => format!("messages[{index}]"),
         Field::ClientToolName(index) => format!("tools[{index}].function.name"),
         Field::ClientToolParameters(index) => format!("tools[{index}].function.parameters"),
+        Field::ClientTools => "tools".to_owned(),
+        Field::Tools => "agent.tools".to_owned(),
         Field::ToolChoice => "tool_choice".to_owned(),
         Field::MaxIterations => "agent.limits.max_iterations".to_owned(),
         Field::Timeout => "agent.limits.timeout_ms".to_owned(),

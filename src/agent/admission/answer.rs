@@ -1,5 +1,7 @@
 //! Continues a run that waits for its client.
 
+use std::sync::Arc;
+
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::verdict::Target;
@@ -12,8 +14,9 @@ use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
 use crate::types::conversation::requested;
 use crate::types::event::{Decision, Leg};
+use crate::types::offer::ToolDefinition;
 use crate::types::outcome::RequiredCall;
-use crate::types::{CallId, Message, Role, RunStatus, Tenant};
+use crate::types::{CallId, Message, Role, RunSpec, RunStatus, Tenant};
 
 impl Admission {
     /// The waiting run that the request's tool messages answer.
@@ -91,6 +94,7 @@ impl Admission {
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&spec.agent)) {
             return Err(StartError::AgentForbidden(spec.agent.clone()));
         }
+        check_unchanged(new, spec, generation)?;
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
         self.limits.take_slot(spec, &generation.quotas).await?;
@@ -103,6 +107,30 @@ impl Admission {
         let answers = answers(new, &required, &decisions, spec.session.is_some());
         Ok(Leg { number, answers: requested(&spec.id, number, answers), decisions })
     }
+}
+
+/// Refuses a request that goes on with a run and asks for what the run was not begun with.
+fn check_unchanged(new: &NewRun, spec: &RunSpec, generation: &Generation) -> Result<(), StartError> {
+    let (asked, has) = (&new.limits, &spec.limits);
+    let differs = |asked: Option<u64>, has: Option<u64>| asked.is_some() && asked != has;
+    let removes_tools = new.tools.as_ref().filter(|patterns| !patterns.is_empty()).is_some_and(|patterns| {
+        let selected = generation.tools.select(patterns);
+        spec.tools.iter().any(|name| !selected.iter().any(|tool| tool.spec().name == *name))
+    });
+    let is_clients = |tool: &Arc<ToolDefinition>| spec.client_tools.contains(tool);
+    let changed = [
+        (Field::Model, new.model.as_ref().is_some_and(|model| *model != spec.model)),
+        (Field::ClientTools, !new.client_tools.iter().all(is_clients)),
+        (Field::Tools, removes_tools),
+        (Field::MaxIterations, differs(asked.max_iterations.map(u64::from), Some(has.max_iterations.into()))),
+        (Field::Timeout, differs(asked.timeout_ms, Some(has.timeout_ms))),
+        (Field::ToolTimeout, differs(asked.tool_timeout_ms, Some(has.tool_timeout_ms))),
+        (Field::TokenBudget, differs(asked.token_budget, has.token_budget)),
+        (Field::CostBudget, differs(asked.cost_budget.map(|cost| cost.0), has.cost_budget.map(|cost| cost.0))),
+    ];
+    let Some((field, _)) = changed.into_iter().find(|(_, is_changed)| *is_changed) else { return Ok(()) };
+    let message = "a run that goes on keeps what it was begun with; leave this out, or repeat it".to_owned();
+    Err(StartError::Invalid { field, message })
 }
 
 /// Refuses a request that answers other calls than those that the run waits for.

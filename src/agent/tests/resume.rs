@@ -1,12 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Say, TestAgent, outcome, request, watch};
+use super::idempotency::{handed_over, handing_over};
+use super::support::{Say, TestAgent, client_tool, outcome, request, watch};
+use crate::agent::error::{Field, StartError};
 use crate::agent::ledger::document;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log;
 use crate::agent::ownership::registry::{Registration, Replica};
+use crate::agent::{LimitsPatch, NewRun};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
 use crate::types::{Effect, Event, Record, RunId, RunSpec, RunStatus, StopReason};
@@ -304,4 +307,22 @@ async fn time_on_another_host_is_counted_once_whatever_its_clock() {
         let resumed = records.iter().find(|record| matches!(record.event, Event::RunResumed { .. }));
         assert!(resumed.is_none_or(|record| record.at_ms.abs_diff(begun) > 3_000_000));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_goes_on_is_asked_for_nothing_that_it_was_not_begun_with() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let agent = handing_over(&store);
+    let (_, _, answer) = handed_over(&agent, None).await;
+    let limits = LimitsPatch { max_iterations: Some(2), ..LimitsPatch::default() };
+    for (other, named) in [
+        (NewRun { model: Some("scripted/m".into()), ..answer.clone() }, Field::Model),
+        (NewRun { client_tools: vec![client_tool("another")], ..answer.clone() }, Field::ClientTools),
+        (NewRun { tools: Some(vec!["save".into()]), ..answer.clone() }, Field::Tools),
+        (NewRun { limits, ..answer.clone() }, Field::MaxIterations),
+    ] {
+        let refused = agent.start(other, None).await;
+        assert!(matches!(&refused, Err(StartError::Invalid { field, .. }) if *field == named), "{refused:?}");
+    }
+    watch(agent.start(answer, None).await.unwrap()).await;
 }
