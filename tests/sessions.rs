@@ -138,3 +138,13 @@ async fn a_conversation_forks_and_moves_to_another_server() {
     assert_eq!(contents(&requests[3]), ["A", "Hello", "B", "Hello", "D"]);
     assert_eq!(contents(&requests[4]), ["A", "Hello", "C", "Hello", "E"]);
 }
+
+#[tokio::test]
+async fn a_session_of_an_agent_that_does_not_exist_is_refused() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let refused = server.post("/v1/sessions", &json!({"id": "s", "agent": "nobody"})).await;
+    assert_eq!((refused.status, refused.code()), (404, "model_not_found"));
+    assert_eq!(refused.body["error"]["param"], "agent");
+    server.post("/v1/sessions", &json!({"id": "s", "agent": "test"})).await.ok();
+}

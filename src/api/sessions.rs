@@ -49,6 +49,9 @@ pub async fn create(
 ) -> Result<Response, ApiError> {
     let body = body.as_str()?;
     let new = read_create(body)?;
+    if let Some(agent) = &new.agent {
+        caller.resolve(agent).await.map_err(|error| ApiError::from(error).at("agent"))?;
+    }
     let key = identity.chosen_key("sessions", &caller, body)?;
     let id = new.id.clone().unwrap_or_else(SessionId::mint);
     let make = |id| api.agent.sessions().create(&caller.tenant, NewSession { id: Some(id), ..new });
