@@ -1,6 +1,7 @@
 //! The stored claims of requests that may be repeated.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -26,6 +27,8 @@ pub(super) struct HeldClaim {
     /// Whether another request made it, which may be at it still.
     pub(super) taken_over: bool,
     pub(super) kind: Kind,
+    /// How long what the request leads to may take to end.
+    pub(super) longest: Duration,
 }
 
 /// Whose turn it is to make what a request asks for.
@@ -53,12 +56,13 @@ impl Admission {
         tenant: &Tenant,
         key: &RequestKey,
         fresh: Target,
+        longest: Duration,
         backoff: &mut Backoff,
     ) -> Result<Claimed, ClaimError> {
         let partition = keys::claim_partition(tenant, &key.name);
         let hold = |claim, version, taken_over| {
             let partition = partition.clone();
-            HeldClaim { partition, claim, version, taken_over, kind: key.kind }
+            HeldClaim { partition, claim, version, taken_over, kind: key.kind, longest }
         };
         let mut ours = Some(hold(Claim::new(key, fresh.clone()), 0, false));
         // Since when the stored claim has been seen unchanged.
@@ -182,14 +186,13 @@ impl Admission {
 
     /// Stores a claim, unless it changed since it was read.
     async fn put(&self, held: &mut HeldClaim) -> Result<bool, Unavailable> {
-        let longest = self.generations.current().catalog.longest_timeout();
         let durability = match held.kind {
             Kind::Key => Durability::Synced,
             // It helps a client that was cut off, not one whose server lost its power.
             Kind::FirstAttempt | Kind::Repeated => Durability::Written,
         };
         let tx = Tx { durability, ..Tx::new(held.partition.clone()) };
-        let tx = tx.put_at(keys::claim(), held.version, encode(&held.claim), Some(held.kind.ttl(longest)));
+        let tx = tx.put_at(keys::claim(), held.version, encode(&held.claim), Some(held.kind.ttl(held.longest)));
         match self.ledger.commit(tx).await {
             Ok(()) => {
                 held.version += 1;

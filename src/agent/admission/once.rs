@@ -9,6 +9,7 @@
 //! the first claimant may still be at it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::Claimed;
@@ -20,6 +21,7 @@ use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
 use crate::agent::request_key::{Kind, RequestKey};
 use crate::failpoint;
+use crate::types::run::OnUnknownOutcome;
 use crate::types::{RunId, SessionId, Tenant};
 
 impl Admission {
@@ -41,11 +43,11 @@ impl Admission {
         if self.lifecycle.is_refusing() && key.kind != Kind::FirstAttempt {
             return Err(StartError::Draining);
         }
-        let named = new.run.clone();
+        let (named, longest) = (new.run.clone(), self.longest(&new));
         let mut wait = Backoff::new(self.lifecycle.ending());
         loop {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
-            let mut held = match self.claim(&new.tenant, key, fresh, &mut wait).await? {
+            let mut held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { target, complete } => return self.join(&new, &target, complete).await,
             };
@@ -127,6 +129,13 @@ impl Admission {
         }
     }
 
+    /// How long the request's run may take to end, a wait for its client included.
+    fn longest(&self, new: &NewRun) -> Duration {
+        let may_wait = !new.client_tools.is_empty() || new.options.on_unknown_outcome == OnUnknownOutcome::Ask;
+        let wait = if may_wait { self.ledger.retention().wait } else { Duration::ZERO };
+        self.generation_of(new).catalog.longest_timeout().saturating_add(wait)
+    }
+
     async fn claim_session(&self, tenant: &Tenant, key: &RequestKey, id: SessionId) -> Result<Claimed, LookupError> {
         // A session that was there before the request came first is not what it made.
         if self.ledger.find_session(tenant, &id).await?.is_some()
@@ -134,7 +143,8 @@ impl Admission {
         {
             return Err(LookupError::SessionExists(id));
         }
-        Ok(self.claim(tenant, key, Target::Session { id }, &mut Backoff::new(self.lifecycle.ending())).await?)
+        let wait = &mut Backoff::new(self.lifecycle.ending());
+        Ok(self.claim(tenant, key, Target::Session { id }, Duration::ZERO, wait).await?)
     }
 
     async fn made_session(&self, tenant: &Tenant, target: &Target) -> Result<Versioned, LookupError> {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Say, TestAgent, client_tool, outcome, request, shown, with_options};
+use super::support::{RETENTION, Say, TestAgent, client_tool, outcome, request, shown, with_options};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
@@ -298,6 +298,17 @@ async fn a_waiting_run_is_resumed_once() {
         let asked = NewRun { client_tools: vec![weather()], ..request() };
         let (_, first, replayed) = watch(one.start(asked, Some(&by_key())).await.unwrap()).await;
         assert_eq!((first.len() as u64, replayed), (waited_at, true), "the question's answer is what it was");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_still_names_its_run_when_the_run_has_waited_for_its_client() {
+    let agent = handing_over(&memory());
+    handed_over(&agent, None).await;
+    for after in [Duration::from_secs(24 * 3600), RETENTION.wait] {
+        tokio::time::sleep(after).await;
+        let again = agent.start(NewRun { client_tools: vec![weather()], ..request() }, Some(&by_key())).await;
+        assert!(matches!(again, Err(StartError::Claim(ClaimError::Gone))), "no second run begins: {again:?}");
     }
 }
 
