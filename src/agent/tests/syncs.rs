@@ -11,7 +11,7 @@ use crate::store::{Durability, Tx};
 use crate::types::Effect;
 
 /// What a run of one round or none is synced for, and each round with a call of a tool that has effects besides.
-const RUN: usize = 4;
+const RUN: usize = 3;
 const ROUND: usize = 3;
 
 #[tokio::test]
@@ -30,6 +30,9 @@ async fn a_loop_waits_for_few_syncs_and_only_for_those_of_the_journal() {
     let mut turns = vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)]); ROUNDS];
     turns.push(Say::Text(&["done"]));
     let agent = TestAgent::builder().store(store).echo(Effect::Write).turns(turns).build();
+    // The first run of a replica with these tools also stores their definitions, which later runs share.
+    watch(agent.start(request(), None).await.unwrap()).await;
+    commits.lock().clear();
     let (database, journal) = (files.database.syncs(), files.journal.syncs());
     let records = watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(outcome(&records).output_text, "done");
@@ -37,5 +40,5 @@ async fn a_loop_waits_for_few_syncs_and_only_for_those_of_the_journal() {
     // Commits of several tasks may share a sync.
     let (syncs, commits) = (files.journal.syncs() - journal, commits.lock());
     assert!(syncs <= commits.len(), "{syncs} syncs for {} commits", commits.len());
-    assert!(commits.len() <= RUN + ROUNDS * ROUND, "{}: {commits:#?}", commits.len());
+    assert_eq!(commits.len(), RUN + ROUNDS * ROUND, "{commits:#?}");
 }
