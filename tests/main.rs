@@ -1,6 +1,7 @@
 //! Everything that is tested from outside: the real binary over real sockets, and the repository itself.
 
 mod bad_inputs;
+mod charges;
 mod connections;
 mod durability;
 mod encryption;

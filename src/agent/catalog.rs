@@ -247,7 +247,7 @@ struct Gone(String);
 impl Gone {
     fn error(&self) -> ModelError {
         let message = format!("the upstream {} is no longer configured", self.0);
-        ModelError { kind: ModelErrorKind::Rejected, message, status: None, retry_after: None }
+        ModelError::new(ModelErrorKind::Rejected, message)
     }
 }
 

@@ -95,10 +95,12 @@ impl RequestIdentity {
         *self != Self::Unnamed
     }
 
-    /// Whether sending the request again may help after its run ended so. Under a key the same answer would
-    /// come again; without one, what the run's tools did would happen again.
+    /// Whether a client library should send the request again at once after its run ended so. Under a key the same
+    /// answer would come again; without one, what the run's tools did would happen again. Where the server has asked
+    /// its upstream again already, libraries would multiply its attempts.
     pub fn may_try_again(&self, outcome: &Outcome) -> bool {
-        !self.is_key() && outcome.may_be_repeated()
+        let retried = outcome.error.as_ref().is_some_and(|error| error.kind.was_retried());
+        !self.is_key() && !retried && outcome.may_be_repeated()
     }
 }
 

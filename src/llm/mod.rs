@@ -57,7 +57,9 @@ pub enum Delta {
     Thinking(String),
     /// A piece of a call's arguments; `index` counts the turn's calls from 0.
     CallArguments { index: usize, delta: String },
-    /// An attempt failed before anything was said; another follows after `delay`.
+    /// The upstream took the request and began to answer, though it has said nothing yet.
+    Begun,
+    /// An attempt failed before anything was said, and at no cost; another follows after `delay`.
     Retry { attempt: u32, delay: Duration, cause: String },
     /// The turn is whole.
     Finished(Box<ModelTurn>),
@@ -99,6 +101,19 @@ impl ModelTurn {
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         said(&self.parts)
+    }
+
+    /// How many bytes it holds: text, thinking and arguments.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let bytes = |part: &ModelPart| match part {
+            ModelPart::Part(part) => {
+                let thinking = part.as_thinking().map_or(0, |thinking| thinking.text.len());
+                part.as_said().map_or(0, str::len) + thinking
+            }
+            ModelPart::Call(call) => call.name.len() + call.arguments.len(),
+        };
+        self.parts.iter().map(bytes).sum()
     }
 
     /// The calls; arguments may be malformed JSON.
@@ -152,6 +167,33 @@ pub struct ModelError {
     pub status: Option<u16>,
     /// How long the upstream asks to wait before another attempt.
     pub retry_after: Option<Duration>,
+    /// What the call may have cost.
+    pub spent: Spent,
+}
+
+impl ModelError {
+    /// A failure before anything was sent.
+    #[must_use]
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), status: None, retry_after: None, spent: Spent::Nothing }
+    }
+
+    /// The same, of a call that may have cost this much.
+    #[must_use]
+    pub fn having(self, spent: Spent) -> Self {
+        Self { spent, ..self }
+    }
+}
+
+/// What a call that failed may have cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spent {
+    /// Nothing: the request was not sent, or the upstream refused it.
+    Nothing,
+    /// Its input: the request was sent, and no answer began.
+    Input,
+    /// Up to all that it was allowed: the upstream had begun to answer.
+    Unknown,
 }
 
 /// Kinds of failure, by what can be done about them.

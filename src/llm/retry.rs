@@ -1,7 +1,7 @@
-//! A model that repeats a failed call, as long as no part of the answer has arrived.
+//! A model that repeats a failed call, as long as the call cost nothing.
 //!
-//! Once a part has arrived, another attempt would repeat it. Then the caller decides, because it knows what it
-//! passed on.
+//! A request that was sent may be paid for, and what the model has said would be said again. Then the driver
+//! decides, because it knows the budgets and what it passed on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::types::pauses::random;
 use crate::types::tool::WrittenCalls;
 
@@ -40,9 +40,12 @@ impl RetryPolicy {
     /// An upstream that names a wait is taken at its word. Otherwise the wait lies between half and
     /// the whole of its doubling step, by `jitter` from 0 to 1, so that runs that failed together do
     /// not come back together.
-    fn delay(&self, retry: u32, error: &ModelError, left: Duration, jitter: f64) -> Option<Duration> {
+    ///
+    /// A timeout of a request that was sent is final: the upstream may be busy with it, and would begin anew.
+    pub fn delay(&self, retry: u32, error: &ModelError, left: Duration, jitter: f64) -> Option<Duration> {
         let may_pass = match error.kind {
-            ModelErrorKind::Transient | ModelErrorKind::Timeout => true,
+            ModelErrorKind::Transient => true,
+            ModelErrorKind::Timeout => error.spent == Spent::Nothing,
             ModelErrorKind::Rejected | ModelErrorKind::ContextLength => false,
         };
         let step = self.base.saturating_mul(2_u32.saturating_pow(retry.saturating_sub(1))).min(self.cap);
@@ -52,7 +55,7 @@ impl RetryPolicy {
     }
 }
 
-/// A model around another one that repeats calls which failed before anything was said.
+/// A model around another one that repeats calls which failed at no cost.
 #[derive(Debug)]
 pub struct Retrying {
     inner: Arc<dyn Model>,
@@ -78,11 +81,9 @@ impl Model for Retrying {
             let end = request.deadline.min(Instant::now() + policy.budget);
             for attempt in 1.. {
                 let mut deltas = inner.stream(request.clone());
-                let mut said = false;
                 let error = loop {
                     match deltas.next().await {
                         Some(Ok(delta)) => {
-                            said |= !matches!(delta, Delta::Retry { .. });
                             let last = matches!(delta, Delta::Finished(_));
                             yield Ok(delta);
                             if last {
@@ -95,7 +96,8 @@ impl Model for Retrying {
                 };
                 drop(deltas);
                 let left = end.saturating_duration_since(Instant::now());
-                let delay = policy.delay(attempt, &error, left, random()).filter(|_| !said);
+                let delay = policy.delay(attempt, &error, left, random());
+                let delay = delay.filter(|_| error.spent == Spent::Nothing);
                 let Some(delay) = delay else {
                     yield Err(error);
                     return;
@@ -112,12 +114,8 @@ impl Model for Retrying {
 }
 
 fn ended_early() -> ModelError {
-    ModelError {
-        kind: ModelErrorKind::Transient,
-        message: "the model ended its answer before it was finished".to_owned(),
-        status: None,
-        retry_after: None,
-    }
+    let message = "the model ended its answer before it was finished";
+    ModelError::new(ModelErrorKind::Transient, message).having(Spent::Unknown)
 }
 
 #[cfg(test)]

@@ -36,6 +36,12 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Whether the model was asked again and again before this was said.
+    #[must_use]
+    pub fn was_retried(self) -> bool {
+        matches!(self, Self::UpstreamUnavailable | Self::UpstreamTimeout)
+    }
+
     /// Whether the same request may succeed another time.
     #[must_use]
     pub fn is_retryable(self) -> bool {

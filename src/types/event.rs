@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
 use crate::types::outcome::{Outcome, StopReason};
-use crate::types::usage::{Micros, StepModel, Usage};
+use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
 /// An event as it stands in the log.
@@ -64,12 +64,21 @@ pub enum Event {
     TextDelta { step: u32, text: String },
     /// Arguments as the model writes them. The call's id is minted before its name is known.
     ToolArgumentsDelta { step: u32, call_id: CallId, delta: String },
-    /// The upstream failed before it said anything; another attempt follows.
+    /// The upstream failed before it said anything, and at no cost; another attempt follows.
     ProviderRetry { step: u32, upstream: String, model: String, attempt: u32, delay_ms: u64, cause: String },
     /// The model's turn is whole. Internal.
     TurnFinished { step: u32, turn: Box<Turn> },
     /// The step's text so far is void.
-    StepDiscarded { step: u32, reason: DiscardReason, usage: Usage },
+    StepDiscarded {
+        step: u32,
+        reason: DiscardReason,
+        /// What the run is charged for it.
+        usage: Usage,
+        /// What its model call may have taken beyond `usage`: nobody knows, so the key is charged for it, but
+        /// the run is not, which goes on.
+        #[serde(default, skip_serializing_if = "Used::is_nothing")]
+        unconfirmed: Used,
+    },
     /// A budget is four fifths used.
     BudgetWarning { kind: BudgetKind, used: u64, limit: u64 },
     /// A server-side tool is about to be dispatched.
@@ -88,11 +97,8 @@ pub enum Event {
         turn_end: TurnEnd,
         /// The model call's time in milliseconds.
         latency_ms: u64,
-        /// Tokens that the run has taken so far.
-        tokens_used: u64,
-        /// The run's token budget.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token_budget: Option<u64>,
+        /// Where the run's budgets stand.
+        budget: BudgetStatus,
     },
     /// The run is to stop for this reason. Internal.
     StopRequested {
@@ -194,6 +200,12 @@ impl Reservation {
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
+
+    /// All of it, as budgets count.
+    #[must_use]
+    pub fn whole(&self) -> Used {
+        Used { tokens: self.tokens(), cost: self.cost }
+    }
 }
 
 /// What the model said in one turn.
@@ -255,6 +267,8 @@ pub enum DiscardReason {
     Interrupted,
     /// The model said nothing.
     EmptyResponse,
+    /// The upstream took the request and failed before it said anything.
+    NoAnswer,
 }
 
 impl DiscardReason {
@@ -265,6 +279,7 @@ impl DiscardReason {
             Self::StreamBroke => "stream_broke",
             Self::Interrupted => "interrupted",
             Self::EmptyResponse => "empty_response",
+            Self::NoAnswer => "no_answer",
         }
     }
 }

@@ -27,4 +27,4 @@ pub use outcome::{Outcome, Report, RunStatus, StopReason};
 pub use run::{Limits, RunSpec};
 pub use tool::{Effect, ToolOutcome, ToolProgress};
 pub use turn_end::TurnEnd;
-pub use usage::{Micros, Price, Usage};
+pub use usage::{BudgetStatus, Micros, Price, Usage, Used};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::types::error::{ErrorKind, RunError};
-use crate::types::usage::{Micros, StepModel, Usage};
+use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage};
 use crate::types::{CallId, ToolCall, TurnEnd};
 
 /// Where a run stands.
@@ -185,11 +185,12 @@ pub struct Outcome {
     pub required_calls: Vec<RequiredCall>,
     /// Tokens of all steps.
     pub usage: Usage,
+    /// Tokens since the request came that the run was on when it ended: all, unless its client answered it.
+    pub leg_usage: Usage,
     /// Cost of all steps.
     pub cost: Micros,
-    /// The run's token budget.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token_budget: Option<u64>,
+    /// Where its budgets stand.
+    pub budget: BudgetStatus,
     /// Model calls that counted.
     pub iterations: u32,
     /// Tool calls that were answered.
@@ -222,8 +223,9 @@ impl Outcome {
             error: reason.default_error(),
             required_calls: Vec::new(),
             usage: Usage::default(),
+            leg_usage: Usage::default(),
             cost: Micros::default(),
-            token_budget: None,
+            budget: BudgetStatus::default(),
             iterations: 0,
             tool_calls: 0,
             warnings: vec!["the usage of the run is unknown: its events were lost".to_owned()],

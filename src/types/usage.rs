@@ -83,6 +83,59 @@ impl AddAssign for Micros {
     }
 }
 
+/// What a budget counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Input and output tokens.
+    pub tokens: u64,
+    /// Their cost.
+    pub cost: Micros,
+}
+
+impl Used {
+    /// Whether it is nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is left of `self` after `spent`.
+    #[must_use]
+    pub fn saturating_sub(self, spent: Self) -> Self {
+        Self { tokens: self.tokens.saturating_sub(spent.tokens), cost: self.cost.saturating_sub(spent.cost) }
+    }
+}
+
+impl Add for Used {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost + other.cost }
+    }
+}
+
+impl AddAssign for Used {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+/// Where the budgets of a run stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetStatus {
+    /// Most tokens; `None` without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Most money; `None` without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Micros>,
+    /// What the run used.
+    pub used: Used,
+    /// What model calls that were cut off may have taken beyond that; the key is charged for it.
+    #[serde(default, skip_serializing_if = "Used::is_nothing")]
+    pub unconfirmed: Used,
+}
+
 /// What a model's tokens cost, in micro-dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
@@ -113,6 +166,12 @@ impl Price {
         ];
         let scaled: u128 = parts.iter().map(|&(tokens, price)| u128::from(tokens) * u128::from(price)).sum();
         Micros(u64::try_from(scaled.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+
+    /// `usage` and its cost.
+    #[must_use]
+    pub fn used(&self, usage: &Usage) -> Used {
+        Used { tokens: usage.total(), cost: self.cost(usage) }
     }
 
     /// How many output tokens `money` buys after `input_tokens` of uncached input; `None` without end.

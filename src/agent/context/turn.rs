@@ -5,12 +5,12 @@ use std::collections::{HashSet, VecDeque};
 use crate::agent::context::recover::alone::LoneCalls;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
-use crate::agent::machine::budget::estimated_usage;
-use crate::llm::{Delta, Model, ModelPart, said};
+use crate::agent::machine::budget::{estimated_usage, whole_usage};
+use crate::llm::{Delta, Model, ModelPart, Spent, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
 use crate::types::tool::WrittenCalls;
-use crate::types::{Event, RunId, TurnEnd, Usage};
+use crate::types::{Event, RunId, TurnEnd};
 
 /// Whether a call of this name with these arguments would be valid.
 type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
@@ -30,20 +30,22 @@ pub struct TurnBuffer {
     parts: Vec<Part>,
     /// Everything that came, in bytes, for the estimate of what it took.
     bytes: usize,
+    /// Whether the upstream began to answer.
+    begun: bool,
     news: VecDeque<Event>,
 }
 
 impl TurnBuffer {
     /// Nothing said yet in `step`, which may be the closing answer, without tools.
     pub fn new(run: &Run, model: &dyn Model, tools: &Toolbox, step: u32, closing: bool) -> Self {
-        let spec = run.spec();
+        let (spec, called) = (run.spec(), run.model());
         let written = model.written_calls();
         let scans = !closing && written != WrittenCalls::None && tools.offers_any();
         let tools = tools.clone();
         Self {
             step,
             run: spec.id.clone(),
-            upstream: (spec.upstream.clone(), spec.upstream_model.clone()),
+            upstream: (called.upstream.clone(), called.model.clone()),
             calls_before: run.calls_minted(),
             scanner: scans.then(|| {
                 let is_call: IsCall = Box::new(move |name, arguments| tools.allows(name, arguments, written));
@@ -53,6 +55,7 @@ impl TurnBuffer {
             show_arguments: spec.options.stream_tool_arguments,
             parts: Vec::new(),
             bytes: 0,
+            begun: false,
             news: VecDeque::new(),
         }
     }
@@ -90,6 +93,7 @@ impl TurnBuffer {
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
                 self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, cause });
             }
+            Delta::Begun => self.begun = true,
             Delta::Finished(_) => {}
         }
     }
@@ -104,14 +108,14 @@ impl TurnBuffer {
         self.news.pop_front()
     }
 
-    /// Whether the model said anything that the turn's failure voids.
-    pub fn has_output(&self) -> bool {
-        self.bytes > 0
+    /// How many bytes the model said.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// What the call took, by estimate; nothing if it failed before it said anything.
-    pub fn usage(&self, reserve: Reservation) -> Usage {
-        if self.has_output() { estimated_usage(reserve, self.bytes) } else { Usage::default() }
+    /// What the call may have cost so far.
+    pub fn spent(&self) -> Spent {
+        if self.begun || self.bytes > 0 { Spent::Unknown } else { Spent::Input }
     }
 
     /// The turn, with a text that is nothing but calls taken for these, and the text to show yet.
@@ -131,14 +135,14 @@ impl TurnBuffer {
         (turn, rest)
     }
 
-    /// The turn as far as it came before it was interrupted. Half-written calls are not part of it.
+    /// The turn as far as it came before it was interrupted. Half-written calls are not part of it. Once the
+    /// answer had begun nobody knows what it took: thinking may not be shown.
     pub fn take_partial(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
-        Turn {
-            parts: std::mem::take(&mut self.parts),
-            usage: estimated_usage(reserve, self.bytes),
-            end: TurnEnd::Interrupted,
-            latency_ms,
-        }
+        let usage = match self.spent() {
+            Spent::Unknown => whole_usage(reserve),
+            Spent::Nothing | Spent::Input => estimated_usage(reserve, 0),
+        };
+        Turn { parts: std::mem::take(&mut self.parts), usage, end: TurnEnd::Interrupted, latency_ms }
     }
 
     fn keep_text(&mut self, text: &str) {

@@ -10,12 +10,12 @@ use crate::agent::drive::recorder::Recorder;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::quota::{Account, Refusal};
-use crate::agent::machine::budget::{self, Used, signed};
+use crate::agent::machine::budget::{self, signed};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
 use crate::store::{CommitError, Key, Tx, Unavailable, Write};
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Event, Micros, RunSpec, StopReason};
+use crate::types::{Event, Micros, RunSpec, StopReason, Used};
 
 /// The budgets that one run shares with others.
 #[derive(Debug)]
@@ -98,10 +98,12 @@ impl Meter {
         reserved: Reservation,
         event: Event,
     ) -> Result<(), CommitError> {
-        let before = recorder.run().used();
+        let before = recorder.run();
+        let (used_before, unconfirmed_before) = (before.used(), before.unconfirmed());
         recorder.queue(event);
-        let after = recorder.run().used();
-        let used = Used { tokens: after.tokens - before.tokens, cost: after.cost.saturating_sub(before.cost) };
+        let after = recorder.run();
+        let used = after.used().saturating_sub(used_before);
+        let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before);
         if self.session.is_some() {
             let tokens = signed(used.tokens) - signed(reserved.tokens());
             let cost = signed(used.cost.0) - signed(reserved.cost.0);
@@ -113,7 +115,7 @@ impl Meter {
         if let Some(account) = self.account.as_mut().filter(|account| account.holds()) {
             recorder.flush().await?;
             failpoint::hit("step.before_settle");
-            account.settle(used, RetryWhileLeased::new(recorder.validity())).await?;
+            account.settle(used + unconfirmed, RetryWhileLeased::new(recorder.validity())).await?;
         }
         failpoint::hit("turn.settled");
         Ok(())

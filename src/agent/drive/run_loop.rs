@@ -8,7 +8,7 @@ use crate::agent::drive::steps;
 use crate::agent::drive::steps::outcome::interrupted;
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
-use crate::types::{Effect, Event, ToolCall, ToolOutcome, Usage};
+use crate::types::{Effect, Event, ToolCall, ToolOutcome, Usage, Used};
 
 /// How long a run that is left may take to record what has happened in it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::CallModel { step, reserve, closing } => {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;
             }
-            Step::DiscardStep(reason) => discard_step(driver, reason),
+            Step::DiscardStep(reason) => discard_step(driver, reason).await?,
             Step::WarnBudget { kind, used, limit } => {
                 driver.recorder.queue(Event::BudgetWarning { kind, used, limit });
             }
@@ -51,23 +51,21 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
 }
 
 /// Voids what the model said in this step.
-pub fn discard_step(driver: &mut Driver, reason: DiscardReason) {
+pub async fn discard_step(driver: &mut Driver, reason: DiscardReason) -> Result<(), Exit> {
     let run = driver.recorder.run();
-    // What an interrupted call took is unknown; it is charged in full, as it was reserved.
-    let usage = match reason {
+    let (step, reserved) = (run.step(), run.reserved());
+    match reason {
         DiscardReason::Interrupted => {
-            let reserved = run.reserved();
-            Usage {
-                prompt_tokens: reserved.input_tokens,
-                completion_tokens: reserved.output_tokens,
-                estimated: true,
-                ..Usage::default()
-            }
+            let (usage, unconfirmed) = run.interrupted_usage();
+            driver.end_step(reserved, Event::StepDiscarded { step, reason, usage, unconfirmed }).await
         }
-        DiscardReason::StreamBroke | DiscardReason::EmptyResponse => Usage::default(),
-    };
-    let step = run.step();
-    driver.recorder.queue(Event::StepDiscarded { step, reason, usage });
+        // What these took was charged when the model call ended.
+        DiscardReason::StreamBroke | DiscardReason::EmptyResponse | DiscardReason::NoAnswer => {
+            let (usage, unconfirmed) = (Usage::default(), Used::default());
+            driver.recorder.queue(Event::StepDiscarded { step, reason, usage, unconfirmed });
+            Ok(())
+        }
+    }
 }
 
 /// Says of calls that a crash interrupted and that must not be repeated that their outcome is unknown.
@@ -95,8 +93,7 @@ fn complete_step(driver: &mut Driver) {
         usage: report.usage,
         turn_end: report.turn_end.clone(),
         latency_ms: report.llm_latency_ms,
-        tokens_used: run.used().tokens,
-        token_budget: run.spec().limits.token_budget,
+        budget: run.budget_status(),
     };
     driver.recorder.queue(event);
 }

@@ -179,7 +179,7 @@ async fn watched(driver: &mut Driver, watcher: RunWatcher) -> Result<(), Exit> {
 async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
     // A model call that was under way is paid for all the same.
     if let Step::DiscardStep(reason) = driver.recorder.run().next_step() {
-        run_loop::discard_step(driver, reason);
+        run_loop::discard_step(driver, reason).await?;
     }
     let reason = StopReason::InternalError;
     driver.recorder.queue(Event::StopRequested { reason, error: None });

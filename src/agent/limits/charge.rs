@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::agent::machine::budget::Used;
 use crate::config::Period;
-use crate::types::{Event, Price, Record, Usage};
+use crate::types::{Event, Price, Record, Usage, Used};
 
 /// What a step is to be charged, as far as a log tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +21,9 @@ pub enum Charge {
 pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> Charge {
     let mut charge = Charge::Nothing;
     let mut price = Price::default();
-    let with = |price: Price, before: Charge, usage: &Usage| {
+    let with = |price: Price, before: Charge, usage: &Usage, unconfirmed: Used| {
         let before = if let Charge::Used(used) = before { used } else { Used::default() };
-        let tokens = before.tokens.saturating_add(usage.total());
-        Charge::Used(Used { tokens, cost: before.cost + price.cost(usage) })
+        Charge::Used(before + price.used(usage) + unconfirmed)
     };
     for record in records {
         match &record.event {
@@ -34,10 +32,10 @@ pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> C
                 charge = Charge::Everything;
             }
             Event::TurnFinished { step: finished, turn } if *finished == step => {
-                charge = with(price, charge, &turn.usage);
+                charge = with(price, charge, &turn.usage, Used::default());
             }
-            Event::StepDiscarded { step: discarded, usage, .. } if *discarded == step => {
-                charge = with(price, charge, usage);
+            Event::StepDiscarded { step: discarded, usage, unconfirmed, .. } if *discarded == step => {
+                charge = with(price, charge, usage, *unconfirmed);
             }
             Event::RunQueued
             | Event::RunStarted
@@ -102,21 +100,26 @@ mod tests {
         let model = Arc::new(StepModel { price: Price::from_usd(1.0, 1.0, 10.0), ..StepModel::default() });
         let started =
             |step| Event::StepStarted { step, reserved: Reservation::default(), model: model.clone(), closing: None };
-        let discarded = |step, usage| Event::StepDiscarded { step, reason: DiscardReason::EmptyResponse, usage };
+        let discarded = |step, usage, unconfirmed| {
+            let reason = DiscardReason::EmptyResponse;
+            Event::StepDiscarded { step, reason, usage, unconfirmed }
+        };
+        let doubt = Used { tokens: 7, cost: Micros(3) };
         let finished = |step| Event::TurnFinished { step, turn: Box::new(Turn { usage, ..Turn::default() }) };
         let log = [
             Event::RunStarted,
             started(1),
             finished(1),
-            discarded(1, Usage::default()),
+            discarded(1, Usage::default(), Used::default()),
             started(2),
-            discarded(2, usage),
+            discarded(2, usage, doubt),
             started(3),
         ];
         let log: Vec<_> = log.into_iter().map(|event| Record { seq: 1, at_ms: 1, event }).collect();
-        let used = Charge::Used(Used { tokens: 110, cost: Micros(200) });
+        let taken = Used { tokens: 110, cost: Micros(200) };
+        let (used, doubted) = (Charge::Used(taken), Charge::Used(taken + doubt));
         let charges: Vec<_> = (1..=4).map(|step| charge(&log, step)).collect();
-        assert_eq!(charges, [used, used, Charge::Everything, Charge::Nothing]);
+        assert_eq!(charges, [used, doubted, Charge::Everything, Charge::Nothing]);
         assert_eq!(charge(&log[..2], 1), Charge::Everything);
         assert_eq!(charge(&log[..3], 1), used);
     }

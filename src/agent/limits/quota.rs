@@ -26,7 +26,6 @@ use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
 use crate::agent::limits::charge::{Charge, charge, period_name};
-use crate::agent::machine::budget::Used;
 use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::quotas::Quotas;
@@ -34,7 +33,7 @@ use crate::config::QuotaConfig;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Record, RunId, RunSpec, SessionId};
+use crate::types::{Record, RunId, RunSpec, SessionId, Used};
 
 /// How long a reservation outlives its run's deadline: time for others to take the run up.
 const GRACE: Duration = Duration::from_secs(600);

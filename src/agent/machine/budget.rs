@@ -6,7 +6,7 @@
 
 use crate::types::event::{BudgetKind, Reservation};
 use crate::types::run::RunSpec;
-use crate::types::{Limits, Micros, StopReason, Usage};
+use crate::types::{Limits, Micros, Price, StopReason, Usage, Used};
 
 /// Below this many output tokens a call is not worth making, unless its request wants even fewer.
 const OUTPUT_FLOOR: u64 = 256;
@@ -14,15 +14,6 @@ const OUTPUT_FLOOR: u64 = 256;
 const CLOSING_OUTPUT: u64 = 1024;
 /// A budget is warned about once four fifths of it are used.
 const WARN_RATIO: (u64, u64) = (4, 5);
-
-/// What a run used of its budgets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
-    /// Input and output of all model calls.
-    pub tokens: u64,
-    /// Their cost.
-    pub cost: Micros,
-}
 
 /// Which call is planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,14 +93,31 @@ pub fn estimate(text_bytes: usize) -> u64 {
     (text_bytes as u64).div_ceil(4)
 }
 
-/// What a call took by estimate: its planned input and the text that came.
-pub fn estimated_usage(reserve: Reservation, text_bytes: usize) -> Usage {
+/// What a call took by estimate: its planned input and an output of so many bytes.
+pub fn estimated_usage(reserve: Reservation, output_bytes: usize) -> Usage {
     Usage {
         prompt_tokens: reserve.input_tokens,
-        completion_tokens: estimate(text_bytes).min(reserve.output_tokens),
+        completion_tokens: estimate(output_bytes).min(reserve.output_tokens),
         estimated: true,
         ..Usage::default()
     }
+}
+
+/// What a call is charged that was cut off after its answer began, so that nobody knows what it took: all that
+/// was reserved for it.
+pub fn whole_usage(reserve: Reservation) -> Usage {
+    Usage {
+        prompt_tokens: reserve.input_tokens,
+        completion_tokens: reserve.output_tokens,
+        estimated: true,
+        ..Usage::default()
+    }
+}
+
+/// The same for a run that goes on: it is charged what came, and the rest is returned beside it.
+pub fn partial_usage(reserve: Reservation, price: &Price, output_bytes: usize) -> (Usage, Used) {
+    let usage = estimated_usage(reserve, output_bytes);
+    (usage, reserve.whole().saturating_sub(price.used(&usage)))
 }
 
 /// An amount as a counter takes it.
@@ -121,7 +129,6 @@ pub fn signed(amount: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::agent::machine::tests::spec;
-    use crate::types::Price;
 
     const STEP: Purpose = Purpose::Step { keep_reserve: false };
 

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::types::outcome::Report;
 use crate::types::run::OnLimit;
-use crate::types::{ErrorKind, Outcome, RunError, RunStatus, StopReason};
+use crate::types::{ErrorKind, Outcome, RunError, RunStatus, StopReason, Used};
 
 impl Run {
     /// Everything that the run's last event says, if it ends now for `reason`.
@@ -21,6 +21,14 @@ impl Run {
         if self.usage.estimated {
             warnings.push("some of the usage is estimated: the upstream did not report it".to_owned());
         }
+        if !self.unconfirmed.is_nothing() {
+            let Used { tokens, cost } = self.unconfirmed;
+            warnings.push(format!(
+                "model calls were cut off: they may have taken up to {tokens} more tokens (${}), which the budgets of \
+                 the key are charged",
+                cost.as_usd()
+            ));
+        }
         Outcome {
             reason,
             output_text,
@@ -32,8 +40,9 @@ impl Run {
                 Vec::new()
             },
             usage: self.usage,
+            leg_usage: self.leg_usage,
             cost: self.used.cost,
-            token_budget: self.spec.limits.token_budget,
+            budget: self.budget_status(),
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,

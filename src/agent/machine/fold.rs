@@ -28,10 +28,16 @@ impl Run {
                 self.phase = Phase::ModelRunning;
                 self.step = *step;
                 self.reserved = *reserved;
+                self.answer_bytes = 0;
                 self.limit = *closing;
             }
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
-            Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, *usage),
+            Event::StepDiscarded { reason, usage, unconfirmed, .. } => {
+                self.unconfirmed += *unconfirmed;
+                self.discard(*reason, *usage);
+            }
+            Event::TextDelta { text, .. } | Event::ThinkingDelta { text, .. } => self.answer_bytes += text.len(),
+            Event::ToolArgumentsDelta { delta, .. } => self.answer_bytes += delta.len(),
             Event::BudgetWarning { kind, .. } => self.warned.push(*kind),
             Event::ToolStarted { call, effect, .. } => {
                 if let Some(open) = self.call_mut(&call.id) {
@@ -53,12 +59,7 @@ impl Run {
             }
             Event::HandedOff => self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
-            Event::RunQueued
-            | Event::ThinkingDelta { .. }
-            | Event::TextDelta { .. }
-            | Event::ToolArgumentsDelta { .. }
-            | Event::ProviderRetry { .. }
-            | Event::ToolProgress { .. } => {}
+            Event::RunQueued | Event::ProviderRetry { .. } | Event::ToolProgress { .. } => {}
         }
         self.steer();
     }
@@ -132,6 +133,7 @@ impl Run {
         self.phase = if self.is_retrying { Phase::AnsweringCalls } else { Phase::Ready };
         let Some(leg) = leg else { return };
         self.leg = leg.number;
+        self.leg_usage = Usage::default();
         for answer in leg.answers.iter().cloned() {
             if self.is_retrying && answer.role != Role::Tool {
                 self.steering.push(answer);
@@ -156,6 +158,7 @@ impl Run {
         });
         self.last_turn = turn.clone();
         self.resumes = 0;
+        self.unanswered = 0;
         // Asked again, a model would say nothing again: something else kept it from it.
         let was_cut = matches!(turn.end, TurnEnd::Length | TurnEnd::ContentFilter);
         if turn.is_empty() && !was_cut && self.stop.is_none() {
@@ -195,16 +198,17 @@ impl Run {
         self.last_turn = Turn::default();
         match reason {
             DiscardReason::StreamBroke => self.broken += 1,
+            DiscardReason::NoAnswer => self.unanswered += 1,
             DiscardReason::Interrupted | DiscardReason::EmptyResponse => {}
         }
     }
 
     fn settle(&mut self, usage: Usage) {
         self.usage += usage;
-        self.used.tokens = self.used.tokens.saturating_add(usage.total());
-        let cost = self.model.price.cost(&usage);
-        self.used.cost += cost;
-        if self.model.price_estimated && cost.0 > 0 && !self.unpriced.contains(&self.model.model) {
+        self.leg_usage += usage;
+        let used = self.model.price.used(&usage);
+        self.used += used;
+        if self.model.price_estimated && used.cost.0 > 0 && !self.unpriced.contains(&self.model.model) {
             self.unpriced.push(self.model.model.clone());
         }
         self.reserved = Reservation::default();

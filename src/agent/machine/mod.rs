@@ -16,14 +16,13 @@ use std::sync::Arc;
 use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
 pub use self::next::Step;
-use crate::agent::machine::budget::Used;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{BudgetKind, Reservation, Turn};
 use crate::types::outcome::{Report, RequiredCall, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::usage::StepModel;
-use crate::types::{CallId, Effect, Message, Record, RunStatus, StopReason, Usage};
+use crate::types::{BudgetStatus, CallId, Effect, Limits, Message, Record, RunStatus, StopReason, Usage, Used};
 
 /// The result of a call that was not answered before the run ended.
 const UNANSWERED: &str = "The run ended before this call was answered.";
@@ -51,9 +50,17 @@ pub struct Run {
     /// The number of the request that it runs on.
     leg: u32,
     usage: Usage,
+    /// The part of it since the request came that the run runs on.
+    leg_usage: Usage,
     used: Used,
+    /// What cut calls may have taken beyond that.
+    unconfirmed: Used,
+    /// What came of the current step's answer, in bytes.
+    answer_bytes: usize,
     warned: Vec<BudgetKind>,
     broken: u32,
+    /// How many calls failed without an answer since one was answered.
+    unanswered: u32,
     empty: u32,
     /// How often it was taken over from a replica that died, without getting further since.
     resumes: u32,
@@ -115,9 +122,13 @@ impl Run {
             unpriced: Vec::new(),
             leg: 0,
             usage: Usage::default(),
+            leg_usage: Usage::default(),
             used: Used::default(),
+            unconfirmed: Used::default(),
+            answer_bytes: 0,
             warned: Vec::new(),
             broken: 0,
+            unanswered: 0,
             empty: 0,
             resumes: 0,
             handed_off: false,
@@ -171,6 +182,31 @@ impl Run {
     #[must_use]
     pub fn used(&self) -> Used {
         self.used
+    }
+
+    /// Where its budgets stand.
+    #[must_use]
+    pub fn budget_status(&self) -> BudgetStatus {
+        let Limits { token_budget: tokens, cost_budget: cost, .. } = self.spec.limits;
+        BudgetStatus { tokens, cost, used: self.used, unconfirmed: self.unconfirmed }
+    }
+
+    /// What cut calls may have taken beyond what it used.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Used {
+        self.unconfirmed
+    }
+
+    /// What its interrupted call is charged, and what that call may have taken beyond it.
+    #[must_use]
+    pub fn interrupted_usage(&self) -> (Usage, Used) {
+        budget::partial_usage(self.reserved, &self.model.price, self.answer_bytes)
+    }
+
+    /// How many model calls in a row failed without an answer although they may have cost something.
+    #[must_use]
+    pub fn unanswered(&self) -> u32 {
+        self.unanswered
     }
 
     /// The current step, counted from 1; 0 before the first.

@@ -11,7 +11,8 @@ use crate::types::event::{DiscardReason, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{
-    CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall, ToolOutcome, TurnEnd,
+    BudgetStatus, CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall, ToolOutcome,
+    TurnEnd,
 };
 
 /// A run without limits but the ordinary ones.
@@ -115,7 +116,7 @@ impl Story {
     fn completes_step(&mut self) {
         assert_eq!(self.run.next_step(), Step::CompleteStep);
         let (step, usage, turn_end) = (self.run.step(), Usage::default(), TurnEnd::Stop);
-        self.happens(Event::StepCompleted { step, usage, turn_end, latency_ms: 0, tokens_used: 0, token_budget: None });
+        self.happens(Event::StepCompleted { step, usage, turn_end, latency_ms: 0, budget: BudgetStatus::default() });
     }
 
     fn ends(&mut self) -> Outcome {
@@ -304,7 +305,7 @@ fn a_model_that_answers_nothing_is_asked_once_more() {
         assert_eq!(story.run.next_step(), Step::DiscardStep(DiscardReason::EmptyResponse));
         let step = story.run.step();
         let (reason, usage) = (DiscardReason::EmptyResponse, Usage::default());
-        story.happens(Event::StepDiscarded { step, reason, usage });
+        story.happens(Event::StepDiscarded { step, reason, usage, unconfirmed: Used::default() });
     }
     let outcome = story.ends();
     assert_eq!((outcome.reason, outcome.usage.total()), (StopReason::EmptyResponse, 2), "both calls are charged");
@@ -320,7 +321,7 @@ fn a_run_that_is_interrupted_again_and_again_ends() {
         story.happens(Event::RunResumed { leg: None });
         assert_eq!(story.run.next_step(), Step::DiscardStep(DiscardReason::Interrupted));
         let (step, reason, usage) = (story.run.step(), DiscardReason::Interrupted, usage(1, 1));
-        story.happens(Event::StepDiscarded { step, reason, usage });
+        story.happens(Event::StepDiscarded { step, reason, usage, unconfirmed: Used::default() });
         resumed += 1;
         assert!(resumed < 10, "it is gone on with for ever");
     }

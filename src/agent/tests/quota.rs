@@ -9,7 +9,6 @@ use crate::agent::error::StartError;
 use crate::agent::ledger::keys;
 use crate::agent::limits::charge::period_name;
 use crate::agent::limits::quota::Refusal;
-use crate::agent::machine::budget::Used;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::NewSession;
 use crate::agent::{NewRun, Quotas};
@@ -19,7 +18,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Event, Micros, Outcome, SessionId, StopReason, Tenant};
+use crate::types::{Event, Micros, Outcome, SessionId, StopReason, Tenant, Used};
 
 const KEY: &str = "web";
 
@@ -36,7 +35,7 @@ pub(super) fn quotas(quota: QuotaConfig) -> Quotas {
     }])
 }
 
-fn tokens(limit: u64) -> QuotaConfig {
+pub(super) fn tokens(limit: u64) -> QuotaConfig {
     QuotaConfig { token_budget: Some(Allotment { limit, per: None }), ..QuotaConfig::default() }
 }
 
@@ -53,7 +52,7 @@ fn partition() -> Partition {
     keys::budget_partition(&Tenant::default_tenant(), KEY)
 }
 
-fn counter(kind: BudgetKind) -> Key {
+pub(super) fn counter(kind: BudgetKind) -> Key {
     keys::budget_counter(kind, "ever")
 }
 
@@ -62,7 +61,7 @@ pub(super) async fn count(store: &Arc<dyn Store>, key: &Key) -> u64 {
 }
 
 /// The keys of reservations and slots that stand.
-async fn standing(store: &Arc<dyn Store>) -> Vec<String> {
+pub(super) async fn standing(store: &Arc<dyn Store>) -> Vec<String> {
     let scan = Scan { prefix: String::new(), after: None, limit: 1_000, order: Order::Ascending };
     store.scan(&partition(), scan).await.unwrap().into_iter().map(|(key, _)| key).collect()
 }
@@ -246,7 +245,8 @@ async fn a_crash_at_any_commit_loses_nothing_and_settles_nothing_twice() {
                 let outcome = view.outcome.unwrap_or_else(|| panic!("{last_wish:?} {nth}: it has not ended"));
                 assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hello"));
                 in_full += usize::from(outcome.usage.estimated);
-                (outcome.usage.total(), outcome.cost.0)
+                let used = outcome.budget.used + outcome.budget.unconfirmed;
+                (used.tokens, used.cost.0)
             } else {
                 unborn += 1;
                 (0, 0)

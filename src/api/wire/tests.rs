@@ -12,8 +12,8 @@ use crate::types::conversation::Part;
 use crate::types::event::{BudgetKind, DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, RequiredCall, StepReport};
 use crate::types::{
-    CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason, ToolCall,
-    ToolOutcome, ToolProgress, TurnEnd, Usage,
+    BudgetStatus, CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason,
+    ToolCall, ToolOutcome, ToolProgress, TurnEnd, Usage, Used,
 };
 
 const RUN: &str = "run_019a0000000070008000000000000000";
@@ -81,13 +81,19 @@ fn outcome(reason: StopReason) -> Outcome {
         error: None,
         required_calls: Vec::new(),
         usage: usage(),
+        leg_usage: usage(),
         cost: Micros(1230),
-        token_budget: Some(100),
+        budget: budget(),
         iterations: 2,
         tool_calls: 1,
         warnings: Vec::new(),
         report: Report { total_ms: 9, llm_time_ms: 8, tool_time_ms: 1, steps: vec![step] },
     }
+}
+
+fn budget() -> BudgetStatus {
+    let used = Used { tokens: 14, cost: Micros(1230) };
+    BudgetStatus { tokens: Some(100), cost: Some(Micros(5_000)), used, unconfirmed: Used::default() }
 }
 
 fn record(events: Vec<Event>) -> Vec<Record> {
@@ -102,8 +108,7 @@ fn story() -> Vec<Record> {
         usage: usage(),
         turn_end: TurnEnd::ToolCalls,
         latency_ms: 7,
-        tokens_used: 14,
-        token_budget: Some(100),
+        budget: budget(),
     };
     let started = |step| {
         let reserved = Reservation::default();
@@ -219,7 +224,12 @@ fn failures_after_the_first_byte_are_frames() {
     let voided = record(vec![
         Event::RunStarted,
         Event::TextDelta { step: 1, text: "half".into() },
-        Event::StepDiscarded { step: 1, reason: DiscardReason::Interrupted, usage: usage() },
+        Event::StepDiscarded {
+            step: 1,
+            reason: DiscardReason::Interrupted,
+            usage: usage(),
+            unconfirmed: Used::default(),
+        },
         Event::TextDelta { step: 2, text: "whole".into() },
         finished,
     ]);
@@ -259,7 +269,12 @@ fn long_story() -> Vec<Record> {
     waiting.required_calls = vec![required(call()), required(call())];
     events.pop();
     // On a chat endpoint, the discarded step ends the first answer, but not the second.
-    let discarded = Event::StepDiscarded { step: 2, reason: DiscardReason::StreamBroke, usage: usage() };
+    let discarded = Event::StepDiscarded {
+        step: 2,
+        reason: DiscardReason::StreamBroke,
+        usage: usage(),
+        unconfirmed: Used::default(),
+    };
     events.extend([discarded, Event::RunFinished(Box::new(waiting)), Event::RunResumed { leg: None }]);
     events.extend(story().into_iter().skip(1).map(|record| record.event));
     record(events)

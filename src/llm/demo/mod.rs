@@ -71,11 +71,9 @@ impl Model for DemoModel {
 
 /// The whole turn.
 fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
-    let unreadable = |error: serde_json::Error| ModelError {
-        kind: ModelErrorKind::Rejected,
-        message: format!("The demo model cannot read the request: {error}"),
-        status: None,
-        retry_after: None,
+    let unreadable = |error: serde_json::Error| {
+        let message = format!("The demo model cannot read the request: {error}");
+        ModelError::new(ModelErrorKind::Rejected, message)
     };
     let transcript = Transcript::read(&request.conversation).map_err(unreadable)?;
     let offer = Offer::of(request);

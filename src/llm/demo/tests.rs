@@ -67,7 +67,9 @@ async fn turn(request: ModelRequest) -> ModelTurn {
         match delta {
             Delta::Text(text) => said += &text,
             Delta::CallArguments { index, delta } => arguments[index] += &delta,
-            other @ (Delta::Thinking(_) | Delta::Retry { .. } | Delta::Finished(_)) => panic!("{other:?}"),
+            other @ (Delta::Begun | Delta::Thinking(_) | Delta::Retry { .. } | Delta::Finished(_)) => {
+                panic!("{other:?}")
+            }
         }
     }
     assert_eq!(said, turn.text());

@@ -16,7 +16,7 @@ use super::failure::{Report, refusal, retry_after};
 use super::fault::Fault;
 use super::fault::MAX_TURN;
 use super::upstream::Upstream;
-use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn};
+use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn, Spent};
 use crate::net::client::{Body, Response};
 use crate::types::clock::now_ms;
 
@@ -54,7 +54,9 @@ impl Answer {
         deadline: Instant,
     ) -> Result<Self, ModelError> {
         let mut timer = AnswerTimer::new(upstream.first_byte_timeout, deadline);
-        let response = timer.wait_for(&upstream, upstream.client.send(request)).await?;
+        let response = timer.wait_for(&upstream, upstream.client.send(request)).await;
+        // Nothing tells how far a request came that took too long.
+        let response = response.map_err(|error| error.having(Spent::Input))?;
         let response = response.map_err(|error| upstream.unreachable(&error))?;
         if !response.status.is_success() {
             return Err(refused(&upstream, response, deadline).await);
@@ -95,13 +97,13 @@ impl Answer {
             }
             Ok(Progress::Spoke | Progress::Silent) => Ok(true),
             Err(_) if self.decoder.is_finished() => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => Err(error.having(Spent::Unknown)),
         }
     }
 
     /// The turn, once nothing more follows.
     pub(super) fn finish(self) -> Result<ModelTurn, ModelError> {
-        self.decoder.finish().map_err(|fault| self.upstream.fault(&fault))
+        self.decoder.finish().map_err(|fault| self.upstream.fault(&fault).having(Spent::Unknown))
     }
 
     fn take(&mut self, arrived: Option<Bytes>, deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {

@@ -122,6 +122,7 @@ impl Model for OpenAiModel {
             let deadline = request.deadline;
             drop(request);
             let mut answer = Answer::request(upstream, post, deadline).await?;
+            yield Delta::Begun;
             let mut deltas = Vec::new();
             loop {
                 let more = answer.read(&mut deltas).await;

@@ -14,9 +14,9 @@ use self::server::*;
 use super::upstream::MAX_MESSAGE;
 use super::*;
 use crate::config::Secret;
-use crate::llm::ModelTurn;
 use crate::llm::http::http_client;
 use crate::llm::retry::{RetryPolicy, Retrying};
+use crate::llm::{ModelTurn, Spent};
 use crate::types::TurnEnd;
 use crate::types::tool::WrittenCalls;
 
@@ -46,6 +46,7 @@ async fn ask_with(model: &impl Model, request: ModelRequest) -> (Vec<Delta>, Res
         loop {
             match stream.next().await {
                 Some(Ok(Delta::Finished(turn))) => return (deltas, Ok(*turn)),
+                Some(Ok(Delta::Begun)) => {}
                 Some(Ok(delta)) => deltas.push(delta),
                 Some(Err(error)) => return (deltas, Err(error)),
                 None => panic!("the stream just ended after {deltas:?}"),
@@ -217,6 +218,7 @@ async fn upstream_refusals_are_classified() {
         message: "upstream test answered 429: slow down".to_owned(),
         status: Some(429),
         retry_after: Some(Duration::from_secs(7)),
+        spent: Spent::Nothing,
     };
     assert_eq!(error, expected);
 
@@ -342,11 +344,22 @@ fn only_openai_itself_is_sent_max_completion_tokens() {
 }
 
 #[tokio::test]
-async fn a_connection_that_closed_before_the_answer_is_replaced_at_once() {
-    let (model, requests) = upstream(vec![Act::Answer(String::new()), full_stream()]).await;
+async fn what_a_failed_call_may_have_cost_is_known() {
+    let spent = async |act| ask(act, SHORT, SHORT).await.1.unwrap_err().spent;
+    assert_eq!(spent(answer("503 Service Unavailable", "", "")).await, Spent::Nothing);
+    assert_eq!(spent(Act::Stall(String::new())).await, Spent::Input, "it did not begin to answer in time");
+    assert_eq!(spent(Act::Answer(String::new())).await, Spent::Input, "it closed the connection");
+    let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n".to_owned();
+    assert_eq!(spent(Act::Stall(begun.clone())).await, Spent::Unknown);
+    assert_eq!(spent(Act::Answer(begun)).await, Spent::Unknown);
+    assert_eq!(spent(answer("200 OK", "content-encoding: gzip\r\n", "x")).await, Spent::Unknown);
+}
+
+#[tokio::test]
+async fn a_request_that_was_sent_is_not_repeated_here_but_at_once_by_whoever_pays_for_it() {
+    let (model, requests) = upstream(vec![Act::Answer(String::new())]).await;
     let model = Retrying::new(Arc::new(model), RetryPolicy::default());
-    let (deltas, turn) = ask_with(&model, request()).await;
-    assert_eq!(turn.unwrap().text(), "hi");
-    assert!(matches!(&deltas[0], Delta::Retry { delay, .. } if *delay < SHORT), "{deltas:?}");
-    assert_eq!(requests.await.unwrap().len(), 2);
+    let error = ask_with(&model, request()).await.1.unwrap_err();
+    assert!(error.retry_after.is_some_and(|pause| pause < SHORT), "{error:?}");
+    assert_eq!((error.spent, requests.await.unwrap().len()), (Spent::Input, 1));
 }

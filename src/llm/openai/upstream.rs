@@ -11,7 +11,7 @@ use http_body_util::Full;
 use super::fault::Fault;
 use super::request::{self, OutputBound};
 use crate::config::Secret;
-use crate::llm::{ModelError, ModelErrorKind, ModelRequest};
+use crate::llm::{ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::net::client::{HttpClient, HttpError};
 
 /// Longest message of an error, in characters.
@@ -56,10 +56,12 @@ impl Upstream {
         let encoding = headers.get(CONTENT_ENCODING).map(|encoding| encoding.to_str().unwrap_or("unknown"));
         match encoding.map(str::trim) {
             None | Some("" | "identity") => Ok(()),
-            Some(encoding) => Err(self.error(
-                ModelErrorKind::Rejected,
-                format_args!("compressed its answer ({encoding}), which was not asked for and cannot be read"),
-            )),
+            Some(encoding) => Err(self
+                .error(
+                    ModelErrorKind::Rejected,
+                    format_args!("compressed its answer ({encoding}), which was not asked for and cannot be read"),
+                )
+                .having(Spent::Unknown)),
         }
     }
 
@@ -73,7 +75,7 @@ impl Upstream {
             message.truncate(end);
             message.push('…');
         }
-        ModelError { kind, message, status: None, retry_after: None }
+        ModelError::new(kind, message)
     }
 
     pub(super) fn fault(&self, fault: &Fault) -> ModelError {
@@ -85,10 +87,12 @@ impl Upstream {
         if error.is_connect_timeout() {
             return self.error(ModelErrorKind::Timeout, "did not accept a connection in time");
         }
+        let spent = if error.is_connect() { Spent::Nothing } else { Spent::Input };
         // A connection that was kept and is closed just as it is used says nothing about how the server is: the next
         // attempt need not wait.
         ModelError {
             retry_after: error.is_closed().then_some(AT_ONCE),
+            spent,
             ..self.error(ModelErrorKind::Transient, format_args!("cannot be reached: {error}"))
         }
     }

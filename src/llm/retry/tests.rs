@@ -46,7 +46,7 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
 }
 
 fn failure(kind: ModelErrorKind) -> Item {
-    Err(ModelError { kind, message: "no luck".to_owned(), status: None, retry_after: None })
+    Err(ModelError::new(kind, "no luck"))
 }
 
 fn asking_for(seconds: u64) -> Item {
@@ -101,21 +101,21 @@ async fn permanent_failures_are_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_has_spoken_is_not_retried() {
-    let thinking = Ok(Delta::Thinking("hm".to_owned()));
-    let arguments = Ok(Delta::CallArguments { index: 0, delta: "{".to_owned() });
-    for said in [Ok(text()), thinking, arguments] {
-        let attempt = vec![said, failure(ModelErrorKind::Transient)];
-        assert_eq!(play(vec![attempt.clone()], LONG).await.0, attempt);
+async fn an_attempt_that_may_have_cost_something_is_not_repeated() {
+    for spent in [Spent::Input, Spent::Unknown] {
+        for kind in [ModelErrorKind::Transient, ModelErrorKind::Timeout] {
+            let attempt = vec![failure(kind).map_err(|error| error.having(spent))];
+            assert_eq!(play(vec![attempt.clone()], LONG).await, (attempt, Duration::ZERO));
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_just_ends_has_failed() {
-    let (seen, _) = play(vec![vec![], vec![Ok(finished())]], LONG).await;
-    assert!(matches!(&seen[0], Ok(Delta::Retry { attempt: 1, .. })));
-    let (seen, _) = play(vec![vec![Ok(text())]], LONG).await;
-    assert_eq!(seen, [Ok(text()), Err(ended_early())]);
+    for said in [vec![], vec![Ok(text())]] {
+        let (seen, _) = play(vec![said.clone()], LONG).await;
+        assert_eq!(seen, said.into_iter().chain([Err(ended_early())]).collect::<Attempt>());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,11 +116,16 @@ pub(crate) struct Probe {
 }
 
 impl Evidence {
-    /// What all runs were charged together, in tokens.
+    /// What the key was charged for all runs together, in tokens: what they used, and what calls that were cut off
+    /// may have taken beyond that.
     pub(crate) fn charged(&self) -> u64 {
         let ends = self.runs.values().filter_map(|run| run.streams.values().next()?.last());
         let ends = ends.filter_map(|end| serde_json::from_str::<Value>(&end.data).ok());
-        ends.filter_map(|end| end["usage"]["total_tokens"].as_u64()).sum()
+        ends.map(|end| {
+            let unconfirmed = end["agent"]["budget"]["unconfirmed"]["tokens"].as_u64();
+            end["usage"]["total_tokens"].as_u64().unwrap_or(0) + unconfirmed.unwrap_or(0)
+        })
+        .sum()
     }
 }
 

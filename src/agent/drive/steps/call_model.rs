@@ -11,12 +11,14 @@ use crate::agent::context::turn::TurnBuffer;
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
-use crate::agent::machine::budget::estimated_usage;
+use crate::agent::machine::budget::{estimated_usage, partial_usage, whole_usage};
 use crate::failpoint;
-use crate::llm::{Delta, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn};
+use crate::llm::retry::RetryPolicy;
+use crate::llm::{Delta, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall};
+use crate::types::pauses::random;
+use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall, Usage, Used};
 
 /// Most calls of one turn.
 const MAX_CALLS: u16 = 64;
@@ -63,16 +65,51 @@ pub async fn call_model(
             let turn = buffer.take_partial(reserve, latency_ms);
             driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
         }
-        End::Failed(error) => {
-            if !(buffer.has_output() && driver.recorder.run().may_discard()) {
-                let error = run_error(&error, buffer.has_output());
-                let reason = StopReason::ProviderError;
-                driver.recorder.queue(Event::StopRequested { reason, error: Some(error) });
-            }
-            let (reason, usage) = (DiscardReason::StreamBroke, buffer.usage(reserve));
-            driver.end_step(reserve, Event::StepDiscarded { step, reason, usage }).await
-        }
+        End::Failed(error) => fail_step(driver, buffer.bytes(), reserve, &error).await,
     }
+}
+
+/// Voids the step of a call that failed and charges what the call may have cost; then pauses where the run may
+/// ask again, and stops the run where it may not.
+async fn fail_step(
+    driver: &mut Driver,
+    answer_bytes: usize,
+    reserve: Reservation,
+    error: &ModelError,
+) -> Result<(), Exit> {
+    let (run, has_spoken) = (driver.recorder.run(), answer_bytes > 0);
+    let (step, price) = (run.step(), run.model().price);
+    let pause = pause_before_next(driver, has_spoken, error);
+    let (usage, unconfirmed) = match (if has_spoken { Spent::Unknown } else { error.spent }, pause) {
+        (Spent::Nothing, _) => (Usage::default(), Used::default()),
+        (Spent::Input, _) => (estimated_usage(reserve, 0), Used::default()),
+        (Spent::Unknown, Some(_)) => partial_usage(reserve, &price, answer_bytes),
+        (Spent::Unknown, None) => (whole_usage(reserve), Used::default()),
+    };
+    if pause.is_none() {
+        let (reason, error) = (StopReason::ProviderError, Some(run_error(error, has_spoken)));
+        driver.recorder.queue(Event::StopRequested { reason, error });
+    }
+    let reason = if has_spoken { DiscardReason::StreamBroke } else { DiscardReason::NoAnswer };
+    driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;
+    if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
+        driver.recorder.flush().await?;
+        // An interruption is seen before the next step.
+        let _ = tokio::time::timeout(pause, driver.signals.interrupted()).await;
+    }
+    Ok(())
+}
+
+/// How long to pause before the model is asked again after a call that may have cost something; `None` if it is
+/// not asked again. Calls that cost nothing were repeated already.
+fn pause_before_next(driver: &Driver, has_spoken: bool, error: &ModelError) -> Option<Duration> {
+    let run = driver.recorder.run();
+    if has_spoken {
+        return run.may_discard().then_some(Duration::ZERO);
+    }
+    let left = driver.signals.deadline.saturating_duration_since(Instant::now());
+    let pause = RetryPolicy::default().delay(run.unanswered() + 1, error, left, random());
+    pause.filter(|_| error.spent > Spent::Nothing)
 }
 
 /// Records deltas as they come, the first at once. Those that come within the store's pace of the last,
@@ -127,12 +164,8 @@ fn take_delta(buffer: &mut TurnBuffer, delta: Option<Result<Delta, ModelError>>)
         Some(Ok(delta)) => buffer.push(delta),
         Some(Err(error)) => return Some(End::Failed(error)),
         None => {
-            return Some(End::Failed(ModelError {
-                kind: ModelErrorKind::Transient,
-                message: "the model's stream ended before its turn was finished".to_owned(),
-                status: None,
-                retry_after: None,
-            }));
+            let message = "the model's stream ended before its turn was finished";
+            return Some(End::Failed(ModelError::new(ModelErrorKind::Transient, message).having(Spent::Unknown)));
         }
     }
     None
@@ -150,7 +183,7 @@ fn finish_turn(
     if closing {
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
-    let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, turn.text().len()));
+    let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, buffer.bytes().max(turn.bytes())));
     let (parts, rest) = buffer.finish(turn.parts, &turn.end);
     if !rest.is_empty() {
         let step = driver.recorder.run().step();

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::llm::openai::messages::parts;
-use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn};
+use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelErrorKind, ModelRequest, ModelTurn, Spent};
 use crate::types::conversation::Part;
 use crate::types::tool::WrittenCalls;
 use crate::types::{CallId, Conversation, Role, TurnEnd, Usage};
@@ -30,6 +30,12 @@ pub(in crate::agent::tests) enum Say {
     Deadline(&'static [&'static str]),
     /// Streams a text in pieces of which a call is written as text.
     Written(&'static [&'static str]),
+    /// Thinks, then answers, and does not say what that took.
+    Unmetered(&'static str, &'static str),
+    /// Begins to answer, and says nothing.
+    Silent,
+    /// Fails, before it says anything, in these ways, then answers.
+    Fails(&'static [(ModelErrorKind, Spent)]),
 }
 
 impl Say {
@@ -45,13 +51,22 @@ impl Say {
             | Self::Rambled(pieces)
             | Self::Deadline(pieces)
             | Self::Written(pieces) => (pieces.to_vec(), [].as_slice()),
+            Self::Unmetered(thinking, text) => {
+                let turn = ModelTurn { usage: None, end: TurnEnd::Stop, ..ModelTurn::of(thinking, text, Vec::new()) };
+                let said = [Delta::Thinking((*thinking).into()), Delta::Text((*text).into())];
+                return said.into_iter().chain([Delta::Finished(Box::new(turn))]).map(Ok).collect();
+            }
+            Self::Silent => return vec![Ok(Delta::Begun)],
+            Self::Fails(_) => (vec!["at last"], [].as_slice()),
         };
         let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
         match self {
-            Self::Text(_) | Self::Written(_) => deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Stop))),
+            Self::Text(_) | Self::Written(_) | Self::Fails(_) => {
+                deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Stop)));
+            }
             Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, TurnEnd::ToolCalls))),
             Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Length))),
-            Self::Break(_) | Self::Stall(_) | Self::Deadline(_) => {}
+            Self::Break(_) | Self::Stall(_) | Self::Deadline(_) | Self::Unmetered(..) | Self::Silent => {}
         }
         deltas
     }
@@ -88,9 +103,7 @@ impl Model for Scripted {
         let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
         let (closing, deadline) = (request.tools.is_empty(), request.deadline);
         self.requests.lock().push(request);
-        let broken = |kind, message: &str| {
-            Err(ModelError { kind, message: message.to_owned(), status: None, retry_after: None })
-        };
+        let broken = |kind, message: &str| Err(ModelError::new(kind, message).having(Spent::Unknown));
         let mut deltas = turn.deltas(closing);
         match turn {
             Say::Break(_) => {
@@ -104,10 +117,15 @@ impl Model for Scripted {
                 };
                 return futures_util::stream::iter(deltas).chain(futures_util::stream::once(late)).boxed();
             }
-            Say::Stall(_) => {
+            Say::Fails(ways) => {
+                if let Some((kind, spent)) = ways.get(self.breaks.fetch_add(1, Ordering::Relaxed)) {
+                    deltas = vec![Err(ModelError::new(*kind, "it failed").having(*spent))];
+                }
+            }
+            Say::Stall(_) | Say::Silent => {
                 return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
             }
-            Say::Text(_) | Say::Calls(..) | Say::Rambled(_) | Say::Written(_) => {}
+            Say::Text(_) | Say::Calls(..) | Say::Rambled(_) | Say::Written(_) | Say::Unmetered(..) => {}
         }
         // One delta at a time, as from a socket: each is recorded by itself.
         futures_util::stream::iter(deltas)

@@ -158,7 +158,7 @@ pub struct Ending<'a> {
     pub seq: u64,
     /// How the run ended.
     pub agent: AgentObject<'a>,
-    /// Tokens of all steps.
+    /// Tokens of this response: since the run began, or its client answered.
     pub usage: UsageObject,
     /// The final text.
     pub output_text: &'a str,
@@ -231,16 +231,14 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         },
         Event::ToolProgress { step, call_id, name, progress } => tool_progress(seq, *step, call_id, name, progress),
         Event::ToolFinished { step, call_id, name, outcome } => tool_result(seq, *step, call_id, name, outcome),
-        Event::StepCompleted { step, usage, turn_end, latency_ms, tokens_used, token_budget } => {
-            NativeEvent::StepCompleted {
-                seq,
-                step: *step,
-                usage: usage.into(),
-                latency_ms: *latency_ms,
-                finish_reason: finish_reason(turn_end),
-                budget: Budget::new(*token_budget, *tokens_used),
-            }
-        }
+        Event::StepCompleted { step, usage, turn_end, latency_ms, budget } => NativeEvent::StepCompleted {
+            seq,
+            step: *step,
+            usage: usage.into(),
+            latency_ms: *latency_ms,
+            finish_reason: finish_reason(turn_end),
+            budget: budget.into(),
+        },
         Event::RunFinished(outcome) => ending(seq, outcome, names, with_report),
         Event::TextDelta { .. }
         | Event::TurnFinished { .. }
@@ -288,7 +286,7 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
     let ending = Ending {
         seq,
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
-        usage: (&outcome.usage).into(),
+        usage: (&outcome.leg_usage).into(),
         output_text: &outcome.output_text,
         error: outcome.error.as_ref().map(ErrorObject::from),
     };

@@ -10,7 +10,7 @@ use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::outcome::{self, CallReport, Outcome, Report, StepReport};
-use crate::types::{Micros, RunId, SessionId, StopReason};
+use crate::types::{BudgetStatus, Micros, RunId, SessionId, StopReason};
 
 /// How a run ended or why it waits.
 #[derive(Debug, Serialize, ToSchema)]
@@ -32,7 +32,9 @@ pub struct AgentObject<'a> {
     pub tool_calls: u32,
     /// What the model calls cost, in US dollars.
     pub cost_usd: f64,
-    /// Where the token budget stands.
+    /// Tokens of all model calls of the run.
+    pub usage: UsageObject,
+    /// Where the budgets stand.
     pub budget: Budget,
     /// What the run waits for.
     pub required_action: Option<RequiredAction<'a>>,
@@ -43,15 +45,34 @@ pub struct AgentObject<'a> {
     pub report: Option<ReportObject<'a>>,
 }
 
-/// Where a run's token budget stands.
+/// Where a run's budgets stand.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Budget {
-    /// The limit; null without one.
+    /// The limit of tokens; null without one.
     pub token_limit: Option<u64>,
     /// Input and output so far.
     pub tokens_used: u64,
     /// What is left; null without a limit.
     pub tokens_remaining: Option<u64>,
+    /// The limit of cost, in US dollars; null without one.
+    pub cost_limit_usd: Option<f64>,
+    /// Cost so far.
+    pub cost_used_usd: f64,
+    /// What is left of it; null without a limit.
+    pub cost_remaining_usd: Option<f64>,
+    /// What model calls that were cut off may have taken beyond that. Only the budgets of the key are charged
+    /// for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Unconfirmed>,
+}
+
+/// What model calls that were cut off may have taken.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Unconfirmed {
+    /// At most so many tokens.
+    pub tokens: u64,
+    /// At most that many US dollars.
+    pub cost_usd: f64,
 }
 
 /// What a run waits for.
@@ -166,7 +187,8 @@ impl<'a> AgentObject<'a> {
             iterations: outcome.iterations,
             tool_calls: outcome.tool_calls,
             cost_usd: Micros::as_usd(outcome.cost),
-            budget: Budget::new(outcome.token_budget, outcome.usage.total()),
+            usage: (&outcome.usage).into(),
+            budget: (&outcome.budget).into(),
             required_action: (!calls.is_empty()).then(|| RequiredAction {
                 r#type: if outcome.reason == StopReason::OutcomeAsked { "outcome_unknown" } else { "client_tools" },
                 calls: calls.iter().map(RequiredCall::new).collect(),
@@ -177,11 +199,19 @@ impl<'a> AgentObject<'a> {
     }
 }
 
-impl Budget {
-    /// Of a run with this budget that used so much of it.
-    pub fn new(token_limit: Option<u64>, tokens_used: u64) -> Self {
-        let tokens_remaining = token_limit.map(|limit| limit.saturating_sub(tokens_used));
-        Self { token_limit, tokens_used, tokens_remaining }
+impl From<&BudgetStatus> for Budget {
+    fn from(status: &BudgetStatus) -> Self {
+        let BudgetStatus { tokens, cost, used, unconfirmed } = *status;
+        Self {
+            token_limit: tokens,
+            tokens_used: used.tokens,
+            tokens_remaining: tokens.map(|limit| limit.saturating_sub(used.tokens)),
+            cost_limit_usd: cost.map(Micros::as_usd),
+            cost_used_usd: used.cost.as_usd(),
+            cost_remaining_usd: cost.map(|limit| limit.saturating_sub(used.cost).as_usd()),
+            unconfirmed: (!unconfirmed.is_nothing())
+                .then(|| Unconfirmed { tokens: unconfirmed.tokens, cost_usd: unconfirmed.cost.as_usd() }),
+        }
     }
 }
 

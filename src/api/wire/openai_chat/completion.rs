@@ -25,7 +25,7 @@ pub struct Completion<'a> {
     model: &'a str,
     /// One.
     choices: [Choice<'a>; 1],
-    /// Tokens of all steps.
+    /// Tokens of this response: since the run began, or its client answered.
     usage: UsageObject,
     /// How the run ended.
     agent: AgentObject<'a>,
@@ -73,7 +73,7 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
         created: names.created_ms / 1000,
         model: &names.model,
         choices: [Choice { index: 0, message, logprobs: None, finish_reason }],
-        usage: (&outcome.usage).into(),
+        usage: (&outcome.leg_usage).into(),
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
     }
 }
