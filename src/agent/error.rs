@@ -1,7 +1,9 @@
 //! Why the agent refuses or fails, one enum per operation. How these look on the wire is `api::error`'s.
 
+use std::time::Duration;
+
 use crate::store::{CommitError, Unavailable};
-use crate::types::{RunId, SessionId, StopReason};
+use crate::types::{RunId, SessionId, Shortfall};
 
 /// A part of a request for a run. What it is called there is the endpoint's affair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +65,14 @@ pub enum StartError {
     /// The messages do not fit the model.
     #[error("{0}")]
     ContextLength(String),
-    /// A budget is empty, or too small for any model call.
-    #[error("the {} is used up or too small for this request", budget_name(*.0))]
-    BudgetExceeded(StopReason),
+    /// A budget has no room for a model call.
+    #[error("{short}")]
+    BudgetExceeded {
+        /// The budget, and what is missing.
+        short: Shortfall,
+        /// How long the run might have taken, and so waits for what others have reserved.
+        timeout: Duration,
+    },
     /// The key has as many live runs as it may have.
     #[error("this key may have {0} runs at once; try again when one of them has ended")]
     TooManyRuns(u32),
@@ -265,10 +272,6 @@ impl From<Unavailable> for ForkError {
     fn from(error: Unavailable) -> Self {
         Self::Lookup(error.into())
     }
-}
-
-fn budget_name(reason: StopReason) -> &'static str {
-    if reason == StopReason::CostBudget { "cost budget" } else { "token budget" }
 }
 
 /// What a commit's failure means where its preconditions were just read: someone else was faster too

@@ -16,6 +16,9 @@ use crate::types::{RunError, RunId};
 /// Tells OpenAI's clients not to repeat a request by themselves.
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// When to try again where live runs have set aside what a request lacks: they return it after each model call.
+const LIVE_RUNS_RETRY_S: u64 = 5;
+
 /// An error response.
 #[derive(Debug, Clone)]
 pub struct ApiError(Box<Parts>);
@@ -133,7 +136,14 @@ impl From<StartError> for ApiError {
             StartError::ToolNotAllowed(_) => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
             StartError::Invalid { field, message } => Self::invalid(path(field), message),
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
-            StartError::BudgetExceeded(_) => Self::new(ErrorCode::BudgetExceeded, message).permanent(),
+            StartError::BudgetExceeded { short, .. } => {
+                let error = Self::new(ErrorCode::BudgetExceeded, message);
+                match short.room_in_s() {
+                    _ if short.may_pass() => error.retry_after(LIVE_RUNS_RETRY_S),
+                    Some(seconds) => error.retry_after(seconds),
+                    None => error.permanent(),
+                }
+            }
             StartError::TooManyRuns(_) => Self::new(ErrorCode::RateLimited, message).retry_after(2),
             StartError::SessionBusy { run, .. } => Self::busy(message, &run),
             StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),

@@ -39,8 +39,8 @@ pub struct ModelRequest {
     pub tool_choice: ToolChoice,
     /// How it is to answer.
     pub sampling: Arc<Sampling>,
-    /// Most output tokens.
-    pub max_tokens: u64,
+    /// Most output tokens; `None` leaves that to the upstream.
+    pub max_tokens: Option<u64>,
     /// Whether several tools may be called in one turn.
     pub parallel_tool_calls: bool,
     /// When the caller gives up; retries do not reach beyond it.

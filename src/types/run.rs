@@ -151,8 +151,12 @@ pub struct RunSpec {
     /// The trace that it belongs to, as a W3C `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// Most output tokens of one model call.
+    /// Most tokens of input and output together that the model takes.
+    pub context_window: u64,
+    /// Most output tokens that are reserved for one model call.
     pub max_output_tokens: u64,
+    /// Whether the request bounds the output, so that the upstream is to be told.
+    pub bounds_output: bool,
     /// The run's bounds.
     pub limits: Limits,
     /// What the model's tokens cost.

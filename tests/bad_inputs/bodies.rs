@@ -137,6 +137,8 @@ async fn with_wrong_agent_options_are_refused() {
         (limit("timeout_ms", json!(300_001)), VALUE),
         (limit("tool_timeout_ms", json!("120s")), VALUE),
         (limit("cost_budget_usd", json!(-0.5)), VALUE),
+        (limit("cost_budget_usd", json!(1e300)), VALUE),
+        (limit("token_budget", json!((1_u64 << 53) + 1)), VALUE),
         (limit("token_budget", json!(1_000_001)), VALUE),
         (with_agent("on_limit", "explode"), VALUE),
         (with_agent("on_disconnect", "stay"), VALUE),

@@ -105,7 +105,7 @@ async fn the_upstream_judges_requests() {
         assert!(found.len() == 1 && found[0].contains(fault), "{fault}: {found:?}");
     }
     let bare = super::upstream::faults(&json!({"messages": [user], "tools": []}));
-    assert_eq!(bare.len(), 4, "{bare:?}");
+    assert_eq!(bare.len(), 3, "{bare:?}");
 }
 
 #[tokio::test]

@@ -121,9 +121,6 @@ pub(crate) fn faults(body: &Value) -> Vec<String> {
     if body["stream_options"]["include_usage"] != true {
         faults.push("the usage is not asked for".to_owned());
     }
-    if !body["max_tokens"].is_u64() && !body["max_completion_tokens"].is_u64() {
-        faults.push("max_tokens is not given".to_owned());
-    }
     if body.get("tools").is_some_and(|tools| tools.as_array().is_none_or(Vec::is_empty)) {
         faults.push("tools is not an array of tools".to_owned());
     }

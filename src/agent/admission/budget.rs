@@ -1,15 +1,20 @@
 //! Whether a run's budgets have room for a model call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::agent::admission::Admission;
 use crate::agent::error::StartError;
+use crate::agent::ledger::session::SessionBudget;
 use crate::agent::ledger::{keys, log};
+use crate::agent::limits::quota::{amounts, set_aside};
 use crate::agent::machine::{Run, Step, budget};
 use crate::agent::quotas::Quotas;
+use crate::store::Unavailable;
 use crate::types::clock::now_ms;
+use crate::types::event::{BudgetKind, Reservation};
 use crate::types::session::Session;
-use crate::types::{Event, Micros, RunSpec, StopReason};
+use crate::types::{BudgetOwner, Event, RunSpec, Shortfall, StopReason};
 
 impl Admission {
     /// Refuses a run whose budgets have no room for a single model call.
@@ -19,12 +24,14 @@ impl Admission {
         session: Option<&Session>,
         quotas: &Quotas,
     ) -> Result<(), StartError> {
+        let timeout = Duration::from_millis(spec.limits.timeout_ms);
+        let refused = |short| Err(StartError::BudgetExceeded { short, timeout });
         let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
         let mut run = Run::new(spec.clone());
         run.apply(&started);
-        let reserve = match run.next_step() {
-            Step::CallModel { reserve, .. } => reserve,
-            Step::Finish(reason) => return Err(StartError::BudgetExceeded(reason)),
+        let least = match run.next_step() {
+            Step::CallModel { reserve, .. } => budget::least(spec, &run.model().price, reserve),
+            Step::Finish(reason) => return refused(of_run(&run, reason)),
             Step::DiscardStep(_)
             | Step::WarnBudget { .. }
             | Step::RunTools(_)
@@ -34,28 +41,49 @@ impl Admission {
             | Step::CompleteStep
             | Step::Done => return Ok(()),
         };
-        let mut left = match self.limits.account(spec, quotas) {
-            Some(account) => account.left().await?,
-            None => [u64::MAX; 2],
+        let short = match self.limits.account(spec, quotas) {
+            Some(account) => account.shortfall(least).await?,
+            None => None,
         };
-        if let Some(session) = session {
-            let partition = keys::session_partition(&spec.tenant, &session.id);
-            let budgets = [
-                (session.token_budget, keys::session_tokens()),
-                (session.cost_budget.map(|cost| cost.0), keys::session_cost()),
-            ];
-            for (left, (budget, counter)) in left.iter_mut().zip(budgets) {
-                if let Some(budget) = budget {
-                    let used = self.ledger.store().counter(&partition, &counter).await?;
-                    *left = budget.saturating_sub(u64::try_from(used).unwrap_or(0)).min(*left);
-                }
+        let short = match (short, session) {
+            (None, Some(session)) => self.of_session(spec, session, least).await?,
+            (short, _) => short,
+        };
+        short.map_or(Ok(()), refused)
+    }
+
+    /// The first of the session's budgets that has no room for this.
+    async fn of_session(
+        &self,
+        spec: &RunSpec,
+        session: &Session,
+        least: Reservation,
+    ) -> Result<Option<Shortfall>, Unavailable> {
+        let (partition, budgets) = (keys::session_partition(&spec.tenant, &session.id), SessionBudget::of(session));
+        let store = &**self.ledger.store();
+        for (kind, needed) in amounts(least) {
+            let Some((limit, counter)) = budgets.of_kind(kind) else { continue };
+            let taken = u64::try_from(store.counter(&partition, &counter).await?).unwrap_or(0);
+            if limit.saturating_sub(taken) < needed {
+                let set_aside = set_aside(store, &partition, &counter, &spec.id).await?.min(taken);
+                let (owner, renews_in_s) = (BudgetOwner::Session, None);
+                return Ok(Some(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s }));
             }
         }
-        let [tokens, cost] = left;
-        match budget::shrink(spec, reserve, tokens, Micros(cost)) {
-            Some(_) => Ok(()),
-            None if tokens < reserve.tokens() => Err(StartError::BudgetExceeded(StopReason::TokenBudget)),
-            None => Err(StartError::BudgetExceeded(StopReason::CostBudget)),
-        }
+        Ok(None)
     }
+}
+
+/// What is wrong with a budget of the run's own that stops it at once.
+fn of_run(run: &Run, reason: StopReason) -> Shortfall {
+    let (spec, price) = (run.spec(), run.model().price);
+    let (kind, limit) = if reason == StopReason::CostBudget {
+        (BudgetKind::Cost, spec.limits.cost_budget.map(|money| money.0))
+    } else {
+        (BudgetKind::Tokens, spec.limits.token_budget)
+    };
+    let needed = budget::least_of(spec, &price, spec.context_tokens);
+    let needed = amounts(needed).into_iter().find_map(|(of, amount)| (of == kind).then_some(amount)).unwrap_or(0);
+    let (owner, limit) = (BudgetOwner::Run, limit.unwrap_or(0));
+    Shortfall { owner, kind, limit, taken: 0, set_aside: 0, needed, renews_in_s: None }
 }

@@ -18,6 +18,10 @@ use crate::types::run::OnConflict;
 use crate::types::session::Session;
 use crate::types::{Limits, Message, Role, RunSpec};
 
+/// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
+/// rarely longer, and what is reserved is kept from other runs.
+const DEFAULT_OUTPUT: u64 = 8_192;
+
 /// A run to be, and its tools.
 pub(super) struct Specified {
     pub(super) spec: Arc<RunSpec>,
@@ -65,7 +69,9 @@ impl Admission {
             own_tools: selected.own,
             client_tools: new.client_tools.clone(),
             trace: new.trace.clone(),
-            max_output_tokens: new.max_output_tokens.unwrap_or(u64::MAX).min(resolved.facts.max_output_tokens),
+            context_window: resolved.facts.context_window,
+            max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(resolved.facts.max_output_tokens),
+            bounds_output: new.max_output_tokens.is_some(),
             limits: narrow(settings, new.limits)?,
             price: resolved.facts.price,
             price_estimated: resolved.price_estimated,

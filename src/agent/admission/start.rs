@@ -1,6 +1,9 @@
 //! Starts runs.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::specify::Specified;
@@ -22,7 +25,11 @@ use crate::failpoint;
 use crate::store::CommitError;
 use crate::store::retry::RetryConflicts;
 use crate::types::clock::now_ms;
+use crate::types::pauses::Pauses;
 use crate::types::{Conversation, Event, Record, RunSpec};
+
+/// How often a request looks for room in a budget of which others have reserved too much.
+const BUDGET_PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// A run that may begin, and what it holds already. Nothing of it is stored yet.
 struct Candidate {
@@ -53,6 +60,7 @@ impl Admission {
         new: &NewRun,
         mut claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
+        let (since, mut pauses) = (Instant::now(), BUDGET_PAUSES);
         let mut retry = RetryConflicts::new();
         while retry.next().await {
             if self.lifecycle.is_refusing() {
@@ -65,8 +73,15 @@ impl Admission {
             if let Some(waiting) = self.waiting_run(new, session.as_ref()).await? {
                 return self.continue_run(new, &waiting, claim.as_deref_mut()).await;
             }
-            if let Some(started) = self.try_start(new, session).await? {
-                return Ok(started);
+            match self.try_start(new, session).await {
+                Ok(Some(started)) => return Ok(started),
+                Ok(None) => {}
+                // Others have reserved what it lacks, and most of that comes back.
+                Err(StartError::BudgetExceeded { short, timeout }) if short.may_pass() && since.elapsed() < timeout => {
+                    tokio::time::sleep(pauses.draw().min(timeout.saturating_sub(since.elapsed()))).await;
+                    retry = RetryConflicts::new();
+                }
+                Err(error) => return Err(error),
             }
         }
         Err(new.session.clone().map_or(ClaimError::Busy.into(), StartError::VersionConflict))

@@ -5,9 +5,8 @@
 use tokio::time::Instant;
 
 use crate::agent::context::toolbox::Toolbox;
-use crate::agent::machine::Run;
+use crate::agent::machine::{Run, budget};
 use crate::llm::ModelRequest;
-use crate::types::event::Reservation;
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::{Conversation, Message, Role, RunSpec, StopReason};
 
@@ -19,7 +18,7 @@ pub fn model_request(
     run: &Run,
     history: &Conversation,
     tools: &Toolbox,
-    reserve: Reservation,
+    max_tokens: Option<u64>,
     closing: Option<StopReason>,
     deadline: Instant,
 ) -> ModelRequest {
@@ -29,12 +28,12 @@ pub fn model_request(
     // A forced choice is for the first call only: forced again and again, the loop would never end.
     let tool_choice = if run.iterations() == 0 { spec.options.tool_choice.clone() } else { ToolChoice::Auto };
     ModelRequest {
-        model: spec.upstream_model.clone(),
+        model: run.model().model.clone(),
         conversation: history.clone().after(&spec.system).then(own),
         tools: if closing.is_some() { ToolOffer::default() } else { tools.offer() },
         tool_choice,
         sampling: spec.options.sampling.clone(),
-        max_tokens: reserve.output_tokens,
+        max_tokens,
         parallel_tool_calls: spec.options.parallel_tool_calls,
         deadline,
     }
@@ -43,5 +42,5 @@ pub fn model_request(
 /// Estimated input tokens of a run before its first call, by four bytes a token.
 pub fn estimate(spec: &RunSpec, history_weight: usize, offer_weight: usize) -> u64 {
     let messages: usize = spec.system.iter().chain(&spec.input).map(Message::weight).sum();
-    ((messages + history_weight + offer_weight) as u64).div_ceil(4)
+    budget::estimate(messages + history_weight + offer_weight)
 }

@@ -7,15 +7,17 @@
 use std::time::Duration;
 
 use crate::agent::drive::recorder::Recorder;
+use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::SessionBudget;
-use crate::agent::limits::quota::{Account, Refusal};
+use crate::agent::limits::quota::{Account, GRACE, Hold, Refusal, amounts, set_aside};
+use crate::agent::machine::Run;
 use crate::agent::machine::budget::{self, signed};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::failpoint;
 use crate::store::{CommitError, Key, Tx, Unavailable, Write};
-use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Event, Micros, RunSpec, StopReason, Used};
+use crate::types::event::Reservation;
+use crate::types::{BudgetOwner, Event, Shortfall, Used};
 
 /// The budgets that one run shares with others.
 #[derive(Debug)]
@@ -32,54 +34,65 @@ impl Meter {
         Self { session, account }
     }
 
+    /// Whether the session or the key has a budget.
+    pub fn has_budgets(&self) -> bool {
+        self.session.is_some_and(|session| session.is_any()) || self.account.as_ref().is_some_and(Account::has_budgets)
+    }
+
     /// Reserves with the key what a step may take.
     pub async fn reserve(&mut self, recorder: &Recorder, step: u32, wanted: Reservation) -> Result<(), Refusal> {
         let Some(account) = &mut self.account else { return Ok(()) };
-        let ttl = Duration::from_millis(recorder.run().left_ms());
-        account.reserve(step, wanted, ttl, RetryWhileLeased::new(recorder.validity())).await?;
+        let (run, ttl) = (recorder.run(), Duration::from_millis(recorder.run().left_ms()));
+        let least = budget::least(run.spec(), &run.model().price, wanted);
+        account.reserve(step, wanted, least, ttl, RetryWhileLeased::new(recorder.validity())).await?;
         failpoint::hit("step.reserved");
         Ok(())
     }
 
     /// What adds to the commit that begins a step what it may take of the session's budgets.
-    pub fn begin(&self, wanted: Reservation) -> impl FnOnce(Tx) -> Tx + use<> {
-        let session = self.session;
-        move |tx| match session {
-            Some(session) => tx.write(add(keys::session_tokens(), signed(wanted.tokens()), session.tokens)).write(add(
+    pub fn begin(&self, run: &Run, wanted: Reservation) -> impl FnOnce(Tx) -> Tx + use<> {
+        let (session, key) = (self.session, keys::session_hold(&run.spec().id));
+        let ttl = Some(Duration::from_millis(run.left_ms()).saturating_add(GRACE));
+        move |mut tx| {
+            let Some(session) = session else { return tx };
+            if session.is_any() {
+                let holds: Vec<Hold> = amounts(wanted)
+                    .into_iter()
+                    .filter_map(|(kind, amount)| Some(Hold { kind, counter: session.of_kind(kind)?.1, amount }))
+                    .collect();
+                tx = tx.write(Write::Put { key, value: encode(&holds), ttl });
+            }
+            tx.write(add(keys::session_tokens(), signed(wanted.tokens()), session.tokens)).write(add(
                 keys::session_cost(),
                 signed(wanted.cost.0),
                 session.cost,
-            )),
-            None => tx,
+            ))
         }
     }
 
     /// What it means that the commit which begins a step was refused.
-    pub fn refusal(&self, error: CommitError) -> Refusal {
-        let CommitError::CeilingReached { counter, value } = error else { return Refusal::Failed(error) };
-        let value = u64::try_from(value).unwrap_or(0);
-        let left = |ceiling: Option<u64>| ceiling.map_or(u64::MAX, |ceiling| ceiling.saturating_sub(value));
-        let session = self.session.unwrap_or_default();
-        if counter == keys::session_tokens() {
-            Refusal::Short(BudgetKind::Tokens, left(session.tokens))
-        } else {
-            Refusal::Short(BudgetKind::Cost, left(session.cost))
+    pub async fn refusal(&self, recorder: &Recorder, error: CommitError, wanted: Reservation) -> Refusal {
+        let CommitError::CeilingReached { counter, value } = &error else { return Refusal::Failed(error) };
+        let (run, session) = (recorder.run(), self.session.unwrap_or_default());
+        let least = budget::least(run.spec(), &run.model().price, wanted);
+        let full = amounts(least).into_iter().find_map(|(kind, needed)| {
+            let (limit, of) = session.of_kind(kind)?;
+            (of == *counter).then_some((kind, needed, limit))
+        });
+        let Some((kind, needed, limit)) = full else { return Refusal::Failed(error) };
+        let taken = u64::try_from(*value).unwrap_or(0);
+        match set_aside(&**recorder.store(), recorder.partition(), counter, &run.spec().id).await {
+            Ok(set_aside) => Refusal::Short(Shortfall {
+                owner: BudgetOwner::Session,
+                kind,
+                limit,
+                taken,
+                set_aside: set_aside.min(taken),
+                needed,
+                renews_in_s: None,
+            }),
+            Err(error) => Refusal::Failed(error.into()),
         }
-    }
-
-    /// The same step with less output, so that it fits what a budget has left, or the budget that forbids
-    /// it.
-    pub fn shrink(
-        spec: &RunSpec,
-        planned: Reservation,
-        kind: BudgetKind,
-        left: u64,
-    ) -> Result<Reservation, StopReason> {
-        let (tokens, money, reason) = match kind {
-            BudgetKind::Tokens => (left, u64::MAX, StopReason::TokenBudget),
-            BudgetKind::Cost => (u64::MAX, left, StopReason::CostBudget),
-        };
-        budget::shrink(spec, planned, tokens, Micros(money)).ok_or(reason)
     }
 
     /// Gives back what was reserved with the key for a step that does not begin.
@@ -104,10 +117,12 @@ impl Meter {
         let after = recorder.run();
         let used = after.used().saturating_sub(used_before);
         let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before);
-        if self.session.is_some() {
+        if let Some(session) = self.session {
+            let (is_held, hold) = (session.is_any(), keys::session_hold(&recorder.run().spec().id));
             let tokens = signed(used.tokens) - signed(reserved.tokens());
             let cost = signed(used.cost.0) - signed(reserved.cost.0);
             let settled = |tx: Tx| {
+                let tx = if is_held { tx.write(Write::Delete { key: hold }) } else { tx };
                 tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None))
             };
             recorder.record_with(None, settled).await?;

@@ -98,7 +98,15 @@ pub fn reserved(run: &RunId, step: u32) -> Key {
 
 /// What the keys of a run's reservations begin with.
 pub fn reserved_by(run: &RunId) -> String {
-    ["reserved/", run.as_str(), "/"].concat()
+    [RESERVED, run.as_str(), "/"].concat()
+}
+
+/// What the keys of all reservations begin with.
+pub const RESERVED: &str = "reserved/";
+
+/// What is reserved of a session's budgets for a run's step, in the session's partition.
+pub fn session_hold(run: &RunId) -> Key {
+    format!("{}session", reserved_by(run)).into()
 }
 
 /// A run's slot among those that its key may have at once.

@@ -9,7 +9,8 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::{Ledger, keys};
-use crate::store::{Tx, Unavailable, Write};
+use crate::store::{Key, Tx, Unavailable, Write};
+use crate::types::event::BudgetKind;
 use crate::types::session::Session;
 use crate::types::{RunId, RunStatus, SessionId, Tenant};
 
@@ -36,6 +37,21 @@ impl SessionBudget {
     #[must_use]
     pub fn of(session: &Session) -> Self {
         Self { tokens: session.token_budget, cost: session.cost_budget.map(|cost| cost.0) }
+    }
+
+    /// Whether there is any.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.tokens.is_some() || self.cost.is_some()
+    }
+
+    /// How much there is, and where it is counted.
+    #[must_use]
+    pub fn of_kind(&self, kind: BudgetKind) -> Option<(u64, Key)> {
+        match kind {
+            BudgetKind::Tokens => self.tokens.map(|limit| (limit, keys::session_tokens())),
+            BudgetKind::Cost => self.cost.map(|limit| (limit, keys::session_cost())),
+        }
     }
 }
 

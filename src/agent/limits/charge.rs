@@ -73,6 +73,17 @@ pub fn period_name(per: Option<Period>, at_ms: u64) -> String {
     at.unwrap_or(Timestamp::MAX).to_zoned(TimeZone::UTC).strftime(format).to_string()
 }
 
+/// In how many seconds the period ends in which a moment in Unix milliseconds lies.
+pub fn period_left_s(per: Option<Period>, at_ms: u64) -> Option<u64> {
+    let at = i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok())?.to_zoned(TimeZone::UTC);
+    let next = match per? {
+        Period::Day => at.tomorrow().ok()?.start_of_day().ok()?,
+        Period::Month => at.last_of_month().ok()?.tomorrow().ok()?.start_of_day().ok()?,
+    };
+    let left_ms = next.timestamp().as_millisecond() - at.timestamp().as_millisecond();
+    u64::try_from(left_ms).ok().map(|ms| ms.div_ceil(1_000))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -92,6 +103,14 @@ mod tests {
         assert_eq!(names("2026-12-31T23:30:00-01:00"), ["2027-01-01", "2027-01", "ever"]);
         assert_eq!(period_name(Some(Period::Month), 0), "1970-01");
         assert_eq!(period_name(Some(Period::Month), u64::MAX), "9999-12", "no clock makes it panic");
+    }
+
+    #[test]
+    fn a_period_says_when_the_next_one_begins() {
+        let at = u64::try_from("2026-11-29T23:00:00.5Z".parse::<Timestamp>().unwrap().as_millisecond()).unwrap();
+        let left = [Some(Period::Day), Some(Period::Month), None].map(|per| period_left_s(per, at));
+        assert_eq!(left, [Some(3_600), Some(3_600 + 86_400), None]);
+        assert_eq!(period_left_s(Some(Period::Day), u64::MAX), None, "no clock makes it panic");
     }
 
     #[test]

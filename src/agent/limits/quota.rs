@@ -17,30 +17,36 @@
 //! charged in full. A driver whose lease is lost may still come late with either commit. Its reservation
 //! is then replaced by the next driver's or expires, and what it settles is what the next driver would.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
-use crate::agent::limits::charge::{Charge, charge, period_name};
+use crate::agent::limits::charge::{Charge, charge, period_left_s, period_name};
 use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::quotas::Quotas;
 use crate::config::QuotaConfig;
+use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Record, RunId, RunSpec, SessionId, Used};
+use crate::types::{BudgetOwner, Record, RunId, RunSpec, SessionId, Shortfall, Used};
 
 /// How long a reservation outlives its run's deadline: time for others to take the run up.
-const GRACE: Duration = Duration::from_secs(600);
+pub(in crate::agent) const GRACE: Duration = Duration::from_secs(600);
 /// How often a reservation is read again that another driver of the run changed meanwhile.
 const ATTEMPTS: usize = 4;
 /// Reservations of one run that are looked at. It never has more than one, unless a driver came late.
 const MOST_LEFT: usize = 64;
+
+/// Reservations of a key that are looked at to say how much is set aside.
+const MOST_READ: usize = 1_024;
 
 /// One run's part in what its key may take.
 #[derive(Debug)]
@@ -65,17 +71,17 @@ struct Held {
 
 /// What is counted of a reservation, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Hold {
-    kind: BudgetKind,
-    counter: Key,
-    amount: u64,
+pub(in crate::agent) struct Hold {
+    pub(in crate::agent) kind: BudgetKind,
+    pub(in crate::agent) counter: Key,
+    pub(in crate::agent) amount: u64,
 }
 
 /// Why nothing was reserved.
 #[derive(Debug)]
 pub enum Refusal {
-    /// A budget has only this much left.
-    Short(BudgetKind, u64),
+    /// A budget has no room for it.
+    Short(Shortfall),
     /// The commit failed.
     Failed(CommitError),
 }
@@ -112,59 +118,42 @@ impl Limits {
 }
 
 impl Account {
-    /// What is left of the token budget and of the cost budget.
-    pub async fn left(&self) -> Result<[u64; 2], Unavailable> {
-        let mut left = [u64::MAX; 2];
-        for (left, kind) in left.iter_mut().zip([BudgetKind::Tokens, BudgetKind::Cost]) {
-            if let Some((limit, counter)) = self.budget(kind, now_ms()) {
-                let taken = self.store.counter(&self.partition, &counter).await?;
-                *left = limit.saturating_sub(u64::try_from(taken).unwrap_or(0));
+    /// The first of the key's budgets that has no room for this.
+    pub async fn shortfall(&self, least: Reservation) -> Result<Option<Shortfall>, Unavailable> {
+        let now = now_ms();
+        for (kind, needed) in amounts(least) {
+            if let Some((limit, counter)) = self.budget(kind, now) {
+                let taken = u64::try_from(self.store.counter(&self.partition, &counter).await?).unwrap_or(0);
+                if limit.saturating_sub(taken) < needed {
+                    return self.describe(kind, needed, taken, now).await.map(Some);
+                }
             }
         }
-        Ok(left)
+        Ok(None)
     }
 
-    /// Reserves what a step may take, instead of what is reserved for it already. It expires after
-    /// `ttl` and a grace. A store that does not answer is asked again while there is `retry`.
+    /// Reserves what a step may take, instead of what is reserved for it already; a step needs `least` of it. The
+    /// reservation expires after `ttl` and a grace. A store that does not answer is asked again while there is
+    /// `retry`.
     pub async fn reserve(
         &mut self,
         step: u32,
         wanted: Reservation,
+        least: Reservation,
         ttl: Duration,
         mut retry: RetryWhileLeased,
     ) -> Result<(), Refusal> {
         if !self.has_budgets() {
             return Ok(());
         }
-        let (key, now) = (keys::reserved(&self.run, step), now_ms());
-        let amounts = [(BudgetKind::Tokens, wanted.tokens()), (BudgetKind::Cost, wanted.cost.0)];
-        let budgets = amounts.into_iter().filter_map(|(kind, amount)| {
-            let (limit, counter) = self.budget(kind, now)?;
-            Some((Hold { kind, counter, amount }, limit))
-        });
-        let (shares, limits): (Vec<_>, Vec<_>) = budgets.unzip();
-        let mut conflicts = 0;
+        let (key, now, mut conflicts) = (keys::reserved(&self.run, step), now_ms(), 0);
+        let shares = self.shares(wanted, now);
         loop {
-            let version = self.held.as_ref().map_or(0, |held| held.version);
-            let mut tx = Tx::new(self.partition.clone()).put_at(
-                key.clone(),
-                version,
-                encode(&shares),
-                Some(ttl.saturating_add(GRACE)),
-            );
-            for share in self.held.iter().flat_map(|held| &held.shares) {
-                tx = tx.write(share.settled_at(0));
-            }
-            for (share, limit) in shares.iter().zip(&limits) {
-                tx = tx.write(Write::Add {
-                    counter: share.counter.clone(),
-                    delta: signed(share.amount),
-                    ceiling: Some(signed(*limit)),
-                });
-            }
-            match self.store.commit(tx).await {
+            match self.store.commit(self.reservation(&key, &shares, ttl)).await {
                 Ok(()) => {
-                    self.held = Some(Held { key, version: version + 1, shares });
+                    let version = self.held.as_ref().map_or(0, |held| held.version) + 1;
+                    let shares = shares.into_iter().map(|(share, _)| share).collect();
+                    self.held = Some(Held { key, version, shares });
                     return Ok(());
                 }
                 Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => {}
@@ -173,16 +162,60 @@ impl Account {
                     conflicts += 1;
                     self.held = retry.clone().read(|| self.read(&key)).await.map_err(failed)?;
                 }
-                Err(CommitError::CeilingReached { counter, value }) => {
-                    let full = shares.iter().zip(&limits).find(|(share, _)| share.counter == counter);
-                    let Some((share, limit)) = full else {
-                        return Err(Refusal::Failed(CommitError::CeilingReached { counter, value }));
-                    };
-                    return Err(Refusal::Short(share.kind, limit.saturating_sub(u64::try_from(value).unwrap_or(0))));
-                }
-                Err(error) => return Err(Refusal::Failed(error)),
+                Err(error) => return Err(self.refused(error, &shares, least, now).await),
             }
         }
+    }
+
+    /// What a step takes of each budget that the key has, and the budget.
+    fn shares(&self, wanted: Reservation, now_ms: u64) -> Vec<(Hold, u64)> {
+        let budgets = amounts(wanted).into_iter().filter_map(|(kind, amount)| {
+            let (limit, counter) = self.budget(kind, now_ms)?;
+            Some((Hold { kind, counter, amount }, limit))
+        });
+        budgets.collect()
+    }
+
+    /// The commit that reserves these shares under `key`, instead of what is reserved.
+    fn reservation(&self, key: &Key, shares: &[(Hold, u64)], ttl: Duration) -> Tx {
+        let version = self.held.as_ref().map_or(0, |held| held.version);
+        let document: Vec<&Hold> = shares.iter().map(|(share, _)| share).collect();
+        let ttl = Some(ttl.saturating_add(GRACE));
+        let mut tx = Tx::new(self.partition.clone()).put_at(key.clone(), version, encode(&document), ttl);
+        for share in self.held.iter().flat_map(|held| &held.shares) {
+            tx = tx.write(share.settled_at(0));
+        }
+        for (share, limit) in shares {
+            let (counter, delta) = (share.counter.clone(), signed(share.amount));
+            tx = tx.write(Write::Add { counter, delta, ceiling: Some(signed(*limit)) });
+        }
+        tx
+    }
+
+    /// What it means that a reservation failed.
+    async fn refused(&self, error: CommitError, shares: &[(Hold, u64)], least: Reservation, now_ms: u64) -> Refusal {
+        let CommitError::CeilingReached { counter, value } = &error else { return Refusal::Failed(error) };
+        let Some((share, _)) = shares.iter().find(|(share, _)| share.counter == *counter) else {
+            return Refusal::Failed(error);
+        };
+        let (kind, taken) = (share.kind, u64::try_from(*value).unwrap_or(0));
+        let needed = amounts(least).into_iter().find_map(|(of, amount)| (of == kind).then_some(amount));
+        match self.describe(kind, needed.unwrap_or(0), taken, now_ms).await {
+            Ok(short) => Refusal::Short(short),
+            Err(error) => failed(error),
+        }
+    }
+
+    /// What is wrong with a budget of which so much is taken.
+    async fn describe(&self, kind: BudgetKind, needed: u64, taken: u64, now_ms: u64) -> Result<Shortfall, Unavailable> {
+        let (limit, counter) = self.budget(kind, now_ms).unwrap_or((u64::MAX, Key::from("")));
+        let per = match kind {
+            BudgetKind::Tokens => self.quota.token_budget.and_then(|budget| budget.per),
+            BudgetKind::Cost => self.quota.cost_budget.and_then(|budget| budget.per),
+        };
+        let set_aside = set_aside(&*self.store, &self.partition, &counter, &self.run).await?.min(taken);
+        let (owner, renews_in_s) = (BudgetOwner::Key, period_left_s(per, now_ms));
+        Ok(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s })
     }
 
     /// Whether something is reserved.
@@ -247,7 +280,8 @@ impl Account {
         Ok(Some(Held { key: key.clone(), version: document.version, shares: decode(&document.value)? }))
     }
 
-    fn has_budgets(&self) -> bool {
+    /// Whether its key has a budget at all.
+    pub(in crate::agent) fn has_budgets(&self) -> bool {
         self.quota.token_budget.is_some() || self.quota.cost_budget.is_some()
     }
 
@@ -267,6 +301,35 @@ impl Hold {
         let delta = signed(charged) - signed(self.amount);
         Write::Add { counter: self.counter.clone(), delta, ceiling: None }
     }
+}
+
+/// What a reservation is of each kind of budget.
+pub(in crate::agent) fn amounts(reserved: Reservation) -> [(BudgetKind, u64); 2] {
+    [(BudgetKind::Tokens, reserved.tokens()), (BudgetKind::Cost, reserved.cost.0)]
+}
+
+/// How much of a counter is what other runs than `own` have reserved; at least, where these are very many.
+pub(in crate::agent) async fn set_aside(
+    store: &dyn Store,
+    partition: &Partition,
+    counter: &Key,
+    own: &RunId,
+) -> Result<u64, Unavailable> {
+    let (own, mut sum, mut read) = (keys::reserved_by(own), 0_u64, 0);
+    let scan = Scan { prefix: keys::RESERVED.to_owned(), after: None, limit: MOST_LEFT, order: Order::Ascending };
+    let mut pages = pin!(scan_pages(store, partition, scan));
+    while let Some(page) = pages.try_next().await? {
+        for (key, document) in &page {
+            let holds: Vec<Hold> = decode(&document.value)?;
+            let others = holds.iter().filter(|hold| hold.counter == *counter && !key.starts_with(&own));
+            sum = others.fold(sum, |sum, hold| sum.saturating_add(hold.amount));
+        }
+        read += page.len();
+        if read >= MOST_READ {
+            break;
+        }
+    }
+    Ok(sum)
 }
 
 fn failed(error: Unavailable) -> Refusal {

@@ -6,7 +6,7 @@
 
 use crate::types::event::{BudgetKind, Reservation};
 use crate::types::run::RunSpec;
-use crate::types::{Limits, Micros, Price, StopReason, Usage, Used};
+use crate::types::{Limits, Micros, Price, Shortfall, StopReason, Usage, Used};
 
 /// Below this many output tokens a call is not worth making, unless its request wants even fewer.
 const OUTPUT_FLOOR: u64 = 256;
@@ -28,12 +28,20 @@ pub enum Purpose {
 }
 
 /// Plans a call whose input is estimated at `context_tokens`, or says which budget forbids it.
-pub fn plan(spec: &RunSpec, used: Used, context_tokens: u64, purpose: Purpose) -> Result<Reservation, StopReason> {
-    let input = context_tokens.saturating_add(context_tokens / 10);
+pub fn plan(
+    spec: &RunSpec,
+    price: &Price,
+    used: Used,
+    context_tokens: u64,
+    purpose: Purpose,
+) -> Result<Reservation, StopReason> {
+    let input = with_margin(context_tokens);
     let wanted = match purpose {
         Purpose::Step { .. } => spec.max_output_tokens,
         Purpose::Closing => spec.max_output_tokens.min(CLOSING_OUTPUT),
     };
+    // An input that was estimated too high leaves room all the same.
+    let wanted = wanted.min(spec.context_window.saturating_sub(input).max(OUTPUT_FLOOR));
     let floor = wanted.min(OUTPUT_FLOOR);
     let held_back = match purpose {
         Purpose::Step { keep_reserve: true } => input.saturating_add(CLOSING_OUTPUT),
@@ -48,27 +56,51 @@ pub fn plan(spec: &RunSpec, used: Used, context_tokens: u64, purpose: Purpose) -
         }
     }
     if let Some(budget) = spec.limits.cost_budget {
-        let reserve = cost(spec, held_back.saturating_sub(CLOSING_OUTPUT), held_back.min(CLOSING_OUTPUT));
+        let reserve = cost(price, held_back.saturating_sub(CLOSING_OUTPUT), held_back.min(CLOSING_OUTPUT));
         let left = budget.saturating_sub(used.cost).saturating_sub(reserve);
-        output = output.min(spec.price.affordable_output(left, input).unwrap_or(u64::MAX));
+        output = output.min(price.affordable_output(left, input).unwrap_or(u64::MAX));
         if output < floor {
             return Err(StopReason::CostBudget);
         }
     }
-    Ok(Reservation { input_tokens: input, output_tokens: output, cost: cost(spec, input, output) })
+    Ok(Reservation { input_tokens: input, output_tokens: output, cost: cost(price, input, output) })
 }
 
-/// The same call with less output, so that it takes no more than `tokens` and `money`; `None` if that
-/// is below what is worth asking for.
-pub fn shrink(spec: &RunSpec, planned: Reservation, tokens: u64, money: Micros) -> Option<Reservation> {
-    let floor = spec.max_output_tokens.min(OUTPUT_FLOOR);
-    let affordable = spec.price.affordable_output(money, planned.input_tokens).unwrap_or(u64::MAX);
-    let output = planned.output_tokens.min(tokens.saturating_sub(planned.input_tokens)).min(affordable);
-    (output >= floor).then(|| Reservation {
-        output_tokens: output,
-        cost: cost(spec, planned.input_tokens, output),
-        ..planned
-    })
+/// The least that is worth asking for in place of a planned call.
+pub fn least(spec: &RunSpec, price: &Price, planned: Reservation) -> Reservation {
+    with_output(price, planned, floor(spec).min(planned.output_tokens))
+}
+
+/// The same call with less output, so that it fits what a budget has left; `None` if that is below what is worth
+/// asking for. Where calls of other runs are under way it takes half of what is left, so that others find room too.
+pub fn shrink(spec: &RunSpec, price: &Price, planned: Reservation, short: &Shortfall) -> Option<Reservation> {
+    let room = match short.kind {
+        BudgetKind::Tokens => short.left().saturating_sub(planned.input_tokens),
+        BudgetKind::Cost => price.affordable_output(Micros(short.left()), planned.input_tokens).unwrap_or(u64::MAX),
+    };
+    let (floor, most) = (floor(spec), planned.output_tokens.min(room));
+    let output = if short.set_aside > 0 { (most / 2).max(floor) } else { most };
+    (most >= floor).then(|| with_output(price, planned, output))
+}
+
+/// The least that the first call of a run takes.
+pub fn least_of(spec: &RunSpec, price: &Price, context_tokens: u64) -> Reservation {
+    let input_tokens = with_margin(context_tokens);
+    with_output(price, Reservation { input_tokens, ..Reservation::default() }, floor(spec))
+}
+
+/// Input by estimate, with what the estimate may lack.
+fn with_margin(context_tokens: u64) -> u64 {
+    context_tokens.saturating_add(context_tokens / 10)
+}
+
+fn with_output(price: &Price, planned: Reservation, output_tokens: u64) -> Reservation {
+    Reservation { output_tokens, cost: cost(price, planned.input_tokens, output_tokens), ..planned }
+}
+
+/// The fewest output tokens that are worth asking for.
+fn floor(spec: &RunSpec) -> u64 {
+    spec.max_output_tokens.min(OUTPUT_FLOOR)
 }
 
 /// The budgets that passed their warning mark and were not warned about.
@@ -84,8 +116,8 @@ pub fn due_warning(limits: &Limits, used: Used, warned: &[BudgetKind]) -> Option
     })
 }
 
-fn cost(spec: &RunSpec, input: u64, output: u64) -> Micros {
-    spec.price.cost(&Usage { prompt_tokens: input, completion_tokens: output, ..Usage::default() })
+fn cost(price: &Price, input: u64, output: u64) -> Micros {
+    price.cost(&Usage { prompt_tokens: input, completion_tokens: output, ..Usage::default() })
 }
 
 /// The tokens of `text`, by four bytes a token.
@@ -129,6 +161,7 @@ pub fn signed(amount: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::agent::machine::tests::spec;
+    use crate::types::BudgetOwner;
 
     const STEP: Purpose = Purpose::Step { keep_reserve: false };
 
@@ -136,7 +169,8 @@ mod tests {
     fn output_is_clamped_to_what_is_left() {
         let mut spec = spec();
         spec.limits.token_budget = Some(2_000);
-        let plan = |used, context| plan(&spec, Used { tokens: used, ..Used::default() }, context, STEP);
+        let plan =
+            |used, context| plan(&spec, &Price::default(), Used { tokens: used, ..Used::default() }, context, STEP);
         let whole = plan(0, 100).unwrap();
         assert_eq!((whole.input_tokens, whole.output_tokens), (110, 1_890));
         assert_eq!(plan(1_500, 100).unwrap().output_tokens, 390);
@@ -145,27 +179,57 @@ mod tests {
     }
 
     #[test]
+    fn output_is_fitted_to_the_window_that_is_left() {
+        let mut spec = spec();
+        spec.context_window = 4_096;
+        let output = |context| plan(&spec, &Price::default(), Used::default(), context, STEP).unwrap().output_tokens;
+        assert_eq!((output(100), output(3_600), output(9_000)), (3_986, OUTPUT_FLOOR, OUTPUT_FLOOR));
+    }
+
+    #[test]
     fn a_cost_budget_clamps_output_except_of_free_models() {
         let mut spec = spec();
-        spec.price = Price::from_usd(1.0, 1.0, 10.0);
+        let price = Price::from_usd(1.0, 1.0, 10.0);
         spec.limits.cost_budget = Some(Micros(10_000));
-        let planned = plan(&spec, Used::default(), 1_000, STEP).unwrap();
+        let planned = plan(&spec, &price, Used::default(), 1_000, STEP).unwrap();
         assert_eq!(planned.output_tokens, (10_000 - 1_100) / 10);
         assert!(planned.cost <= Micros(10_000));
         let used = Used { cost: Micros(9_000), ..Used::default() };
-        assert_eq!(plan(&spec, used, 1_000, STEP), Err(StopReason::CostBudget));
-        spec.price = Price::default();
-        assert_eq!(plan(&spec, used, 1_000, STEP).unwrap().output_tokens, spec.max_output_tokens);
+        assert_eq!(plan(&spec, &price, used, 1_000, STEP), Err(StopReason::CostBudget));
+        assert_eq!(plan(&spec, &Price::default(), used, 1_000, STEP).unwrap().output_tokens, spec.max_output_tokens);
     }
 
     #[test]
     fn a_reserve_leaves_room_for_a_closing_answer() {
         let mut spec = spec();
         spec.limits.token_budget = Some(4_000);
-        let planned = plan(&spec, Used::default(), 100, Purpose::Step { keep_reserve: true }).unwrap();
+        let planned =
+            plan(&spec, &Price::default(), Used::default(), 100, Purpose::Step { keep_reserve: true }).unwrap();
         let used = Used { tokens: planned.tokens(), ..Used::default() };
-        assert!(plan(&spec, used, 100, Purpose::Closing).is_ok());
-        assert!(plan(&spec, used, 100, STEP).is_ok_and(|p| p.output_tokens <= 1_024));
+        assert!(plan(&spec, &Price::default(), used, 100, Purpose::Closing).is_ok());
+        assert!(plan(&spec, &Price::default(), used, 100, STEP).is_ok_and(|p| p.output_tokens <= 1_024));
+    }
+
+    #[test]
+    fn a_call_that_does_not_fit_takes_what_is_left_or_half_of_it_where_others_are_under_way() {
+        let (spec, price) = (spec(), Price::from_usd(1.0, 1.0, 10.0));
+        let planned = with_output(&price, Reservation { input_tokens: 100, ..Reservation::default() }, 8_192);
+        let short = |kind, taken, set_aside| Shortfall {
+            owner: BudgetOwner::Key,
+            kind,
+            limit: 10_000,
+            taken,
+            set_aside,
+            needed: 356,
+            renews_in_s: None,
+        };
+        let output = |short: Shortfall| shrink(&spec, &price, planned, &short).map(|smaller| smaller.output_tokens);
+        assert_eq!(output(short(BudgetKind::Tokens, 8_300, 0)), Some(1_600));
+        assert_eq!(output(short(BudgetKind::Tokens, 8_300, 1)), Some(800));
+        assert_eq!(output(short(BudgetKind::Tokens, 9_600, 1)), Some(256), "half would not be worth asking for");
+        assert_eq!(output(short(BudgetKind::Tokens, 9_700, 0)), None);
+        assert_eq!(output(short(BudgetKind::Cost, 1_900, 1)), Some(400));
+        assert_eq!(least(&spec, &price, planned).tokens(), 356);
     }
 
     #[test]

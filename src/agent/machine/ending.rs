@@ -54,8 +54,8 @@ impl Run {
 fn limit_sentence(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxIterations => "The run stopped at its limit of model calls before the answer was complete.",
-        StopReason::TokenBudget => "The run stopped because its token budget is used up.",
-        StopReason::CostBudget => "The run stopped because its cost budget is used up.",
+        StopReason::TokenBudget => "The run stopped because a token budget has no room for another model call.",
+        StopReason::CostBudget => "The run stopped because a cost budget has no room for another model call.",
         StopReason::Timeout => "The run stopped at its time limit before the answer was complete.",
         StopReason::ContentFilter => "The upstream's content filter held the answer back.",
         StopReason::Done

@@ -309,7 +309,7 @@ impl Run {
     }
 
     fn push(&mut self, message: Message) {
-        self.context.bytes_since += message.weight() as u64;
+        self.context.bytes_since += message.weight();
         self.messages.push(message);
     }
 }

@@ -98,7 +98,7 @@ enum Phase {
 #[derive(Debug, Clone, Copy)]
 struct ContextEstimate {
     counted: u64,
-    bytes_since: u64,
+    bytes_since: usize,
 }
 
 impl Run {
@@ -317,7 +317,7 @@ impl Run {
 
 impl ContextEstimate {
     fn tokens(self) -> u64 {
-        self.counted.saturating_add(self.bytes_since.div_ceil(4))
+        self.counted.saturating_add(budget::estimate(self.bytes_since))
     }
 }
 

@@ -92,7 +92,7 @@ impl Run {
             Err(StopReason::MaxIterations)
         } else {
             let purpose = Purpose::Step { keep_reserve: synthesize };
-            budget::plan(&self.spec, self.used, self.context.tokens(), purpose)
+            budget::plan(&self.spec, &self.model.price, self.used, self.context.tokens(), purpose)
         };
         match planned {
             Ok(reserve) => Step::CallModel { step: self.step + 1, reserve, closing: None },
@@ -108,7 +108,8 @@ impl Run {
     }
 
     fn closing_call(&self, limit: StopReason) -> Option<Step> {
-        let reserve = budget::plan(&self.spec, self.used, self.context.tokens(), Purpose::Closing).ok()?;
+        let reserve =
+            budget::plan(&self.spec, &self.model.price, self.used, self.context.tokens(), Purpose::Closing).ok()?;
         Some(Step::CallModel { step: self.step + 1, reserve, closing: Some(limit) })
     }
 

@@ -37,7 +37,9 @@ pub(in crate::agent) fn spec() -> RunSpec {
         own_tools: Vec::new(),
         client_tools: Vec::new(),
         trace: None,
+        context_window: 128_000,
         max_output_tokens: 8_192,
+        bounds_output: false,
         limits: Limits {
             max_iterations: 20,
             timeout_ms: 60_000,

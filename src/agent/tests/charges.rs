@@ -142,3 +142,23 @@ async fn a_response_counts_what_it_took_and_the_run_counts_all() {
     let second = outcome(&watch(agent.start(answer, None).await.unwrap()).await);
     assert_eq!((second.reason, second.leg_usage.total(), second.usage.total()), (StopReason::Done, 15, 30));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_output_is_bounded_upstream_only_where_somebody_asked_for_it_or_a_budget_holds() {
+    let (free, asked) = (request(), NewRun { max_output_tokens: Some(300), ..request() });
+    let budget = LimitsPatch { token_budget: Some(50_000), ..LimitsPatch::default() };
+    let agent = TestAgent::builder().turns(vec![Say::Text(&["hi"])]).quotas(quotas(tokens(50_000))).begin();
+    let keyed = NewRun { max_output_tokens: None, ..keyed() };
+    for (new, bound) in [(free, None), (asked, Some(300)), (request_with(budget), Some(8_192)), (keyed, Some(8_192))] {
+        watch(agent.start(new, None).await.unwrap()).await;
+        assert_eq!(agent.model.requests.lock().last().unwrap().max_tokens, bound);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_beyond_what_the_model_takes_is_not_believed() {
+    let agent = TestAgent::builder().turns(vec![Say::Boasts("hi", u64::MAX)]).begin();
+    let outcome = outcome(&watch(agent.start(request(), None).await.unwrap()).await);
+    assert_eq!((outcome.usage.completion_tokens, outcome.usage.estimated), (1, true));
+    assert!(outcome.usage.prompt_tokens < 1_000, "{:?}", outcome.usage);
+}

@@ -133,7 +133,7 @@ async fn a_refused_request_frees_its_key() {
     let agent = replica(&store);
     let poor = NewRun { limits: LimitsPatch { token_budget: Some(1), ..LimitsPatch::default() }, ..request() };
     let refused = agent.start(poor, Some(&by_key())).await;
-    assert!(matches!(refused, Err(StartError::BudgetExceeded(_))));
+    assert!(matches!(refused, Err(StartError::BudgetExceeded { .. })));
     let other = RequestKey { fingerprint: "other".into(), ..by_key() };
     let (_, records, replayed) = watch(agent.start(request(), Some(&other)).await.unwrap()).await;
     assert_eq!((shown(&records).as_str(), replayed), ("lookhello", false));

@@ -3,22 +3,24 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::error::StartError;
+use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::limits::charge::period_name;
-use crate::agent::limits::quota::Refusal;
+use crate::agent::limits::quota::{Hold, Refusal};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::NewSession;
-use crate::agent::{NewRun, Quotas};
+use crate::agent::{LimitsPatch, NewRun, Quotas};
 use crate::config::{Allotment, KeyConfig, Period, QuotaConfig, Scopes};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
 use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
-use crate::types::{Event, Micros, Outcome, SessionId, StopReason, Tenant, Used};
+use crate::types::{BudgetOwner, Event, Micros, Outcome, RunId, SessionId, StopReason, Tenant, Used};
 
 const KEY: &str = "web";
 
@@ -108,7 +110,7 @@ async fn parallel(store: &Arc<dyn Store>, quota: QuotaConfig) -> (Vec<Outcome>, 
         tasks.spawn(async move {
             match agent.start(keyed(), None).await {
                 Ok(started) => Some(outcome(&watch(started).await)),
-                Err(StartError::BudgetExceeded(_)) => None,
+                Err(StartError::BudgetExceeded { .. }) => None,
                 Err(error) => panic!("{error}"),
             }
         });
@@ -125,8 +127,8 @@ async fn runs_on_many_replicas_never_exceed_their_keys_token_budget() {
     assert!(peak <= limit && peak > limit / 2, "used and reserved came to {peak}");
     let used: u64 = ended.iter().map(|outcome| outcome.usage.total()).sum();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, used);
-    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::TokenBudget), "there was too little for all");
-    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::Done));
+    assert_eq!(ended.len(), 64, "what others have only reserved refuses nobody");
+    assert!(ended.iter().all(|outcome| outcome.reason == StopReason::Done), "nor does it end a run");
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,8 +139,8 @@ async fn runs_on_many_replicas_never_exceed_their_keys_cost_budget() {
     assert!(peak <= limit.0 && peak > limit.0 / 2, "used and reserved came to {peak}");
     let used: u64 = ended.iter().map(|outcome| outcome.cost.0).sum();
     assert_eq!(count(&store, &counter(BudgetKind::Cost)).await, used);
-    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::CostBudget), "there was too little for all");
-    assert!(ended.iter().any(|outcome| outcome.reason == StopReason::Done));
+    assert_eq!(ended.len(), 64, "what others have only reserved refuses nobody");
+    assert!(ended.iter().all(|outcome| outcome.reason == StopReason::Done), "nor does it end a run");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +159,10 @@ async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
         match replicas[number % 4].start(new, None).await {
             Ok(started) => used += outcome(&watch(started).await).usage.total(),
             Err(error) => {
-                assert!(matches!(error, StartError::BudgetExceeded(StopReason::TokenBudget)), "{error}");
+                assert!(
+                    matches!(error, StartError::BudgetExceeded { short, .. } if short.owner == BudgetOwner::Session),
+                    "{error}"
+                );
                 break;
             }
         }
@@ -204,9 +209,10 @@ async fn a_nearly_spent_key_budget_shortens_the_answer_and_a_spent_one_refuses_i
             Ok(started) => assert_eq!(outcome(&watch(started).await).reason, StopReason::Done),
             Err(error) => break error,
         }
-        asked.push(agent.model.requests.lock().last().unwrap().max_tokens);
+        asked.push(agent.model.requests.lock().last().unwrap().max_tokens.unwrap());
     };
-    assert!(matches!(refused, StartError::BudgetExceeded(StopReason::TokenBudget)), "{refused:?}");
+    let StartError::BudgetExceeded { short, .. } = refused else { panic!("{refused}") };
+    assert_eq!((short.owner, short.may_pass()), (BudgetOwner::Key, false), "{short}");
     assert!(asked.windows(2).all(|pair| pair[1] < pair[0]) && asked.len() > 3, "{asked:?}");
     assert!(*asked.last().unwrap() >= 256);
 }
@@ -298,11 +304,12 @@ async fn an_abandoned_reservation_stays_charged_in_full() {
     let retry = || RetryWhileLeased::new(&lease.validity());
     let mut account = agent.0.limits.account(&spec, &agent.generation().quotas).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
-    account.reserve(1, reservation(500), Duration::from_secs(60), retry()).await.unwrap();
-    let refused = account.reserve(2, reservation(950), Duration::from_secs(60), retry()).await;
-    assert!(matches!(refused, Err(Refusal::Short(BudgetKind::Tokens, 400 | 1_000))), "{refused:?}");
+    let least = reservation(256);
+    account.reserve(1, reservation(500), least, Duration::from_secs(60), retry()).await.unwrap();
+    let refused = account.reserve(2, reservation(950), least, Duration::from_secs(60), retry()).await;
+    assert!(matches!(refused, Err(Refusal::Short(short)) if matches!(short.left(), 400 | 1_000)), "{refused:?}");
     let mut other = agent.0.limits.account(&spec, &agent.generation().quotas).unwrap();
-    other.reserve(1, reservation(400), Duration::from_secs(60), retry()).await.unwrap();
+    other.reserve(1, reservation(400), least, Duration::from_secs(60), retry()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!(standing(&store).await, Vec::<String>::new());
@@ -328,4 +335,51 @@ async fn usage_is_counted_in_its_own_period() {
         counted += count(&store, day).await;
     }
     assert_eq!((counted, count(&store, &counter(BudgetKind::Tokens)).await), (used, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_lacks_only_what_others_have_reserved_waits_until_its_time_is_up() {
+    let store = memory();
+    let turns = vec![Say::Silent];
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).quotas(quotas(tokens(700))).begin();
+    let mut first = agent.start(keyed(), None).await.unwrap();
+    while count(&store, &counter(BudgetKind::Tokens)).await == 0 {
+        first.follower.next().await.unwrap();
+    }
+    let began = Instant::now();
+    let limits = LimitsPatch { timeout_ms: Some(3_000), ..LimitsPatch::default() };
+    let refused = agent.start(NewRun { limits, ..keyed() }, None).await.err().unwrap();
+    assert!((3..5).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    let StartError::BudgetExceeded { short, .. } = refused else { panic!("{refused}") };
+    assert!(short.may_pass() && short.used() == 0 && short.set_aside > 300, "{short:?}");
+    assert!(short.to_string().contains("0 of 700 tokens used"), "{short}");
+    assert_eq!(standing(&store).await.len(), 1, "one that waits holds nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_the_middle_of_its_work_waits_for_what_others_in_its_session_have_reserved() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])];
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).begin();
+    let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
+    let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
+    agent.sessions().create(&tenant, new).await.unwrap();
+    let mut started = agent.start(NewRun { session: Some(id.clone()), ..keyed() }, None).await.unwrap();
+    let mut calls = 0;
+    while calls == 0 {
+        let page = started.follower.next().await.unwrap().unwrap();
+        calls += page.iter().filter(|record| matches!(record.event, Event::ToolStarted { .. })).count();
+    }
+    // Another run's model call sets nearly everything aside, for longer than the tool takes.
+    let (place, other) = (keys::session_partition(&tenant, &id), RunId::mint());
+    let hold = Hold { kind: BudgetKind::Tokens, counter: keys::session_tokens(), amount: 1_980 };
+    let add = |delta| Write::Add { counter: keys::session_tokens(), delta, ceiling: None };
+    let put = Write::Put { key: keys::session_hold(&other), value: encode(&vec![hold]), ttl: None };
+    store.commit(Tx::new(place.clone()).write(add(1_980)).write(put)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(agent.model.requests.lock().len(), 1, "it waits");
+    let delete = Write::Delete { key: keys::session_hold(&other) };
+    store.commit(Tx::new(place).write(add(-1_980)).write(delete)).await.unwrap();
+    let outcome = outcome(&watch(started).await);
+    assert_eq!((outcome.reason, outcome.iterations), (StopReason::Done, 2));
 }

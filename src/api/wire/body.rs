@@ -5,8 +5,30 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::api::wire::MAX_NUMBER;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
+
+/// The most money that an amount can be, in US dollars.
+pub const MAX_COST_USD: f64 = 1e9;
+
+/// What is wrong with a token budget; without one there is `instead`.
+pub fn bad_tokens(budget: Option<u64>, instead: &str) -> Option<String> {
+    match budget {
+        Some(0) => Some(format!("must be above 0; leave it out for {instead}")),
+        Some(tokens) if tokens > MAX_NUMBER => Some(format!("must be at most {MAX_NUMBER}")),
+        Some(_) | None => None,
+    }
+}
+
+/// What is wrong with a cost budget; without one there is `instead`.
+pub fn bad_money(budget: Option<f64>, instead: &str) -> Option<String> {
+    match budget {
+        Some(usd) if !usd.is_finite() || usd <= 0.0 => Some(format!("must be above 0; leave it out for {instead}")),
+        Some(usd) if usd > MAX_COST_USD => Some(format!("must be at most {MAX_COST_USD}")),
+        Some(_) | None => None,
+    }
+}
 
 /// Parses a JSON body; errors name the path of what is wrong.
 pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, WireError> {

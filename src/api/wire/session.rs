@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::agent::Versioned;
 use crate::agent::session::fork::Fork;
 use crate::agent::session::{NewSession, SessionPatch};
-use crate::api::wire::body::{bad_session_id, check_metadata, malformed, parse};
+use crate::api::wire::body::{bad_money, bad_session_id, bad_tokens, check_metadata, malformed, parse};
 use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_messages;
@@ -210,19 +210,14 @@ pub fn check_ttl(ttl_s: Option<u64>) -> Result<(), WireError> {
 
 /// A session's token budget, which is never nothing.
 pub fn tokens(budget: Option<u64>) -> Result<Option<u64>, WireError> {
-    match budget {
-        Some(0) => Err(WireError::invalid("token_budget", "must be above 0; leave it out for no limit")),
-        budget => Ok(budget),
-    }
+    bad_tokens(budget, "no limit").map_or(Ok(budget), |wrong| Err(WireError::invalid("token_budget", wrong)))
 }
 
 /// A session's cost budget, which is never nothing.
 pub fn money(budget: Option<f64>) -> Result<Option<Micros>, WireError> {
-    match budget {
-        Some(usd) if !usd.is_finite() || usd <= 0.0 => {
-            Err(WireError::invalid("cost_budget_usd", "must be above 0; leave it out for no limit"))
-        }
-        budget => Ok(budget.map(Micros::from_usd)),
+    match bad_money(budget, "no limit") {
+        Some(wrong) => Err(WireError::invalid("cost_budget_usd", wrong)),
+        None => Ok(budget.map(Micros::from_usd)),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
+use crate::api::wire::body::{MAX_COST_USD, bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
@@ -21,8 +21,6 @@ use crate::types::{Message, Micros, SessionId, Usage};
 const OBJECT: &str = "session.export";
 /// The form that is written, and the only one that is read.
 const VERSION: u64 = 1;
-/// More than a session can have cost, in US dollars.
-const MAX_COST_USD: f64 = 1e9;
 
 /// A session with all of its messages.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -77,7 +77,7 @@ fn answer(request: &ModelRequest) -> Result<ModelTurn, ModelError> {
     };
     let transcript = Transcript::read(&request.conversation).map_err(unreadable)?;
     let offer = Offer::of(request);
-    let mut allowance = Allowance { left: request.max_tokens, used: 0, cut: false };
+    let mut allowance = Allowance { left: request.max_tokens.unwrap_or(u64::MAX), used: 0, cut: false };
     let mut turn = ModelTurn::default();
     turn.end = match rules::reply(&transcript, &offer) {
         Reply::Text(text) => {

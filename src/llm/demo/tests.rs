@@ -19,7 +19,7 @@ fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
         tools: tools.iter().map(tool).collect(),
         tool_choice: ToolChoice::Auto,
         sampling: Arc::default(),
-        max_tokens: 1_000,
+        max_tokens: Some(1_000),
         parallel_tool_calls: true,
         deadline: Instant::now() + Duration::from_mins(1),
     }
@@ -178,8 +178,11 @@ async fn a_tool_choice_is_followed() {
 #[tokio::test]
 async fn stops_where_the_tokens_end() {
     for max_tokens in 0..12 {
-        let text = turn(ModelRequest { max_tokens, ..request(&[], &[]) });
-        let calls = turn(ModelRequest { max_tokens, ..request(&[user("What is 1111111111 + 2222222222?")], &TOOLS) });
+        let text = turn(ModelRequest { max_tokens: Some(max_tokens), ..request(&[], &[]) });
+        let calls = turn(ModelRequest {
+            max_tokens: Some(max_tokens),
+            ..request(&[user("What is 1111111111 + 2222222222?")], &TOOLS)
+        });
         let (text, calls) = tokio::join!(text, calls);
         assert_eq!(text.end, TurnEnd::Length);
         assert!(text.usage.unwrap().completion_tokens <= max_tokens);

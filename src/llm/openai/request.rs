@@ -18,7 +18,6 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
         OutputBound::MaxCompletionTokens => "max_completion_tokens",
         OutputBound::MaxTokens => "max_tokens",
     };
-    let max_tokens = request.max_tokens.to_string();
     let parameters = sampling::members(&request.sampling);
     let tools = if request.tools.is_empty() { "" } else { tools::json(&request.tools) };
     let mut body = String::with_capacity(
@@ -29,8 +28,10 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
     );
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
     let model = serde_json::Value::from(request.model.as_str()).to_string();
-    add(&["{\"model\":", &model, ",\"stream\":true,\"stream_options\":{\"include_usage\":true},\""]);
-    add(&[bound, "\":", &max_tokens]);
+    add(&["{\"model\":", &model, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}"]);
+    if let Some(most) = request.max_tokens {
+        add(&[",\"", bound, "\":", &most.to_string()]);
+    }
     if !parameters.is_empty() {
         add(&[",", &parameters]);
     }
@@ -72,7 +73,7 @@ mod tests {
             tools: ToolOffer::default(),
             tool_choice: ToolChoice::Required,
             sampling: Arc::default(),
-            max_tokens: 77,
+            max_tokens: Some(77),
             parallel_tool_calls: false,
             deadline: Instant::now(),
         }
@@ -105,8 +106,10 @@ mod tests {
         assert_eq!((&body["temperature"], &body["seed"]), (&json!(0.2), &json!(7)));
         assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(77), None));
 
-        let free = ModelRequest { parallel_tool_calls: true, tool_choice: ToolChoice::Auto, ..request };
+        let free =
+            ModelRequest { parallel_tool_calls: true, tool_choice: ToolChoice::Auto, max_tokens: None, ..request };
         let body = parsed(&free, OutputBound::MaxTokens);
+        assert_eq!((body.get("max_completion_tokens"), body.get("max_tokens")), (None, None));
         assert_eq!((body.get("parallel_tool_calls"), body.get("tool_choice")), (None, None));
     }
 }

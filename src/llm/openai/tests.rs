@@ -33,7 +33,7 @@ fn request() -> ModelRequest {
         tools: crate::types::offer::ToolOffer::default(),
         tool_choice: crate::types::offer::ToolChoice::Auto,
         sampling: Arc::default(),
-        max_tokens: 10,
+        max_tokens: Some(10),
         parallel_tool_calls: true,
         deadline: Instant::now() + LONG,
     }
@@ -249,7 +249,7 @@ async fn an_unreachable_upstream_is_a_transient_failure() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let error = ask_with(&model(&format!("http://{address}/secret-path"), LONG, LONG), request()).await.1.unwrap_err();
-    assert_eq!(error.kind, ModelErrorKind::Transient);
+    assert_eq!((error.kind, error.spent), (ModelErrorKind::Transient, Spent::Nothing));
     assert!(error.message.starts_with("upstream test cannot be reached: "), "{error}");
     assert!(!error.message.contains("secret-path"), "{error}");
 }

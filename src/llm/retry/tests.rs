@@ -35,7 +35,7 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
         tools: crate::types::offer::ToolOffer::default(),
         tool_choice: crate::types::offer::ToolChoice::Auto,
         sampling: Arc::default(),
-        max_tokens: 1,
+        max_tokens: Some(1),
         parallel_tool_calls: true,
         deadline: began + deadline,
     };

@@ -1,14 +1,21 @@
 //! Begins a step: reserves its budgets and records that it began.
 
+use std::time::Duration;
+
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::drive::meter::Meter;
 use crate::agent::limits::quota::Refusal;
+use crate::agent::machine::budget;
 use crate::failpoint;
 use crate::types::event::Reservation;
+use crate::types::pauses::spread;
 use crate::types::{Event, StopReason};
 
-/// Records the step with its reservation, which may get smaller; `None` if a budget of the key or the
-/// session has no room for it, or a command is to be taken in first.
+/// How long a run waits for what others have reserved before it looks again, at most.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Records the step with its reservation, which may get smaller; `None` if a budget of the key or the session has
+/// no room for it, or a command is to be taken in first. A run that lacks only what others have reserved waits, until
+/// its time is up: then the loop asks anew what to do.
 pub async fn begin_step(
     driver: &mut Driver,
     step: u32,
@@ -17,23 +24,28 @@ pub async fn begin_step(
 ) -> Result<Option<Reservation>, Exit> {
     failpoint::hit("step.before_start");
     loop {
-        let (kind, left) = match try_begin(driver, step, reserve, closing).await {
+        let short = match try_begin(driver, step, reserve, closing).await {
             Ok(true) => return Ok(Some(reserve)),
             Ok(false) => {
                 driver.meter.cancel(&driver.recorder).await?;
                 return Ok(None);
             }
-            Err(Refusal::Short(kind, left)) => (kind, left),
+            Err(Refusal::Short(short)) => short,
             Err(Refusal::Failed(error)) => return Err(error.into()),
         };
-        match Meter::shrink(driver.recorder.run().spec(), reserve, kind, left) {
-            Ok(smaller) => reserve = smaller,
-            Err(reason) => {
-                driver.meter.cancel(&driver.recorder).await?;
-                driver.recorder.queue(Event::StopRequested { reason, error: None });
-                return Ok(None);
-            }
+        let run = driver.recorder.run();
+        if let Some(smaller) = budget::shrink(run.spec(), &run.model().price, reserve, &short) {
+            reserve = smaller;
+            continue;
         }
+        driver.meter.cancel(&driver.recorder).await?;
+        if short.may_pass() {
+            driver.recorder.flush().await?;
+            let _ = tokio::time::timeout(spread(LOOK_EVERY), driver.signals.interrupted()).await;
+        } else {
+            driver.recorder.queue(Event::StopRequested { reason: short.stop_reason(), error: None });
+        }
+        return Ok(None);
     }
 }
 
@@ -48,6 +60,9 @@ async fn try_begin(
     driver.meter.reserve(&driver.recorder, step, reserve).await?;
     let model = driver.recorder.run().model().clone();
     let event = Event::StepStarted { step, reserved: reserve, model, closing };
-    let change = driver.meter.begin(reserve);
-    driver.record_unless_told([event], change).await.map_err(|error| driver.meter.refusal(error))
+    let change = driver.meter.begin(driver.recorder.run(), reserve);
+    match driver.record_unless_told([event], change).await {
+        Ok(begun) => Ok(begun),
+        Err(error) => Err(driver.meter.refusal(&driver.recorder, error, reserve).await),
+    }
 }

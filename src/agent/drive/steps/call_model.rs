@@ -123,7 +123,8 @@ async fn listen(
 ) -> Result<End, Exit> {
     let deadline = driver.signals.deadline.max(Instant::now());
     let run = driver.recorder.run();
-    let request = context::model_request(run, &driver.history, &driver.tools, reserve, closing, deadline);
+    let bound = output_bound(driver, reserve, closing.is_some());
+    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, deadline);
     let mut deltas = driver.model.stream(request);
     let mut interrupted = pin!(driver.signals.interrupted());
     let mut gap = pin!(tokio::time::sleep(Duration::ZERO));
@@ -183,7 +184,11 @@ fn finish_turn(
     if closing {
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
-    let usage = turn.usage.unwrap_or_else(|| estimated_usage(reserve, buffer.bytes().max(turn.bytes())));
+    let bytes = buffer.bytes().max(turn.bytes());
+    let usage = believable(driver, reserve, turn.usage).unwrap_or_else(|| {
+        let output_tokens = output_bound(driver, reserve, closing).unwrap_or(u64::MAX);
+        estimated_usage(Reservation { output_tokens, ..reserve }, bytes)
+    });
     let (parts, rest) = buffer.finish(turn.parts, &turn.end);
     if !rest.is_empty() {
         let step = driver.recorder.run().step();
@@ -202,6 +207,27 @@ fn finish_turn(
         }
     });
     Turn { parts: parts.collect(), usage, end: turn.end, latency_ms }
+}
+
+/// The usage that the upstream reports, unless it is more than the model can have taken.
+fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>) -> Option<Usage> {
+    let run = driver.recorder.run();
+    let most = run.spec().context_window.saturating_add(reserve.output_tokens);
+    let usage = reported?;
+    if usage.total() > most {
+        let (model, tokens) = (&run.model().model, usage.total());
+        tracing::warn!(run = %run.spec().id, model, tokens, most, "the upstream reports more tokens than the model takes; an estimate is charged");
+        return None;
+    }
+    Some(usage)
+}
+
+/// The bound on the output that the upstream is told: none where nobody asked for one and no budget holds.
+fn output_bound(driver: &Driver, reserve: Reservation, closing: bool) -> Option<u64> {
+    let spec = driver.recorder.run().spec();
+    let has_budget = spec.limits.token_budget.is_some() || spec.limits.cost_budget.is_some();
+    let holds = spec.bounds_output || closing || has_budget || driver.meter.has_budgets();
+    holds.then_some(reserve.output_tokens)
 }
 
 fn run_error(error: &ModelError, said_something: bool) -> RunError {

@@ -32,6 +32,8 @@ pub(in crate::agent::tests) enum Say {
     Written(&'static [&'static str]),
     /// Thinks, then answers, and does not say what that took.
     Unmetered(&'static str, &'static str),
+    /// Answers, and says that it took so much input.
+    Boasts(&'static str, u64),
     /// Begins to answer, and says nothing.
     Silent,
     /// Fails, before it says anything, in these ways, then answers.
@@ -56,6 +58,11 @@ impl Say {
                 let said = [Delta::Thinking((*thinking).into()), Delta::Text((*text).into())];
                 return said.into_iter().chain([Delta::Finished(Box::new(turn))]).map(Ok).collect();
             }
+            Self::Boasts(text, prompt_tokens) => {
+                let usage = Some(Usage { prompt_tokens: *prompt_tokens, ..Usage::default() });
+                let turn = ModelTurn { usage, end: TurnEnd::Stop, ..ModelTurn::of("", text, Vec::new()) };
+                return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
+            }
             Self::Silent => return vec![Ok(Delta::Begun)],
             Self::Fails(_) => (vec!["at last"], [].as_slice()),
         };
@@ -66,7 +73,12 @@ impl Say {
             }
             Self::Calls(_, _) => deltas.push(Ok(finished(&pieces.concat(), calls, TurnEnd::ToolCalls))),
             Self::Rambled(_) => deltas.push(Ok(finished(&pieces.concat(), &[], TurnEnd::Length))),
-            Self::Break(_) | Self::Stall(_) | Self::Deadline(_) | Self::Unmetered(..) | Self::Silent => {}
+            Self::Break(_)
+            | Self::Stall(_)
+            | Self::Deadline(_)
+            | Self::Unmetered(..)
+            | Self::Boasts(..)
+            | Self::Silent => {}
         }
         deltas
     }
@@ -125,7 +137,12 @@ impl Model for Scripted {
             Say::Stall(_) | Say::Silent => {
                 return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
             }
-            Say::Text(_) | Say::Calls(..) | Say::Rambled(_) | Say::Written(_) | Say::Unmetered(..) => {}
+            Say::Text(_)
+            | Say::Calls(..)
+            | Say::Rambled(_)
+            | Say::Written(_)
+            | Say::Unmetered(..)
+            | Say::Boasts(..) => {}
         }
         // One delta at a time, as from a socket: each is recorded by itself.
         futures_util::stream::iter(deltas)

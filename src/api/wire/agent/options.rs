@@ -4,6 +4,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::agent::LimitsPatch;
+use crate::api::wire::body::{bad_money, bad_tokens};
 use crate::api::wire::error::WireError;
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::vocabulary::{OnConflictText, OnDisconnectText, OnLimitText, OnUnknownOutcomeText};
@@ -102,7 +103,6 @@ impl LimitOptions {
             ("max_iterations", self.max_iterations.map(u64::from)),
             ("timeout_ms", self.timeout_ms),
             ("tool_timeout_ms", self.tool_timeout_ms),
-            ("token_budget", self.token_budget),
         ];
         for (name, value) in whole {
             if value == Some(0) {
@@ -110,11 +110,11 @@ impl LimitOptions {
             }
         }
         let money = self.cost_budget_usd;
-        if money.is_some_and(|usd| !usd.is_finite() || usd <= 0.0) {
-            return Err(WireError::invalid(
-                path("cost_budget_usd"),
-                "must be above 0; leave it out for the agent's limit",
-            ));
+        if let Some(wrong) = bad_tokens(self.token_budget, "the agent's limit") {
+            return Err(WireError::invalid(path("token_budget"), wrong));
+        }
+        if let Some(wrong) = bad_money(money, "the agent's limit") {
+            return Err(WireError::invalid(path("cost_budget_usd"), wrong));
         }
         Ok(LimitsPatch {
             max_iterations: self.max_iterations,

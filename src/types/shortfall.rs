@@ -1,0 +1,145 @@
+//! A budget that has no room for a model call, and what that means.
+
+use std::fmt;
+
+use crate::types::event::BudgetKind;
+use crate::types::outcome::StopReason;
+use crate::types::usage::Micros;
+
+/// Whose budget it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetOwner {
+    /// The run's own.
+    Run,
+    /// That of all runs of the session.
+    Session,
+    /// That of all runs with the key.
+    Key,
+}
+
+/// A budget that has no room for a model call. Amounts are tokens or micro-dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortfall {
+    /// Whose it is.
+    pub owner: BudgetOwner,
+    /// What it counts.
+    pub kind: BudgetKind,
+    /// The whole budget.
+    pub limit: u64,
+    /// What is used, or set aside for calls under way.
+    pub taken: u64,
+    /// The part of `taken` that is set aside for calls of other runs.
+    pub set_aside: u64,
+    /// What the call needs at least.
+    pub needed: u64,
+    /// In how many seconds the budget begins anew.
+    pub renews_in_s: Option<u64>,
+}
+
+impl Shortfall {
+    /// What is neither used nor set aside.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.taken)
+    }
+
+    /// What is used.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.taken.saturating_sub(self.set_aside)
+    }
+
+    /// Whether only what is set aside for others is in the way: most of that comes back soon.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        self.set_aside > 0 && self.limit.saturating_sub(self.used()) >= self.needed
+    }
+
+    /// In how many seconds there is room, because the budget begins anew.
+    #[must_use]
+    pub fn room_in_s(&self) -> Option<u64> {
+        self.renews_in_s.filter(|_| self.needed <= self.limit)
+    }
+
+    /// Why a run stops that has no other budget.
+    #[must_use]
+    pub fn stop_reason(&self) -> StopReason {
+        match self.kind {
+            BudgetKind::Tokens => StopReason::TokenBudget,
+            BudgetKind::Cost => StopReason::CostBudget,
+        }
+    }
+
+    fn amount(&self, amount: u64) -> String {
+        match self.kind {
+            BudgetKind::Tokens => amount.to_string(),
+            BudgetKind::Cost => format!("${}", Micros(amount).as_usd()),
+        }
+    }
+}
+
+impl fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owner = match self.owner {
+            BudgetOwner::Run => "run",
+            BudgetOwner::Session => "session",
+            BudgetOwner::Key => "key",
+        };
+        let (kind, unit) = match self.kind {
+            BudgetKind::Tokens => ("token", " tokens"),
+            BudgetKind::Cost => ("cost", ""),
+        };
+        let (used, limit) = (self.amount(self.used()), self.amount(self.limit));
+        if self.used() >= self.limit {
+            write!(f, "the {kind} budget of the {owner} is used up: {used} of {limit}{unit}")?;
+        } else {
+            let missing = self.amount(self.needed.saturating_sub(self.left()));
+            write!(f, "the {kind} budget of the {owner} has no room for this request: {used} of {limit}{unit} used")?;
+            if self.set_aside > 0 {
+                write!(f, ", {} set aside by live runs", self.amount(self.set_aside))?;
+            }
+            write!(f, ", {missing} missing")?;
+        }
+        match self.room_in_s() {
+            Some(seconds) => write!(f, "; it begins anew in {seconds} s"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortfall_says_whose_budget_it_is_and_how_much_is_missing() {
+        let short = Shortfall {
+            owner: BudgetOwner::Key,
+            kind: BudgetKind::Tokens,
+            limit: 900,
+            taken: 845,
+            set_aside: 300,
+            needed: 256,
+            renews_in_s: None,
+        };
+        let said = "the token budget of the key has no room for this request: 545 of 900 tokens used, 300 set aside by \
+                    live runs, 201 missing";
+        assert_eq!((short.to_string().as_str(), short.may_pass()), (said, true));
+        let full = Shortfall { taken: 900, set_aside: 0, ..short };
+        assert_eq!(full.to_string(), "the token budget of the key is used up: 900 of 900 tokens");
+        assert!(!full.may_pass());
+        let daily = Shortfall {
+            owner: BudgetOwner::Session,
+            kind: BudgetKind::Cost,
+            limit: 500_000,
+            taken: 400_000,
+            set_aside: 0,
+            needed: 250_000,
+            renews_in_s: Some(60),
+        };
+        let said = "the cost budget of the session has no room for this request: $0.4 of $0.5 used, $0.15 missing; it \
+                    begins anew in 60 s";
+        assert_eq!((daily.to_string().as_str(), daily.may_pass()), (said, false));
+        assert_eq!(Shortfall { needed: 600_000, ..daily }.room_in_s(), None, "it would not fit then either");
+    }
+}
