@@ -386,7 +386,7 @@ async fn a_retried_attempt_joins_a_live_run_or_begins_one() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key() {
     let store = memory();
-    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Break(&[])]).build();
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Break(&[])]).begin();
     let start = async |kind| {
         let new = with_options(|options| options.max_discards = 0);
         watch(agent.start(new, Some(&RequestKey { name: format!("{kind:?}"), ..once(kind) })).await.unwrap()).await

@@ -242,7 +242,12 @@ fn a_void_step_is_told_of_or_left_out() {
     let voided = record(vec![
         Event::RunStarted,
         Event::TextDelta { step: 1, text: "half".into() },
-        Event::StepDiscarded { step: 1, reason: DiscardReason::Interrupted, usage: usage() },
+        Event::StepDiscarded {
+            step: 1,
+            reason: DiscardReason::Interrupted,
+            usage: usage(),
+            unconfirmed: Used::default(),
+        },
         Event::TextDelta { step: 2, text: "whole".into() },
         Event::RunFinished(Box::new(outcome(StopReason::Done))),
     ]);

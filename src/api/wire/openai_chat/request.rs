@@ -140,6 +140,19 @@ pub struct ResponseShape {
     pub background: bool,
 }
 
+impl ResponseShape {
+    /// What the request asks for, and what is usual where it does not say.
+    fn asked(stream: Option<bool>, include_usage: Option<bool>, agent: &AgentOptions, events: EventsMode) -> Self {
+        Self {
+            stream: stream.unwrap_or(false),
+            events: agent.events.unwrap_or(events),
+            include_usage: include_usage.unwrap_or(false),
+            include_report: agent.include_report.unwrap_or(true),
+            background: agent.background.unwrap_or(false),
+        }
+    }
+}
+
 /// What came with the request beside its body.
 #[derive(Debug)]
 pub struct RequestContext {
@@ -174,13 +187,8 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     request.check()?;
     let sampling = Arc::new(request.sampling());
     let JsonObject(agent) = request.agent.unwrap_or_default();
-    let shape = ResponseShape {
-        stream: request.stream.unwrap_or(false),
-        events: agent.events.unwrap_or(context.default_events),
-        include_usage: request.stream_options.and_then(|options| options.0.include_usage).unwrap_or(false),
-        include_report: agent.include_report.unwrap_or(true),
-        background: agent.background.unwrap_or(false),
-    };
+    let include_usage = request.stream_options.and_then(|options| options.0.include_usage);
+    let shape = ResponseShape::asked(request.stream, include_usage, &agent, context.default_events);
     let session = session_id(agent.session_id.as_deref(), context.session_header.as_deref())?;
     let run = agent.run_id.as_deref().map(|id| RunId::parse(id).ok_or_else(|| no_run(id))).transpose()?;
     let raw = request.messages.ok_or_else(|| missing("messages"))?;
