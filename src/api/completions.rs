@@ -117,6 +117,7 @@ async fn complete(
 async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
     let Started { head, follower, joined, replayed } = started;
     let names = RunNames::from(&head);
+    tracing::Span::current().record("model", names.model.as_str());
     if shape.background {
         let run = if replayed { RunObject::from(&head) } else { RunObject::queued(&head) };
         let mut response = (StatusCode::ACCEPTED, axum::Json(run)).into_response();
@@ -163,6 +164,9 @@ async fn unary(
         }
     }
     let outcome = outcome.ok_or_else(|| ApiError::internal(&"a run's log ended without its last event"))?;
+    let span = tracing::Span::current();
+    span.record("tokens", outcome.usage.total());
+    span.record("cost_usd", outcome.cost.as_usd());
     let mut response = match &outcome.error {
         Some(error) => {
             let error = ApiError::from(error);

@@ -134,6 +134,9 @@ impl From<StartError> for ApiError {
             StartError::ModelAmbiguous { .. } => Self::invalid("model", message),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
             StartError::ToolNotAllowed(_) => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
+            StartError::Invalid { field: Field::Model, message } => {
+                Self::new(ErrorCode::MissingField, message).at("model")
+            }
             StartError::Invalid { field, message } => Self::invalid(path(field), message),
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
             StartError::BudgetExceeded { short, .. } => {

@@ -103,7 +103,10 @@ impl<S: Send + Sync> FromRequestParts<S> for ModelPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        id_of(parts, state).await.map(Self)
+        // A model's name may have slashes in it, written as they are or as `%2F`.
+        let segments = Path::<Vec<String>>::from_request_parts(parts, state).await;
+        let segments = segments.map_err(|_| ApiError::new(ErrorCode::UnknownUrl, "the path is not valid UTF-8"))?;
+        Ok(Self(segments.join("/")))
     }
 }
 

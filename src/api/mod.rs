@@ -26,8 +26,9 @@ pub mod wire;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use utoipa::openapi::OpenApi as Document;
 
 pub use self::bodies::Bodies;
@@ -45,7 +46,8 @@ pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
     let (router, document) = routes(|guarded| guarded.layer(guard)).split_for_parts();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", description::finish(document));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
-    router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_url).with_state(Api { agent })
+    let router = router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_route);
+    router.with_state(Api { agent })
 }
 
 /// The description of the HTTP contract.
@@ -61,12 +63,28 @@ async fn in_shape(request: axum::extract::Request, next: axum::middleware::Next)
     if response.status() == StatusCode::NOT_FOUND { unknown_url(method, uri).await } else { response }
 }
 
-async fn unknown_url(method: Method, uri: Uri) -> Response {
-    let path = wire::body::clip(uri.path()).to_owned();
-    ApiError::new(ErrorCode::UnknownUrl, format!("there is nothing at {method} {path}")).into_response()
+async fn unknown_route(State(api): State<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    match ask_for_key(&api, &uri, &headers) {
+        Ok(()) => unknown_url(method, uri).await,
+        Err(error) => error.into_response(),
+    }
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+async fn unknown_url(method: Method, uri: Uri) -> Response {
+    let path = wire::body::clip(uri.path()).to_owned();
+    let message = format!("there is nothing at {method} {path}; /docs describes what there is");
+    ApiError::new(ErrorCode::UnknownUrl, message).into_response()
+}
+
+/// Nothing is said of the API to those without a key, not even what it does not have.
+fn ask_for_key(api: &Api, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    if uri.path().starts_with("/v1/") { auth::check_key(&api.agent.generation(), headers) } else { Ok(()) }
+}
+
+async fn method_not_allowed(State(api): State<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    if let Err(error) = ask_for_key(&api, &uri, &headers) {
+        return error.into_response();
+    }
     let path = wire::body::clip(uri.path()).to_owned();
     let message = format!("{path} does not take {method}");
     ApiError::new(ErrorCode::MethodNotAllowed, message).into_response()

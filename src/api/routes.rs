@@ -51,7 +51,8 @@ pub fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> O
         ("/v1/models", routes!(models::list)),
         ("/v1/models/{id}", routes!(models::get)),
         ("/v1/tools", routes!(models::tools)),
-    ]);
+    ])
+    .route("/v1/models/{id}/{*rest}", axum::routing::get(models::get));
     description::guard(guarded.get_openapi_mut());
     let open = table([("/healthz", routes!(health::healthz)), ("/readyz", routes!(health::readyz))]);
     OpenApiRouter::with_openapi(Description::openapi()).merge(guard(guarded)).merge(open)

@@ -105,11 +105,11 @@ pub async fn without_void(chunks: ChatChunks, follower: &Follower, after: u64) -
 
 impl Asked {
     fn read(query: &Query, headers: &HeaderMap) -> Result<Self, ApiError> {
-        let after = match header_text(headers, "last-event-id")? {
+        let after = match header_text(headers, "last-event-id")?.filter(|id| !id.is_empty()) {
             Some(text) => event_id("last-event-id", text)?,
             None => query.get("after").map_or(Ok(0), |text| event_id("after", text))?,
         };
-        let flag = |name| query.parsed(name, |text| text.parse::<bool>().ok());
+        let flag = |name| query.parsed(name, parse_flag);
         let stream = flag("stream")?.unwrap_or(true);
         let mode = query.parsed("events", parse_events)?.unwrap_or(EventsMode::Native);
         let include_usage = flag("include_usage")?.unwrap_or(false);
@@ -186,6 +186,14 @@ fn write_event(record: &Record, names: &RunNames, out: &mut BytesMut) {
         ChunkTemplate::new(names, false).write_entry(text, *step, record.seq, out);
     } else {
         write_json(&native(record, names, true), out);
+    }
+}
+
+fn parse_flag(text: &str) -> Option<bool> {
+    match text {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
     }
 }
 

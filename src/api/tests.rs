@@ -138,6 +138,10 @@ async fn unknown_routes_are_refused_with_openais_error_shape() {
     let get = Request::builder().uri("/v2/x%0d%0a").body(Body::empty()).unwrap();
     let (status, body) = send(&router, get).await;
     assert_eq!((status, &body["error"]["code"]), (StatusCode::NOT_FOUND, &Value::from("unknown_url")));
+    for (method, path) in [("GET", "/v1/nowhere"), ("DELETE", "/v1/models")] {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        assert_eq!(send(&router, request).await.0, StatusCode::UNAUTHORIZED, "{method} {path}");
+    }
     let page = Request::builder().uri("/docs/nope").body(Body::empty()).unwrap();
     assert_eq!(send(&router, page).await.1["error"]["code"], "unknown_url");
     for member in ["message", "type", "param", "code"] {

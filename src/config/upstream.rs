@@ -51,6 +51,8 @@ pub struct OpenAiUpstream {
     pub idle_timeout: Duration,
     /// Which tool calls that a model writes as text are taken for calls.
     pub written_calls: WrittenCalls,
+    /// Whether it is sent members of a request that OpenAI does not document.
+    pub pass_unknown_members: bool,
 }
 
 impl Upstream {
@@ -128,6 +130,13 @@ impl OpenAiUpstream {
                     || written_calls_of(&base_url),
                     |all: bool| if all { WrittenCalls::All } else { WrittenCalls::None },
                 ),
+            pass_unknown_members: section
+                .optional(
+                    "pass_unknown_members",
+                    "Whether members of a request that OpenAI does not document, such as `top_k`, are sent to it; if \
+                     absent, only `api.openai.com` is excepted, which refuses them.",
+                )
+                .unwrap_or_else(|| !is_openai(&base_url)),
             base_url,
         }
     }
@@ -140,7 +149,12 @@ const OPENAI: &str = "https://api.openai.com/v1";
 
 /// Small models write calls as text, OpenAI's own do not.
 fn written_calls_of(base_url: &Url) -> WrittenCalls {
-    if base_url.host_str() == Some("api.openai.com") { WrittenCalls::None } else { WrittenCalls::Read }
+    if is_openai(base_url) { WrittenCalls::None } else { WrittenCalls::Read }
+}
+
+/// Whether the upstream is OpenAI itself, which refuses members that it does not know.
+fn is_openai(base_url: &Url) -> bool {
+    base_url.host_str() == Some("api.openai.com")
 }
 
 /// Where the upstreams were found.
@@ -183,6 +197,7 @@ fn of_environment(section: &mut Section<'_>, key: Option<String>, url: Option<St
         match parse_base_url(&url) {
             Ok(url) => {
                 openai.written_calls = written_calls_of(&url);
+                openai.pass_unknown_members = !is_openai(&url);
                 section.record("base_url", Recorded::shown(format!("\"{url}\"")));
                 openai.base_url = url;
             }

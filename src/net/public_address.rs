@@ -16,10 +16,16 @@ pub fn check_host(url: &Url) -> Result<(), &'static str> {
     match url.host() {
         Some(Host::Ipv4(address)) if !is_public(IpAddr::V4(address)) => Err(PRIVATE),
         Some(Host::Ipv6(address)) if !is_public(IpAddr::V6(address)) => Err(PRIVATE),
-        Some(Host::Domain(name)) if name == "localhost" || name.ends_with(".localhost") => Err(PRIVATE),
+        Some(Host::Domain(name)) if is_local_name(name) => Err(PRIVATE),
         Some(_) => Ok(()),
         None => Err("names no host"),
     }
+}
+
+/// Whether a name stands for this machine. A dot at its end only says that it is whole.
+fn is_local_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Whether an address is reachable on the public internet: none of the special ranges of the IANA
@@ -51,7 +57,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..]
         | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => is_public_v4(embedded(high, low)),
-        [0, 0, 0, 0, 0, 0, 0, _] | [0x2001, 0 | 0xdb8, ..] => false,
+        // The prefix of local NAT64 may stand for any address of the operator's.
+        [0, 0, 0, 0, 0, 0, 0, _] | [0x2001, 0 | 0xdb8, ..] | [0x64, 0xff9b, 1, ..] => false,
         [first, ..] => {
             !matches!(first & 0xfe00, 0xfc00) && !matches!(first & 0xffc0, 0xfe80) && first & 0xff00 != 0xff00
         }
@@ -76,6 +83,9 @@ mod tests {
             "http://[::1]/",
             "http://[fd00::1]/",
             "http://localhost/",
+            "http://localhost.:8000/x",
+            "http://a.localhost./x",
+            "http://[64:ff9b:1::a00:1]/",
             "http://169.254.169.254/latest",
             "https://user:pass@example.com/a.png",
         ] {

@@ -60,7 +60,8 @@ fn drop_bad_request_id(mut request: Request) -> Request {
 fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
     let route = request.extensions().get::<MatchedPath>().map_or_else(|| request.uri().path(), MatchedPath::as_str);
-    tracing::info_span!("request", id, method = %request.method(), path = route, run = field::Empty)
+    tracing::info_span!("request", id, method = %request.method(), path = route, run = field::Empty,
+        tenant = field::Empty, key = field::Empty, model = field::Empty, tokens = field::Empty, cost_usd = field::Empty)
 }
 
 fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {

@@ -15,6 +15,8 @@ pub enum ErrorKind {
     UpstreamTimeout,
     /// The upstream refused the request.
     UpstreamRejected,
+    /// The upstream says that the request is not valid: 400 or 422.
+    RequestRejected,
     /// The conversation does not fit the model.
     ContextLength,
     /// The model answered nothing, twice.
@@ -48,6 +50,7 @@ impl ErrorKind {
         match self {
             Self::UpstreamUnavailable | Self::UpstreamTimeout | Self::EmptyResponse => true,
             Self::UpstreamRejected
+            | Self::RequestRejected
             | Self::ContextLength
             | Self::OutcomeUnknown
             | Self::CrashLoop

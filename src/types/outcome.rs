@@ -136,6 +136,30 @@ impl StopReason {
         }
     }
 
+    /// The sentence that says which limit ended a run.
+    #[must_use]
+    pub fn limit_sentence(self) -> Option<&'static str> {
+        match self {
+            Self::MaxIterations => Some("The run stopped at its limit of model calls before the answer was complete."),
+            Self::TokenBudget => Some("The run stopped because a token budget has no room for another model call."),
+            Self::CostBudget => Some("The run stopped because a cost budget has no room for another model call."),
+            Self::Timeout => Some("The run stopped at its time limit before the answer was complete."),
+            Self::ContentFilter => Some("The upstream's content filter held the answer back."),
+            Self::Done
+            | Self::Length
+            | Self::ClientTools
+            | Self::OutcomeAsked
+            | Self::Cancelled
+            | Self::Abandoned
+            | Self::ProviderError
+            | Self::EmptyResponse
+            | Self::OutcomeUnknown
+            | Self::CrashLoop
+            | Self::StoreLostState
+            | Self::InternalError => None,
+        }
+    }
+
     /// The error of a run that failed for this reason without one that says more.
     #[must_use]
     pub fn default_error(self) -> Option<RunError> {

@@ -11,10 +11,6 @@ impl Run {
     pub fn outcome(&self, reason: StopReason, at_ms: u64) -> Outcome {
         let error = self.stop.as_ref().and_then(|(_, error)| error.clone()).or_else(|| reason.default_error());
         let error = if self.spec.on_limit == OnLimit::Error { error.or_else(|| limit_error(reason)) } else { error };
-        let mut output_text = self.last_turn.text().into_owned();
-        if output_text.is_empty() && matches!(reason.status(), RunStatus::Incomplete) {
-            limit_sentence(reason).clone_into(&mut output_text);
-        }
         let unpriced = self.unpriced.iter();
         let mut warnings: Vec<String> =
             unpriced.map(|model| format!("the cost is estimated: no price is known for the model {model}")).collect();
@@ -31,7 +27,7 @@ impl Run {
         }
         Outcome {
             reason,
-            output_text,
+            output_text: self.last_turn.text().into_owned(),
             reasoning: self.last_turn.thinking().into_owned(),
             error,
             required_calls: if reason.status() == RunStatus::RequiresAction {
@@ -48,28 +44,6 @@ impl Run {
             warnings,
             report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() },
         }
-    }
-}
-
-fn limit_sentence(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::MaxIterations => "The run stopped at its limit of model calls before the answer was complete.",
-        StopReason::TokenBudget => "The run stopped because a token budget has no room for another model call.",
-        StopReason::CostBudget => "The run stopped because a cost budget has no room for another model call.",
-        StopReason::Timeout => "The run stopped at its time limit before the answer was complete.",
-        StopReason::ContentFilter => "The upstream's content filter held the answer back.",
-        StopReason::Done
-        | StopReason::Length
-        | StopReason::ClientTools
-        | StopReason::OutcomeAsked
-        | StopReason::Cancelled
-        | StopReason::Abandoned
-        | StopReason::ProviderError
-        | StopReason::EmptyResponse
-        | StopReason::OutcomeUnknown
-        | StopReason::CrashLoop
-        | StopReason::StoreLostState
-        | StopReason::InternalError => "",
     }
 }
 
@@ -93,5 +67,5 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         | StopReason::StoreLostState
         | StopReason::InternalError => return None,
     };
-    Some(RunError::new(kind, limit_sentence(reason)))
+    Some(RunError::new(kind, reason.limit_sentence().unwrap_or_default()))
 }

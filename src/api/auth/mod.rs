@@ -13,13 +13,15 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
 
 pub use caller::Caller;
 pub use rate_limit::RequestRates;
 
-use crate::agent::Agent;
 use crate::agent::limits::rate::RateKey;
+use crate::agent::{Agent, Generation};
 use crate::api::auth::rate_limit::{LocalRateKey, too_many, write_allowance};
+use crate::api::error::ApiError;
 
 /// What stands before the routes that are not open to everyone.
 #[derive(Debug, Clone)]
@@ -28,6 +30,11 @@ pub struct Guard {
     pub rates: Arc<RequestRates>,
     /// Where they are counted for all replicas, and what the configuration says of callers.
     pub agent: Agent,
+}
+
+/// Whether the headers show a key that is valid, where keys are asked for.
+pub fn check_key(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<(), ApiError> {
+    keys::identify(generation, headers).map(drop)
 }
 
 /// Lets a request pass if its key is valid and its allowance is not used up. The handler then

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::api::wire::MAX_NUMBER;
 use crate::api::wire::error::{ErrorCode, WireError};
@@ -30,15 +31,23 @@ pub fn bad_money(budget: Option<f64>, instead: &str) -> Option<String> {
     }
 }
 
+/// Reals from here on stand for several whole numbers each.
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+
 /// Parses a JSON body; errors name the path of what is wrong.
 pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, WireError> {
-    serde_json::from_str(body).map(|JsonObject(value)| value).or_else(|error| {
+    located(body).map(|JsonObject(value)| value)
+}
+
+/// Parses any JSON; errors name the path of what is wrong.
+pub fn located<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, WireError> {
+    serde_json::from_str(json).or_else(|error| {
         if error.is_syntax() || error.is_eof() {
             return Err(malformed(&error));
         }
         // Once more, slower, to learn where.
-        let deserializer = &mut serde_json::Deserializer::from_str(body);
-        serde_path_to_error::deserialize(deserializer).map(|JsonObject(value)| value).map_err(|error| {
+        let deserializer = &mut serde_json::Deserializer::from_str(json);
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let path = error.path().to_string();
             let inner = malformed(error.inner());
             match path.as_str() {
@@ -56,7 +65,12 @@ pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, WireError> {
 /// What is wrong with a piece of JSON, without its surroundings.
 pub fn malformed(error: &serde_json::Error) -> WireError {
     let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    let text = match text.split_once("expected struct ") {
+        // What the struct is called in our code tells nobody anything.
+        Some((found, _)) => format!("{found}expected an object"),
+        None => text.to_owned(),
+    };
     let named = || text.split('`').nth(1).unwrap_or_default().to_owned();
     if error.is_syntax() || error.is_eof() || text.starts_with("duplicate field") {
         WireError::new(ErrorCode::InvalidJson, format!("the JSON is not valid: {text}"))
@@ -84,13 +98,22 @@ pub fn missing(field: &str) -> WireError {
     WireError::new(ErrorCode::MissingField, format!("{field} is missing")).at(field)
 }
 
+/// A whole number, or one that is written as `100.0`.
+pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    let real = || number.as_f64().filter(|real| real.fract() == 0.0 && (0.0..MAX_WHOLE).contains(real));
+    let whole = number.as_u64().or_else(|| format!("{:.0}", real()?).parse().ok());
+    whole.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number")))
+}
+
 /// OpenAI's bounds on metadata.
 pub fn check_metadata(metadata: Option<&BTreeMap<String, String>>) -> Result<(), WireError> {
     let Some(metadata) = metadata else { return Ok(()) };
     if metadata.len() > 16 {
         return Err(WireError::invalid("metadata", "may have at most 16 entries"));
     }
-    match metadata.iter().find(|(key, value)| key.is_empty() || key.len() > 64 || value.chars().count() > 512) {
+    match metadata.iter().find(|(key, value)| key.is_empty() || key.chars().count() > 64 || value.chars().count() > 512)
+    {
         Some((key, _)) => {
             let path = format!("metadata.{}", clip(key));
             Err(WireError::invalid(path, "keys have 1 to 64 characters, values at most 512"))

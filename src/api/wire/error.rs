@@ -40,6 +40,8 @@ error_codes! {
     UnknownField,
     /// The conversation does not fit the model.
     ContextLength,
+    /// The upstream says that the request is not valid.
+    RequestRejected,
     /// The run was to fail at its limits, and reached that of model calls.
     IterationLimit,
     /// The API key is missing or not valid.
@@ -122,6 +124,7 @@ impl From<ErrorKind> for ErrorCode {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::UpstreamUnavailable | ErrorKind::UpstreamRejected => Self::UpstreamFailed,
+            ErrorKind::RequestRejected => Self::RequestRejected,
             ErrorKind::UpstreamTimeout => Self::UpstreamTimeout,
             ErrorKind::ContextLength => Self::ContextLength,
             ErrorKind::EmptyResponse => Self::EmptyResponse,

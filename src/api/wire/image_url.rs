@@ -8,10 +8,19 @@ use crate::net::public_address::check_host;
 pub fn check_image_url(text: &str) -> Result<(), String> {
     let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     match url.scheme() {
-        "data" if url.path().starts_with("image/") => Ok(()),
+        "data" if url.path().starts_with("image/") => check_inline(url.path()),
         "data" => Err("must hold an image if it is a data: URL".to_owned()),
         "http" | "https" => check_host(&url).map_err(str::to_owned),
         scheme => Err(format!("must begin with https:, http: or data:, not {scheme}:")),
+    }
+}
+
+/// Checks what follows `data:`.
+fn check_inline(image: &str) -> Result<(), String> {
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    match image.split_once(";base64,") {
+        Some((_, data)) if !data.is_empty() && data.bytes().all(is_base64) => Ok(()),
+        Some(_) | None => Err("must hold its image as base64 where it is a data: URL".to_owned()),
     }
 }
 
@@ -21,7 +30,16 @@ mod tests {
 
     #[test]
     fn only_public_web_addresses_and_inline_images_pass() {
-        let bad = ["file:///etc/passwd", "gopher://example.com/", "http://127.1/", "data:text/html,x", "nonsense"];
+        let bad = [
+            "file:///etc/passwd",
+            "gopher://example.com/",
+            "http://127.1/",
+            "data:text/html,x",
+            "nonsense",
+            "data:image/png;base64,",
+            "data:image/png;base64,a!b",
+            "data:image/png,abc",
+        ];
         for bad in bad {
             assert!(check_image_url(bad).is_err(), "{bad}");
         }

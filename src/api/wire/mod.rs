@@ -8,6 +8,7 @@ pub mod agent;
 pub mod body;
 pub mod chunk;
 pub mod error;
+pub mod escapes;
 pub mod image_url;
 pub mod json_object;
 pub mod openai_chat;

@@ -58,6 +58,7 @@ pub fn row(code: ErrorCode) -> Row {
         ErrorCode::MissingField => (400, "invalid_request_error", "missing_field"),
         ErrorCode::UnknownField => (400, "invalid_request_error", "unknown_field"),
         ErrorCode::ContextLength => (400, "invalid_request_error", "context_length_exceeded"),
+        ErrorCode::RequestRejected => (400, "invalid_request_error", "request_rejected"),
         ErrorCode::IterationLimit => (400, "invalid_request_error", "max_iterations"),
         ErrorCode::InvalidApiKey => (401, "authentication_error", "invalid_api_key"),
         ErrorCode::Forbidden => (403, "permission_error", "forbidden"),

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::llm::ModelErrorKind;
 
+/// How much of a body is read that is no JSON, in characters.
+const MAX_PLAIN: usize = 300;
+
 /// An upstream's own account of a failure, as far as it can be understood.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -28,10 +31,11 @@ impl Report {
     /// Besides OpenAI's `{"error": {…}}` there are servers that wrap it in a list, write `error` as a
     /// string, or put `message` or `detail` at the top.
     pub(super) fn read(body: &[u8]) -> Self {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Ok(body) = serde_json::from_slice::<Value>(body) else { return Self::plain(body) };
         let top = body.get(0).unwrap_or(&body);
         let error = top.get("error").filter(|error| !error.is_null()).unwrap_or(top);
-        let texts = [Some(error), error.get("message"), error.get("detail"), top.get("message")];
+        let detail = error.get("detail").and_then(|detail| detail.get(0)?.get("msg"));
+        let texts = [Some(error), error.get("message"), error.get("detail"), detail, top.get("message")];
         let message = texts.into_iter().flatten().find_map(Value::as_str).map(str::trim);
         let codes = [error.get("code"), error.get("type")];
         Self {
@@ -39,6 +43,13 @@ impl Report {
             codes: codes.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
             status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
         }
+    }
+
+    /// Reads a body of plain text. A web page says nothing that helps.
+    fn plain(body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_PLAIN).collect();
+        Self { message: (!text.is_empty() && !text.starts_with('<')).then_some(text), ..Self::default() }
     }
 
     /// The kind of the failure: by what the upstream says, then by `status`, without which an unknown
@@ -171,10 +182,12 @@ mod tests {
             r#"{"detail":"why"}"#,
             r#"{"object":"error","message":"why","code":400}"#,
             r#"{"error":null,"message":"why"}"#,
+            r#"{"detail":[{"loc":["body"],"msg":"why"}]}"#,
+            " why\n",
         ] {
             assert_eq!(Report::read(body.as_bytes()).message.as_deref(), Some("why"), "{body}");
         }
-        for body in ["", "nonsense", "[]", "{}", "7", r#"{"error":{}}"#, r#"{"error":{"message":7}}"#] {
+        for body in ["", "<html>why</html>", "[]", "{}", "7", r#"{"error":{}}"#, r#"{"error":{"message":7}}"#] {
             assert_eq!(Report::read(body.as_bytes()).message, None, "{body}");
         }
     }

@@ -93,6 +93,7 @@ impl OpenAiModel {
             headers,
             api_key: config.api_key.clone(),
             bound: output_bound(&base_url),
+            takes_unknown: config.pass_unknown_members,
             first_byte_timeout,
             idle_timeout,
             client,

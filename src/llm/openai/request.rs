@@ -13,12 +13,12 @@ pub(super) enum OutputBound {
 }
 
 /// The JSON body. Messages that were encoded before are copied.
-pub(super) fn body(request: &ModelRequest, bound: OutputBound) -> String {
+pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bool) -> String {
     let bound = match bound {
         OutputBound::MaxCompletionTokens => "max_completion_tokens",
         OutputBound::MaxTokens => "max_tokens",
     };
-    let parameters = sampling::members(&request.sampling);
+    let parameters = sampling::members(&request.sampling, takes_unknown);
     let tools = if request.tools.is_empty() { "" } else { tools::json(&request.tools) };
     let mut body = String::with_capacity(
         256 + request.model.len()
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn parsed(request: &ModelRequest, bound: OutputBound) -> Value {
-        serde_json::from_str(&body(request, bound)).unwrap()
+        serde_json::from_str(&body(request, bound, false)).unwrap()
     }
 
     #[test]

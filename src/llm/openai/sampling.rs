@@ -1,13 +1,32 @@
 //! Sampling parameters in OpenAI's chat dialect.
 
 use super::object::Object;
+use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::Members;
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
 
-/// The members of a request, without braces; empty if nothing is set.
-pub(super) fn members(sampling: &Sampling) -> String {
+/// What OpenAI documents and is passed on as it came.
+const DOCUMENTED: [&str; 10] = [
+    "audio",
+    "logit_bias",
+    "logprobs",
+    "modalities",
+    "prediction",
+    "prompt_cache_retention",
+    "response_format",
+    "store",
+    "top_logprobs",
+    "web_search_options",
+];
+
+/// The members of a request, without braces; empty if nothing is set. Members that OpenAI does not document are
+/// left out unless the upstream `takes_unknown` ones.
+pub(super) fn members(sampling: &Sampling, takes_unknown: bool) -> String {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out, &sampling.extra);
+    let kept = sampling.extra.members(Dialect::OpenaiChat).iter();
+    let sent = kept.filter(|(name, _)| takes_unknown || DOCUMENTED.contains(&name.as_str()));
+    let extra = Extra::new(Dialect::OpenaiChat, Members(sent.cloned().collect()));
+    let mut object = Object::open(&mut out, &extra);
     for (name, number) in [
         ("temperature", sampling.temperature),
         ("top_p", sampling.top_p),
@@ -104,11 +123,19 @@ mod tests {
             (Stop::Texts(vec!["x".into(), "y".into()]), r#""stop":["x","y"]"#),
         ] {
             let sampling = Sampling { stop: Some(stop), ..Sampling::default() };
-            assert_eq!(members(&sampling), expected);
+            assert_eq!(members(&sampling, false), expected);
             let stored = serde_json::to_string(&sampling).unwrap();
             assert_eq!(serde_json::from_str::<Sampling>(&stored).unwrap(), sampling);
         }
-        assert_eq!(members(&Sampling::default()), "");
+        assert_eq!(members(&Sampling::default(), true), "");
+    }
+
+    #[test]
+    fn what_openai_does_not_document_goes_only_to_those_that_may_know_it() {
+        let extra: Members = serde_json::from_str(r#"{"logprobs":true,"top_k":40}"#).unwrap();
+        let sampling = Sampling { extra: Extra::new(Dialect::OpenaiChat, extra), ..Sampling::default() };
+        assert_eq!(members(&sampling, false), r#""logprobs":true"#);
+        assert_eq!(members(&sampling, true), r#""logprobs":true,"top_k":40"#);
     }
 
     #[test]
@@ -120,7 +147,7 @@ mod tests {
         ] {
             let response_format = response_format(&format.to_string());
             assert!(response_format.is_some(), "{format}");
-            let members = members(&Sampling { response_format, ..Sampling::default() });
+            let members = members(&Sampling { response_format, ..Sampling::default() }, false);
             let members: serde_json::Value = serde_json::from_str(&format!("{{{members}}}")).unwrap();
             assert_eq!(members["response_format"], format);
         }

@@ -322,6 +322,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
         first_byte_timeout: SHORT,
         idle_timeout: SHORT,
         written_calls: WrittenCalls::None,
+        pass_unknown_members: false,
     };
     let client = http_client(SHORT).unwrap();
     assert!(!format!("{config:?}").contains(KEY));

@@ -28,6 +28,8 @@ pub(super) struct Upstream {
     pub(super) headers: HeaderMap,
     pub(super) api_key: Option<Secret>,
     pub(super) bound: OutputBound,
+    /// Whether it is sent what OpenAI does not document.
+    pub(super) takes_unknown: bool,
     pub(super) first_byte_timeout: Duration,
     pub(super) idle_timeout: Duration,
     pub(super) client: HttpClient,
@@ -36,7 +38,7 @@ pub(super) struct Upstream {
 impl Upstream {
     /// What asks for a completion.
     pub(super) fn post(&self, request: &ModelRequest) -> Request<Full<Bytes>> {
-        self.request(Method::POST, &self.completions, request::body(request, self.bound).into())
+        self.request(Method::POST, &self.completions, request::body(request, self.bound, self.takes_unknown).into())
     }
 
     /// What asks which models there are.

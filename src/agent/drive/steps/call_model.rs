@@ -234,6 +234,7 @@ fn run_error(error: &ModelError, said_something: bool) -> RunError {
     let kind = match error.kind {
         ModelErrorKind::Transient => ErrorKind::UpstreamUnavailable,
         ModelErrorKind::Timeout => ErrorKind::UpstreamTimeout,
+        ModelErrorKind::Rejected if matches!(error.status, Some(400 | 422)) => ErrorKind::RequestRejected,
         ModelErrorKind::Rejected => ErrorKind::UpstreamRejected,
         ModelErrorKind::ContextLength => ErrorKind::ContextLength,
     };

@@ -17,7 +17,7 @@ use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::session::Session;
-use crate::types::{Event, Outcome, RunId, RunStatus, SessionId, StopReason};
+use crate::types::{Event, Outcome, RunId, RunSpec, RunStatus, SessionId, StopReason};
 
 /// What an attempt to record a run's end came to.
 enum Attempt {
@@ -51,6 +51,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
         match try_to_end(driver, &mut end).await? {
             Some(Attempt::Recorded(next)) => {
                 driver.next_in_session = next;
+                log_end(driver.recorder.run().spec(), &end.outcome);
                 failpoint::hit("run.ended");
                 return Ok(());
             }
@@ -62,6 +63,19 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
         }
     }
     Err(CommitError::from(Unavailable("the session is being changed by others".to_owned())).into())
+}
+
+/// One line for each run that ends or waits: whose it is, how it ended and what it took.
+fn log_end(spec: &RunSpec, outcome: &Outcome) {
+    let (run, tenant, key, model) = (&spec.id, &spec.tenant, spec.key_name.as_deref(), &spec.model);
+    let (reason, tokens, cost_usd) = (outcome.reason.as_str(), outcome.usage.total(), outcome.cost.as_usd());
+    match &outcome.error {
+        Some(error) => {
+            let error = &error.message;
+            tracing::warn!(%run, %tenant, key, model, reason, tokens, cost_usd, error, "the run failed");
+        }
+        None => tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run ended"),
+    }
 }
 
 /// Attempts to record the end; `None` if the session changed meanwhile.

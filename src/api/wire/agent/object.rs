@@ -26,6 +26,8 @@ pub struct AgentObject<'a> {
     /// Why the loop stopped.
     #[schema(value_type = StopReasonText, example = "done")]
     pub stop_reason: &'static str,
+    /// Which limit ended the run, in a sentence; null if none did.
+    pub message: Option<&'a str>,
     /// Model calls that counted.
     pub iterations: u32,
     /// Tool calls that were answered.
@@ -184,6 +186,7 @@ impl<'a> AgentObject<'a> {
             session_id: session.map(SessionId::as_str),
             status: outcome.status().as_str(),
             stop_reason: outcome.reason.as_str(),
+            message: outcome.reason.limit_sentence(),
             iterations: outcome.iterations,
             tool_calls: outcome.tool_calls,
             cost_usd: Micros::as_usd(outcome.cost),

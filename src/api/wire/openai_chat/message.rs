@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::api::wire::body::{clip, malformed};
+use crate::api::wire::body::{clip, located, malformed};
 use crate::api::wire::error::{ErrorCode, WireError};
+use crate::api::wire::escapes::surplus;
 use crate::api::wire::image_url::check_image_url;
 use crate::api::wire::json_object::JsonObject;
 use crate::llm::openai::messages::json;
@@ -111,8 +112,7 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
     let mut messages = Messages::default();
     for (index, json) in raw.iter().enumerate() {
         let path = format!("messages[{index}]");
-        let JsonObject::<View<'_>>(view) =
-            serde_json::from_str(json.get()).map_err(|error| malformed(&error).within(&path))?;
+        let JsonObject::<View<'_>>(view) = located(json.get()).map_err(|error| error.within(&path))?;
         let (role, images) = check_message(&view).map_err(|error| error.within(&path))?;
         pairing.take(role, &view).map_err(|error| error.within(&path))?;
         match (role, view.tool_call_id) {
@@ -128,7 +128,8 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
             }
             (Role::System | Role::Developer | Role::User | Role::Tool, _) => {}
         }
-        let weight = json.get().len().saturating_sub(images.bytes) + images.count * MEDIA_WEIGHT;
+        let text = json.get().len().saturating_sub(images.bytes + surplus(json.get()));
+        let weight = text + images.count * MEDIA_WEIGHT;
         messages.all.push(Message::from_valid_json(role, Dialect::OpenaiChat, (*json).to_owned(), weight));
     }
     pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len().saturating_sub(1))))?;
@@ -170,6 +171,9 @@ fn check_message(view: &View<'_>) -> Result<(Role, Images), WireError> {
             return Err(WireError::invalid("role", message));
         }
     };
+    if view.tool_calls.as_ref().is_some_and(Vec::is_empty) {
+        return Err(WireError::invalid("tool_calls", "the list of tool calls is empty; leave it out"));
+    }
     let has_calls = view.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
     if has_calls && role != Role::Assistant {
         return Err(WireError::invalid("tool_calls", "only assistant messages have tool calls"));
@@ -193,7 +197,7 @@ fn check_content(content: &str, role: Role) -> Result<Images, WireError> {
             Ok(Images::default())
         }
         Some(b'[') => {
-            let parts: Vec<JsonObject<Part<'_>>> = serde_json::from_str(content).map_err(|error| malformed(&error))?;
+            let parts: Vec<JsonObject<Part<'_>>> = located(content)?;
             if parts.is_empty() {
                 return Err(WireError::new(ErrorCode::InvalidValue, "the list of parts is empty"));
             }
@@ -304,9 +308,20 @@ mod tests {
         let cases = [
             ("[]".to_owned(), "invalid_value", "messages"),
             (r#"[["user","hi",null,null]]"#.to_owned(), "invalid_value", "messages[0]"),
-            (r#"[{"role":"user","content":[["text","x"]]}]"#.to_owned(), "invalid_value", "messages[0].content"),
+            (r#"[{"role":"user","content":[["text","x"]]}]"#.to_owned(), "invalid_value", "messages[0].content[0]"),
             (r#"[{"role":"robot","content":"x"}]"#.to_owned(), "invalid_value", "messages[0].role"),
             (r#"[{"role":"user"}]"#.to_owned(), "invalid_value", "messages[0].content"),
+            (r#"[{"role":"user","content":[{"text":"x"}]}]"#.to_owned(), "missing_field", "messages[0].content[0].type"),
+            (
+                r#"[{"role":"user","content":[{"type":"image_url","image_url":"x"}]}]"#.to_owned(),
+                "invalid_value",
+                "messages[0].content[0].image_url",
+            ),
+            (
+                r#"[{"role":"assistant","content":"x","tool_calls":[]}]"#.to_owned(),
+                "invalid_value",
+                "messages[0].tool_calls",
+            ),
             (r#"[{"role":"user","content":7}]"#.to_owned(), "invalid_value", "messages[0].content"),
             (r#"[{"role":"user","content":null}]"#.to_owned(), "invalid_value", "messages[0].content"),
             (r#"[{"role":"user","content":"\ud800"}]"#.to_owned(), "invalid_json", "messages[0].content"),
@@ -351,6 +366,15 @@ mod tests {
         assert_eq!((found.answers_from, found.answered.len()), (3, 1), "only the last turn's call is answered");
         let twice = check(&format!("[{call},{result},{result}]"), false).err();
         assert_eq!(twice, Some(("invalid_value".to_owned(), "messages[2].tool_call_id".to_owned())));
+    }
+
+    #[test]
+    fn a_text_weighs_the_same_however_it_is_escaped() {
+        let weight = |content: &str| {
+            check(&format!(r#"[{{"role":"user","content":"{content}"}}]"#), false).unwrap().all[0].weight()
+        };
+        assert_eq!(weight(r"\u00e9\u20ac\ud83d\ude00\u0041"), weight("é€😀A"));
+        assert_eq!(weight(r"\\u00e9"), weight("xxu00e9"), "a backslash that is escaped begins no escape");
     }
 
     #[test]

@@ -6,3 +6,4 @@ pub mod message;
 pub mod request;
 pub mod stream;
 pub mod tool;
+mod unknown;

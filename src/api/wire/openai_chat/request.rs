@@ -11,12 +11,13 @@ use utoipa::ToSchema;
 
 use crate::agent::{Generation, NewRun};
 use crate::api::wire::agent::options::{AgentOptions, EventsMode, IntermediateText};
-use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse};
+use crate::api::wire::body::{bad_session_id, check_metadata, clip, malformed, missing, parse, whole};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, ChatStop, ChatTool, ChatToolChoice};
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
 use crate::api::wire::openai_chat::tool::{read_tool_choice, read_tools};
+use crate::api::wire::openai_chat::unknown::read_unknown;
 use crate::api::wire::vocabulary::metadata;
 use crate::llm::openai::sampling;
 use crate::types::conversation::{Dialect, Extra};
@@ -31,7 +32,7 @@ const DEFAULT_RECONNECT_GRACE_MS: u64 = 15_000;
 /// Steps that may be voided on endpoints that can show it.
 const MAX_DISCARDS: u32 = 2;
 
-/// A chat completion request. Fields that are not named here are ignored.
+/// A chat completion request. Members that are not named here are sent to upstreams that may know them.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct CompletionRequest<'a> {
     /// An agent, or a model of an upstream: `openai/gpt-5`, or bare where just one upstream has it.
@@ -80,9 +81,11 @@ pub struct CompletionRequest<'a> {
     pub seed: Option<i64>,
     /// Most output tokens of one model call; the older name.
     #[schema(minimum = 1, maximum = 10_000_000)]
+    #[serde(default, deserialize_with = "whole")]
     pub max_tokens: Option<u64>,
     /// Most output tokens of one model call.
     #[schema(minimum = 1, maximum = 10_000_000)]
+    #[serde(default, deserialize_with = "whole")]
     pub max_completion_tokens: Option<u64>,
     /// How much the model thinks, where it can.
     pub reasoning_effort: Option<String>,
@@ -109,6 +112,7 @@ pub struct CompletionRequest<'a> {
     pub functions: Option<serde::de::IgnoredAny>,
     /// Must be 1.
     #[schema(minimum = 1, maximum = 1)]
+    #[serde(default, deserialize_with = "whole")]
     pub n: Option<u64>,
     /// The caller's notes: up to 16 short entries.
     #[schema(schema_with = metadata)]
@@ -185,7 +189,7 @@ impl RequestContext {
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let request: CompletionRequest<'_> = parse(body)?;
     request.check()?;
-    let sampling = Arc::new(request.sampling());
+    let sampling = Arc::new(request.sampling(read_unknown(body)?));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let include_usage = request.stream_options.and_then(|options| options.0.include_usage);
     let shape = ResponseShape::asked(request.stream, include_usage, &agent, context.default_events);
@@ -249,6 +253,12 @@ impl CompletionRequest<'_> {
                 return Err(WireError::invalid(param, format!("must be between 1 and {MAX_OUTPUT_TOKENS}")));
             }
         }
+        if let Some(biases) = self.logit_bias {
+            let is_valid = |biases: BTreeMap<String, f64>| biases.values().all(|bias| (-100.0..=100.0).contains(bias));
+            if !serde_json::from_str(biases.get()).is_ok_and(is_valid) {
+                return Err(WireError::invalid("logit_bias", "must give each token id a bias between -100 and 100"));
+            }
+        }
         if self.functions.is_some() {
             return Err(WireError::invalid("functions", "functions are not supported; use tools"));
         }
@@ -268,12 +278,13 @@ impl CompletionRequest<'_> {
         check_metadata(self.metadata.as_ref())
     }
 
-    /// How the upstream is to answer. What is OpenAI's alone passes as it came.
-    fn sampling(&self) -> Sampling {
+    /// How the upstream is to answer. What is OpenAI's alone, and what is unknown, is kept as it came.
+    fn sampling(&self, unknown: Members) -> Sampling {
         let format = self.response_format.and_then(|raw| sampling::response_format(raw.get()));
         let foreign = self.response_format.filter(|_| format.is_none());
         let passed = [("response_format", foreign), ("logit_bias", self.logit_bias), ("prediction", self.prediction)];
         let passed = passed.into_iter().filter_map(|(name, raw)| Some((name.to_owned(), RawValueEq(raw?.to_owned()))));
+        let passed = passed.chain(unknown.0);
         Sampling {
             temperature: self.temperature,
             top_p: self.top_p,

@@ -139,7 +139,7 @@ impl ChatChunks {
             return self.fail(error.into(), out);
         }
         if outcome.status() == RunStatus::Incomplete && !self.text_out && !outcome.output_text.is_empty() {
-            // A run that a limit ended always says something, if only which limit.
+            // Text that was held back until its step would be known to be the last.
             out.put_slice(b"data: ");
             self.template.write_text(&outcome.output_text, None, out);
             out.put_slice(b"\n\n");

@@ -51,6 +51,7 @@ pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: 
         first_byte_timeout,
         idle_timeout,
         written_calls: WrittenCalls::All,
+        pass_unknown_members: true,
     };
     OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
 }
