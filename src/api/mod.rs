@@ -60,17 +60,17 @@ pub fn openapi() -> Document {
 async fn in_shape(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let response = next.run(request).await;
-    if response.status() == StatusCode::NOT_FOUND { unknown_url(method, uri).await } else { response }
+    if response.status() == StatusCode::NOT_FOUND { unknown_url(&method, &uri) } else { response }
 }
 
 async fn unknown_route(State(api): State<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
     match ask_for_key(&api, &uri, &headers) {
-        Ok(()) => unknown_url(method, uri).await,
+        Ok(()) => unknown_url(&method, &uri),
         Err(error) => error.into_response(),
     }
 }
 
-async fn unknown_url(method: Method, uri: Uri) -> Response {
+fn unknown_url(method: &Method, uri: &Uri) -> Response {
     let path = wire::body::clip(uri.path()).to_owned();
     let message = format!("there is nothing at {method} {path}; /docs describes what there is");
     ApiError::new(ErrorCode::UnknownUrl, message).into_response()

@@ -69,12 +69,11 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
 fn log_end(spec: &RunSpec, outcome: &Outcome) {
     let (run, tenant, key, model) = (&spec.id, &spec.tenant, spec.key_name.as_deref(), &spec.model);
     let (reason, tokens, cost_usd) = (outcome.reason.as_str(), outcome.usage.total(), outcome.cost.as_usd());
-    match &outcome.error {
-        Some(error) => {
-            let error = &error.message;
-            tracing::warn!(%run, %tenant, key, model, reason, tokens, cost_usd, error, "the run failed");
-        }
-        None => tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run ended"),
+    if let Some(error) = &outcome.error {
+        let error = &error.message;
+        tracing::warn!(%run, %tenant, key, model, reason, tokens, cost_usd, error, "the run failed");
+    } else {
+        tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run ended");
     }
 }
 

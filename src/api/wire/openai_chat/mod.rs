@@ -7,3 +7,4 @@ pub mod request;
 pub mod stream;
 pub mod tool;
 mod unknown;
+mod withheld;

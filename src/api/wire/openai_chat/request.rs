@@ -202,7 +202,6 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let tool_choice = read_tool_choice(request.tool_choice)?;
     let no_tools = tool_choice == ToolChoice::None;
     let is_json = is_json_format(request.response_format)?;
-    let hide = agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide);
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
     let options = RunOptions {
         tool_choice,
@@ -211,7 +210,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         on_disconnect: context.on_disconnect(agent.on_disconnect, shape.background),
         on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
         reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
-        hide_intermediate_text: hide,
+        hide_intermediate_text: agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide),
         stream_tool_arguments: agent.stream_tool_arguments.unwrap_or(false),
         max_discards: if can_void { MAX_DISCARDS } else { 0 },
     };

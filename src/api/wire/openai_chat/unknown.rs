@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::api::wire::body::{clip, malformed};
 use crate::api::wire::error::WireError;
+use crate::api::wire::openai_chat::withheld::is_withheld;
 use crate::types::json::{Members, RawValueEq};
 
 /// The members that the endpoints know.
@@ -44,7 +45,8 @@ const KNOWN: [&str; 28] = [
 /// How long all unknown members may be together, in bytes. They are stored with the run.
 const MAX_BYTES: usize = 64 << 10;
 
-/// The members of a request that are not known, as they were written. Those that are null say nothing.
+/// The members of a request that are not known, as they were written. Those that are null say nothing, and those that
+/// upstreams are not sent are not kept.
 pub fn read_unknown(body: &str) -> Result<Members, WireError> {
     let Unknown(members) = serde_json::from_str(body).map_err(|error| malformed(&error))?;
     let mut bytes = 0;
@@ -82,7 +84,7 @@ impl<'de> Visitor<'de> for UnknownVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unknown, A::Error> {
         let mut members = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            if KNOWN.binary_search(&name.as_str()).is_ok() {
+            if KNOWN.binary_search(&name.as_str()).is_ok() || is_withheld(&name) {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -115,7 +117,8 @@ mod tests {
     #[test]
     fn only_what_is_not_known_is_kept_and_within_bounds() {
         let read = |body: &str| read_unknown(body).map_err(|error| error.param);
-        let members = read(r#"{"model":"m","top_k":40,"thinking":{"type": "x"},"min_p":null,"n":1}"#).unwrap();
+        let members =
+            read(r#"{"model":"m","top_k":40,"thinking":{"type": "x"},"min_p":null,"n":1,"api_key":"k"}"#).unwrap();
         let found: Vec<_> = members.0.iter().map(|(name, json)| (name.as_str(), json.get())).collect();
         assert_eq!(found, [("top_k", "40"), ("thinking", r#"{"type": "x"}"#)]);
         let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
