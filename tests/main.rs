@@ -9,6 +9,7 @@ mod faults;
 mod idempotency;
 mod memory;
 mod offers;
+mod passing;
 mod programs;
 mod reload;
 mod round_trips;

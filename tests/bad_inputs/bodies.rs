@@ -117,6 +117,12 @@ async fn with_parameters_out_of_range_are_refused() {
         (with("response_format", json!({"type": "json_schema"})), &[(400, "invalid_value"), (400, "missing_field")]),
         (with("stop", json!(["a", "b", "c", "d", "e"])), VALUE),
         (with("metadata", json!({"a": 1})), VALUE),
+        (with("metadata", json!({"é".repeat(65): "x"})), VALUE),
+        (with("max_tokens", 100.5), VALUE),
+        (with("logit_bias", "x"), VALUE),
+        (with("logit_bias", json!([1])), VALUE),
+        (with("logit_bias", json!({"50256": 101})), VALUE),
+        (with("logit_bias", json!({"50256": "-100"})), VALUE),
     ];
     refused(&House::build("").await, rows.into_iter().map(|(body, allowed)| (body.to_string(), allowed))).await;
 }

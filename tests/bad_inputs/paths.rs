@@ -94,6 +94,11 @@ async fn wrong_ids_and_positions_of_runs_are_refused() {
     let last =
         server.get(&format!("/v1/runs/{run}/events?stream=false")).await.ok()["data"].as_array().map_or(0, Vec::len);
     assert!(last > 3, "the run has few events: {last}");
+    for (flag, listed) in [("0", true), ("1", false)] {
+        let answer = server.respond(server.request(Method::GET, &format!("/v1/runs/{run}/events?stream={flag}"))).await;
+        assert_eq!((answer.status().as_u16(), answer.headers()["content-type"] == "application/json"), (200, listed));
+    }
+    check("stream=no", &server.get(&format!("/v1/runs/{run}/events?stream=no")).await, VALUE);
     // An empty header is none: browsers send it before they have met an event.
     for empty in ["", " "] {
         let path = format!("/v1/runs/{run}/events?stream=false");

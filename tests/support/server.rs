@@ -140,6 +140,11 @@ impl TestServer {
         self.process.output.text()
     }
 
+    /// The first line of its log that contains `words`, once it is there.
+    pub(crate) async fn logged(&self, words: &str) -> String {
+        within("a line of the log", self.process.output.line(words)).await
+    }
+
     /// A request to be sent, for those who need more than the methods below.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.process.url));

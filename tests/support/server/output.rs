@@ -48,6 +48,17 @@ impl Output {
         }
     }
 
+    /// The first line that contains `words`.
+    pub(super) async fn line(&self, words: &str) -> String {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(line) = self.text().lines().find(|line| line.contains(words)) {
+                return line.to_owned();
+            }
+            changed.changed().await.expect("we hold a sender");
+        }
+    }
+
     /// The address that it says it listens on.
     pub(super) async fn url(&self) -> String {
         let mut changed = self.changed.subscribe();

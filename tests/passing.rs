@@ -1,0 +1,110 @@
+//! What passes between callers, upstreams and the log: members that only an upstream knows, its refusals, and the lines
+//! that say how runs ended.
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, TestServer, Upstream};
+
+const ENDPOINT: &str = "/v1/chat/completions";
+
+fn request(members: &Value) -> Value {
+    let mut request = json!({"model": "test", "messages": [{"role": "user", "content": "Hi"}]});
+    for (name, value) in members.as_object().expect("members are an object") {
+        request[name] = value.clone();
+    }
+    request
+}
+
+/// What the upstream is asked for a request with these members, if its declaration ends with `setting`.
+async fn asked(setting: &str, members: &Value) -> Value {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let server = TestServer::start(&format!("{}{setting}", upstream.config())).await;
+    server.post(ENDPOINT, &request(members)).await.ok();
+    upstream.requests().remove(0)
+}
+
+#[tokio::test]
+async fn members_that_are_not_known_reach_an_upstream_that_may_know_them() {
+    let members = json!({
+        "top_k": 40, "min_p": 0.05, "chat_template_kwargs": {"enable_thinking": false}, "logprobs": true,
+        "thinking": null, "agent": {"events": "none"},
+    });
+    let passed = asked("", &members).await;
+    for name in ["top_k", "min_p", "chat_template_kwargs", "logprobs"] {
+        assert_eq!(passed[name], members[name], "{name}");
+    }
+    assert_eq!((passed.get("thinking"), passed.get("agent")), (None, None));
+
+    let documented = asked("pass_unknown_members = false\n", &members).await;
+    assert_eq!((&documented["logprobs"], documented.get("top_k")), (&json!(true), None));
+}
+
+/// Whatever the settings say, and however it is spelled.
+#[tokio::test]
+async fn members_that_would_steer_a_gateway_stay_behind() {
+    let members = json!({
+        "api_base": "http://127.0.0.1:9/v1", "apiKey": "sk-stolen", "extra_body": {"model": "dearer"},
+        "provider": {"order": ["dearer"]}, "models": ["dearer"], "route": "fallback", "fallbacks": ["dearer"],
+        "mock_response": "free", "aws_role_name": "root", "n_predict": 1_000_000, "best_of": 20, "top_k": 1,
+    });
+    let passed = asked("pass_unknown_members = true\n", &members).await;
+    let passed = passed.as_object().expect("it is an object");
+    let reached: Vec<_> =
+        members.as_object().into_iter().flat_map(|all| all.keys()).filter(|name| passed.contains_key(*name)).collect();
+    assert_eq!(reached, ["top_k"]);
+}
+
+#[tokio::test]
+async fn whole_numbers_may_have_a_fraction_of_nothing() {
+    let asked = asked("", &json!({"max_tokens": 100.0, "n": 1.0})).await;
+    assert_eq!(asked["max_tokens"].as_u64(), Some(100));
+}
+
+#[tokio::test]
+async fn what_an_upstream_refuses_is_the_callers_error_in_its_own_words() {
+    let words = "Unsupported parameter: 'top_k' is not supported with this model.";
+    for status in [400, 422] {
+        let upstream = Upstream::start([Reply::error(status, "unsupported_parameter", words)]).await;
+        let server = TestServer::start(&upstream.config()).await;
+        let answer = server.post(ENDPOINT, &request(&json!({"top_k": 1}))).await;
+        assert_eq!((answer.status, answer.code()), (400, "request_rejected"));
+        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(words), "{message}");
+        assert_eq!(upstream.requests().len(), 1, "what was refused was sent again");
+        let line = server.logged("the run failed").await;
+        assert!(line.contains("WARN") && line.contains(words), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_says_whose_run_it_was_how_it_ended_and_what_it_took() {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let config = format!("{}[keys.ann]\nkey_env = \"KEY_ANN\"\n", upstream.config());
+    let mut server = TestServer::builder(&config).env("KEY_ANN", "lg_aaaa").start().await;
+    server.use_key("lg_aaaa");
+    let answer = server.post("/v1/agent/completions", &request(&json!({}))).await.ok();
+    let run = answer["agent"]["run_id"].as_str().expect("it has an id");
+    for subject in ["the run ended", "served"] {
+        let line = server.logged(&format!("\"message\":\"{subject}\"")).await;
+        for word in [run, "\"tenant\":\"ann\"", "\"key\":\"ann\"", "test\"", "\"tokens\":15", "\"cost_usd\":"] {
+            assert!(line.contains(word), "{word} is not in: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_model_of_the_list_is_found_by_its_id() {
+    let upstream = Upstream::start([]).await;
+    let config = upstream.config().replace("[\"test\"]", "[\"test\", \"meta/llama/big\"]");
+    let server = TestServer::start(&config).await;
+    let models = server.get("/v1/models").await.ok();
+    let ids: Vec<_> =
+        models["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
+    assert!(ids.contains(&"scripted/test") && ids.contains(&"scripted/meta/llama/big"), "{ids:?}");
+    for id in ids {
+        for path in [id.to_owned(), id.replace('/', "%2F")] {
+            assert_eq!(server.get(&format!("/v1/models/{path}")).await.ok()["id"], id);
+        }
+    }
+    assert_eq!(server.get("/v1/models/scripted/absent").await.code(), "model_not_found");
+}
