@@ -84,8 +84,8 @@ async fn the_log_says_whose_run_it_was_how_it_ended_and_what_it_took() {
     server.use_key("lg_aaaa");
     let answer = server.post("/v1/agent/completions", &request(&json!({}))).await.ok();
     let run = answer["agent"]["run_id"].as_str().expect("it has an id");
-    for subject in ["the run ended", "served"] {
-        let line = server.logged(&format!("\"message\":\"{subject}\"")).await;
+    for subject in ["\"message\":\"the run ended\"", "\"path\":\"/v1/agent/completions\""] {
+        let line = server.logged(subject).await;
         for word in [run, "\"tenant\":\"ann\"", "\"key\":\"ann\"", "test\"", "\"tokens\":15", "\"cost_usd\":"] {
             assert!(line.contains(word), "{word} is not in: {line}");
         }

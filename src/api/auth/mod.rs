@@ -37,6 +37,13 @@ pub fn check_key(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<()
     keys::identify(generation, headers).map(drop)
 }
 
+/// Lets the request's line in the log say whose it is.
+fn name_in_log(caller: &Caller) {
+    let span = tracing::Span::current();
+    span.record("tenant", tracing::field::display(&caller.tenant));
+    span.record("key", caller.key_name.as_deref());
+}
+
 /// Lets a request pass if its key is valid and its allowance is not used up. The handler then
 /// extracts its [`Caller`].
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
@@ -46,6 +53,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         Ok(known) => known,
         Err(error) => return error.into_response(),
     };
+    name_in_log(&caller);
     let local_key = caller.key_name.clone().map_or(LocalRateKey::Address(address), LocalRateKey::Key);
     let mut allowance = limit.map(|limit| guard.rates.count(&local_key, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
