@@ -143,6 +143,7 @@ const cases = {
   },
 
   unknown_model: () => failure(() => create({ model: 'nonsense' })),
+  provider_failure: () => failure(() => create()),
   unauthorized: () => failure(() => create()),
   quota: () => failure(() => create({ agent: { limits: { token_budget: 1 } } })),
 

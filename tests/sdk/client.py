@@ -144,6 +144,10 @@ def unknown_model():
     return failure(lambda: client.chat.completions.create(model="nonsense", messages=question))
 
 
+def provider_failure():
+    return failure(lambda: client.chat.completions.create(model="test", messages=question))
+
+
 def unauthorized():
     return failure(lambda: client.chat.completions.create(model="test", messages=question))
 
