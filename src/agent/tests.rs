@@ -7,6 +7,7 @@ mod charges;
 mod commands;
 mod conflicts;
 mod contention;
+mod costs;
 mod crash_loops;
 mod dead_replicas;
 mod deletion;

@@ -1,0 +1,68 @@
+//! What a run costs, counted: how often it asks the store. More is a price that every run pays, so it should be
+//! worth it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::support::{Say, TestAgent, outcome, request, watch};
+use crate::store::layer::StoreLayer;
+use crate::store::memory::MemoryStore;
+use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
+use crate::types::StopReason;
+
+/// Counts operations, and those of them that are commits.
+#[derive(Debug, Default)]
+struct Counted {
+    inner: MemoryStore,
+    asked: AtomicU32,
+    commits: AtomicU32,
+}
+
+#[async_trait]
+impl StoreLayer for Counted {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn pass(&self, _partition: Option<&Partition>) -> Result<(), Unavailable> {
+        self.asked.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    async fn on_commit(&self, tx: Tx) -> Result<(), CommitError> {
+        self.commits.fetch_add(1, Relaxed);
+        self.inner.commit(tx).await
+    }
+}
+
+/// How many operations a run takes in which the model speaks like this, and how many of them are commits.
+async fn cost_of(turns: Vec<Say>) -> (u32, u32) {
+    let store = Arc::new(Counted::default());
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
+    let counted = || (store.asked.load(Relaxed), store.commits.load(Relaxed));
+    let mut before = counted();
+    // The first joins the replica to the others, once.
+    for _ in 0..2 {
+        before = counted();
+        let records = watch(agent.start(request(), None).await.unwrap()).await;
+        assert_eq!(outcome(&records).reason, StopReason::Done);
+        agent.idle(Duration::from_secs(5)).await;
+    }
+    let after = counted();
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_asks_the_store_only_so_often() {
+    let call = || Say::Calls("", vec![("echo", r#"{"n":1}"#)]);
+    let chat = cost_of(vec![Say::Text(&["hello"])]).await;
+    let looped = cost_of(vec![call(), call(), call(), Say::Text(&["hello"])]).await;
+    assert_eq!(
+        (chat, looped),
+        ((9, 7), (15, 13)),
+        "operations and commits of an answer, and of three calls and an answer"
+    );
+}
