@@ -84,7 +84,7 @@ fn stream((client, base): Upstream, mut body: Value) -> impl Stream<Item = Resul
     }
 }
 
-/// The same, where nobody waits for pieces of it.
+/// The same loop for an answer that is not streamed.
 async fn whole((client, base): &Upstream, mut body: Value) -> Result<Value, Failure> {
     loop {
         let response = client.request(post(&format!("{base}/v1/chat/completions"), &body)?).await?;

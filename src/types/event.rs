@@ -74,8 +74,8 @@ pub enum Event {
         reason: DiscardReason,
         /// What the run is charged for it.
         usage: Usage,
-        /// What its model call may have taken beyond `usage`: nobody knows, so the key is charged for it, but
-        /// the run is not, which goes on.
+        /// What the model call may have taken beyond `usage`. The amount is unknown: the key is charged for it,
+        /// and the run, which continues, is not.
         #[serde(default, skip_serializing_if = "Used::is_nothing")]
         unconfirmed: Used,
     },

@@ -272,7 +272,8 @@ impl Outcome {
         self.tool_calls == 0 && !is_limit && (failed_for_now || self.reason.status() == RunStatus::Cancelled)
     }
 
-    /// Whether it came to nothing because nobody read it, and no tool was called that would be called once more.
+    /// Whether the run was cancelled because its readers had left, before it called a tool that a new run would
+    /// call once more.
     #[must_use]
     pub fn was_abandoned_idle(&self) -> bool {
         self.tool_calls == 0 && self.reason == StopReason::Abandoned

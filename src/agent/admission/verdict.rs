@@ -65,7 +65,7 @@ pub(super) enum TargetState {
     Complete {
         /// Whether that is a failure after which a client does well to try again.
         may_be_repeated: bool,
-        /// Whether nobody read it, and nothing was done.
+        /// Whether the run was cancelled without a reader and without a tool call.
         abandoned: bool,
     },
 }

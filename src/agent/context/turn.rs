@@ -136,7 +136,7 @@ impl TurnBuffer {
     }
 
     /// The turn as far as it came before it was interrupted. Half-written calls are not part of it. Once the
-    /// answer had begun nobody knows what it took: thinking may not be shown.
+    /// answer had begun its usage is unknown: the upstream may have billed thinking that it does not show.
     pub fn take_partial(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
         let usage = match self.spent() {
             Spent::Unknown => whole_usage(reserve),

@@ -17,7 +17,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
     let end = run_to_the_end(driver).await;
     if matches!(end, Err(Exit::HandedOff)) && driver.signals.validity.is_valid() {
-        // What has happened is not to happen again elsewhere, and whoever goes on is to know that nobody died.
+        // The next replica must not repeat what has happened, and must not count this hand-over as a crash.
         driver.recorder.queue(Event::HandedOff);
         let flushed = tokio::time::timeout(LAST_WORDS, driver.recorder.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {

@@ -213,7 +213,7 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
     let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
     let Some(Versioned { session, version }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);
-    // Whoever saw the run under way and is about to queue another one behind it looks again.
+    // A replica that saw the run under way, and is about to queue another run behind it, reads the session again.
     let tx = put_session_document(tx, &session, version, ttl);
     keep_session(tx, ttl)
 }

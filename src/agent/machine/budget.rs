@@ -135,7 +135,7 @@ pub fn estimated_usage(reserve: Reservation, output_bytes: usize) -> Usage {
     }
 }
 
-/// What a call is charged that was cut off after its answer began, so that nobody knows what it took: all that
+/// The charge of a call that was cut off after its answer began. Its usage is unknown, so the charge is all that
 /// was reserved for it.
 pub fn whole_usage(reserve: Reservation) -> Usage {
     Usage {

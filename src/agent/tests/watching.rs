@@ -41,7 +41,7 @@ async fn runs_of_dead_replicas_go_on_soon_however_many_replicas_there_are() {
     }
 }
 
-/// One that keeps its lease but looks at nobody hides the dead one behind it only for a while.
+/// A replica that keeps its lease but watches no other hides the dead replica behind it only for a while.
 #[tokio::test(start_paused = true)]
 async fn a_dead_replica_behind_one_that_does_not_look_is_found() {
     let store = shared();

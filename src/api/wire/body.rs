@@ -67,7 +67,7 @@ pub fn malformed(error: &serde_json::Error) -> WireError {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
     let text = match text.split_once("expected struct ") {
-        // What the struct is called in our code tells nobody anything.
+        // The struct's name in our code means nothing to a caller.
         Some((found, _)) => format!("{found}expected an object"),
         None => text.to_owned(),
     };

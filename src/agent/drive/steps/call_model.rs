@@ -222,7 +222,7 @@ fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>) ->
     Some(usage)
 }
 
-/// The bound on the output that the upstream is told: none where nobody asked for one and no budget holds.
+/// The bound on the output that the upstream is told: none if the caller asked for none and no budget holds.
 fn output_bound(driver: &Driver, reserve: Reservation, closing: bool) -> Option<u64> {
     let spec = driver.recorder.run().spec();
     let has_budget = spec.limits.token_budget.is_some() || spec.limits.cost_budget.is_some();

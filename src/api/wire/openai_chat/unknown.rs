@@ -56,7 +56,7 @@ pub fn read_unknown(body: &str) -> Result<Members, WireError> {
             let message = format!("members that are not known may have {MAX_BYTES} bytes together");
             return Err(WireError::invalid(clip(name), message));
         }
-        // Parsing stops where nesting becomes too deep for whoever reads it.
+        // The parser refuses a depth that readers of the request could not parse either.
         if serde_json::from_str::<Value>(json.get()).is_err() {
             return Err(WireError::invalid(clip(name), "is nested too deeply"));
         }
