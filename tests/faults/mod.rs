@@ -15,12 +15,14 @@ mod network;
 mod outage;
 mod outside;
 mod refusals;
+mod shared;
 mod takeover;
 
 use std::time::Duration;
 
 use crate::support::TestServer;
 use crate::support::cluster::Job;
+use crate::support::cluster::harm::{Break, Loss};
 use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::seed::Seed;
 
@@ -46,6 +48,14 @@ fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Job> {
         let mut plan = Plan::new(format!("{name}-{number}")).with_tools(rounds, &tools);
         plan = plan.with_text(pieces, pace_ms / 2 + seed.below(pace_ms + 1)).with_delay(seed.below(150));
         plan.calls = 1 + u32::try_from(seed.below(2)).expect("it is below 2");
+        // Some lose answers of tools, where a turn has no further call that a run which fails of it would not make; and
+        // for some the upstream breaks off what it bills.
+        if seed.below(4) == 0 && plan.calls == 1 {
+            plan = plan.with_loss(*seed.pick(&[Loss::Reset, Loss::Half]));
+        }
+        if seed.below(4) == 0 {
+            plan = plan.with_breaks(&[*seed.pick(&Break::ALL)]);
+        }
         let session = (number % 2 == 0).then(|| format!("{name}-s{}", number / 4));
         jobs.push((plan, session));
     }

@@ -11,9 +11,6 @@ use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::cluster::{Job, TestServices, hold};
 use crate::support::seed::Seed;
 
-/// How answers of the upstream break after they began.
-const BREAKS: [Break; 3] = [Break::Whole, Break::Cut, Break::Untold];
-
 /// Lets these jobs run on one server, with each policy for unknown outcomes, and asks the checker.
 async fn outlasts(name: &str, config: impl FnOnce(String) -> String, jobs: impl Fn(&str) -> Vec<Job>) {
     let seed = Seed::of_this_run().part(name);
@@ -56,15 +53,16 @@ async fn an_answer_of_a_tool_that_is_lost_repeats_nothing_that_must_not_be() {
 }
 
 #[tokio::test]
-async fn what_the_upstream_bills_is_charged_when_its_answers_break() {
+async fn what_the_upstream_bills_is_charged_however_its_answers_break() {
     let mut seed = Seed::of_this_run().part("broken-answers");
-    let rounds: Vec<[Break; 2]> = (0..scaled(8, 60)).map(|_| [*seed.pick(&BREAKS), *seed.pick(&BREAKS)]).collect();
+    let rounds: Vec<[Break; 2]> =
+        (0..scaled(8, 60)).map(|_| [*seed.pick(&Break::ALL), *seed.pick(&Break::ALL)]).collect();
     outlasts(
         "broken-answers",
         |config| config,
         |name| {
             // Each way alone, and then together.
-            let alone = BREAKS.map(|breaks| [breaks, Break::Whole]);
+            let alone = Break::ALL.map(|breaks| [breaks, Break::Whole]);
             let breaks = alone.iter().chain(&rounds).enumerate();
             let job = |(number, breaks): (usize, &[Break; 2])| {
                 let plan = Plan::new(format!("{name}-{number}")).with_tools(1, &[Tool::ALL[number % 3]]);
