@@ -1,4 +1,4 @@
-//! Why the agent refuses or fails, one enum per operation. How these look on the wire is `api::error`'s.
+//! Why the agent refuses or fails, one enum for each operation. `api::error` maps them to responses.
 
 use std::time::Duration;
 

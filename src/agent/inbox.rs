@@ -1,15 +1,15 @@
-//! Commands for the driver of a run: a log beside the run's own, which any replica appends to
-//! and the driver reads.
+//! Commands for the driver of a run: a log beside the run's own, to which every replica appends and which the driver
+//! reads.
 //!
-//! A command is committed together with a check that the run has not ended, and a run ends only in a
-//! commit that has seen every command, so none is lost and none comes too late. A nudge makes it quick;
-//! the lease's renewals tell the inbox's length, so that a lost nudge costs only time.
+//! A command is committed with a check that the run has not ended. A run ends only in a commit that has seen all
+//! commands. So no command is lost, and none comes too late. A nudge tells the driver at once. Each renewal of the
+//! lease tells the inbox's length, so a lost nudge costs only time.
 //!
-//! What is left for one run is bounded in bytes, which are counted in the same commit; the driver reads it a page at a
-//! time. A cancellation is taken in any case.
+//! The bytes of an inbox are bounded, and counted in the commits that add commands. A cancellation is accepted even
+//! when the inbox is full. The driver reads the inbox a page at a time.
 //!
-//! A request that may come again leaves its command together with a note that it did, under its name:
-//! whichever of its attempts is first leaves the only one.
+//! A request that may be repeated sends its command together with a note under the request's key. Only the attempt
+//! that writes the note sends the command.
 
 use std::pin::pin;
 use std::sync::Arc;

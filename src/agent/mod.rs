@@ -8,8 +8,8 @@
 //! - [`launch`]: a run gets its driver here.
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
-//! - [`ownership`], [`follow`], [`context`], [`inbox`], [`generation`]: which replica drives what, readers,
-//!   model requests, what is sent to a run, the configuration.
+//! - [`ownership`], [`follow`], [`context`], [`inbox`], [`generation`]: which replica drives which run, readers,
+//!   model requests, commands to runs, the configuration.
 //! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends. `process` has the
 //!   agent begin and end with it.
 //!

@@ -1,4 +1,4 @@
-//! Who asks for a run or session that is there already, and what that lets it see.
+//! The caller of a request for a run or session that exists, and what this caller may see.
 
 use crate::agent::error::LookupError;
 use crate::agent::ledger::head::Head;

@@ -1,4 +1,4 @@
-//! What requests bring: JSON bodies, identifiers, page bounds. Every failure is an [`ApiError`].
+//! Extractors of JSON bodies, identifiers and page bounds. Every failure is an [`ApiError`].
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How a repeated request is recognised: by a key that its caller chose, or the bytes that a client
-//! library sends once more.
+//! How a repeated request is recognised: by a key that its caller chose, or by its bytes and the count of attempts
+//! that a client library sends.
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;

@@ -1,4 +1,4 @@
-//! `[keys.NAME]`: who may call, as whom and what.
+//! `[keys.NAME]`: callers, their tenants and what they may use.
 
 use std::collections::BTreeMap;
 

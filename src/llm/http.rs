@@ -1,4 +1,4 @@
-//! What upstreams that are reached by HTTP have in common.
+//! What all upstreams over HTTP share.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Models: a request in, a stream of deltas out.
 //!
-//! Knows nothing of runs, tools' execution or stores. A model either finishes its turn or fails; a
-//! stream that just ends is a failure.
+//! Knows nothing of runs, of how tools are executed, or of stores. A model either finishes its turn or fails. A
+//! stream that ends without a finished turn is a failure.
 
 pub mod http;
 pub mod openai;

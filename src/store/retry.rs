@@ -1,4 +1,4 @@
-//! Doing a change again that was refused because another one came first.
+//! Repeats a change that was refused because another change came first.
 
 use std::time::Duration;
 

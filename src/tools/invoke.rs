@@ -1,4 +1,4 @@
-//! Calling a tool so that nothing it does can hurt its caller.
+//! Calls a tool so that nothing that the tool does can harm the caller.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Tools that the server executes.
 //!
-//! A tool takes a JSON object and gives text and pictures back. What offers, checks, times and records calls is
-//! elsewhere; a tool knows nothing of runs, models or stores.
+//! A tool takes a JSON object and returns text and pictures. Other modules offer tools, check arguments, measure and
+//! record calls; a tool knows nothing of runs, models or stores.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Cutting a result to a size that a model's context can bear.
+//! Cuts a tool's result to a size that fits a model's context.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,6 @@
-//! What can fail in a run, in our own terms.
+//! What can fail in a run, in terms of our own.
 //!
-//! Knows nothing of who is told: each dialect has a table of its own that says what such a failure is
-//! called there, and with which status it is answered.
+//! Knows nothing of clients: each dialect has a table with the name and status of each failure.
 
 use serde::{Deserialize, Serialize};
 

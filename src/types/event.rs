@@ -1,7 +1,7 @@
-//! Everything that can happen in a run, in the order it happened.
+//! Everything that can happen in a run, in the order in which it happened.
 //!
-//! The log of these is the run: what a run knows is the fold of its events, and every connection is a
-//! view of them. Match every variant by name, so that the compiler lists what a new one concerns.
+//! A run is the log of its events: its state is the fold of them, and every connection shows a view of them. Match
+//! every variant by name, so that the compiler lists the places that a new variant affects.
 
 use std::borrow::Cow;
 use std::sync::Arc;

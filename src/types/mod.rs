@@ -1,7 +1,6 @@
-//! The vocabulary: plain data that every other module speaks.
+//! The vocabulary: plain data that all other modules use.
 //!
-//! Holds no I/O, no async, no HTTP and no decisions; it knows nothing of who stores, sends or runs
-//! what it describes.
+//! No I/O, no async, no HTTP and no decisions. It does not know which modules store, send or run what it describes.
 
 pub mod clock;
 pub mod conversation;

@@ -1,4 +1,4 @@
-//! How a run stands and how it ended.
+//! The status of a run, and how it ended.
 
 use std::sync::Arc;
 

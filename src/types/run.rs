@@ -1,4 +1,4 @@
-//! What a run is asked to do, pinned when it starts.
+//! The specification of a run, pinned when it starts.
 
 use std::time::Duration;
 

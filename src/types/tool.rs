@@ -1,4 +1,4 @@
-//! What calling a tool does, and what comes back.
+//! What a tool call does, and its result.
 
 use std::borrow::Cow;
 

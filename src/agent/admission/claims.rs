@@ -1,4 +1,6 @@
-//! The stored claims of requests that may be repeated.
+//! The stored claims of requests that may be repeated: who makes what a request asks for.
+//!
+//! [`judge`] decides by what a claim says and by the state of its target; this module reads and writes both.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A request becomes a run: what it asks for is pinned, and begun, queued or added to a waiting run.
+//! A request becomes a run: the request is pinned as a specification, and the run begins, is queued, or continues a
+//! waiting run.
 //!
 //! Knows nothing of how a run is driven; it hands a run that was accepted to [`launch`](crate::agent::launch).
 

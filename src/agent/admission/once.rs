@@ -1,12 +1,12 @@
-//! Exactly one run, or one session, for one request, however often it comes.
+//! Exactly one run, or one session, for one request, however often the request is sent.
 //!
-//! A request that may come again claims its name first: it stores what it is going to make under an id
-//! that is chosen by then. Making a thing of a chosen id succeeds only once. So a request that finds a claim
-//! can tell what became of it, shares what was made, and makes under the same id what was not, be the
-//! first claimant dead or only slow. Nothing here is locked, and no answer depends on who is faster.
+//! A request that may be repeated first stores a claim. The claim names the id of the run or session that the request
+//! is going to create. Creating something under a given id succeeds only once. So a repeated request that finds the
+//! claim either shares what was created, or creates it under the same id, whether the first request is dead or only
+//! slow. There is no lock, and no answer depends on which request is faster.
 //!
-//! A refused request gives its name back, as if it had never come. One that took a claim over does not:
-//! the first claimant may still be at it.
+//! A request that is refused removes its claim, as if it had never been sent. A request that took over a claim leaves
+//! it, because the first request may still be at work.
 
 use std::sync::Arc;
 use std::time::Duration;

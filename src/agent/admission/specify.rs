@@ -1,4 +1,4 @@
-//! From what a caller asks to what the run is: everything that shapes it is pinned before it begins.
+//! Turns a request into a run's specification: everything that shapes the run is pinned before it begins.
 
 use std::sync::Arc;
 use std::time::Duration;

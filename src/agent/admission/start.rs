@@ -1,4 +1,5 @@
-//! Starts runs.
+//! Starts a run: decides what the live runs of its session mean for it, prepares it, and stores it before its driver
+//! begins.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! The tools of one run: what the model was offered is what may be executed.
+//! The tools of one run: the model can call only the tools that it was offered.
 //!
-//! A run keeps the definitions that it was accepted with. A call is checked by those, and made of the tool that
-//! has the name now: at its present address, or not at all if there is none.
+//! A run keeps the definitions that it was accepted with, and calls are checked by them. A call is made to the tool
+//! that has the name in the present configuration, at its present address. If there is none, the call gets an error
+//! result.
 
 use std::sync::Arc;
 

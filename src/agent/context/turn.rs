@@ -1,4 +1,4 @@
-//! What the model said so far in one step, and what of it is still to be recorded.
+//! What the model has said so far in one step, and the part of that which is not recorded yet.
 
 use std::collections::{HashSet, VecDeque};
 

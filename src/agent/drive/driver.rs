@@ -1,4 +1,4 @@
-//! Everything that moving one run takes, and what every step needs of it.
+//! The driver of one run: the run's state and the connections to everything that its steps need.
 
 use std::sync::Arc;
 

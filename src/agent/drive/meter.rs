@@ -1,8 +1,7 @@
-//! What a run's steps may take: reserved before a model call and settled after it, with its session and
-//! with its key.
+//! Budgets of a run's steps: reserved before a model call and settled after it, in the run's session and in its key.
 //!
-//! The session's counters lie in the run's partition, so they change in the commits that begin and end the
-//! step. The key's lie elsewhere: they are reserved before the step begins and settled after it ended.
+//! The session's counters lie in the run's partition, so they change in the commits that begin and end the step. The
+//! key's counters lie in another partition: they are reserved before the step begins and settled after it has ended.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! One run's task: asks the machine for the next step, does it, and records what happened.
 //!
-//! Knows nothing of how the run got its driver, nor of who reads its events.
+//! Knows nothing of how the run got its driver, nor of the readers of its events.
 
 pub(super) mod driver;
 pub(super) mod meter;

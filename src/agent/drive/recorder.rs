@@ -1,7 +1,8 @@
-//! The one place where an event comes into being: stored, applied, shown.
+//! Records events: the recorder stores an event, then applies it to the run, then shows it to readers. Nothing else
+//! makes events.
 //!
-//! What was not recorded was not said. A writer whose lease was taken over is refused by the store; one
-//! whose store does not answer waits for it while its lease is surely its own.
+//! A reader never sees an event that was not stored. If another replica took over the lease, the store refuses the
+//! write. If the store does not answer, the recorder waits for it as long as the lease is certainly its own.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
-//! What stands beside a driver and tells it what happens outside: commands arrive, and the last reader
-//! goes away.
+//! Watches what happens outside of a run, and tells its driver: commands that arrive, and readers that leave.
 //!
-//! Runs in the driver's task, so it ends with it.
+//! The watcher runs in the driver's task, so it ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The newest records of a run that this process drives, shared with its readers.
 //!
-//! It holds only what the store holds too, so a reader that falls behind what is kept here goes on
-//! from the log; a slow reader costs the run nothing.
+//! The tail holds only records that the store has too. So a reader that falls behind the tail reads from the store,
+//! and a slow reader never delays the run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

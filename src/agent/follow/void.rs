@@ -1,6 +1,6 @@
-//! Which steps of a run became void after they had spoken.
+//! Which steps of a run were discarded after they had text.
 //!
-//! A dialect that cannot take text back leaves out what such a step said, where its reader has seen none of it.
+//! A dialect that cannot take text back leaves out the text of such a step if its reader has seen none of it.
 
 use std::pin::pin;
 

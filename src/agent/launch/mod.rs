@@ -1,4 +1,4 @@
-//! A run gets its driver here: a new one, one whose turn in its session has come, one that goes on.
+//! A run gets its driver here: a new run, a queued run whose turn has come, or a run that is resumed.
 
 mod fail;
 pub(super) mod queued;

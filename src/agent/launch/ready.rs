@@ -1,4 +1,4 @@
-//! A run before it is driven here, with the lease to do so: found idle, then ready.
+//! A run and the lease to drive it, before its driver begins: first idle, then ready.
 
 use std::sync::Arc;
 

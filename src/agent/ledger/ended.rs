@@ -1,7 +1,7 @@
-//! Ended runs in a store that takes the server's own memory: the oldest go once all of them take too much.
+//! Ended runs in a store that takes the server's own memory: the oldest are deleted once all of them take too much.
 //!
-//! Other stores keep ended runs for as long as they are to be kept. In memory that would let a busy server grow until it
-//! is stopped. What is counted here is this process's own, as such a store is.
+//! Other stores keep ended runs until they expire. In memory that would let a busy server grow until it is killed. The
+//! count is this process's own, since such a store belongs to one process.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! A run's head: where it stands, in one small document beside its log.
+//! A run's head: its status in one small document beside its log.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
-//! Where things lie in the store: the one place that names partitions and keys.
+//! The names of partitions and keys in the store. No other module makes such names.
 //!
-//! A run lies in its session's partition, or in its own if it has none, so that what changes together
-//! can change at once. Two indexes lead there: by tenant, newest run last, and over all tenants, by
-//! replica, the runs that need a driver.
+//! A run lies in its session's partition, or in a partition of its own if it has no session. So the documents that
+//! change together can change in one commit. Two indexes lead to the runs: one for each tenant, with the newest run
+//! last, and one of all live runs by replica.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! What is stored of runs and sessions, under which names, and what changes together.
 //!
-//! Knows nothing of who reads or writes it.
+//! Knows nothing of the rooms that read and write it.
 
 pub(super) mod commits;
 pub(super) mod document;

@@ -1,8 +1,7 @@
-//! The definitions of tools that runs are offered, as the store has them: one document for all runs that
-//! are offered the same.
+//! The definitions of tools that runs are offered, as stored: one document for all runs with the same definitions.
 //!
-//! A document is named by the hash of its content, so it is never changed, only kept for longer. It is put
-//! before the first run that names it is created.
+//! A document is named by the hash of its content. So it is never changed; only its TTL grows. It is stored before
+//! the first run that names it.
 
 use std::collections::HashMap;
 use std::time::Duration;

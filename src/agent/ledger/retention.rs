@@ -1,4 +1,4 @@
-//! How long things are kept: the one place that says so.
+//! How long everything is kept. No other module decides this.
 
 use std::time::Duration;
 

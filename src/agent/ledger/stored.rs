@@ -1,8 +1,8 @@
 //! How much of the store a tenant takes: a counter in its index, and the bound on it.
 //!
-//! What is written is counted before it is written, what is deleted afterwards, and what expires not at all. So the
-//! counter may stand too high. When it reaches the bound, all that the tenant's index names is counted anew, and the
-//! counter is put right.
+//! Bytes are added before they are written, and subtracted after they were deleted. Nothing is subtracted when
+//! something expires. So the counter may be too high. When it reaches the bound, everything that the tenant's index
+//! names is counted anew, and the counter is corrected.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,10 +1,9 @@
-//! What the runs of a key spend together, on all replicas: what a model call may take is reserved before
-//! it and settled after it.
+//! What the runs of a key spend together, on all replicas: the budget of a model call is reserved before the call and
+//! settled after it.
 //!
-//! A key's counters lie in a partition of their own, so no commit changes them and a run at once. A
-//! reservation is therefore a document beside the counters that changes in the same commits as they do:
-//! as long as it stands it is counted, and the replica that removes it settles it, once. The run's log says what
-//! is due:
+//! A key's counters lie in a partition of their own, so no commit changes both them and a run. A reservation is
+//! therefore a document beside the counters, which changes in the same commits as they do. As long as it exists it is
+//! counted; the replica that removes it settles it, once. The run's log says what is due:
 //!
 //! | the process died | the log says | the replica that resumes the run |
 //! | --- | --- | --- |

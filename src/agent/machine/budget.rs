@@ -1,8 +1,8 @@
-//! What a model call may take: pure arithmetic over limits, prices and what was used.
+//! Plans how much a model call may use: pure arithmetic over limits, prices and usage.
 //!
-//! A call is planned as its estimated input with a margin, and as much output as the request wants and
-//! the budgets leave. The output limit goes upstream, so a budget can be overshot by no more than the
-//! error of the input estimate.
+//! A call is planned with its estimated input and a margin, and with as much output as the request wants and the
+//! budgets leave. The output limit is sent to the upstream. So a budget can be exceeded only by the error of the
+//! input estimate.
 
 use crate::types::event::{BudgetKind, Reservation};
 use crate::types::run::RunSpec;

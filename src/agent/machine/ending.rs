@@ -1,4 +1,4 @@
-//! What a run's last event says.
+//! The last event of a run.
 
 use super::Run;
 use crate::types::outcome::Report;

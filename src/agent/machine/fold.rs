@@ -1,4 +1,4 @@
-//! What each event makes of a run.
+//! How each event changes a run's state.
 
 use super::calls::{CallState, Executor, OpenCall};
 use super::{ContextEstimate, Phase, Run, UNANSWERED};

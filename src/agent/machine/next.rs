@@ -1,4 +1,4 @@
-//! What a run does now, by what has happened in it.
+//! Decides the next step of a run by its state.
 
 use super::calls::{CallState, Executor, OpenCall};
 use super::{Phase, Run};

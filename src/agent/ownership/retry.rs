@@ -1,4 +1,4 @@
-//! How a driver waits for a store that does not answer: for as long as its lease is surely its own.
+//! How a driver waits for a store that does not answer: as long as its lease is certainly valid.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is true of many runs, again and again, is said in the log once a minute.
+//! Limits a log line that many runs would repeat to one a minute.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Does what the due index says, when its time has come.
+//! Does what the due index lists, at its time.
 //!
 //! Every replica sweeps the index, less often the more replicas there are, so that all of them together ask the store
 //! as often as one replica alone does. Two sweeps may find the same entry. The run's lease lets only one of them act,

@@ -1,4 +1,4 @@
-//! Forks sessions: a new one that goes on from any message of another.
+//! Forks a session: a new session that continues from any message of another one.
 
 use std::future::ready;
 use std::pin::pin;

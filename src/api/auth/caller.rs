@@ -1,4 +1,4 @@
-//! Who made a request.
+//! The caller of a request.
 
 use std::sync::Arc;
 

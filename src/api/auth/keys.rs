@@ -1,4 +1,4 @@
-//! Who calls, by the key that a request shows.
+//! Identifies the caller by the key of its request.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

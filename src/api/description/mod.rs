@@ -1,5 +1,5 @@
-//! The description of the HTTP contract, beyond what the handlers and types say of themselves: who may call,
-//! what every response may bear, and shapes that generators of clients can read.
+//! The description of the HTTP contract, beyond what the handlers and types declare themselves: authentication, what
+//! every response may have, and shapes that generators of clients can read.
 
 mod events;
 mod responses;

@@ -1,4 +1,5 @@
-//! What responses bear beside their bodies: statuses of refusals, headers, and links to what takes their ids.
+//! What responses have beside their bodies: statuses of refusals, headers, and links to the operations that take their
+//! ids.
 
 use serde_json::Value;
 use utoipa::openapi::header::HeaderBuilder;

@@ -1,5 +1,4 @@
-//! What every JSON body needs: to be parsed with errors that name a path, and values that several
-//! requests share.
+//! What all JSON bodies share: parsing with errors that name a path, and values that several requests have.
 
 use std::collections::BTreeMap;
 

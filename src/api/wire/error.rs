@@ -1,4 +1,4 @@
-//! What a client is told when something failed, before any dialect gives it a shape.
+//! Errors of a client's request, before a dialect gives them a shape.
 
 use crate::types::{ErrorKind, RunError};
 

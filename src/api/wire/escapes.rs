@@ -1,5 +1,5 @@
-//! Characters that JSON writes as escapes. The same text takes up to three times as many bytes so, and is no
-//! more to a model.
+//! Characters that JSON writes as escapes. The same text then takes up to three times as many bytes, and as many tokens
+//! as before.
 
 /// How many bytes more the `\u` escapes of a JSON text take than the characters that they stand for.
 pub fn surplus(json: &str) -> usize {

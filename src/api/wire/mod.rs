@@ -1,8 +1,8 @@
-//! The dialects on the wire: what requests look like, and how events are written. A dialect is a folder;
-//! what several of them share lies beside these, and so do the resources.
+//! The dialects on the wire: how requests are read, and how events are written. Each dialect has a folder. What
+//! several dialects share lies beside the folders, and so do the resources.
 //!
-//! Encoders are deterministic folds over events and know neither HTTP nor async: to resume a stream is
-//! to encode again and skip.
+//! Encoders are deterministic folds over events and know neither HTTP nor async. So a stream is resumed by encoding
+//! it again and skipping what the reader has.
 
 pub mod agent;
 pub mod body;

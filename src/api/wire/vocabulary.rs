@@ -1,4 +1,4 @@
-//! The texts that members of objects may have, as the description of the HTTP contract lists them.
+//! The values that text members of objects may have, as the description of the HTTP contract lists them.
 
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};

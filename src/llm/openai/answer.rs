@@ -1,4 +1,4 @@
-//! An answer as it arrives: its timeouts, kinds of answers, and how they end.
+//! Reads an upstream's answer as it arrives: timeouts, kinds of answers, and how they end.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! One upstream: how it is asked, and how its failures are said.
+//! One upstream: how it is called, and how its failures are worded.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Opens the store: what must be right before the replica starts, and what may become right later.
+//! Opens the store. Some mistakes keep the replica from starting; others may be mended while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the definitions of these tools have in common.
+//! What the definitions of the built-in tools share.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! Follows Markdown's fenced code blocks, to tell what is quoted.
+//! Follows the fenced code blocks of Markdown: text in them is quoted.
 
 /// Where a text stands. Blocks are fenced by three or more backticks at the beginning of a line and
 /// end with at least as many.

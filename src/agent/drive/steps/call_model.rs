@@ -1,4 +1,4 @@
-//! Calls the model once and records what it says while it says it.
+//! Calls the model once, and records its answer while it arrives.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,5 +1,7 @@
-//! Makes tool calls that run beside each other. An intent is stored before its call is dispatched; results are shown
-//! as they come and enter the history in call order.
+//! Makes a batch of tool calls that run at the same time.
+//!
+//! The begin of each call is stored before the call is made. Results are shown as they arrive, and enter the history
+//! in the order of the calls.
 
 use std::sync::Arc;
 use std::time::Duration;

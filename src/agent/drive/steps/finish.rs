@@ -1,5 +1,5 @@
-//! Ends a run, or hands it to its client: the last event, the session's new messages and every
-//! document that speaks of the run change in one commit.
+//! Ends a run, or hands it to its client: the last event, the session's new messages and all documents about the run
+//! change in one commit.
 
 use futures_util::future::try_join_all;
 

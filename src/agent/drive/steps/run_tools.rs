@@ -1,7 +1,7 @@
 //! Runs a turn's tool calls, in the model's order.
 //!
-//! A call with side effects is a barrier: what was asked for before it has ended, and what was asked for after it
-//! waits. Calls that change nothing run beside each other between two barriers.
+//! A call with side effects is a barrier: it is made when all calls before it have ended, and the calls after it wait
+//! until it has ended. Calls without side effects run at the same time between two barriers.
 
 use crate::agent::context::toolbox::CheckedCall;
 use crate::agent::drive::driver::{Driver, Exit};

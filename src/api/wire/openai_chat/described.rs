@@ -1,4 +1,5 @@
-//! How OpenAI's shapes look that are read piece by piece: they only describe.
+//! Types that only describe OpenAI's shapes for the description of the HTTP contract. The reader takes these shapes
+//! apart piece by piece, without a type.
 
 use std::collections::BTreeMap;
 

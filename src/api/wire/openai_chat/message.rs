@@ -1,4 +1,4 @@
-//! Messages of a request: checked as OpenAI would check them, then kept as they came.
+//! Messages of a request: checked as OpenAI would check them, then kept as they arrived.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

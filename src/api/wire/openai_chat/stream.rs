@@ -1,10 +1,10 @@
 //! The stream of chunks.
 //!
-//! The stream holds nothing else: no event names, no foreign frames. With the extension, every other
-//! event rides on an ordinary chunk as one more field, which clients pass on or ignore.
+//! The stream has nothing but chunks: no event names, no frames of other kinds. With the extension, every other event
+//! is one more field of an ordinary chunk, which clients pass on or ignore.
 //!
-//! The last frame of an event bears the event's number. A stream that is cut within an event is resumed
-//! after the one before, so a client that resumes drops the frames after the last number it saw.
+//! The last frame of an event has the event's number. A stream that is cut within an event is resumed after the event
+//! before it. So a client that resumes drops the frames that it got after the last number.
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Members of a request that the completion endpoints do not know: upstreams may.
+//! Members of a request that the completion endpoints do not know. They are passed on, since an upstream may know them.
 
 use std::fmt;
 
