@@ -21,6 +21,8 @@ use crate::support::{Answer, Reply, SseReader, TestServer};
 const AT_ONCE: usize = 48;
 /// Model calls that a run may make: a changed stream may call tools again and again.
 const CALLS: u64 = 4;
+/// How long a run may take: less than the test waits, as an upstream that stalls is asked several times.
+const TIMEOUT_MS: u64 = 8_000;
 
 /// The upstream, and what it complains of.
 struct Mutator {
@@ -97,7 +99,7 @@ async fn holds(server: &TestServer, number: u64) -> Result<(), String> {
     let session = number.is_multiple_of(4).then(|| format!("session-{number}"));
     let path = ["/v1/chat/completions", "/v1/agent/completions"][usize::from(number.is_multiple_of(3))];
     let stream = number.is_multiple_of(2);
-    let mut agent = json!({"limits": {"max_iterations": CALLS}});
+    let mut agent = json!({"limits": {"max_iterations": CALLS, "timeout_ms": TIMEOUT_MS}});
     if let Some(session) = &session {
         agent["session_id"] = json!(session);
     }

@@ -113,6 +113,8 @@ pub(crate) struct Probe {
     pub(crate) nothing_left: u16,
     /// Where the budget left enough for a small run, if nothing besides was still reserved.
     pub(crate) enough_left: u16,
+    /// What that run took.
+    pub(crate) tokens: u64,
 }
 
 impl Evidence {

@@ -118,16 +118,17 @@ impl TestServices {
         evidence
     }
 
-    /// Sees what all runs are counted to have taken: tries a run where nothing is left of their budget, and
-    /// where enough is left for it and those that were tried before.
+    /// Sees what all runs are counted to have taken, those included that were tried in the sessions: tries a run where
+    /// nothing is left of their budget, and where enough is left for it.
     pub(crate) async fn probe(&self, evidence: &Evidence, store: &str) -> Probe {
-        let charged = evidence.charged();
-        let enough = charged + 3_000 + 100 * evidence.sessions.len() as u64;
+        let tried: u64 = evidence.sessions.values().map(|session| session.probe.tokens).sum();
+        let charged = evidence.charged() + tried;
         let poor = TestServer::builder(&self.config_with(charged.max(1))).store(store).start().await;
-        let nothing_left = reading::try_run(poor.url()).await;
+        let (nothing_left, _) = reading::try_run(poor.url()).await;
         drop(poor);
-        let rich = TestServer::builder(&self.config_with(enough)).store(store).start().await;
-        Probe { nothing_left, enough_left: reading::try_run(rich.url()).await }
+        let rich = TestServer::builder(&self.config_with(charged + reading::ENOUGH)).store(store).start().await;
+        let (enough_left, tokens) = reading::try_run(rich.url()).await;
+        Probe { nothing_left, enough_left, tokens }
     }
 }
 

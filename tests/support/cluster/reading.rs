@@ -15,7 +15,7 @@ use crate::support::sse::{Decoder, Frame};
 /// How long a server is asked again.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Tokens that a small run is sure to do with, and that a step's reservation exceeds.
-const ENOUGH: u64 = 3_000;
+pub(super) const ENOUGH: u64 = 3_000;
 /// How long a run that nobody followed may take to its end: it may have to be taken up first.
 const RUN: Duration = Duration::from_secs(60);
 
@@ -86,26 +86,34 @@ async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe
         send(|| http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
     };
     // A budget of nothing is no budget.
-    Probe { nothing_left: try_with(taken.max(1)).await, enough_left: try_with(taken + ENOUGH).await }
+    let (nothing_left, _) = try_with(taken.max(1)).await;
+    let (enough_left, tokens) = try_with(taken + ENOUGH).await;
+    Probe { nothing_left, enough_left, tokens }
 }
 
-/// What this server, with another budget for all runs, answers to a run.
-pub(super) async fn try_run(address: &str) -> u16 {
+/// What this server, with another budget for all runs, answers to a run: the status, and the tokens that the run took.
+pub(super) async fn try_run(address: &str) -> (u16, u64) {
     let message = json!({"role": "user", "content": Plan::new("probe").to_string()});
     let run = json!({"model": "test", "messages": [message], "max_tokens": 300}).to_string();
     let http = super::http();
     send(|| http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
 }
 
-/// The status of the answer, once it is not that the server is not ready for it; 0 if there is none.
-async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> u16 {
+/// The status of the answer, once it is not that the server is not ready for it, or 0 if there is none; and the
+/// tokens that the answer names.
+async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> (u16, u64) {
     let deadline = Instant::now() + MAX_WAIT;
     loop {
         let request = request().header("content-type", "application/json");
         let answer = timeout(MAX_WAIT, request.send()).await.ok().and_then(Result::ok);
-        let status = answer.map_or(0, |answer| answer.status().as_u16());
+        let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         if !matches!(status, 0 | 503) || Instant::now() >= deadline {
-            return status;
+            let body = match answer {
+                Some(answer) => answer.text().await.unwrap_or_default(),
+                None => String::new(),
+            };
+            let body: Value = serde_json::from_str(&body).unwrap_or_default();
+            return (status, body["usage"]["total_tokens"].as_u64().unwrap_or(0));
         }
         sleep(Duration::from_millis(100)).await;
     }

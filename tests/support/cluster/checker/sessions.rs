@@ -115,7 +115,7 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
 
 /// What a budget counts as taken is what was charged, and nothing is reserved for ever.
 pub(super) fn check_probe(probe: Probe, complaints: &mut Complaints<'_>) {
-    let Probe { nothing_left, enough_left } = probe;
+    let Probe { nothing_left, enough_left, .. } = probe;
     if nothing_left != 429 {
         complaints
             .add(Promise::Budgets, format!("with nothing left of its budget, a run was answered by {nothing_left}"));

@@ -166,7 +166,7 @@ fn overdrawn_budgets_are_found() {
                 session(e).object["budget"] = json!({"token_limit": 50, "tokens_remaining": 0});
             }),
             ("more is reserved", |e| session(e).probe.enough_left = 429),
-            ("with enough left", |e| e.all_runs = Some(Probe { nothing_left: 429, enough_left: 429 })),
+            ("with enough left", |e| e.all_runs = Some(Probe { nothing_left: 429, enough_left: 429, tokens: 0 })),
             ("with nothing left", |e| session(e).probe.nothing_left = 200),
             ("10 tokens left of 100", |e| session(e).object["budget"]["tokens_remaining"] = json!(10)),
             ("it counts 50 tokens", |e| session(e).object["usage"]["total_tokens"] = json!(50)),

@@ -139,7 +139,7 @@ pub(super) fn good() -> Evidence {
         object: json!({"id": "s1", "active_run_id": null, "usage": {"total_tokens": 60}, "budget": budget}),
         messages,
         runs: vec![RUN.to_owned()],
-        probe: Probe { nothing_left: 429, enough_left: 200 },
+        probe: Probe { nothing_left: 429, enough_left: 200, tokens: 0 },
     };
     Evidence {
         clients: vec![seen],
@@ -148,7 +148,7 @@ pub(super) fn good() -> Evidence {
         runs: BTreeMap::from([(RUN.to_owned(), view)]),
         sessions: BTreeMap::from([("s1".to_owned(), session)]),
         allowed_reasons: Vec::new(),
-        all_runs: Some(Probe { nothing_left: 429, enough_left: 200 }),
+        all_runs: Some(Probe { nothing_left: 429, enough_left: 200, tokens: 0 }),
         forgotten: 0,
         keyed: true,
     }
