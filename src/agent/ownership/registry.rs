@@ -49,6 +49,11 @@ impl Registration {
     pub fn of(spec: &RunSpec) -> Self {
         Self::new(spec.tenant.clone(), spec.session.clone())
     }
+
+    /// How long the run has been registered.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(now_ms().saturating_sub(self.since_ms))
+    }
 }
 
 /// This process's name, and its lease once it is registered.

@@ -1,5 +1,6 @@
 //! Finds orphaned runs, and resumes or fails them.
 
+mod orphan;
 pub(super) mod overdue;
 pub(super) mod sweep;
 
@@ -13,7 +14,7 @@ use crate::agent::lifecycle::Lifecycle;
 use crate::agent::ownership::Ownership;
 use crate::agent::ownership::seldom::Seldom;
 
-/// Finds orphaned runs.
+/// Finds orphaned runs, and does what is due.
 #[derive(Debug)]
 pub struct Recovery {
     ledger: Ledger,
@@ -27,7 +28,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Finds what this launcher can go on with.
+    /// The recovery of runs that this launcher resumes.
     pub(super) fn new(launcher: &Arc<Launcher>) -> Self {
         Self {
             ledger: launcher.ledger.clone(),

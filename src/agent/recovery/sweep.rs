@@ -1,4 +1,4 @@
-//! Finds orphaned runs, and resumes them.
+//! Finds orphaned runs.
 //!
 //! A nudge tells every replica when a run is orphaned. In case a nudge is lost, one of the replicas looks each
 //! second. The entries are hints; the run's lease decides which replica resumes it.
@@ -9,27 +9,24 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
-use crate::agent::error::unavailable;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::recovery::Recovery;
+use crate::agent::recovery::orphan::Orphan;
 use crate::store::pages::scan_pages;
-use crate::store::{Check, CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
-use crate::types::clock::now_ms;
+use crate::store::{Document, Order, Scan, Unavailable};
+use crate::types::RunId;
 use crate::types::pauses::spread;
-use crate::types::{RunId, RunStatus, StopReason};
 
 /// How often all replicas together look for orphaned runs while there are none, and how often each does while there are.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Runs looked at in one page of a sweep.
 const PAGE: usize = 256;
-/// Runs taken up at once.
+/// Runs that are looked at together.
 const TOGETHER: usize = 32;
 /// How often a process compares the entries under its name with the runs that it drives.
 const RECONCILE_EVERY: Duration = Duration::from_secs(30);
-/// An entry whose run does not exist this long after it was named will not exist any more.
-const STILLBORN_AFTER: Duration = Duration::from_secs(60);
 
 impl Recovery {
     /// Resumes orphaned runs, for ever.
@@ -39,7 +36,7 @@ impl Recovery {
         loop {
             let pause = match self.sweep_once().await {
                 Ok(0) => self.ownership.replica.next_turn(SWEEP_EVERY),
-                // What could not be taken up may be in a second.
+                // A run that could not be resumed now may be resumed in a second.
                 Ok(_) => spread(SWEEP_EVERY),
                 Err(error) => {
                     if self.cannot_sweep.is_due() {
@@ -76,7 +73,11 @@ impl Recovery {
             found += entries.len();
             let look = async |(key, document): (String, Document)| {
                 let Some(run) = key.strip_prefix(&prefix).and_then(RunId::parse) else { return };
-                if let Err(error) = self.recover(&run, &key, &document).await
+                let recovered = match Orphan::read(&run, &key, &document) {
+                    Ok(orphan) => self.recover(&orphan).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = recovered
                     && self.cannot_resume.is_due()
                 {
                     tracing::warn!(%run, %error, "could not resume the run, and perhaps others; trying again");
@@ -87,93 +88,12 @@ impl Recovery {
         Ok(found)
     }
 
-    async fn recover(&self, run: &RunId, key: &str, found: &Document) -> Result<(), Unavailable> {
-        let entry: Registration = decode(&found.value)?;
-        if self.active.get(run).is_some() {
-            return self.ledger.commit(self.ownership.replica.register(run, &entry)).await.map_err(unavailable);
-        }
-        let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
-        let head = self.ledger.head(&partition, run).await?;
-        let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
-        match head {
-            Some(head) if head.is_under_way() && self.ledger.spec(&partition, run).await?.is_none() => {
-                self.launcher.fail(run, &entry, StopReason::StoreLostState).await
-            }
-            Some(head) if head.status == RunStatus::InProgress => {
-                if let Some(idle) = self.launcher.acquire_idle(&entry.tenant, &head).await? {
-                    let found = idle.run();
-                    let hopeless = if idle.records().is_empty() {
-                        Some(StopReason::StoreLostState)
-                    } else {
-                        found.is_beyond_help().then_some(StopReason::CrashLoop)
-                    };
-                    if let Some(why) = hopeless {
-                        idle.release().await?;
-                        return self.launcher.fail(run, &entry, why).await;
-                    }
-                    if found.status() != RunStatus::InProgress {
-                        return idle.release().await;
-                    }
-                    tracing::info!(%run, "resuming an orphaned run");
-                    self.launcher.resume(idle, None, self.generations.current()).await?;
-                }
-                Ok(())
-            }
-            Some(head) if head.status == RunStatus::Queued => {
-                if self.launcher.begin_queued(&entry.tenant, &head).await? {
-                    return Ok(());
-                }
-                // It is called when it is its turn; until then it is kept here and looked at from time to time.
-                let waiting = Registration::new(entry.tenant, entry.session);
-                let check = Check::Version { key: key.into(), version: found.version };
-                let tx = self.ownership.replica.register(run, &waiting).check(check);
-                self.commit_unless_changed(tx).await
-            }
-            None if age < STILLBORN_AFTER => Ok(()),
-            ended => {
-                // The driver may have died before it woke the session's next run.
-                if let Some(session) = ended.and_then(|head| head.session) {
-                    self.launcher.wake_next(&entry.tenant, &session).await?;
-                }
-                self.forget(run, &partition, key, found.version).await
-            }
-        }
-    }
-
-    /// Forgets an entry whose run need not be driven. With the run's lease, so that a process that stood
-    /// still while it was about to begin or go on with the run does not do so afterwards, unfound.
-    async fn forget(&self, run: &RunId, partition: &Partition, key: &str, version: u64) -> Result<(), Unavailable> {
-        let Some(lease) = self.ownership.acquire_run(partition, run).await? else { return Ok(()) };
-        let head = self.ledger.head(partition, run).await;
-        let forgotten = match &head {
-            Ok(Some(head)) if head.is_under_way() => Ok(()),
-            Ok(_) => {
-                let key: crate::store::Key = key.into();
-                let check = Check::Version { key: key.clone(), version };
-                let tx = Tx::new(keys::live_partition()).check(check).write(Write::Delete { key });
-                self.commit_unless_changed(tx).await
-            }
-            Err(error) => Err(error.clone()),
-        };
-        lease.release().await?;
-        forgotten
-    }
-
-    /// Changes an entry unless it was changed since it was read.
-    async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
-        match self.ledger.commit(tx).await {
-            Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
-            Err(error) => Err(unavailable(error)),
-        }
-    }
-
-    /// Gives up the entries of runs that this process does not drive although they bear its name.
+    /// Orphans the runs that are registered for this replica and that it does not drive.
     async fn reconcile(&self) -> Result<(), Unavailable> {
         for (key, document) in self.ownership.replica.own_entries().await? {
             let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
             let entry: Registration = decode(&document.value)?;
-            let age = Duration::from_millis(now_ms().saturating_sub(entry.since_ms));
-            if self.active.get(&run).is_none() && age >= RECONCILE_EVERY {
+            if self.active.get(&run).is_none() && entry.age() >= RECONCILE_EVERY {
                 self.ownership.replica.orphan(&run, &entry).await?;
             }
         }

@@ -1,0 +1,155 @@
+//! Gives an orphaned run what it needs: a driver, its turn in its session, or its end.
+
+use std::time::Duration;
+
+use crate::agent::error::unavailable;
+use crate::agent::launch::ready::Idle;
+use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head::Head;
+use crate::agent::ledger::keys;
+use crate::agent::ownership::registry::Registration;
+use crate::agent::recovery::Recovery;
+use crate::store::{Check, CommitError, Document, Partition, Tx, Unavailable, Write};
+use crate::types::{RunId, RunStatus, StopReason};
+
+/// A run that does not exist this long after it was registered will not come to exist.
+const STILLBORN_AFTER: Duration = Duration::from_secs(60);
+
+/// A run that is registered without a replica.
+pub(super) struct Orphan<'a> {
+    run: &'a RunId,
+    /// The registration's key and version.
+    key: &'a str,
+    version: u64,
+    entry: Registration,
+}
+
+impl<'a> Orphan<'a> {
+    pub(super) fn read(run: &'a RunId, key: &'a str, document: &Document) -> Result<Self, Unavailable> {
+        Ok(Self { run, key, version: document.version, entry: decode(&document.value)? })
+    }
+
+    fn partition(&self) -> Partition {
+        keys::run_partition(&self.entry.tenant, self.entry.session.as_ref(), self.run)
+    }
+
+    /// Checks that the registration is as it was read.
+    fn unchanged(&self) -> Check {
+        Check::Version { key: self.key.into(), version: self.version }
+    }
+}
+
+/// What an orphaned run needs, by its head.
+enum Need {
+    /// A driver: its own was interrupted.
+    Driver(Head),
+    /// Its turn in its session.
+    Turn(Head),
+    /// Time: it is registered before it is created.
+    Time,
+    /// No driver: it ended, waits for its client, or was never created.
+    Nothing(Option<Head>),
+}
+
+impl Need {
+    /// What a run with this head needs, which was registered for so long.
+    fn of(head: Option<Head>, registered_for: Duration) -> Self {
+        match head {
+            None if registered_for < STILLBORN_AFTER => Self::Time,
+            None => Self::Nothing(None),
+            Some(head) => match head.status {
+                RunStatus::InProgress => Self::Driver(head),
+                RunStatus::Queued => Self::Turn(head),
+                RunStatus::RequiresAction
+                | RunStatus::Completed
+                | RunStatus::Incomplete
+                | RunStatus::Cancelled
+                | RunStatus::Failed => Self::Nothing(Some(head)),
+            },
+        }
+    }
+}
+
+/// Why a run that is resumed would not get further, if it would not.
+fn beyond_help(idle: &Idle) -> Option<StopReason> {
+    if idle.records().is_empty() {
+        return Some(StopReason::StoreLostState);
+    }
+    idle.run().is_beyond_help().then_some(StopReason::CrashLoop)
+}
+
+impl Recovery {
+    /// Gives an orphaned run what it needs: a driver here, its turn in its session, more time, or its end.
+    pub(super) async fn recover(&self, orphan: &Orphan<'_>) -> Result<(), Unavailable> {
+        let Orphan { run, entry, .. } = orphan;
+        if self.active.get(run).is_some() {
+            return self.ledger.commit(self.ownership.replica.register(run, entry)).await.map_err(unavailable);
+        }
+        let partition = orphan.partition();
+        let head = self.ledger.head(&partition, run).await?;
+        if head.as_ref().is_some_and(Head::is_under_way) && self.ledger.spec(&partition, run).await?.is_none() {
+            return self.launcher.fail(run, entry, StopReason::StoreLostState).await;
+        }
+        match Need::of(head, entry.age()) {
+            Need::Driver(head) => self.resume_orphan(orphan, &head).await,
+            Need::Turn(head) => self.begin_orphan(orphan, &head).await,
+            Need::Time => Ok(()),
+            Need::Nothing(head) => self.forget(orphan, head.as_ref()).await,
+        }
+    }
+
+    /// Resumes an interrupted run, or fails it if resuming cannot help; another replica may have its lease.
+    async fn resume_orphan(&self, Orphan { run, entry, .. }: &Orphan<'_>, head: &Head) -> Result<(), Unavailable> {
+        let Some(idle) = self.launcher.acquire_idle(&entry.tenant, head).await? else { return Ok(()) };
+        if let Some(reason) = beyond_help(&idle) {
+            idle.release().await?;
+            return self.launcher.fail(run, entry, reason).await;
+        }
+        if idle.status() != RunStatus::InProgress {
+            return idle.release().await;
+        }
+        tracing::info!(%run, "resuming an orphaned run");
+        self.launcher.resume(idle, None, self.generations.current()).await.map(drop)
+    }
+
+    /// Begins a queued run if its turn has come. Otherwise the run stays registered here, and is looked at from time
+    /// to time until the end of the run before wakes it.
+    async fn begin_orphan(&self, orphan: &Orphan<'_>, head: &Head) -> Result<(), Unavailable> {
+        let Orphan { run, entry, .. } = orphan;
+        if self.launcher.begin_queued(&entry.tenant, head).await? {
+            return Ok(());
+        }
+        let waiting = Registration::new(entry.tenant.clone(), entry.session.clone());
+        self.commit_unless_changed(self.ownership.replica.register(run, &waiting).check(orphan.unchanged())).await
+    }
+
+    /// Removes the registration of a run that needs no driver, after waking its session's next run: the driver may
+    /// have died before it did so. The registration is removed under the run's lease. So a replica that stood still
+    /// just before it began or resumed the run cannot do so later, when no registration leads to the run.
+    async fn forget(&self, orphan: &Orphan<'_>, head: Option<&Head>) -> Result<(), Unavailable> {
+        if let Some(session) = head.and_then(|head| head.session.as_ref()) {
+            self.launcher.wake_next(&orphan.entry.tenant, session).await?;
+        }
+        let partition = orphan.partition();
+        let Some(lease) = self.ownership.acquire_run(&partition, orphan.run).await? else { return Ok(()) };
+        let removed = match self.ledger.head(&partition, orphan.run).await {
+            Ok(Some(head)) if head.is_under_way() => Ok(()),
+            Ok(_) => {
+                let delete = Write::Delete { key: orphan.key.into() };
+                let tx = Tx::new(keys::live_partition()).check(orphan.unchanged()).write(delete);
+                self.commit_unless_changed(tx).await
+            }
+            Err(error) => Err(error),
+        };
+        lease.release().await?;
+        removed
+    }
+
+    /// Commits a change of a registration, unless the registration changed since it was read.
+    async fn commit_unless_changed(&self, tx: Tx) -> Result<(), Unavailable> {
+        match self.ledger.commit(tx).await {
+            Ok(()) | Err(CommitError::VersionConflict { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+}
