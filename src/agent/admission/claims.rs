@@ -33,14 +33,30 @@ pub(super) struct HeldClaim {
     pub(super) longest: Duration,
 }
 
-/// Whose turn it is to make what a request asks for.
+/// Which request makes what a request asks for.
 pub(super) enum Claimed {
-    /// This one's.
+    /// This request.
     Ours(HeldClaim),
-    /// An earlier one's, which has made it.
+    /// An earlier request, which has made it.
     Theirs {
         target: Target,
-        /// Whether it is as it will be.
+        /// Whether the target is as it will be.
+        complete: bool,
+    },
+}
+
+/// What became of an earlier request with the same key.
+enum Earlier {
+    /// There is no claim.
+    Absent,
+    /// Its claim no longer counts.
+    Over { version: u64 },
+    /// It has not made its target, and has had time to.
+    Unmade { claim: Claim, version: u64 },
+    /// It has made its target.
+    Made {
+        target: Target,
+        /// Whether the target is as it will be.
         complete: bool,
     },
 }
@@ -52,7 +68,8 @@ impl Admission {
         if self.put(held).await? { Ok(()) } else { Err(ClaimError::Busy.into()) }
     }
 
-    /// Claims a request's name for `fresh`, or finds whose it is. Waits while a duplicate makes its target.
+    /// Claims the request's key for `fresh`, or for the target that an earlier request with the key left unmade;
+    /// returns the earlier request's target if that was made.
     pub(super) async fn claim(
         &self,
         tenant: &Tenant,
@@ -66,38 +83,47 @@ impl Admission {
             let partition = partition.clone();
             HeldClaim { partition, claim, version, taken_over, kind: key.kind, longest }
         };
-        let mut ours = Some(hold(Claim::new(key, fresh.clone()), 0, false));
-        // Since when the stored claim has been seen unchanged.
-        let mut seen = (0, Instant::now());
-        loop {
-            if let Some(mut held) = ours
-                && self.put(&mut held).await?
-            {
-                return Ok(Claimed::Ours(held));
-            }
-            let Some((claim, version)) = self.read_claim(&partition).await? else {
-                ours = Some(hold(Claim::new(key, fresh.clone()), 0, false));
-                continue;
+        let mut ours = hold(Claim::new(key, fresh.clone()), 0, false);
+        while !self.put(&mut ours).await? {
+            ours = match self.earlier(tenant, key, &partition, backoff).await? {
+                Earlier::Absent => hold(Claim::new(key, fresh.clone()), 0, false),
+                Earlier::Over { version } => hold(Claim::new(key, fresh.clone()), version, false),
+                Earlier::Unmade { claim, version } => hold(Claim { tried_ms: now_ms(), ..claim }, version, true),
+                Earlier::Made { target, complete } => return Ok(Claimed::Theirs { target, complete }),
             };
+        }
+        Ok(Claimed::Ours(ours))
+    }
+
+    /// Finds the claim of an earlier request with this key and what became of its target; waits while that request
+    /// is making the target.
+    async fn earlier(
+        &self,
+        tenant: &Tenant,
+        key: &RequestKey,
+        partition: &Partition,
+        backoff: &mut Backoff,
+    ) -> Result<Earlier, ClaimError> {
+        // Since when the claim has had this version.
+        let mut seen = (0, Instant::now());
+        while let Some((claim, version)) = self.read_claim(partition).await? {
             let state = self.target_state(tenant, &claim.target).await?;
             if seen.0 != version {
                 seen = (version, Instant::now());
             }
             let since = claim.since(seen.1.elapsed());
-            ours = match judge(key, &claim, state, since, self.ledger.retention().run) {
+            match judge(key, &claim, state, since, self.ledger.retention().run) {
                 Verdict::Join => {
-                    return Ok(Claimed::Theirs { target: claim.target, complete: state != TargetState::Live });
+                    return Ok(Earlier::Made { target: claim.target, complete: state != TargetState::Live });
                 }
                 Verdict::Reused => return Err(ClaimError::Reused),
                 Verdict::Gone => return Err(ClaimError::Gone),
-                Verdict::BeginAnew => Some(hold(Claim::new(key, fresh.clone()), version, false)),
-                Verdict::TakeOver => Some(hold(Claim { tried_ms: now_ms(), ..claim }, version, true)),
-                Verdict::Wait => {
-                    backoff.pause().await?;
-                    None
-                }
-            };
+                Verdict::BeginAnew => return Ok(Earlier::Over { version }),
+                Verdict::TakeOver => return Ok(Earlier::Unmade { claim, version }),
+                Verdict::Wait => backoff.pause().await?,
+            }
         }
+        Ok(Earlier::Absent)
     }
 
     /// How a claim's target is found.

@@ -1,4 +1,4 @@
-//! What the other runs of a session mean for a new one.
+//! Decides by a session's other runs when a new run begins, and ends those that it replaces.
 
 use crate::agent::admission::Admission;
 use crate::agent::error::{ClaimError, LookupError, StartError};
@@ -11,8 +11,8 @@ use crate::types::session::Session;
 use crate::types::{RunId, RunStatus, Tenant};
 
 impl Admission {
-    /// What the session's other runs mean for a new one; `None` if the session is to be read again. Drops from
-    /// it what is over, should that be in the way.
+    /// Decides by the session's other runs when a new one begins; `None` if the session must be read again, because a
+    /// run that waited for its client was ended.
     pub(super) async fn settle_conflict(
         &self,
         new: &NewRun,
@@ -22,40 +22,52 @@ impl Admission {
             // A duplicate was faster.
             return Err(ClaimError::Busy.into());
         }
-        if new.on_conflict == OnConflict::Concurrent {
-            if session.concurrent_runs.len() >= queued::MOST {
-                self.ledger.forget_ended(&new.tenant, session).await?;
-            }
-            if session.concurrent_runs.len() < queued::MOST {
-                return Ok(Some(Turn::Now));
-            }
+        if new.on_conflict == OnConflict::Concurrent && self.has_concurrent_room(new, session).await? {
+            return Ok(Some(Turn::Now));
         }
         let live = self.ledger.active_run(&new.tenant, session).await?;
-        let has_room = session.queue.len() < queued::MOST;
         let in_the_way = match new.on_conflict {
             OnConflict::Concurrent => session.concurrent_runs.first(),
             OnConflict::Reject | OnConflict::Enqueue | OnConflict::Interrupt => live.as_ref().or(session.queue.first()),
         };
-        match (in_the_way, new.on_conflict) {
-            (Some(_), OnConflict::Enqueue) if has_room => return Ok(Some(Turn::Queued)),
-            (Some(run), OnConflict::Interrupt) if has_room => {
-                self.check_agent(new, run).await?;
-                return Ok(Some(Turn::Next));
-            }
-            (Some(run), _) => {
-                return Err(StartError::SessionBusy { session: session.id.clone(), run: run.clone() });
-            }
-            (None, _) => {}
+        if let Some(run) = in_the_way {
+            return self.turn_after(new, session, run).await.map(Some);
         }
-        let Some(waiting) = self.ledger.waiting_holder(&new.tenant, session).await? else { return Ok(Some(Turn::Now)) };
-        // It waited for its client, which asks for something else now; unless it was answered meanwhile. A
-        // request that is refused changes nothing, so it is checked first.
-        check_may_end(new, &waiting)?;
+        match self.ledger.waiting_holder(&new.tenant, session).await? {
+            Some(waiting) => self.end_waiting(new, session, &waiting).await.map(|()| None),
+            None => Ok(Some(Turn::Now)),
+        }
+    }
+
+    /// Whether the session may have one more concurrent run. If it has too many, those that ended are dropped first.
+    async fn has_concurrent_room(&self, new: &NewRun, session: &mut Session) -> Result<bool, StartError> {
+        if session.concurrent_runs.len() >= queued::MOST {
+            self.ledger.forget_ended(&new.tenant, session).await?;
+        }
+        Ok(session.concurrent_runs.len() < queued::MOST)
+    }
+
+    /// When a new run begins while `run` is in its way, unless it is refused.
+    async fn turn_after(&self, new: &NewRun, session: &Session, run: &RunId) -> Result<Turn, StartError> {
+        let has_room = session.queue.len() < queued::MOST;
+        match new.on_conflict {
+            OnConflict::Enqueue if has_room => Ok(Turn::Queued),
+            OnConflict::Interrupt if has_room => self.check_agent(new, run).await.map(|()| Turn::Next),
+            OnConflict::Enqueue | OnConflict::Interrupt | OnConflict::Reject | OnConflict::Concurrent => {
+                Err(StartError::SessionBusy { session: session.id.clone(), run: run.clone() })
+            }
+        }
+    }
+
+    /// Ends a run that waits for its client, unless it was answered meanwhile: its client asks for something else now.
+    /// A new run that is refused changes nothing, so it is checked first.
+    async fn end_waiting(&self, new: &NewRun, session: &Session, waiting: &Head) -> Result<(), StartError> {
+        check_may_end(new, waiting)?;
         let generation = self.generation_of(new);
         let spec = self.specify(new, &generation, Some(session), 0).await?.spec;
         self.has_budget(&spec, Some(session), &generation.quotas).await?;
-        self.launcher.stop(&new.tenant, &waiting).await?;
-        Ok(None)
+        self.launcher.stop(&new.tenant, waiting).await?;
+        Ok(())
     }
 
     /// Refuses to end a run of an agent that the request's key may not use.

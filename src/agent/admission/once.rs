@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::backoff::Backoff;
-use crate::agent::admission::claims::Claimed;
+use crate::agent::admission::claims::{Claimed, HeldClaim};
 use crate::agent::admission::verdict::{Target, TargetState};
 use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
@@ -38,6 +38,8 @@ impl Admission {
         self.lifecycle.run_detached(starting).await
     }
 
+    /// Claims the request's key and starts the run that the claim names, or joins the run of an earlier request with
+    /// the same key.
     async fn start_once(self: &Arc<Self>, mut new: NewRun, key: &RequestKey) -> Result<Started, StartError> {
         // A refused first attempt must not leave an earlier request's run to its repetition.
         if self.lifecycle.is_refusing() && key.kind != Kind::FirstAttempt {
@@ -47,42 +49,44 @@ impl Admission {
         let mut wait = Backoff::new(self.lifecycle.ending());
         loop {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
-            let mut held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
+            let held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
                 Claimed::Ours(held) => held,
                 Claimed::Theirs { target, complete } => return self.join(&new, &target, complete).await,
             };
             failpoint::hit("claim.recorded");
-            match &held.claim.target {
-                Target::Run { id, after: 0, .. } => (new.id, new.run) = (id.clone(), named.clone()),
-                // Going on with the run is all that is left to do; beginning another would be wrong.
-                Target::Run { id, .. } => new.run = Some(id.clone()),
-                Target::Session { .. } => return Err(ClaimError::Reused.into()),
+            aim(&mut new, &held.claim.target, named.as_ref())?;
+            if let Some(started) = self.start_claimed(&new, held).await? {
+                return Ok(started);
             }
-            let error = match self.start_under(&new, Some(&mut held)).await {
-                Ok(started) => {
-                    self.note_made(held);
-                    return Ok(started);
-                }
-                Err(error) => error,
-            };
-            // A request that shares the claim may have made it first, and its result refuses this one.
-            match self.target_state(&new.tenant, &held.claim.target).await? {
-                TargetState::Live => return self.join(&new, &held.claim.target, false).await,
-                TargetState::Complete { .. } => return self.join(&new, &held.claim.target, true).await,
-                TargetState::Missing | TargetState::Untouched => {}
-            }
-            // Another process is about its run at this moment.
-            if matches!(error, StartError::Claim(ClaimError::Busy)) {
-                self.give_way(held).await;
-                wait.pause().await?;
-                continue;
-            }
-            // If the store did not say whether anything was stored, the claim stays, and the next request finds out.
-            if !matches!(error, StartError::Store(_) | StartError::Claim(_)) {
-                self.release(held).await;
-            }
-            return Err(error);
+            wait.pause().await?;
         }
+    }
+
+    /// Starts the run that the claim names, or joins it if another request with the claim started it first; `None`
+    /// if another process is changing the run at this moment. A refused request removes its claim.
+    async fn start_claimed(self: &Arc<Self>, new: &NewRun, mut held: HeldClaim) -> Result<Option<Started>, StartError> {
+        let error = match self.start_under(new, Some(&mut held)).await {
+            Ok(started) => {
+                self.note_made(held);
+                return Ok(Some(started));
+            }
+            Err(error) => error,
+        };
+        // The run of another request with the same claim may be the reason why this one is refused.
+        match self.target_state(&new.tenant, &held.claim.target).await? {
+            TargetState::Live => return self.join(new, &held.claim.target, false).await.map(Some),
+            TargetState::Complete { .. } => return self.join(new, &held.claim.target, true).await.map(Some),
+            TargetState::Missing | TargetState::Untouched => {}
+        }
+        if matches!(error, StartError::Claim(ClaimError::Busy)) {
+            self.give_way(held).await;
+            return Ok(None);
+        }
+        // If the store did not say whether anything was stored, the claim stays, and the next request finds out.
+        if !matches!(error, StartError::Store(_) | StartError::Claim(_)) {
+            self.release(held).await;
+        }
+        Err(error)
     }
 
     /// Makes a session with `make`, which is told its id; for a request that has a key, once. Its repetition
@@ -165,4 +169,15 @@ impl Admission {
         let follower = self.followers.follow(partition, id.clone(), live, *after);
         Ok(Started { head, follower: follower.to_first_end(), joined: true, replayed: complete })
     }
+}
+
+/// Lets the request make the target of its claim: a run of that id, or the waiting run that `named` meant too.
+fn aim(new: &mut NewRun, target: &Target, named: Option<&RunId>) -> Result<(), ClaimError> {
+    match target {
+        Target::Run { id, after: 0, .. } => (new.id, new.run) = (id.clone(), named.cloned()),
+        // The claim's run was waiting: the request may continue it, and must not begin another.
+        Target::Run { id, .. } => new.run = Some(id.clone()),
+        Target::Session { .. } => return Err(ClaimError::Reused),
+    }
+    Ok(())
 }

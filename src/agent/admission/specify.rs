@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::agent::admission::Admission;
 use crate::agent::admission::select::Selected;
+use crate::agent::catalog::Resolved;
 use crate::agent::context;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
@@ -30,7 +31,8 @@ pub(super) struct Specified {
 }
 
 impl Admission {
-    /// Pins everything that shapes the run.
+    /// Pins everything that shapes the run: the agent that it names, the tools that it selects, and its limits within
+    /// those of the agent.
     pub(super) async fn specify(
         &self,
         new: &NewRun,
@@ -38,51 +40,67 @@ impl Admission {
         session: Option<&Session>,
         history_weight: usize,
     ) -> Result<Specified, StartError> {
-        let asked = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref())).ok_or_else(|| {
-            StartError::Invalid { field: Field::Model, message: "name a model or an agent".to_owned() }
-        })?;
+        let asked = asked_model(new, session)?;
         let resolved = generation.catalog.resolve(asked).await?;
         if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&resolved.agent_name)) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
-        let settings = &resolved.settings;
-        let selected = Selected::new(generation, settings, new)?;
+        let selected = Selected::new(generation, &resolved.settings, new)?;
         let offer = generation.offer(&selected.names);
-        let system = settings.system.iter().map(|text| Message::text(Role::System, text));
-        let mut spec = RunSpec {
-            id: new.id.clone(),
-            tenant: new.tenant.clone(),
-            key_name: new.key_name.clone(),
-            session: new.session.clone(),
-            concurrent: new.on_conflict == OnConflict::Concurrent,
-            created_ms: now_ms(),
-            model: asked.to_owned(),
-            agent: resolved.agent_name,
-            upstream: resolved.upstream,
-            upstream_model: resolved.model_name,
-            system: system.chain(new.system.iter().cloned()).collect(),
-            history_len: session.map_or(0, |session| session.message_count),
-            input: requested(&new.id, 0, new.messages.clone()),
-            context_tokens: 0,
-            tools: selected.names,
-            offer: offer.hash().clone(),
-            own_tools: selected.own,
-            client_tools: new.client_tools.clone(),
-            trace: new.trace.clone(),
-            context_window: resolved.facts.context_window,
-            max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(resolved.facts.max_output_tokens),
-            bounds_output: new.max_output_tokens.is_some(),
-            limits: narrow(settings, new.limits)?,
-            price: resolved.facts.price,
-            price_estimated: resolved.price_estimated,
-            on_limit: new.on_limit.unwrap_or(settings.on_limit),
-            options: new.options.clone(),
-        };
+        let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
-        fit(&spec, resolved.facts.context_window)?;
+        fit(&spec, spec.context_window)?;
         Ok(Specified { spec: Arc::new(spec), offer, tools })
     }
+}
+
+/// The model or agent that the request names, or that its session does.
+fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a str, StartError> {
+    let named = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref()));
+    named.ok_or_else(|| StartError::Invalid { field: Field::Model, message: "name a model or an agent".to_owned() })
+}
+
+/// The specification of a run whose context is not estimated yet.
+fn pinned(
+    new: &NewRun,
+    session: Option<&Session>,
+    asked: &str,
+    resolved: Resolved,
+    selected: Selected,
+    offer: &Offer,
+) -> Result<RunSpec, StartError> {
+    let Resolved { agent_name, settings, upstream, model_name, facts, price_estimated } = resolved;
+    let system = settings.system.iter().map(|text| Message::text(Role::System, text));
+    Ok(RunSpec {
+        id: new.id.clone(),
+        tenant: new.tenant.clone(),
+        key_name: new.key_name.clone(),
+        session: new.session.clone(),
+        concurrent: new.on_conflict == OnConflict::Concurrent,
+        created_ms: now_ms(),
+        model: asked.to_owned(),
+        agent: agent_name,
+        upstream,
+        upstream_model: model_name,
+        system: system.chain(new.system.iter().cloned()).collect(),
+        history_len: session.map_or(0, |session| session.message_count),
+        input: requested(&new.id, 0, new.messages.clone()),
+        context_tokens: 0,
+        tools: selected.names,
+        offer: offer.hash().clone(),
+        own_tools: selected.own,
+        client_tools: new.client_tools.clone(),
+        trace: new.trace.clone(),
+        context_window: facts.context_window,
+        max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(facts.max_output_tokens),
+        bounds_output: new.max_output_tokens.is_some(),
+        limits: narrow(&settings, new.limits)?,
+        price: facts.price,
+        price_estimated,
+        on_limit: new.on_limit.unwrap_or(settings.on_limit),
+        options: new.options.clone(),
+    })
 }
 
 /// Refuses a run whose first request does not fit the model's context.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::agent::admission::claims::HeldClaim;
@@ -88,43 +89,24 @@ impl Admission {
         Err(new.session.clone().map_or(ClaimError::Busy.into(), StartError::VersionConflict))
     }
 
-    /// Starts a run; `None` if its session changed meanwhile.
+    /// Decides what the live runs of its session mean for a new run, prepares the run, stores it and launches it;
+    /// `None` if it could not be stored yet.
     async fn try_start(&self, new: &NewRun, mut session: Option<Versioned>) -> Result<Option<Started>, StartError> {
-        if new.answers_from == 0 && !new.answered.is_empty() {
-            let message = "no run waits for the results of these tool calls".to_owned();
-            return Err(StartError::Invalid { field: Field::Message(0), message });
-        }
+        refuse_unasked_results(new)?;
         let turn = match &mut session {
-            Some(Versioned { session, .. }) => match self.settle_conflict(new, session).await? {
-                Some(turn) => turn,
-                None => return Ok(None),
-            },
-            None => Turn::Now,
+            Some(Versioned { session, .. }) => self.settle_conflict(new, session).await?,
+            None => Some(Turn::Now),
         };
+        let Some(turn) = turn else { return Ok(None) };
         let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         let candidate = self.prepare(new, session.as_ref()).await?;
-        let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
-        let first = log::encode(&mut 0, now_ms(), first);
-        match self.create(&candidate, session, turn, &first).await {
-            Ok(Creation::Created) => {}
-            Ok(Creation::Changed) => return self.withdraw(candidate).await.map(|()| None),
-            Ok(Creation::NoRoom(bytes)) => {
-                self.withdraw(candidate).await?;
-                self.ledger.recount(&new.tenant, bytes).await?;
-                return Ok(None);
-            }
-            Err(error) => {
-                // The store did not say whether the run exists: the sweep of slots decides about its slot.
-                self.launcher.requeue(candidate.spec, candidate.lease);
-                return Err(error);
-            }
-        }
+        let Some((candidate, first)) = self.store(candidate, session, turn).await? else { return Ok(None) };
         if let Some(holder) = holder.filter(|_| turn == Turn::Next)
             && let Err(error) = self.interrupt(&new.tenant, &holder).await
         {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
-        self.launch(candidate, turn, first.0).await.map(Some)
+        self.launch(candidate, turn, first).await.map(Some)
     }
 
     /// What a new run needs before it is stored: its specification, its slot and its lease.
@@ -144,18 +126,46 @@ impl Admission {
         Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
     }
 
-    /// Stores the run with its first event.
+    /// Stores the run, and returns it with its first record; `None` if the session changed meanwhile, or if the
+    /// tenant's bytes must be counted anew first.
+    async fn store(
+        &self,
+        candidate: Candidate,
+        session: Option<Versioned>,
+        turn: Turn,
+    ) -> Result<Option<(Candidate, Arc<Record>)>, StartError> {
+        let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
+        let (first, entry) = log::encode(&mut 0, now_ms(), first);
+        let lacking = match self.create(&candidate, session, turn, entry).await {
+            Ok(Creation::Created) => return Ok(Some((candidate, first))),
+            Ok(Creation::Changed) => None,
+            Ok(Creation::NoRoom(bytes)) => Some(bytes),
+            Err(error) => {
+                // The store did not say whether the run exists: the sweep of slots decides about its slot.
+                self.launcher.requeue(candidate.spec, candidate.lease);
+                return Err(error);
+            }
+        };
+        let spec = candidate.spec.clone();
+        self.withdraw(candidate).await?;
+        if let Some(bytes) = lacking {
+            self.ledger.recount(&spec.tenant, bytes).await?;
+        }
+        Ok(None)
+    }
+
+    /// Commits the documents that are created with the run.
     async fn create(
         &self,
         candidate: &Candidate,
         session: Option<Versioned>,
         turn: Turn,
-        (_, entry): &(Arc<Record>, bytes::Bytes),
+        entry: Bytes,
     ) -> Result<Creation, StartError> {
         failpoint::hit("run.before_create");
         let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
-        let commit = commits::create(spec, lease.fence(), entry.clone(), turn, session, retention);
+        let commit = commits::create(spec, lease.fence(), entry, turn, session, retention);
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
         let offered = self.launcher.offers.keep(spec, offer.written());
         let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
@@ -207,4 +217,13 @@ impl Admission {
         };
         Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
     }
+}
+
+/// Refuses results of tool calls that no run waits for.
+fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
+    if new.answers_from == 0 && !new.answered.is_empty() {
+        let message = "no run waits for the results of these tool calls".to_owned();
+        return Err(StartError::Invalid { field: Field::Message(0), message });
+    }
+    Ok(())
 }
