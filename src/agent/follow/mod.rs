@@ -157,29 +157,20 @@ impl Follower {
         self.ended
     }
 
-    /// The next public records, at least one, waiting for them if need be; `None` after the run's last.
+    /// Returns the public records that follow the last one returned, at least one, as soon as there are any; `None`
+    /// after the run's last record.
     ///
     /// Cancel-safe: a call that is dropped loses no record.
     pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, FollowError> {
         while !self.ended {
             self.attach();
-            let records = match self.live.as_mut().map(|live| live.read(self.seq)) {
-                Some(Found::Records(records)) => {
-                    (self.more_in_log, self.last_entry) = (false, None);
-                    records
-                }
-                Some(Found::NothingYet) => {
-                    if let Some(live) = &mut self.live {
-                        live.changed().await;
-                    }
+            let records = match self.read_tail() {
+                Found::Records(records) => records,
+                Found::NothingYet => {
+                    self.tail_changed().await;
                     continue;
                 }
-                Some(Found::Closed) => {
-                    // What the driver stored last is in the log, if nowhere else; so is what others add.
-                    self.live = None;
-                    self.read_patiently().await?
-                }
-                Some(Found::InTheLog) | None => self.read_patiently().await?,
+                Found::InTheLog | Found::Closed => self.read_patiently().await?,
             };
             if let Some(records) = self.accept(records) {
                 return Ok(Some(records));
@@ -189,13 +180,32 @@ impl Follower {
         Ok(None)
     }
 
-    /// Reads a run that this process drives by now where it drives it.
+    /// What the tail has for this reader. Once the driver has left, or without a tail, the log has what follows.
+    fn read_tail(&mut self) -> Found {
+        let Some(live) = &mut self.live else { return Found::InTheLog };
+        let found = live.read(self.seq);
+        match &found {
+            Found::Records(_) => (self.more_in_log, self.last_entry) = (false, None),
+            Found::Closed => self.live = None,
+            Found::NothingYet | Found::InTheLog => {}
+        }
+        found
+    }
+
+    /// Waits until the tail has more, or is closed.
+    async fn tail_changed(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.changed().await;
+        }
+    }
+
+    /// Attaches the reader to the run's tail if this process drives the run by now. The tail counts its readers, so
+    /// the reader is no longer announced in the store.
     fn attach(&mut self) {
         if self.live.is_none()
             && let Some(live) = self.active.get(&self.run)
         {
             self.live = Some(live.tail.reader());
-            // Here it is counted.
             self.announcing = JoinSet::new();
         }
     }

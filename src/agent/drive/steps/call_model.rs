@@ -9,12 +9,13 @@ use tokio::time::Instant;
 use crate::agent::context;
 use crate::agent::context::turn::TurnBuffer;
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::machine::budget::{estimated_usage, partial_usage, whole_usage};
 use crate::failpoint;
 use crate::llm::retry::RetryPolicy;
-use crate::llm::{Delta, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
+use crate::llm::{Delta, DeltaStream, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::pauses::random;
@@ -30,7 +31,7 @@ enum End {
     Interrupted(Interruption),
 }
 
-/// Begins a step, calls the model and takes in its turn.
+/// Begins a step, calls the model, and ends the step with the turn that the model made.
 pub async fn call_model(
     driver: &mut Driver,
     step: u32,
@@ -112,53 +113,73 @@ fn pause_before_next(driver: &Driver, has_spoken: bool, error: &ModelError) -> O
     pause.filter(|_| error.spent > Spent::Nothing)
 }
 
-/// Records deltas as they come, the first at once. Those that come within the store's pace of the last,
-/// or while it is under way, are joined into the next; what is still unrecorded when the model ends is
-/// queued.
+/// Asks the model, and records its answer while it arrives until it ends or the run is interrupted. The first delta is
+/// recorded at once, and then one record at a time, as far apart as the store's pace; what is left at the end is queued.
 async fn listen(
     driver: &mut Driver,
     buffer: &mut TurnBuffer,
     reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<End, Exit> {
-    let deadline = driver.signals.deadline.max(Instant::now());
-    let run = driver.recorder.run();
-    let bound = output_bound(driver, reserve, closing.is_some());
-    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, deadline);
-    let mut deltas = driver.model.stream(request);
+    let mut deltas = ask(driver, reserve, closing);
     let mut interrupted = pin!(driver.signals.interrupted());
     let mut gap = pin!(tokio::time::sleep(Duration::ZERO));
     let pace = driver.recorder.store().pace();
-    let mut end = None;
-    loop {
-        if let Some(end) = end {
-            while let Some(event) = buffer.next_event() {
-                driver.recorder.queue(event);
-            }
-            return Ok(end);
-        }
-        if buffer.has_news() && (gap.is_elapsed() || Instant::now() >= gap.deadline()) {
-            let mut record = pin!(driver.recorder.record_with(buffer.next_event(), |tx| tx));
-            loop {
-                tokio::select! {
-                    biased;
-                    recorded = &mut record => break recorded?,
-                    delta = deltas.next(), if end.is_none() => end = take_delta(buffer, delta),
-                }
-            }
-            failpoint::hit("model.delta_recorded");
+    let end = loop {
+        let end = if buffer.has_news() && (gap.is_elapsed() || Instant::now() >= gap.deadline()) {
+            let end = record_news(&mut driver.recorder, buffer, &mut deltas).await?;
             gap.as_mut().reset(Instant::now() + pace);
+            end
         } else {
             tokio::select! {
                 biased;
-                delta = deltas.next() => end = take_delta(buffer, delta),
-                interruption = &mut interrupted => end = Some(End::Interrupted(interruption)),
-                () = &mut gap, if buffer.has_news() => {}
+                delta = deltas.next() => take_delta(buffer, delta),
+                interruption = &mut interrupted => Some(End::Interrupted(interruption)),
+                () = &mut gap, if buffer.has_news() => None,
             }
+        };
+        if let Some(end) = end {
+            break end;
+        }
+    };
+    while let Some(event) = buffer.next_event() {
+        driver.recorder.queue(event);
+    }
+    Ok(end)
+}
+
+/// Sends the model the request of this step.
+fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>) -> DeltaStream {
+    let deadline = driver.signals.deadline.max(Instant::now());
+    let bound = output_bound(driver, reserve, closing.is_some());
+    let run = driver.recorder.run();
+    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, deadline);
+    driver.model.stream(request)
+}
+
+/// Records the next event of the buffer. The deltas that arrive meanwhile are joined into the event after it; `Some` if
+/// the answer ended with one of them.
+async fn record_news(
+    recorder: &mut Recorder,
+    buffer: &mut TurnBuffer,
+    deltas: &mut DeltaStream,
+) -> Result<Option<End>, Exit> {
+    let mut end = None;
+    let mut record = pin!(recorder.record_with(buffer.next_event(), |tx| tx));
+    loop {
+        tokio::select! {
+            biased;
+            recorded = &mut record => {
+                recorded?;
+                failpoint::hit("model.delta_recorded");
+                return Ok(end);
+            }
+            delta = deltas.next(), if end.is_none() => end = take_delta(buffer, delta),
         }
     }
 }
 
+/// Adds a delta to the buffer; `Some` if the answer ended with it.
 fn take_delta(buffer: &mut TurnBuffer, delta: Option<Result<Delta, ModelError>>) -> Option<End> {
     match delta {
         Some(Ok(Delta::Finished(turn))) => return Some(End::Finished(turn)),

@@ -39,11 +39,11 @@ fn is_waited_for(session: &Session, run: &RunId) -> bool {
     session.active_run.as_ref() == Some(run) && !session.queue.is_empty()
 }
 
-/// Records the run's end for `reason`.
+/// Ends the run for `reason`, unless its inbox has a command that the driver has not read: then applies the command.
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
     failpoint::hit("run.before_end");
     driver.meter.free_slot().await;
-    let outcome = driver.recorder.run().outcome(reason, driver.recorder.now_ms());
+    let outcome = outcome(driver, reason);
     let waits_until_ms = if outcome.status().is_final() { None } else { Some(index_wait(driver).await?) };
     let mut end = End { outcome, waits_until_ms };
     let mut retry = RetryConflicts::new();
@@ -65,6 +65,11 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
     Err(CommitError::from(Unavailable("the session is being changed by others".to_owned())).into())
 }
 
+/// How the run ends if it ends now for `reason`.
+fn outcome(driver: &Driver, reason: StopReason) -> Outcome {
+    driver.recorder.run().outcome(reason, driver.recorder.now_ms())
+}
+
 /// One line for each run that ends or waits: whose it is, how it ended and what it took.
 fn log_end(spec: &RunSpec, outcome: &Outcome) {
     let (run, tenant, key, model) = (&spec.id, &spec.tenant, spec.key_name.as_deref(), &spec.model);
@@ -77,7 +82,8 @@ fn log_end(spec: &RunSpec, outcome: &Outcome) {
     }
 }
 
-/// Attempts to record the end; `None` if the session changed meanwhile.
+/// Reads the session and records the end in it, without messages if the session has lost some of its own; `None` if
+/// the session changed meanwhile.
 async fn try_to_end(driver: &mut Driver, end: &mut End) -> Result<Option<Attempt>, Exit> {
     let mut lost = false;
     loop {
@@ -86,8 +92,7 @@ async fn try_to_end(driver: &mut Driver, end: &mut End) -> Result<Option<Attempt
         if end.waits_until_ms.is_some() && session.as_ref().is_some_and(|found| is_waited_for(&found.session, &run)) {
             // Its client asked for something else meanwhile, which ends a run that waits.
             tracing::info!(%run, "the run is cancelled instead of waiting for its client: others wait for its end");
-            let outcome = driver.recorder.run().outcome(StopReason::Cancelled, driver.recorder.now_ms());
-            *end = End { outcome, waits_until_ms: None };
+            *end = End { outcome: outcome(driver, StopReason::Cancelled), waits_until_ms: None };
         }
         match record_end(driver, end, session, lost).await {
             Ok(next) => return Ok(Some(Attempt::Recorded(next))),
@@ -105,8 +110,8 @@ async fn try_to_end(driver: &mut Driver, end: &mut End) -> Result<Option<Attempt
     }
 }
 
-/// Records the end; the run that is to be woken next in the session, if there is one. A session that has
-/// `lost` messages gets none of the run's.
+/// Commits the run's last event together with its session's messages and all documents about the run, and returns the
+/// run that is to be woken next in the session. A session that has `lost` messages gets none of the run's.
 async fn record_end(
     driver: &mut Driver,
     End { outcome, waits_until_ms }: &End,
@@ -132,7 +137,7 @@ async fn record_end(
     Ok(next)
 }
 
-/// Puts what leads to a run that is about to wait. Returns when its wait is over, Unix milliseconds.
+/// Puts the index entries of a run that is about to wait, and returns when its wait is over: Unix milliseconds.
 async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
     let retention = driver.retention;
     let at_ms = now_ms().saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));
@@ -145,8 +150,8 @@ async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
     Ok(at_ms)
 }
 
-/// Whether a run that ends so leaves its messages to its session. One that never began has said nothing, and
-/// a question that the upstream refused outright would make it refuse all that follow in the session.
+/// Whether a run with this outcome adds its messages to its session. A run that never began has none. A question that
+/// the upstream refused would make the upstream refuse every later request in the session.
 fn leaves_messages(run: &Run, outcome: &Outcome) -> bool {
     let was_refused = outcome.status() == RunStatus::Failed && outcome.report.steps.is_empty();
     outcome.status().is_final() && !was_refused && run.status() != RunStatus::Queued
