@@ -93,7 +93,8 @@ async fn an_answer_becomes_deltas_and_a_turn() {
     assert_eq!((&body["stream"], &body["max_tokens"]), (&json!(true), &json!(10)));
 }
 
-#[tokio::test]
+/// Time is paused, so the wait for the end of the body is over only once no task can do anything.
+#[tokio::test(start_paused = true)]
 async fn a_connection_serves_one_answer_after_the_other() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let model = model(&format!("http://{}/v1", listener.local_addr().unwrap()), LONG, LONG);
