@@ -1,11 +1,14 @@
 //! Messages of a request: checked as OpenAI would check them, then kept as they arrived.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
+mod pairing;
+mod view;
 
-use serde::Deserialize;
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 
+use self::pairing::Pairing;
+use self::view::{Part, View};
 use crate::api::wire::body::{clip, located, malformed};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::escapes::surplus;
@@ -38,59 +41,6 @@ pub struct Messages {
     pub decisions: Vec<(CallId, Decision)>,
 }
 
-#[derive(Deserialize)]
-struct View<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_calls: Option<Vec<CallView<'a>>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    refusal: Option<serde::de::IgnoredAny>,
-    audio: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct CallView<'a> {
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    #[serde(borrow)]
-    function: FunctionView<'a>,
-}
-
-#[derive(Deserialize)]
-struct FunctionView<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    #[expect(dead_code, reason = "its type is checked")]
-    arguments: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct Part<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    image_url: Option<ImageUrl<'a>>,
-    #[serde(borrow)]
-    input_audio: Option<&'a RawValue>,
-    #[serde(borrow)]
-    file: Option<&'a RawValue>,
-    #[serde(borrow)]
-    refusal: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct ImageUrl<'a> {
-    #[serde(borrow)]
-    url: Cow<'a, str>,
-}
-
 /// Checks a request's messages. With `continues`, they may begin with tool results for calls that the
 /// server knows of.
 pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, WireError> {
@@ -100,12 +50,12 @@ pub fn check_messages(raw: &[&RawValue], continues: bool) -> Result<Messages, Wi
     if raw.len() > MAX_MESSAGES {
         return Err(WireError::invalid("messages", format!("there may be at most {MAX_MESSAGES} messages")));
     }
-    read(raw, Pairing { may_begin_with_results: continues, ..Pairing::default() })
+    read(raw, Pairing::new(continues))
 }
 
 /// Checks a session's whole history, of any length.
 pub fn check_history(raw: &[&RawValue]) -> Result<Vec<Message>, WireError> {
-    Ok(read(raw, Pairing::default())?.all)
+    Ok(read(raw, Pairing::new(false))?.all)
 }
 
 fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> {
@@ -236,58 +186,6 @@ fn check_part(part: &Part<'_>, role: Role) -> Result<(), WireError> {
         Ok(())
     } else {
         Err(WireError::new(ErrorCode::MissingField, format!("{member} is missing")).at(member))
-    }
-}
-
-/// Every assistant call has exactly one result before the next message of another kind. An id belongs to one
-/// turn: many servers count their calls anew in each.
-#[derive(Default)]
-struct Pairing {
-    open: HashSet<String>,
-    /// The ids of this turn.
-    seen: HashSet<String>,
-    may_begin_with_results: bool,
-}
-
-impl Pairing {
-    fn take(&mut self, role: Role, view: &View<'_>) -> Result<(), WireError> {
-        if role == Role::Tool {
-            let Some(id) = &view.tool_call_id else {
-                return Err(WireError::new(ErrorCode::MissingField, "tool_call_id is missing").at("tool_call_id"));
-            };
-            let known = self.open.remove(&**id) || (self.may_begin_with_results && self.seen.insert(id.to_string()));
-            if !known {
-                let message = format!("no assistant message before it has an open call {:?}", clip(id));
-                return Err(WireError::invalid("tool_call_id", message));
-            }
-            return Ok(());
-        }
-        self.close()?;
-        // A client that answers a waiting run may add messages in the same request.
-        self.may_begin_with_results &= role == Role::System || role == Role::Developer;
-        self.seen.clear();
-        for (index, call) in view.tool_calls.iter().flatten().enumerate() {
-            if call.function.name.is_empty() {
-                let path = format!("tool_calls[{index}].function.name");
-                return Err(WireError::invalid(path, "the name is empty"));
-            }
-            if !self.seen.insert(call.id.to_string()) {
-                let message = format!("two calls of this message have the id {:?}", clip(&call.id));
-                return Err(WireError::invalid(format!("tool_calls[{index}].id"), message));
-            }
-            self.open.insert(call.id.to_string());
-        }
-        Ok(())
-    }
-
-    fn close(&self) -> Result<(), WireError> {
-        match self.open.iter().next() {
-            Some(id) => {
-                let message = format!("the tool call {:?} before it has no result", clip(id));
-                Err(WireError::new(ErrorCode::InvalidValue, message))
-            }
-            None => Ok(()),
-        }
     }
 }
 
