@@ -53,7 +53,7 @@ pub use ledger::retention::Retention;
 pub use ledger::session::Versioned;
 pub use quotas::Quotas;
 pub use request::{LimitsPatch, NewRun};
-pub use request_key::{Kind, RequestKey};
+pub use request_key::{RequestKey, RequestKeyKind};
 pub use requester::Requester;
 
 use crate::agent::control::Control;
@@ -64,47 +64,49 @@ use crate::store::Store;
 
 /// Starts, follows, cancels and recovers runs. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Agent(Arc<Rooms>);
+pub struct Agent {
+    rooms: Arc<Rooms>,
+}
 
 impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
-        Self(Arc::new(Rooms::new(store, generation, retention)))
+        Self { rooms: Arc::new(Rooms::new(store, generation, retention)) }
     }
 
     /// Requests become runs and sessions here.
     #[must_use]
     pub fn admission(&self) -> &Arc<Admission> {
-        &self.0.admission
+        &self.rooms.admission
     }
 
     /// Runs are read, followed, steered and cancelled here.
     #[must_use]
     pub fn runs(&self) -> &Control {
-        &self.0.control
+        &self.rooms.control
     }
 
     /// Conversations are made, read and changed here.
     #[must_use]
     pub fn sessions(&self) -> &Arc<Sessions> {
-        &self.0.sessions
+        &self.rooms.sessions
     }
 
     /// Callers' requests are counted here.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.0.limits
+        &self.rooms.limits
     }
 
-    /// What the configuration says now.
+    /// The generation of the configuration that serves requests now.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
-        self.0.generations.current()
+        self.rooms.generations.current()
     }
 
-    /// Serves what begins from now on by `next`. Requests and runs that have begun keep what they have.
+    /// Serves requests and runs that begin from now on by `next`. Those that have begun keep their generation.
     pub fn replace_generation(&self, next: Generation) {
-        self.0.generations.replace(next);
+        self.rooms.generations.replace(next);
     }
 }

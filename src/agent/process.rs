@@ -27,24 +27,24 @@ impl Agent {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let rooms = self.0.clone();
-        self.0.lifecycle.spawn_supervised(what, move || work(rooms.clone()));
+        let rooms = self.rooms.clone();
+        self.rooms.lifecycle.spawn_supervised(what, move || work(rooms.clone()));
     }
 
     /// Says from now on that the process is about to end. New runs are still taken; where others can go
     /// on with them, runs are handed over before their next step.
     pub fn announce_end(&self) {
-        self.0.lifecycle.announce_end();
+        self.rooms.lifecycle.announce_end();
     }
 
     /// Takes no new runs from now on.
     pub fn refuse(&self) {
-        self.0.lifecycle.refuse();
+        self.rooms.lifecycle.refuse();
     }
 
     /// Returns once no run is driven and followed here, or after `timeout`.
     pub async fn idle(&self, timeout: Duration) {
-        let (active, lifecycle) = (&self.0.active, &self.0.lifecycle);
+        let (active, lifecycle) = (&self.rooms.active, &self.rooms.lifecycle);
         let idle = async {
             while active.len() > 0 || lifecycle.readers() > 0 {
                 tokio::time::sleep(IDLE_POLL).await;
@@ -59,27 +59,27 @@ impl Agent {
     /// Stops driving the runs that are still live, and closes the store. The logs of the runs are their
     /// checkpoints: the next process that opens the store resumes them.
     pub async fn close(&self) {
-        self.0.lifecycle.leave().await;
-        if let Err(error) = self.0.ownership.replica.retire().await {
+        self.rooms.lifecycle.leave().await;
+        if let Err(error) = self.rooms.ownership.replica.retire().await {
             tracing::warn!(%error, "could not unregister this replica; the others will find that it is gone");
         }
-        self.0.ledger.store().close().await;
+        self.rooms.ledger.store().close().await;
     }
 
     /// Whether the process is about to end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.0.lifecycle.is_ending()
+        self.rooms.lifecycle.is_ending()
     }
 
     /// Whether the store takes commits.
     pub async fn health(&self) -> Result<(), Unavailable> {
-        self.0.ledger.store().health().await
+        self.rooms.ledger.store().health().await
     }
 
     /// How many runs are driven here.
     #[must_use]
     pub fn active_runs(&self) -> usize {
-        self.0.active.len()
+        self.rooms.active.len()
     }
 }

@@ -1,23 +1,25 @@
-//! How a repeated request is recognised.
+//! The key by which a repeated request is recognised.
+//!
+//! The endpoints make it; admission and the inbox compare it with what earlier requests stored.
 
-/// How a repeated request is recognised.
+/// What a request and its repetitions have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestKey {
     /// Hash of the path with the key, or with the API key and the body; the tenant is not part of it.
     pub name: String,
     /// Hash of the request's content.
     pub fingerprint: String,
-    /// What makes the request recognisable.
-    pub kind: Kind,
+    /// Who says that a request is repeated.
+    pub kind: RequestKeyKind,
 }
 
-/// What makes a request recognisable when it is repeated.
+/// Who says that a request is repeated, and so what a repetition means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The caller, by a key: whatever comes with the same key is the same request, or a mistake.
+pub enum RequestKeyKind {
+    /// The caller, by a key of its own: another request with the same key is the same request, or a mistake.
     Key,
-    /// A client that counts its attempts, at its first: what it asks for always begins anew.
+    /// A client library that counts its attempts, at its first attempt: the request always begins anew.
     FirstAttempt,
-    /// The same client, at a later attempt.
+    /// The same client library, at a later attempt.
     Repeated,
 }

@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use crate::agent::{Kind, RequestKey};
+use crate::agent::{RequestKey, RequestKeyKind};
 use crate::api::auth::Caller;
 use crate::api::canonical::canonical;
 use crate::api::error::ApiError;
@@ -74,12 +74,12 @@ impl RequestIdentity {
             Self::Key(key) => Some(RequestKey {
                 name: hash(&["key", route, key]),
                 fingerprint: hash(&[&canonical(body)?, session]),
-                kind: Kind::Key,
+                kind: RequestKeyKind::Key,
             }),
             Self::Attempt(count) => {
                 // A library sends the same bytes again.
                 let name = hash(&["attempt", route, caller.key_name.as_deref().unwrap_or_default(), session, body]);
-                let kind = if *count == 0 { Kind::FirstAttempt } else { Kind::Repeated };
+                let kind = if *count == 0 { RequestKeyKind::FirstAttempt } else { RequestKeyKind::Repeated };
                 Some(RequestKey { fingerprint: name.clone(), name, kind })
             }
         })
@@ -186,7 +186,10 @@ mod tests {
         );
         let first = request_key(&RequestIdentity::Attempt(0), "r", "one", "{}");
         let again = request_key(&RequestIdentity::Attempt(1), "r", "one", "{}");
-        assert_eq!((&first.name, first.kind, again.kind), (&again.name, Kind::FirstAttempt, Kind::Repeated));
+        assert_eq!(
+            (&first.name, first.kind, again.kind),
+            (&again.name, RequestKeyKind::FirstAttempt, RequestKeyKind::Repeated)
+        );
         assert_ne!(first.name, request_key(&RequestIdentity::Attempt(1), "r", "two", "{}").name);
         assert_ne!(first.name, request_key(&RequestIdentity::Attempt(1), "r", "one", r#"{"stream":true}"#).name);
         assert_eq!(RequestIdentity::Unnamed.request_key("r", &caller("one"), "{}", None).unwrap(), None);

@@ -50,8 +50,8 @@ impl<'a> Report<'a> {
     /// The values that were read, if nothing was wrong.
     pub(super) fn into_values(self) -> Result<Values, ConfigErrors> {
         let values = self.values.take();
-        let errors = self.into_errors();
-        if errors.0.is_empty() { Ok(values) } else { Err(errors) }
+        let ConfigErrors(mistakes) = self.into_errors();
+        if mistakes.is_empty() { Ok(values) } else { Err(ConfigErrors(mistakes)) }
     }
 
     /// What was asked for, in order.

@@ -57,29 +57,48 @@ impl Eq for RawValueEq {}
 pub struct Members(pub Vec<(String, RawValueEq)>);
 
 impl Members {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The members in their order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[(String, RawValueEq)] {
+        &self.0
+    }
+
+    /// Where the member of this name stands.
+    fn position(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|(known, _)| known == name)
+    }
+
     /// Removes a member and returns its value.
     pub fn take(&mut self, name: &str) -> Option<RawValueEq> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.remove(at).1)
+        let (_, value) = self.0.remove(self.position(name)?);
+        Some(value)
     }
 
     /// Removes a member and reads its value; one that is not a `T` stays where it is.
     pub fn read<T: for<'de> Deserialize<'de>>(&mut self, name: &str) -> Option<T> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        let value = serde_json::from_str(self.0[at].1.get()).ok()?;
+        let at = self.position(name)?;
+        let (_, json) = &self.0[at];
+        let value = serde_json::from_str(json.get()).ok()?;
         self.0.remove(at);
         Some(value)
     }
 
     /// Reads what is known of a member that is an object. What is left of it stays in its place.
     pub fn open<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        let mut inner: Self = serde_json::from_str(self.0[at].1.get()).ok()?;
+        let at = self.position(name)?;
+        let (_, json) = &mut self.0[at];
+        let mut inner: Self = serde_json::from_str(json.get()).ok()?;
         let found = read(&mut inner)?;
-        if inner.0.is_empty() {
+        if inner.is_empty() {
             self.0.remove(at);
         } else {
-            self.0[at].1 = RawValueEq(serde_json::value::to_raw_value(&inner).ok()?);
+            *json = RawValueEq(serde_json::value::to_raw_value(&inner).ok()?);
         }
         Some(found)
     }

@@ -13,7 +13,7 @@ use crate::agent::admission::verdict::{Claim, Target, TargetState, Verdict, judg
 use crate::agent::error::{ClaimError, StartError, unavailable};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
-use crate::agent::request_key::{Kind, RequestKey};
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -28,7 +28,7 @@ pub(super) struct HeldClaim {
     pub(super) version: u64,
     /// Whether another request made it, which may be at it still.
     pub(super) taken_over: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKeyKind,
     /// How long what the request leads to may take to end.
     pub(super) longest: Duration,
 }
@@ -160,7 +160,7 @@ impl Admission {
     /// Notes beside the answer that a caller's key led to something: from then on, should that go, it is
     /// known to have been. Where the note fails, the claim's age tells nearly the same.
     pub(super) fn note_made(self: &Arc<Self>, held: HeldClaim) {
-        if held.kind != Kind::Key {
+        if held.kind != RequestKeyKind::Key {
             return;
         }
         let admission = self.clone();
@@ -215,9 +215,9 @@ impl Admission {
     /// Stores a claim, unless it changed since it was read.
     async fn put(&self, held: &mut HeldClaim) -> Result<bool, Unavailable> {
         let durability = match held.kind {
-            Kind::Key => Durability::Synced,
+            RequestKeyKind::Key => Durability::Synced,
             // It helps a client that was cut off, not one whose server lost its power.
-            Kind::FirstAttempt | Kind::Repeated => Durability::Written,
+            RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => Durability::Written,
         };
         let tx = Tx { durability, ..Tx::new(held.partition.clone()) };
         let tx = tx.put_at(keys::claim(), held.version, encode(&held.claim), Some(held.kind.ttl(held.longest)));

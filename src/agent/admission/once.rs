@@ -19,7 +19,7 @@ use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
-use crate::agent::request_key::{Kind, RequestKey};
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::failpoint;
 use crate::types::run::OnUnknownOutcome;
 use crate::types::{RunId, SessionId, Tenant};
@@ -42,7 +42,7 @@ impl Admission {
     /// the same key.
     async fn start_once(self: &Arc<Self>, mut new: NewRun, key: &RequestKey) -> Result<Started, StartError> {
         // A refused first attempt must not leave an earlier request's run to its repetition.
-        if self.lifecycle.is_refusing() && key.kind != Kind::FirstAttempt {
+        if self.lifecycle.is_refusing() && key.kind != RequestKeyKind::FirstAttempt {
             return Err(StartError::Draining);
         }
         let (named, longest) = (new.run.clone(), self.longest(&new));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::request_key::{Kind, RequestKey};
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::types::clock::now_ms;
 use crate::types::{RunId, SessionId};
 
@@ -17,7 +17,7 @@ const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
 /// cannot see settings, and as long as other APIs keep theirs.
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
 
-impl Kind {
+impl RequestKeyKind {
     /// How long to keep what such a request led to, where runs take up to `longest`.
     pub(super) fn ttl(self, longest: Duration) -> Duration {
         longest.saturating_add(match self {
@@ -110,9 +110,9 @@ pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: 
     }
     let begins_anew = match key.kind {
         // The client that lost its connection comes again for the answer, and there is none.
-        Kind::Key => matches!(state, TargetState::Complete { abandoned: true, .. }) && !claim.continues(),
-        Kind::FirstAttempt => true,
-        Kind::Repeated => match state {
+        RequestKeyKind::Key => matches!(state, TargetState::Complete { abandoned: true, .. }) && !claim.continues(),
+        RequestKeyKind::FirstAttempt => true,
+        RequestKeyKind::Repeated => match state {
             TargetState::Live => false,
             // Nothing was done, and an answer was not had: that is what clients try again for.
             TargetState::Complete { may_be_repeated: true, .. } => true,
@@ -160,7 +160,7 @@ mod tests {
     const ABANDONED: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: true };
     const FINAL: TargetState = TargetState::Complete { may_be_repeated: false, abandoned: false };
 
-    fn verdict(kind: Kind, claim: &Claim, state: TargetState, age_s: u64) -> Verdict {
+    fn verdict(kind: RequestKeyKind, claim: &Claim, state: TargetState, age_s: u64) -> Verdict {
         let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind };
         let age = Duration::from_secs(age_s);
         judge(&key, claim, state, Since { claimed: age, tried: age }, KEPT)
@@ -183,30 +183,34 @@ mod tests {
             (TargetState::Missing, 3, Verdict::TakeOver),
             (TargetState::Missing, 3599, Verdict::TakeOver),
         ] {
-            assert_eq!(verdict(Kind::Key, &new, state, age_s), expected, "{state:?} after {age_s} s");
+            assert_eq!(verdict(RequestKeyKind::Key, &new, state, age_s), expected, "{state:?} after {age_s} s");
         }
     }
 
     #[test]
     fn a_target_that_may_have_existed_is_never_made_again() {
-        assert_eq!(verdict(Kind::Key, &claim(0, false), TargetState::Missing, 3600), Verdict::Gone);
+        assert_eq!(verdict(RequestKeyKind::Key, &claim(0, false), TargetState::Missing, 3600), Verdict::Gone);
         for age_s in [0, 3, 90_000] {
-            assert_eq!(verdict(Kind::Key, &claim(0, true), TargetState::Missing, age_s), Verdict::Gone);
-            assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Missing, age_s), Verdict::Gone);
+            assert_eq!(verdict(RequestKeyKind::Key, &claim(0, true), TargetState::Missing, age_s), Verdict::Gone);
+            assert_eq!(verdict(RequestKeyKind::Key, &claim(7, false), TargetState::Missing, age_s), Verdict::Gone);
         }
-        assert_eq!(verdict(Kind::Repeated, &claim(0, true), TargetState::Missing, 600), Verdict::Gone);
+        assert_eq!(verdict(RequestKeyKind::Repeated, &claim(0, true), TargetState::Missing, 600), Verdict::Gone);
     }
 
     #[test]
     fn a_waiting_run_that_was_not_resumed_is_resumed_however_old_the_claim() {
-        assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Untouched, 0), Verdict::Wait);
-        assert_eq!(verdict(Kind::Key, &claim(7, false), TargetState::Untouched, 4000), Verdict::TakeOver);
-        assert_eq!(verdict(Kind::Key, &claim(7, false), ABANDONED, 1), Verdict::Join, "its calls were answered");
+        assert_eq!(verdict(RequestKeyKind::Key, &claim(7, false), TargetState::Untouched, 0), Verdict::Wait);
+        assert_eq!(verdict(RequestKeyKind::Key, &claim(7, false), TargetState::Untouched, 4000), Verdict::TakeOver);
+        assert_eq!(
+            verdict(RequestKeyKind::Key, &claim(7, false), ABANDONED, 1),
+            Verdict::Join,
+            "its calls were answered"
+        );
     }
 
     #[test]
     fn a_new_claimant_gets_its_full_time() {
-        let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind: Kind::Key };
+        let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind: RequestKeyKind::Key };
         let since = |tried| Since { claimed: Duration::from_secs(60), tried: Duration::from_secs(tried) };
         let verdict = |tried| judge(&key, &claim(0, false), TargetState::Missing, since(tried), KEPT);
         assert_eq!((verdict(2), verdict(3)), (Verdict::Wait, Verdict::TakeOver));
@@ -216,7 +220,7 @@ mod tests {
     fn a_different_request_is_refused_whatever_became_of_the_first() {
         let other = Claim { fingerprint: "g".into(), ..claim(0, false) };
         for state in [TargetState::Missing, TargetState::Live, FINAL] {
-            assert_eq!(verdict(Kind::Key, &other, state, 5), Verdict::Reused);
+            assert_eq!(verdict(RequestKeyKind::Key, &other, state, 5), Verdict::Reused);
         }
     }
 
@@ -224,7 +228,7 @@ mod tests {
     fn a_first_attempt_starts_anew_and_a_retry_joins_its_own_run() {
         let earlier = claim(0, false);
         for state in [TargetState::Missing, TargetState::Live, FINAL] {
-            assert_eq!(verdict(Kind::FirstAttempt, &earlier, state, 1), Verdict::BeginAnew);
+            assert_eq!(verdict(RequestKeyKind::FirstAttempt, &earlier, state, 1), Verdict::BeginAnew);
         }
         for (state, age_s, expected) in [
             (TargetState::Live, 5000, Verdict::Join),
@@ -234,7 +238,11 @@ mod tests {
             (TargetState::Missing, 1, Verdict::Wait),
             (TargetState::Missing, 30, Verdict::TakeOver),
         ] {
-            assert_eq!(verdict(Kind::Repeated, &earlier, state, age_s), expected, "{state:?} after {age_s} s");
+            assert_eq!(
+                verdict(RequestKeyKind::Repeated, &earlier, state, age_s),
+                expected,
+                "{state:?} after {age_s} s"
+            );
         }
     }
 }

@@ -20,12 +20,12 @@ const PAGE: usize = 256;
 
 /// What happens when the time comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DueKind {
     /// A run has waited for its client as long as it may.
     WaitOver,
 }
 
-impl Kind {
+impl DueKind {
     const ALL: [Self; 1] = [Self::WaitOver];
 
     /// The kind in an entry's key. It may not contain a slash.
@@ -46,7 +46,7 @@ pub struct Due {
     /// When, in Unix milliseconds.
     pub at_ms: u64,
     /// What.
-    pub kind: Kind,
+    pub kind: DueKind,
     /// To which run.
     pub run: RunId,
     /// Where the run lies.
@@ -66,7 +66,7 @@ impl Due {
     /// The end of a run's wait for its client.
     pub fn wait_over(spec: &RunSpec, at_ms: u64) -> Self {
         let owner = Owner { tenant: spec.tenant.clone(), session: spec.session.clone() };
-        Self { at_ms, kind: Kind::WaitOver, run: spec.id.clone(), owner }
+        Self { at_ms, kind: DueKind::WaitOver, run: spec.id.clone(), owner }
     }
 
     /// Puts the entry: to be committed before the run's change.
@@ -90,7 +90,7 @@ impl Due {
     fn parse(key: &str, value: &[u8]) -> Option<Result<Self, Unavailable>> {
         let mut parts = key.splitn(3, '/');
         let (at, kind, run) = (parts.next()?, parts.next()?, parts.next()?);
-        let (at_ms, kind, run) = (at.parse().ok()?, Kind::parse(kind)?, RunId::parse(run)?);
+        let (at_ms, kind, run) = (at.parse().ok()?, DueKind::parse(kind)?, RunId::parse(run)?);
         Some(decode(value).map(|owner| Self { at_ms, kind, run, owner }))
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     fn due(at_ms: u64, session: Option<&str>) -> Due {
         let owner =
             Owner { tenant: Tenant::default_tenant(), session: session.map(|id| SessionId::parse(id).unwrap()) };
-        Due { at_ms, kind: Kind::WaitOver, run: RunId::mint(), owner }
+        Due { at_ms, kind: DueKind::WaitOver, run: RunId::mint(), owner }
     }
 
     /// What every backend must do with the index.

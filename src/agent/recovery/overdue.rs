@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::agent::ledger::due::{self, Due, Kind};
+use crate::agent::ledger::due::{self, Due, DueKind};
 use crate::agent::ledger::keys;
 use crate::agent::recovery::Recovery;
 use crate::store::Unavailable;
@@ -43,7 +43,7 @@ impl Recovery {
     pub(in crate::agent) async fn do_what_is_due(&self, now_ms: u64) -> Result<(), Unavailable> {
         for due in due::until(&**self.ledger.store(), now_ms).await? {
             let verdict = match due.kind {
-                Kind::WaitOver => self.end_wait(&due).await,
+                DueKind::WaitOver => self.end_wait(&due).await,
             };
             let settled = match verdict {
                 Ok(Verdict::Settled) => due.remove(&**self.ledger.store()).await,

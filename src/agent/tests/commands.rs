@@ -8,7 +8,7 @@ use super::replicas::{over, replica, status};
 use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::error::{ClaimError, LookupError};
 use crate::agent::ledger::keys;
-use crate::agent::request_key::{Kind, RequestKey};
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::agent::{NewRun, Started};
 use crate::llm::openai::messages::joined;
 use crate::store::faulty::{Fate, Faulty};
@@ -17,7 +17,7 @@ use crate::store::{Store, Tx, Write};
 use crate::types::{Message, Role, RunId, RunStatus, SessionId, Tenant};
 
 fn once() -> RequestKey {
-    RequestKey { name: "name".into(), fingerprint: "fingerprint".into(), kind: Kind::Key }
+    RequestKey { name: "name".into(), fingerprint: "fingerprint".into(), kind: RequestKeyKind::Key }
 }
 
 fn say(text: &str) -> Vec<Message> {
@@ -158,10 +158,10 @@ async fn a_replica_that_hands_a_run_over_does_not_forget_a_cancellation() {
     assert!(cancelled.is_err(), "nobody who hears of it drives the run");
     between.runs().steer(&tenant, &run, say("rather this"), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(12)).await;
-    between.0.lifecycle.leave().await;
+    between.rooms.lifecycle.leave().await;
     let head = between.runs().get(&tenant, &run).await.unwrap().head;
-    let idle = between.0.launcher.acquire_idle(&tenant, &head).await.unwrap().expect("nobody drives it");
-    drop(between.0.launcher.resume(idle, None, between.generation()).await.unwrap());
+    let idle = between.rooms.launcher.acquire_idle(&tenant, &head).await.unwrap().expect("nobody drives it");
+    drop(between.rooms.launcher.resume(idle, None, between.generation()).await.unwrap());
     between.close().await;
     let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     over(&last, &run).await;

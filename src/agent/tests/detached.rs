@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::idempotency::{handed_over, handing_over};
+use super::idempotency::answers::{handed_over, handing_over};
 use super::support::{Say, TestAgent, outcome, request, watch, with_options};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};

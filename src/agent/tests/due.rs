@@ -102,9 +102,9 @@ async fn a_run_whose_client_never_answers_is_cancelled() {
     let store = shared();
     let agent = replica(store.clone());
     let (run, call) = waiting(&agent, Some("s")).await;
-    agent.0.recovery.do_what_is_due(now_ms()).await.unwrap();
+    agent.rooms.recovery.do_what_is_due(now_ms()).await.unwrap();
     assert_eq!(status(&agent, &run).await, RunStatus::RequiresAction, "it is not due yet");
-    agent.0.recovery.do_what_is_due(wait_over()).await.unwrap();
+    agent.rooms.recovery.do_what_is_due(wait_over()).await.unwrap();
     assert_eq!(status(&agent, &run).await, RunStatus::Cancelled);
     assert_eq!(entries(&store).await, []);
     let refused = answer(&agent, &run, &call).await.unwrap_err();
@@ -142,12 +142,12 @@ async fn replicas_that_sweep_at_once_end_a_wait_once() {
     let replicas = [(); 3].map(|()| replica(Faulty::new(store.clone(), |_| Fate::Happens)));
     let (run, _) = waiting(&replicas[0], None).await;
     let now = wait_over();
-    let sweeps = replicas.each_ref().map(|replica| replica.0.recovery.do_what_is_due(now));
+    let sweeps = replicas.each_ref().map(|replica| replica.rooms.recovery.do_what_is_due(now));
     for swept in futures_util::future::join_all(sweeps).await {
         swept.unwrap();
     }
     // Who came second leaves the entry to the next sweep.
-    replicas[1].0.recovery.do_what_is_due(now).await.unwrap();
+    replicas[1].rooms.recovery.do_what_is_due(now).await.unwrap();
     assert_eq!(status(&replicas[2], &run).await, RunStatus::Cancelled);
     assert_eq!(ends(&replicas[2], &run).await, 1);
     assert_eq!(entries(&store).await, []);
@@ -180,7 +180,7 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         }
         if fate == Fate::DiesAfter {
             // The dead replica's lease lasts for a while. Until then the entry stays.
-            second.0.recovery.do_what_is_due(wait_over()).await.unwrap();
+            second.rooms.recovery.do_what_is_due(wait_over()).await.unwrap();
             assert_eq!((entries(&store).await.len(), status(&second, &run).await), (1, RunStatus::RequiresAction));
         }
         tokio::time::sleep(Duration::from_secs(15)).await;
@@ -190,11 +190,11 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         assert_eq!(found.len(), expected, "{fate:?}");
         let last = found.last().unwrap().at_ms;
         if expected == 2 {
-            second.0.recovery.do_what_is_due(before.max(found[0].at_ms).min(last - 1)).await.unwrap();
+            second.rooms.recovery.do_what_is_due(before.max(found[0].at_ms).min(last - 1)).await.unwrap();
             assert_eq!(status(&second, &run).await, RunStatus::RequiresAction);
             assert_eq!(entries(&store).await, found[1..]);
         }
-        second.0.recovery.do_what_is_due(last).await.unwrap();
+        second.rooms.recovery.do_what_is_due(last).await.unwrap();
         assert_eq!((status(&second, &run).await, ends(&second, &run).await), (RunStatus::Cancelled, 1), "{fate:?}");
         assert_eq!(entries(&store).await, []);
     }

@@ -119,7 +119,7 @@ async fn a_run_resumed_elsewhere_has_the_history_it_began_with() {
     let spec = store.get(&keys::session_partition(&tenant(), &session()), &spec).await.unwrap().unwrap();
     let spec: RunSpec = serde_json::from_slice(&spec.value).unwrap();
     for history_len in 0..=2 {
-        let began = there.0.sessions.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
+        let began = there.rooms.sessions.history_of(&RunSpec { history_len, ..spec.clone() }).await.unwrap();
         assert_eq!(began.count() as u64, history_len, "whatever the session has by now");
     }
     let messages = vec![Message::tool(&call, "this one")];

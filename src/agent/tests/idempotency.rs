@@ -1,11 +1,16 @@
+pub(super) mod answers;
+mod attempts;
+
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::task::JoinSet;
 
 use super::support::{RETENTION, Say, TestAgent, client_tool, outcome, request, shown, with_options};
 use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
-use crate::agent::request_key::{Kind, RequestKey};
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
@@ -13,12 +18,12 @@ use crate::store::{Order, Scan, Store, Tx, Write};
 use crate::types::offer::ToolDefinition;
 use crate::types::{CallId, Event, Message, Record, RunId, RunStatus, SessionId, StopReason, Tenant};
 
-fn once(kind: Kind) -> RequestKey {
+fn once(kind: RequestKeyKind) -> RequestKey {
     RequestKey { name: "name".into(), fingerprint: "fingerprint".into(), kind }
 }
 
 pub(super) fn by_key() -> RequestKey {
-    once(Kind::Key)
+    once(RequestKeyKind::Key)
 }
 
 /// A call of a tool, then an answer.
@@ -58,17 +63,11 @@ fn creates_a_run(tx: &Tx) -> bool {
     tx.writes.iter().any(|write| matches!(write, Write::Append { log, after: 0, .. } if log.starts_with("events/")))
 }
 
-fn resumes_a_run(tx: &Tx) -> bool {
-    let resumed =
-        |entry: &bytes::Bytes| entry.windows(11).any(|part| part == b"RunResumed\"" || part == b"run_resumed");
-    tx.writes.iter().any(|write| matches!(write, Write::Append { entries, .. } if entries.iter().any(resumed)))
-}
-
 #[tokio::test(start_paused = true)]
 async fn fifty_duplicates_on_two_replicas_are_one_run() {
     let store = memory();
     let (one, two) = (replica(&store), replica(&store));
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..50 {
         let agent = if number % 2 == 0 { one.clone() } else { two.clone() };
         tasks.spawn(async move { watch(agent.start(request(), Some(&by_key())).await.unwrap()).await });
@@ -156,36 +155,43 @@ async fn the_next_duplicate_creates_the_run_that_a_dead_claimant_did_not() {
     assert_eq!(runs_named(&store).await, 1, "under the id that the dead one had chosen");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stalled_claimant_joins_the_run_of_the_one_that_replaced_it() {
+/// A request that has claimed its key and stands still before its run is created, and a second replica.
+struct Stalled {
+    faulty: Arc<Faulty>,
+    store: Arc<dyn Store>,
+    slow: TestAgent,
+    quick: TestAgent,
+    starting: JoinSet<Result<Started, StartError>>,
+}
+
+async fn stalled() -> Stalled {
     let faulty = Faulty::memory();
     let store: Arc<dyn Store> = faulty.clone();
     faulty.next(creates_a_run, Fate::Hangs);
     let (slow, quick) = (replica(&store), replica(&store));
-    let agent = slow.clone();
-    let mut stalled = tokio::task::JoinSet::new();
-    stalled.spawn(async move { watch(agent.start(request(), Some(&by_key())).await.unwrap()).await });
+    let (agent, mut starting) = (slow.clone(), JoinSet::new());
+    starting.spawn(async move { agent.start(request(), Some(&by_key())).await });
     faulty.reached().await;
+    Stalled { faulty, store, slow, quick, starting }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_claimant_joins_the_run_of_the_one_that_replaced_it() {
+    let Stalled { faulty, store, slow, quick, starting } = stalled().await;
     let (run, records, _) = watch(quick.start(request(), Some(&by_key())).await.unwrap()).await;
     faulty.go_on();
-    assert_eq!(stalled.join_all().await, [(run, records, true)]);
+    let late = starting.join_all().await.pop().unwrap().unwrap();
+    assert_eq!(watch(late).await, (run, records, true));
     assert_eq!((calls(&slow), calls(&quick), runs_named(&store).await), (0, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_claimant_does_not_recreate_a_run_that_ended_and_expired() {
-    let faulty = Faulty::memory();
-    let store: Arc<dyn Store> = faulty.clone();
-    faulty.next(creates_a_run, Fate::Hangs);
-    let (slow, quick) = (replica(&store), replica(&store));
-    let agent = slow.clone();
-    let mut stalled = tokio::task::JoinSet::new();
-    stalled.spawn(async move { agent.start(request(), Some(&by_key())).await.map(|started| started.head) });
-    faulty.reached().await;
+    let Stalled { faulty, quick, starting, .. } = stalled().await;
     watch(quick.start(request(), Some(&by_key())).await.unwrap()).await;
     tokio::time::sleep(Duration::from_secs(700)).await;
     faulty.go_on();
-    let late = stalled.join_all().await;
+    let late = starting.join_all().await;
     assert!(matches!(late[..], [Err(StartError::Store(_))]), "{late:?}");
     assert!(quick.runs().list(&tenant(), &Filter { limit: 10, ..Filter::default() }).await.unwrap().found.is_empty());
 }
@@ -240,161 +246,4 @@ async fn a_deleted_run_is_not_run_again() {
     agent.sessions().delete(&tenant(), &session).await.unwrap();
     let refused = agent.start(asked(), Some(&by_key())).await;
     assert!(matches!(refused, Err(StartError::Claim(ClaimError::Gone))), "{refused:?}");
-}
-
-fn weather() -> Arc<ToolDefinition> {
-    client_tool("weather")
-}
-
-/// A run that waits for its client, and the request that answers it with its whole transcript.
-pub(super) async fn handed_over(agent: &TestAgent, session: Option<SessionId>) -> (RunId, u64, NewRun) {
-    let asked = NewRun { client_tools: vec![weather()], session: session.clone(), ..request() };
-    let (run, records, _) = watch(agent.start(asked, Some(&by_key())).await.unwrap()).await;
-    let outcome = outcome(&records);
-    assert_eq!(outcome.reason, StopReason::ClientTools);
-    let id: CallId = outcome.required_calls[0].call.id.clone();
-    let result = Message::tool(&id, "rain");
-    let answer = NewRun {
-        messages: vec![result],
-        answers_from: 0,
-        answered: vec![id],
-        client_tools: vec![weather()],
-        session,
-        ..request()
-    };
-    (run, records.len() as u64, answer)
-}
-
-pub(super) fn handing_over(store: &Arc<dyn Store>) -> TestAgent {
-    let turns = vec![Say::Calls("", vec![("weather", "{}")]), Say::Text(&["rain it is"])];
-    TestAgent::builder().store(store.clone()).turns(turns).build()
-}
-
-fn answering() -> RequestKey {
-    RequestKey { name: "answer".into(), fingerprint: "answer".into(), kind: Kind::Key }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiting_run_is_resumed_once() {
-    for session in [None, SessionId::parse("s")] {
-        let store = memory();
-        let (one, two) = (handing_over(&store), handing_over(&store));
-        let (run, waited_at, answer) = handed_over(&one, session).await;
-        let mut tasks = tokio::task::JoinSet::new();
-        for number in 0..10 {
-            let (agent, answer) = (if number % 2 == 0 { one.clone() } else { two.clone() }, answer.clone());
-            tasks.spawn(async move { watch(agent.start(answer, Some(&answering())).await.unwrap()).await });
-        }
-        let all = tasks.join_all().await;
-        for (other, records, _) in &all {
-            assert_eq!((other, records), (&run, &all[0].1));
-            assert_eq!(records[0].seq, waited_at + 1, "only what came of the answer");
-            assert!(matches!(records[0].event, Event::RunResumed { .. }));
-            assert_eq!(outcome(records).output_text, "rain it is");
-        }
-        assert_eq!(runs_named(&store).await, 1);
-        let again = one.start(answer, Some(&answering())).await.unwrap();
-        assert_eq!(watch(again).await, (run, all[0].1.clone(), true));
-        let asked = NewRun { client_tools: vec![weather()], ..request() };
-        let (_, first, replayed) = watch(one.start(asked, Some(&by_key())).await.unwrap()).await;
-        assert_eq!((first.len() as u64, replayed), (waited_at, true), "the question's answer is what it was");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_still_names_its_run_when_the_run_has_waited_for_its_client() {
-    let agent = handing_over(&memory());
-    handed_over(&agent, None).await;
-    for after in [Duration::from_secs(24 * 3600), RETENTION.wait] {
-        tokio::time::sleep(after).await;
-        let again = agent.start(NewRun { client_tools: vec![weather()], ..request() }, Some(&by_key())).await;
-        assert!(matches!(again, Err(StartError::Claim(ClaimError::Gone))), "no second run begins: {again:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_next_duplicate_resumes_the_run_that_a_dead_one_did_not() {
-    for fate in [Fate::Hangs, Fate::FailsAfterwards] {
-        let faulty = Faulty::memory();
-        let store: Arc<dyn Store> = faulty.clone();
-        let dead = handing_over(&store);
-        let (run, waited_at, answer) = handed_over(&dead, None).await;
-        faulty.next(resumes_a_run, fate);
-        let key = answering();
-        let cut_off = dead.start(answer.clone(), Some(&key));
-        drop(tokio::time::timeout(Duration::from_millis(1), cut_off).await);
-        assert!(faulty.has_struck(), "{fate:?}");
-        let agent = handing_over(&store);
-        agent.begin();
-        let (other, records, _) = watch(agent.start(answer, Some(&answering())).await.unwrap()).await;
-        assert_eq!((other, records[0].seq), (run, waited_at + 1), "{fate:?}");
-        assert_eq!(outcome(&records).output_text, "rain it is", "{fate:?}");
-        assert_eq!(runs_named(&store).await, 1, "{fate:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retried_attempt_joins_its_own_run() {
-    let store = memory();
-    let agent = replica(&store);
-    let start = async |kind| watch(agent.start(request(), Some(&once(kind))).await.unwrap()).await;
-    let (first, records, _) = start(Kind::FirstAttempt).await;
-    assert_eq!(start(Kind::Repeated).await, (first.clone(), records, true));
-    let (second, _, replayed) = start(Kind::FirstAttempt).await;
-    assert!(second != first && !replayed, "a first attempt always begins anew");
-    assert_eq!(start(Kind::Repeated).await.0, second);
-    assert_eq!(calls(&agent), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_attempt_is_not_answered_by_an_earlier_request() {
-    let store = memory();
-    let (agent, draining) = (replica(&store), replica(&store));
-    let start = async |kind| watch(agent.start(request(), Some(&once(kind))).await.unwrap()).await;
-    let (earlier, _, _) = start(Kind::FirstAttempt).await;
-    draining.refuse();
-    let refused = draining.start(request(), Some(&once(Kind::FirstAttempt))).await;
-    assert!(matches!(refused, Err(StartError::Draining)));
-    assert_ne!(start(Kind::Repeated).await.0, earlier);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_duplicate_does_not_end_a_run_that_waits_already() {
-    let store = memory();
-    let agent = handing_over(&store);
-    let session = SessionId::parse("s").unwrap();
-    let (run, _, _) = handed_over(&agent, Some(session.clone())).await;
-    let late = NewRun { id: run.clone(), session: Some(session), ..request() };
-    let refused = agent.start(late, None).await;
-    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
-    assert_eq!(agent.runs().get(&tenant(), &run).await.unwrap().head.status, RunStatus::RequiresAction);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retried_attempt_joins_a_live_run_or_begins_one() {
-    let store = memory();
-    let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["ok"])];
-    let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
-    let lost = agent.start(request(), Some(&once(Kind::Repeated))).await.unwrap();
-    let run = lost.head.id.clone();
-    drop(lost);
-    let (joined, records, replayed) = watch(agent.start(request(), Some(&once(Kind::Repeated))).await.unwrap()).await;
-    assert_eq!((joined, records[0].seq, replayed), (run, 1, false));
-    assert_eq!(runs_named(&store).await, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failure_that_came_to_nothing_may_be_tried_again_but_not_under_a_key() {
-    let store = memory();
-    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Break(&[])]).begin();
-    let start = async |kind| {
-        let new = with_options(|options| options.max_discards = 0);
-        watch(agent.start(new, Some(&RequestKey { name: format!("{kind:?}"), ..once(kind) })).await.unwrap()).await
-    };
-    let (failed, records, _) = start(Kind::Key).await;
-    assert_eq!(outcome(&records).status(), RunStatus::Failed);
-    assert_eq!(start(Kind::Key).await, (failed, records, true));
-    let (failed, records, _) = start(Kind::Repeated).await;
-    assert!(outcome(&records).may_be_repeated());
-    assert_ne!(start(Kind::Repeated).await.0, failed);
 }

@@ -13,7 +13,7 @@ use crate::agent::limits::charge::period_name;
 use crate::agent::limits::quota::{Hold, Refusal};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::session::NewSession;
-use crate::agent::{LimitsPatch, NewRun, Quotas};
+use crate::agent::{LimitsPatch, NewRun, Quotas, Started};
 use crate::config::{Allotment, KeyConfig, Period, QuotaConfig, Scopes};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
@@ -174,11 +174,8 @@ async fn a_sessions_budget_and_its_keys_hold_together_on_all_replicas() {
     assert!(used > 0 && used <= 1_100);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
-    let store = memory();
-    let turns = vec![Say::Calls("", vec![("hang", "{}")])];
-    let agent = TestAgent::builder().store(store.clone()).turns(turns).quotas(quotas(tokens(100_000))).build();
+/// A run that calls a tool in a session with a budget of 2000 tokens, and the session's partition.
+async fn calling_a_tool_in_a_session(agent: &TestAgent) -> (Started, Partition) {
     let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
     let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
     agent.sessions().create(&tenant, new).await.unwrap();
@@ -188,9 +185,18 @@ async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
         let page = started.follower.next().await.unwrap().unwrap();
         calls += page.iter().filter(|record| matches!(record.event, Event::ToolStarted { .. })).count();
     }
+    (started, keys::session_partition(&tenant, &id))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_the_session_refuses_is_returned_to_the_key() {
+    let store = memory();
+    let turns = vec![Say::Calls("", vec![("hang", "{}")])];
+    let agent = TestAgent::builder().store(store.clone()).turns(turns).quotas(quotas(tokens(100_000))).build();
+    let (started, place) = calling_a_tool_in_a_session(&agent).await;
     // What others in the session took meanwhile: the key has room for the next step, the session has not.
     let take = Write::Add { counter: keys::session_tokens(), delta: 1_980, ceiling: None };
-    store.commit(Tx::new(keys::session_partition(&tenant, &id)).write(take)).await.unwrap();
+    store.commit(Tx::new(place).write(take)).await.unwrap();
     let outcome = outcome(&watch(started).await);
     assert_eq!((outcome.reason, outcome.iterations), (StopReason::TokenBudget, 1));
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, outcome.usage.total());
@@ -300,15 +306,15 @@ async fn an_abandoned_reservation_stays_charged_in_full() {
     let agent = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(tokens(1_000))).build();
     let mut spec = crate::agent::machine::tests::spec();
     spec.key_name = Some(KEY.to_owned());
-    let lease = agent.0.ownership.leases.acquire(&spec).await.unwrap().unwrap();
+    let lease = agent.rooms.ownership.leases.acquire(&spec).await.unwrap().unwrap();
     let retry = || RetryWhileLeased::new(&lease.validity());
-    let mut account = agent.0.limits.account(&spec, &agent.generation().quotas).unwrap();
+    let mut account = agent.rooms.limits.account(&spec, &agent.generation().quotas).unwrap();
     let reservation = |output_tokens| Reservation { input_tokens: 100, output_tokens, cost: Micros(0) };
     let least = reservation(256);
     account.reserve(1, reservation(500), least, Duration::from_secs(60), retry()).await.unwrap();
     let refused = account.reserve(2, reservation(950), least, Duration::from_secs(60), retry()).await;
     assert!(matches!(refused, Err(Refusal::Short(short)) if matches!(short.left(), 400 | 1_000)), "{refused:?}");
-    let mut other = agent.0.limits.account(&spec, &agent.generation().quotas).unwrap();
+    let mut other = agent.rooms.limits.account(&spec, &agent.generation().quotas).unwrap();
     other.reserve(1, reservation(400), least, Duration::from_secs(60), retry()).await.unwrap();
     assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 500, "the same step is not counted twice");
     tokio::time::sleep(Duration::from_secs(3_600)).await;
@@ -361,17 +367,9 @@ async fn a_run_in_the_middle_of_its_work_waits_for_what_others_in_its_session_ha
     let store = memory();
     let turns = vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])];
     let agent = TestAgent::builder().store(store.clone()).turns(turns).begin();
-    let (tenant, id) = (Tenant::default_tenant(), SessionId::parse("s").unwrap());
-    let new = NewSession { id: Some(id.clone()), token_budget: Some(2_000), ..NewSession::default() };
-    agent.sessions().create(&tenant, new).await.unwrap();
-    let mut started = agent.start(NewRun { session: Some(id.clone()), ..keyed() }, None).await.unwrap();
-    let mut calls = 0;
-    while calls == 0 {
-        let page = started.follower.next().await.unwrap().unwrap();
-        calls += page.iter().filter(|record| matches!(record.event, Event::ToolStarted { .. })).count();
-    }
+    let (started, place) = calling_a_tool_in_a_session(&agent).await;
     // Another run's model call sets nearly everything aside, for longer than the tool takes.
-    let (place, other) = (keys::session_partition(&tenant, &id), RunId::mint());
+    let other = RunId::mint();
     let hold = Hold { kind: BudgetKind::Tokens, counter: keys::session_tokens(), amount: 1_980 };
     let add = |delta| Write::Add { counter: keys::session_tokens(), delta, ceiling: None };
     let put = Write::Put { key: keys::session_hold(&other), value: encode(&vec![hold]), ttl: None };

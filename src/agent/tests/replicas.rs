@@ -243,12 +243,23 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
         cancel: CancellationToken::new(),
         left: CancellationToken::new(),
     };
-    frozen.agent.0.active.insert(run.clone(), live);
+    frozen.agent.rooms.active.insert(run.clone(), live);
     for seen in 1..last {
         let following = frozen.agent.runs().follow(&tenant(), &run, seen).await;
         assert!(following.unwrap().follower.is_some(), "there is more after event {seen} of {last}");
     }
     assert!(frozen.agent.runs().follow(&tenant(), &run, last).await.unwrap().follower.is_none());
+}
+
+/// Starts a run on `a` and cancels it through `b`: just before its first tool is stopped, which is after five seconds,
+/// and before the lease is renewed, which is after six.
+async fn cancelled_during_a_tool(a: &Replica, b: &Replica) -> RunStatus {
+    let started = a.agent.start(request(), None).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    let (canceller, run) = (b.agent.clone(), started.head.id.clone());
+    let mut cancelling = JoinSet::new();
+    cancelling.spawn(async move { canceller.runs().cancel(&tenant(), &run).await.unwrap() });
+    outcome(&watch(started).await).status()
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,13 +270,7 @@ async fn no_tool_begins_after_a_cancellation_is_committed_though_its_nudge_was_l
     let agent = TestAgent::builder().store(link.clone()).turns(turns).echo(Effect::Write).begin();
     let a = Replica { agent, link };
     let b = replica(Link::deaf(&store), vec![]);
-    let started = a.agent.start(request(), None).await.unwrap();
-    // The first tool is stopped after five seconds, the lease is renewed after six.
-    tokio::time::sleep(Duration::from_millis(4_900)).await;
-    let (canceller, run) = (b.agent.clone(), started.head.id.clone());
-    let mut cancelling = JoinSet::new();
-    cancelling.spawn(async move { canceller.runs().cancel(&tenant(), &run).await.unwrap() });
-    assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
+    assert_eq!(cancelled_during_a_tool(&a, &b).await, RunStatus::Cancelled);
     assert!(a.agent.journal.lock().is_empty(), "the second one was not called");
 }
 
@@ -274,13 +279,7 @@ async fn no_model_call_begins_after_a_cancellation_is_committed_though_its_nudge
     let store = shared();
     let a = replica(Link::deaf(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["done"])]);
     let b = replica(Link::deaf(&store), vec![]);
-    let started = a.agent.start(request(), None).await.unwrap();
-    // The tool is stopped after five seconds, the lease is renewed after six.
-    tokio::time::sleep(Duration::from_millis(4_900)).await;
-    let (canceller, run) = (b.agent.clone(), started.head.id.clone());
-    let mut cancelling = JoinSet::new();
-    cancelling.spawn(async move { canceller.runs().cancel(&tenant(), &run).await.unwrap() });
-    assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled);
+    assert_eq!(cancelled_during_a_tool(&a, &b).await, RunStatus::Cancelled);
     assert_eq!(a.agent.model.requests.lock().len(), 1);
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::idempotency::{handed_over, handing_over};
+use super::idempotency::answers::{handed_over, handing_over};
 use super::support::{Say, TestAgent, client_tool, outcome, request, watch};
 use crate::agent::error::{Field, StartError};
 use crate::agent::ledger::document;

@@ -164,7 +164,7 @@ async fn write_slowly(agent: &TestAgent, text: &str, seconds: u64) -> Result<(),
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         yield Ok(page);
     };
-    agent.0.sessions.write(&tenant(), Session::new(id("f")), pages).await.map(drop)
+    agent.rooms.sessions.write(&tenant(), Session::new(id("f")), pages).await.map(drop)
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,7 +119,7 @@ impl TestAgent {
 
     /// What other replicas know it by.
     pub(super) fn replica(&self) -> &Replica {
-        &self.agent.0.ownership.replica
+        &self.agent.rooms.ownership.replica
     }
 }
 

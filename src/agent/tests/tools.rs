@@ -2,7 +2,7 @@ use super::support::{Say, TestAgent, client_tool, outcome, request, shown, watch
 use crate::agent::NewRun;
 use crate::store::Order;
 use crate::types::conversation::Origin;
-use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunStatus, SessionId, StopReason};
+use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunId, RunStatus, SessionId, StopReason};
 
 fn results(records: &[Record]) -> Vec<(String, bool)> {
     let results = records.iter().filter_map(|record| match &record.event {
@@ -188,15 +188,21 @@ async fn every_message_says_where_it_came_from() {
     assert!(costs.iter().all(|step| (step.model.upstream.as_str(), step.model.model.as_str()) == ("scripted", "m")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_session_whose_client_asks_something_else_is_not_blocked() {
+/// A run in the session `s` that waits for its client.
+async fn waiting_in_a_session() -> (TestAgent, RunId) {
     let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]).begin();
     let mut first = request();
     first.client_tools = vec![client_tool("ask")];
     first.session = SessionId::parse("s");
     let started = agent.start(first, None).await.unwrap();
-    let abandoned = started.head.id.clone();
+    let waiting = started.head.id.clone();
     watch(started).await;
+    (agent, waiting)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_client_asks_something_else_is_not_blocked() {
+    let (agent, abandoned) = waiting_in_a_session().await;
     let mut second = request();
     second.session = SessionId::parse("s");
     assert_eq!(outcome(&watch(agent.start(second, None).await.unwrap()).await).output_text, "fine");
@@ -211,13 +217,7 @@ async fn a_session_whose_client_asks_something_else_is_not_blocked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_refused_leaves_the_waiting_run_as_it_was() {
-    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]).begin();
-    let mut first = request();
-    first.client_tools = vec![client_tool("ask")];
-    first.session = SessionId::parse("s");
-    let started = agent.start(first, None).await.unwrap();
-    let waiting = started.head.id.clone();
-    watch(started).await;
+    let (agent, waiting) = waiting_in_a_session().await;
     let mut unknown = request();
     unknown.session = SessionId::parse("s");
     unknown.model = Some("nope/nope".into());

@@ -47,9 +47,9 @@ async fn a_dead_replica_behind_one_that_does_not_look_is_found() {
     let store = shared();
     let watchful = replica(Link::to(&store), vec![]);
     let idle = TestAgent::builder().store(Link::to(&store)).build();
-    idle.0.ownership.join().await.unwrap();
+    idle.rooms.ownership.join().await.unwrap();
     let leases = idle.clone();
-    idle.0.lifecycle.spawn_until_leaving(async move { leases.0.ownership.leases.keep().await });
+    idle.rooms.lifecycle.spawn_until_leaving(async move { leases.rooms.ownership.leases.keep().await });
     // Long after each looked first.
     tokio::time::sleep(Duration::from_secs(10)).await;
     let dead = dead_with(&store, 1, &entry(Duration::ZERO)).await;

@@ -221,36 +221,26 @@ fn failures_after_the_first_byte_are_frames() {
     insta::assert_snapshot!(format!("{native}\n{chat}"));
 
     // Text that went out and became void ends a chat stream; what follows is not shown.
-    let voided = record(vec![
-        Event::RunStarted,
-        Event::TextDelta { step: 1, text: "half".into() },
-        Event::StepDiscarded {
-            step: 1,
-            reason: DiscardReason::Interrupted,
-            usage: usage(),
-            unconfirmed: Used::default(),
-        },
-        Event::TextDelta { step: 2, text: "whole".into() },
-        finished,
-    ]);
+    let voided = with_a_void_step(finished);
     let chat = encode(ChatChunks::new(names(), false, false, false), &voided);
     assert_eq!((chat.matches(r#""error""#).count(), chat.contains("whole")), (1, false), "{chat}");
 }
 
-#[test]
-fn a_void_step_is_told_of_or_left_out() {
-    let voided = record(vec![
+/// A run whose first step became void after it had text, and its last event.
+fn with_a_void_step(finished: Event) -> Vec<Record> {
+    let (reason, unconfirmed) = (DiscardReason::Interrupted, Used::default());
+    record(vec![
         Event::RunStarted,
         Event::TextDelta { step: 1, text: "half".into() },
-        Event::StepDiscarded {
-            step: 1,
-            reason: DiscardReason::Interrupted,
-            usage: usage(),
-            unconfirmed: Used::default(),
-        },
+        Event::StepDiscarded { step: 1, reason, usage: usage(), unconfirmed },
         Event::TextDelta { step: 2, text: "whole".into() },
-        Event::RunFinished(Box::new(outcome(StopReason::Done))),
-    ]);
+        finished,
+    ])
+}
+
+#[test]
+fn a_void_step_is_told_of_or_left_out() {
+    let voided = with_a_void_step(Event::RunFinished(Box::new(outcome(StopReason::Done))));
     let extended = encode(ChatChunks::new(names(), false, true, false), &voided);
     for part in ["half", "step.discarded", "whole", "run.completed"] {
         assert!(extended.contains(part), "{part}: {extended}");

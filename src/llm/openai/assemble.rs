@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use super::chunk::{CallPiece, Chunk, MessageDelta};
+use super::chunk::{CallPiece, Chunk, MessageDelta, Text};
 use super::fault::{Fault, MAX_CALLS, MAX_TURN};
 use super::finish_reason::{self, Calls};
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
@@ -125,31 +125,32 @@ impl Assembler {
     fn read_message(&mut self, said: MessageDelta<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
         let before = self.size;
         let calls = self.calls.len();
-        let thinking = if said.reasoning_content.0.is_empty() { said.reasoning } else { said.reasoning_content };
-        if !thinking.0.is_empty() {
-            self.grow(thinking.0.len())?;
+        let (Text(first), Text(second)) = (said.reasoning_content, said.reasoning);
+        let thinking = if first.is_empty() { second } else { first };
+        if !thinking.is_empty() {
+            self.grow(thinking.len())?;
             match self.pieces.last_mut() {
-                Some(Piece::Thinking(text)) => text.push_str(&thinking.0),
-                _ => self.pieces.push(Piece::Thinking(thinking.0.to_string())),
+                Some(Piece::Thinking(text)) => text.push_str(&thinking),
+                _ => self.pieces.push(Piece::Thinking(thinking.to_string())),
             }
             match deltas.last_mut() {
-                Some(Delta::Thinking(last)) => last.push_str(&thinking.0),
-                _ => deltas.push(Delta::Thinking(thinking.0.into_owned())),
+                Some(Delta::Thinking(last)) => last.push_str(&thinking),
+                _ => deltas.push(Delta::Thinking(thinking.into_owned())),
             }
         }
-        for (text, is_refusal) in [(said.content, false), (said.refusal, true)] {
-            if text.0.is_empty() {
+        for (Text(text), is_refusal) in [(said.content, false), (said.refusal, true)] {
+            if text.is_empty() {
                 continue;
             }
-            self.grow(text.0.len())?;
+            self.grow(text.len())?;
             match (self.pieces.last_mut(), is_refusal) {
-                (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(&text.0),
-                (_, false) => self.pieces.push(Piece::Text(text.0.to_string())),
-                (_, true) => self.pieces.push(Piece::Refusal(text.0.to_string())),
+                (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(&text),
+                (_, false) => self.pieces.push(Piece::Text(text.to_string())),
+                (_, true) => self.pieces.push(Piece::Refusal(text.to_string())),
             }
             match deltas.last_mut() {
-                Some(Delta::Text(last)) => last.push_str(&text.0),
-                _ => deltas.push(Delta::Text(text.0.into_owned())),
+                Some(Delta::Text(last)) => last.push_str(&text),
+                _ => deltas.push(Delta::Text(text.into_owned())),
             }
         }
         for piece in said.tool_calls.into_iter().flatten() {

@@ -105,7 +105,7 @@ pub fn response_format(json: &str) -> Option<ResponseFormat> {
         })?,
         _ => return None,
     };
-    members.0.is_empty().then_some(format)
+    members.is_empty().then_some(format)
 }
 
 #[cfg(test)]

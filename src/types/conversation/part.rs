@@ -171,7 +171,7 @@ impl Extra {
     /// What is left of an object that was written in `dialect`.
     #[must_use]
     pub fn new(dialect: Dialect, members: Members) -> Self {
-        Self((!members.0.is_empty()).then(|| Box::new((dialect, members))))
+        Self((!members.is_empty()).then(|| Box::new((dialect, members))))
     }
 
     /// Whether there are none.
@@ -183,8 +183,8 @@ impl Extra {
     /// The members, for a message that leaves in `dialect`.
     #[must_use]
     pub fn members(&self, dialect: Dialect) -> &[(String, RawValueEq)] {
-        match &self.0 {
-            Some(kept) if kept.0 == dialect => &kept.1.0,
+        match self.0.as_deref() {
+            Some((written_in, members)) if *written_in == dialect => members.as_slice(),
             Some(_) | None => &[],
         }
     }
@@ -193,7 +193,7 @@ impl Extra {
 impl Extra {
     /// How many bytes of names and JSON they have, in whichever dialect.
     pub(super) fn bytes(&self) -> usize {
-        let members = self.0.as_ref().map_or(&[][..], |kept| &kept.1.0);
+        let members = self.0.as_deref().map_or(&[][..], |(_, members)| members.as_slice());
         members.iter().map(|(name, json)| name.len() + json.get().len()).sum()
     }
 }

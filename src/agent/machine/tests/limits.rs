@@ -1,0 +1,99 @@
+//! Limits, budgets and costs.
+
+use super::*;
+
+#[test]
+fn the_last_allowed_step_still_runs_its_tools() {
+    let mut spec = spec();
+    spec.limits.max_iterations = 1;
+    let mut story = Story::begin(spec);
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(1, 1));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.status()), (StopReason::MaxIterations, RunStatus::Incomplete));
+    assert_eq!(outcome.output_text, "", "the text is what the model said, and it said nothing");
+    assert!(outcome.reason.limit_sentence().is_some_and(|sentence| sentence.contains("limit of model calls")));
+    assert_eq!(outcome.tool_calls, 1);
+}
+
+#[test]
+fn a_limit_can_be_an_error_or_a_closing_answer() {
+    let mut limited = spec();
+    limited.limits.max_iterations = 1;
+    limited.on_limit = OnLimit::Error;
+    let call = call(1, "echo");
+    let until_limit = |spec: RunSpec| {
+        let mut story = Story::begin(spec);
+        story.says("", vec![call.clone()], usage(1, 1));
+        story.answers(&call, Effect::Read);
+        story.completes_step();
+        story
+    };
+    let outcome = until_limit(limited.clone()).ends();
+    assert_eq!((outcome.status(), outcome.error.unwrap().kind), (RunStatus::Failed, ErrorKind::IterationLimit));
+
+    limited.on_limit = OnLimit::Synthesize;
+    let mut story = until_limit(limited);
+    let closing = Some(StopReason::MaxIterations);
+    assert!(matches!(story.run.next_step(), Step::CallModel { closing: found, .. } if found == closing));
+    story.says("so far: result", vec![], usage(1, 1));
+    story.completes_step();
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::MaxIterations, "so far: result"));
+}
+
+#[test]
+fn budgets_are_reserved_warned_about_and_never_exceeded() {
+    let mut spec = spec();
+    spec.limits.token_budget = Some(2_000);
+    spec.max_output_tokens = 300;
+    let mut story = Story::begin(spec);
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(1_400, 200));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    let Step::WarnBudget { kind, used, limit } = story.run.next_step() else { panic!("no warning") };
+    assert_eq!((kind, used, limit), (BudgetKind::Tokens, 1_600, 2_000));
+    story.happens(Event::BudgetWarning { kind, used, limit });
+    let outcome = story.ends();
+    assert_eq!(outcome.reason, StopReason::TokenBudget, "the history alone would take more than is left");
+}
+
+#[test]
+fn cost_is_a_budget_like_tokens() {
+    let mut spec = spec();
+    spec.price = Price::from_usd(1.0, 1.0, 1.0);
+    spec.limits.cost_budget = Some(Micros(1_000));
+    let mut story = Story::begin(spec);
+    let Step::CallModel { reserve, .. } = story.run.next_step() else { panic!() };
+    assert!(reserve.cost <= Micros(1_000) && reserve.output_tokens < 1_000);
+    let call = call(1, "echo");
+    story.says("", vec![call.clone()], usage(500, 490));
+    story.answers(&call, Effect::Read);
+    story.completes_step();
+    let Step::WarnBudget { kind: BudgetKind::Cost, used: 990, limit: 1_000 } = story.run.next_step() else {
+        panic!("no warning")
+    };
+    story.happens(Event::BudgetWarning { kind: BudgetKind::Cost, used: 990, limit: 1_000 });
+    assert_eq!(story.ends().reason, StopReason::CostBudget);
+}
+
+#[test]
+fn a_step_costs_what_the_model_costs_that_it_called() {
+    let mut story = Story::begin(spec());
+    let begins = {
+        let price = Price::from_usd(2.0, 2.0, 2.0);
+        let model = StepModel { upstream: "other".into(), model: "spare".into(), price, price_estimated: true };
+        Event::StepStarted { step: 1, reserved: Reservation::default(), model: Arc::new(model), closing: None }
+    };
+    let turn = Turn { parts: vec![Part::text("hi")], usage: usage(10, 5), ..Turn::default() };
+    story.happens(begins);
+    story.happens(Event::TurnFinished { step: 1, turn: Box::new(turn) });
+    story.completes_step();
+    let outcome = story.ends();
+    let step = &outcome.report.steps[0];
+    assert_eq!((outcome.cost, step.cost, step.model.model.as_str()), (Micros(30), Micros(30), "spare"));
+    assert_eq!(outcome.warnings, ["the cost is estimated: no price is known for the model spare"]);
+}
