@@ -4,6 +4,8 @@
 //! crate.
 
 use std::fmt::Write as _;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -282,19 +284,26 @@ async fn answers(port: u16) -> bool {
     matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
 }
 
-/// A port that is free now, below those that the system hands out, so that no other socket takes it while
-/// its server is down.
+/// A port that is free now and that no other test takes, in whichever process, until this process ends. It lies below
+/// those that the system hands out, so that no other socket takes it while its server is down.
 pub(crate) fn free_port() -> u16 {
     static TRIED: AtomicU16 = AtomicU16::new(0);
     let mix = std::process::id().wrapping_mul(2_654_435_761);
     let own = u16::try_from(mix % 11_000).expect("it is below 11000");
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         let port = 20_000 + own.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() && reserve(port).is_ok() {
             return port;
         }
     }
     panic!("no port is free")
+}
+
+/// Reserves a port by a name that only one process can have, and that the kernel frees when the process ends.
+fn reserve(port: u16) -> std::io::Result<()> {
+    let name = SocketAddr::from_abstract_name(format!("loopgate-test-port-{port}"))?;
+    std::mem::forget(UnixListener::bind_addr(&name)?);
+    Ok(())
 }
 
 /// A command whose process the kernel ends with this one, even if this one is killed.
