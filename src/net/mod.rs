@@ -2,3 +2,5 @@
 
 pub mod client;
 pub mod public_address;
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,4 +1,4 @@
-//! The model against real sockets: a scripted upstream of a few lines, so that it can misbehave.
+//! The model against real sockets, and a scripted upstream that can break every rule.
 
 mod server;
 
@@ -17,6 +17,7 @@ use crate::config::Secret;
 use crate::llm::http::http_client;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::llm::{ModelTurn, Spent};
+use crate::net::testing::nowhere;
 use crate::types::TurnEnd;
 use crate::types::tool::WrittenCalls;
 
@@ -133,7 +134,7 @@ async fn silence_is_a_timeout_wherever_it_falls() {
         assert_eq!(fails_within(Act::Stall(said), SHORT, LONG).await, before, "a head is not an answer");
     }
     let within = timeout("fell silent in the middle of its answer", "hi");
-    for act in [Act::Stall, Act::Babble] {
+    for act in [Act::Stall, babble] {
         let silent = fails_within(act(stream_head() + &text("hi")), LONG, SHORT).await;
         assert_eq!(silent, within, "comments and empty chunks say nothing");
     }
@@ -150,29 +151,24 @@ async fn the_deadline_ends_even_a_talkative_answer() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_has_failed() {
-    for act in [Act::Answer, Act::Reset] {
+    for act in [bytes, Act::Reset] {
         let (kind, message, said) = fails(act(stream_head() + &text("hi"))).await;
         assert_eq!(kind, ModelErrorKind::Transient, "{message}");
         assert!(said.is_empty() || said == "hi", "{said}");
     }
-    let (kind, message, _) = fails(Act::Answer(stream_head() + &text("hi") + "data: [DONE]\n\n")).await;
+    let (kind, message, _) = fails(bytes(stream_head() + &text("hi") + "data: [DONE]\n\n")).await;
     assert_eq!(
         (kind, message.as_str()),
         (ModelErrorKind::Transient, "upstream test ended its answer before it was finished")
     );
     assert_eq!(fails(Act::Reset(String::new())).await.0, ModelErrorKind::Transient);
-    assert_eq!(fails(Act::Answer("SSH-2.0-nonsense\r\n\r\n".to_owned())).await.0, ModelErrorKind::Transient);
+    assert_eq!(fails(bytes("SSH-2.0-nonsense\r\n\r\n".to_owned())).await.0, ModelErrorKind::Transient);
 }
 
 #[tokio::test]
 async fn after_the_finish_reason_nothing_can_spoil_the_turn() {
     let said = stream_head() + &text("hi") + &stop();
-    let acts = [
-        Act::Answer(said.clone()),
-        Act::Stall(said.clone()),
-        Act::Babble(said.clone()),
-        Act::Answer(said + "data: x\n\n"),
-    ];
+    let acts = [bytes(said.clone()), Act::Stall(said.clone()), babble(said.clone()), bytes(said + "data: x\n\n")];
     for act in acts {
         assert_eq!(ask(act, LONG, SHORT).await.1.map(|turn| turn.text().into_owned()), Ok("hi".to_owned()));
     }
@@ -187,11 +183,11 @@ async fn an_error_after_the_finish_reason_takes_the_calls_back() {
     for (after, message) in
         [(error.as_str(), "failed: blocked"), ("data: x\n\n", "sent something that is not a chat completion")]
     {
-        let failed = ask(Act::Answer(called.clone() + after), LONG, SHORT).await.1.unwrap_err();
+        let failed = ask(bytes(called.clone() + after), LONG, SHORT).await.1.unwrap_err();
         assert_eq!(failed.message, format!("upstream test {message}"));
     }
     // A connection that only ends says nothing.
-    for act in [Act::Answer(called.clone()), Act::Stall(called)] {
+    for act in [bytes(called.clone()), Act::Stall(called)] {
         assert_eq!(ask(act, LONG, SHORT).await.1.map(|turn| turn.calls().count()), Ok(1));
     }
 }
@@ -201,9 +197,9 @@ async fn malformed_data_within_a_stream_is_a_failure() {
     let said = stream_head() + &text("hi");
     let error = frame(&json!({ "error": { "message": format!("cannot use {KEY}"), "code": "server_error" } }));
     let failed = |message: &str| (ModelErrorKind::Transient, format!("upstream test {message}"), "hi".to_owned());
-    assert_eq!(fails(Act::Answer(said.clone() + &error)).await, failed("failed: cannot use [key]"));
+    assert_eq!(fails(bytes(said.clone() + &error)).await, failed("failed: cannot use [key]"));
     assert_eq!(
-        fails(Act::Answer(said.clone() + "data: nonsense\n\n")).await,
+        fails(bytes(said.clone() + "data: nonsense\n\n")).await,
         failed("sent something that is not a chat completion")
     );
     let huge = Act::Stall(said + ": " + &"x".repeat(2 << 20));
@@ -246,9 +242,7 @@ async fn upstream_refusals_are_classified() {
 
 #[tokio::test]
 async fn an_unreachable_upstream_is_a_transient_failure() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let address = nowhere().await;
     let error = ask_with(&model(&format!("http://{address}/secret-path"), LONG, LONG), request()).await.1.unwrap_err();
     assert_eq!((error.kind, error.spent), (ModelErrorKind::Transient, Spent::Nothing));
     assert!(error.message.starts_with("upstream test cannot be reached: "), "{error}");
@@ -350,16 +344,16 @@ async fn what_a_failed_call_may_have_cost_is_known() {
     let spent = async |act| ask(act, SHORT, SHORT).await.1.unwrap_err().spent;
     assert_eq!(spent(answer("503 Service Unavailable", "", "")).await, Spent::Nothing);
     assert_eq!(spent(Act::Stall(String::new())).await, Spent::Input, "it did not begin to answer in time");
-    assert_eq!(spent(Act::Answer(String::new())).await, Spent::Input, "it closed the connection");
+    assert_eq!(spent(bytes(String::new())).await, Spent::Input, "it closed the connection");
     let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n".to_owned();
     assert_eq!(spent(Act::Stall(begun.clone())).await, Spent::Unknown);
-    assert_eq!(spent(Act::Answer(begun)).await, Spent::Unknown);
+    assert_eq!(spent(bytes(begun)).await, Spent::Unknown);
     assert_eq!(spent(answer("200 OK", "content-encoding: gzip\r\n", "x")).await, Spent::Unknown);
 }
 
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_repeated_here_but_at_once_by_whoever_pays_for_it() {
-    let (model, requests) = upstream(vec![Act::Answer(String::new())]).await;
+    let (model, requests) = upstream(vec![bytes(String::new())]).await;
     let model = Retrying::new(Arc::new(model), RetryPolicy::default());
     let error = ask_with(&model, request()).await.1.unwrap_err();
     assert!(error.retry_after.is_some_and(|pause| pause < SHORT), "{error:?}");

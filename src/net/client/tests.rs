@@ -1,36 +1,7 @@
 use http::Method;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 
 use super::*;
-
-/// A server that answers each connection's requests with these bytes in turn, and returns the heads that it read.
-async fn serve(connections: Vec<Vec<&'static str>>) -> (String, JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the test itself awaits the task")]
-    let heads = tokio::spawn(async move {
-        let mut heads = Vec::new();
-        for answers in connections {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            for answer in answers {
-                heads.push(read_head(&mut socket).await);
-                socket.write_all(answer.as_bytes()).await.unwrap();
-            }
-        }
-        heads
-    });
-    (address.to_string(), heads)
-}
-
-async fn read_head(socket: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(socket.read_u8().await.unwrap());
-    }
-    String::from_utf8(head).unwrap()
-}
+use crate::net::testing::serve;
 
 fn get(url: &str) -> Request<Full<Bytes>> {
     let mut request = Request::get(url).method(Method::GET).body(Full::default()).unwrap();

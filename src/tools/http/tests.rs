@@ -3,19 +3,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::HeaderName;
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{Request as Received, State};
-use axum::response::{IntoResponse, Response};
-use futures_util::stream;
-use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::config::Secret;
+use crate::net::testing::{Act, nowhere, serve, serve_with};
 use crate::tools::registry::Registry;
 use crate::tools::testing::context;
 use crate::tools::{check_arguments, invoke};
@@ -33,12 +26,15 @@ struct Endpoint {
 
 impl Endpoint {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let seen = ReceivedRequests::default();
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&seen));
-        let mut task = JoinSet::new();
-        task.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let received = seen.clone();
+        let decide = move |request: String| {
+            let request = read(&request);
+            let act = answer(request.1.split('?').next().unwrap());
+            received.lock().push(request);
+            act
+        };
+        let (address, task) = serve_with(decide).await;
         Self { address, seen, _task: task }
     }
 
@@ -70,23 +66,37 @@ impl Endpoint {
     }
 }
 
-async fn answer(State(seen): State<ReceivedRequests>, request: Received) -> Response {
-    let (head, body) = request.into_parts();
-    let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-    let path = head.uri.path().to_owned();
-    seen.lock().push((head.method, head.uri.to_string(), head.headers, body));
-    match path.as_str() {
-        "/missing" => (StatusCode::NOT_FOUND, "no such city").into_response(),
-        "/moved" => (StatusCode::FOUND, [("location", "/elsewhere")], "gone").into_response(),
-        "/empty" => StatusCode::NO_CONTENT.into_response(),
-        "/broken" => StatusCode::BAD_GATEWAY.into_response(),
-        "/zipped" => ([("content-encoding", "gzip")], b"\x1f\x8b\x08".to_vec()).into_response(),
-        "/image" => ([("content-type", "image/png")], b"\x89PNG\0\0".to_vec()).into_response(),
-        "/endless" => {
-            Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static("é".as_bytes()))))
-                .into_response()
-        }
-        _ => "sunny".into_response(),
+/// The parts of a request.
+fn read(request: &str) -> (Method, String, HeaderMap, String) {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let mut lines = head.lines();
+    let mut words = lines.next().unwrap().split(' ');
+    let (method, target) = (words.next().unwrap().parse().unwrap(), words.next().unwrap().to_owned());
+    let headers = lines.map(|line| line.split_once(": ").unwrap());
+    let headers = headers.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()));
+    (method, target, headers.collect(), body.to_owned())
+}
+
+fn answer(path: &str) -> Act {
+    let whole = |head: &str, body: &[u8]| {
+        let mut bytes =
+            format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
+        bytes.extend_from_slice(body);
+        Act::Answer(bytes)
+    };
+    match path {
+        "/missing" => whole("404 Not Found", b"no such city"),
+        "/moved" => whole("302 Found\r\nlocation: /elsewhere", b"gone"),
+        "/empty" => Act::from("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"),
+        "/broken" => whole("502 Bad Gateway", b""),
+        "/zipped" => whole("200 OK\r\ncontent-encoding: gzip", b"\x1f\x8b\x08"),
+        "/image" => whole("200 OK\r\ncontent-type: image/png", b"\x89PNG\0\0"),
+        "/endless" => Act::Repeat {
+            first: "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n".into(),
+            again: "é".repeat(500),
+            every: Duration::ZERO,
+        },
+        _ => whole("200 OK\r\ncontent-type: text/plain", b"sunny"),
     }
 }
 
@@ -163,25 +173,16 @@ async fn failures_are_told_in_words_without_secrets() {
 #[tokio::test]
 async fn a_service_that_is_not_there_is_an_error() {
     let endpoint = Endpoint::start().await;
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone = Endpoint { address: free.local_addr().unwrap(), ..endpoint };
-    drop(free);
+    let gone = Endpoint { address: nowhere().await, ..endpoint };
     let error = call(&gone.tool(Method::GET, "/?key=s3cr3t"), "{}").await;
     assert_eq!(error, Err("The service behind `service` could not be reached. Nothing was sent.".into()));
 }
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_an_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = Endpoint { address: listener.local_addr().unwrap(), ..Endpoint::start().await };
-    let serve = async {
-        let (mut connection, _) = listener.accept().await.unwrap();
-        let mut request = [0; 4_096];
-        assert!(connection.read(&mut request).await.unwrap() > 0);
-        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
-    };
-    let tool = endpoint.tool(Method::GET, "/?key=s3cr3t");
-    let (answer, ()) = tokio::join!(call(&tool, "{}"), serve);
+    let (address, _requests) = serve([vec!["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"]]).await;
+    let endpoint = Endpoint { address, ..Endpoint::start().await };
+    let answer = call(&endpoint.tool(Method::GET, "/?key=s3cr3t"), "{}").await;
     assert_eq!(answer, Err("The service behind `service` broke off its answer, HTTP 200 OK.".into()));
 }
 

@@ -1,23 +1,10 @@
-//! An upstream of a few lines, which plays one act a connection.
+//! What a scripted upstream answers, one act for each connection.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::*;
-
-/// What the upstream does with one connection.
-#[derive(Clone)]
-pub(super) enum Act {
-    /// Answers these bytes and closes.
-    Answer(String),
-    /// Answers these bytes and then says nothing more.
-    Stall(String),
-    /// Answers these bytes, then a comment and an empty chunk every few milliseconds.
-    Babble(String),
-    /// Answers these bytes and resets the connection.
-    Reset(String),
-}
+use crate::net::testing;
+pub(super) use crate::net::testing::{Act, read_request};
 
 /// An upstream that plays one act a connection and then returns the requests it got.
 pub(super) async fn upstream(acts: Vec<Act>) -> (OpenAiModel, JoinHandle<Vec<String>>) {
@@ -27,19 +14,19 @@ pub(super) async fn upstream(acts: Vec<Act>) -> (OpenAiModel, JoinHandle<Vec<Str
 
 /// The same, by its URL.
 pub(super) async fn serve(acts: Vec<Act>) -> (String, JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    #[expect(clippy::disallowed_methods, reason = "the test itself awaits the task")]
-    let requests = tokio::spawn(async move {
-        let mut requests = Vec::new();
-        for act in acts {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            requests.push(read_request(&mut socket).await);
-            play(socket, act).await;
-        }
-        requests
-    });
+    let (address, requests) = testing::serve(acts.into_iter().map(|act| vec![act])).await;
     (format!("http://{address}/v1/?v=1"), requests)
+}
+
+/// Answers these bytes and closes the connection.
+pub(super) fn bytes(bytes: String) -> Act {
+    bytes.into()
+}
+
+/// Answers these bytes, then a comment and an empty chunk every few milliseconds.
+pub(super) fn babble(first: String) -> Act {
+    let empty = json!({ "choices": [{ "delta": { "content": "" } }] });
+    Act::Repeat { first, again: format!(": ping\n\n{}", frame(&empty)), every: SHORT / 20 }
 }
 
 pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: Duration) -> OpenAiModel {
@@ -54,47 +41,6 @@ pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: 
         pass_unknown_members: true,
     };
     OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
-}
-
-pub(super) async fn read_request(socket: &mut TcpStream) -> String {
-    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-    loop {
-        let read = socket.read(&mut buffer).await.unwrap();
-        request.extend_from_slice(&buffer[..read]);
-        let text = String::from_utf8_lossy(&request);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-                return text.into_owned();
-            }
-        }
-        assert_ne!(read, 0, "the request broke off");
-    }
-}
-
-async fn play(mut socket: TcpStream, act: Act) {
-    // The model may hang up while this writes.
-    match act {
-        Act::Answer(bytes) => {
-            socket.write_all(bytes.as_bytes()).await.ok();
-        }
-        Act::Stall(bytes) => {
-            socket.write_all(bytes.as_bytes()).await.ok();
-            // The model sends nothing more: this waits until it hangs up.
-            socket.read_u8().await.ok();
-        }
-        Act::Babble(bytes) => {
-            socket.write_all(bytes.as_bytes()).await.ok();
-            let empty = format!(": ping\n\n{}", frame(&json!({ "choices": [{ "delta": { "content": "" } }] })));
-            while socket.write_all(empty.as_bytes()).await.is_ok() {
-                tokio::time::sleep(SHORT / 20).await;
-            }
-        }
-        Act::Reset(bytes) => {
-            socket.write_all(bytes.as_bytes()).await.ok();
-            socket.set_zero_linger().unwrap();
-        }
-    }
 }
 
 pub(super) fn frame(chunk: &Value) -> String {
@@ -115,10 +61,10 @@ pub(super) fn stop() -> String {
 }
 
 pub(super) fn full_stream() -> Act {
-    Act::Answer(stream_head() + &text("hi") + &stop() + "data: [DONE]\n\n")
+    bytes(stream_head() + &text("hi") + &stop() + "data: [DONE]\n\n")
 }
 
 pub(super) fn answer(status: &str, headers: &str, body: &str) -> Act {
     let length = body.len();
-    Act::Answer(format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}"))
+    bytes(format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}"))
 }
