@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
 use crate::types::outcome::{Outcome, StopReason};
+use crate::types::run::RunOptions;
 use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
@@ -153,16 +154,39 @@ impl Event {
     }
 }
 
-/// What a request brings to a run that waits for its client.
+/// What a request brings to a run that waits for its client. The run's specification has the same of the request that
+/// started the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Leg {
     /// Which of the run's requests it is: 0 started the run.
     pub number: u32,
+    /// What the request asks for beside its messages.
+    pub asked: Box<Asked>,
     /// The client's answers, in call order, then what else it said.
     pub answers: Vec<Message>,
     /// What is to become of calls whose outcome is not known, and for which the client has no result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<(CallId, Decision)>,
+}
+
+/// What a request that continues a run asks for. The run keeps the settings that it began with; an endpoint that shows
+/// each request's part of a run as an object of its own shows these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The model or agent, if the request names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its instructions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub system: Vec<Message>,
+    /// The names of the client's tools that it declares; the run's specification has their definitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<String>,
+    /// Most output tokens of one model call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// Everything else.
+    pub options: RunOptions,
 }
 
 impl Leg {

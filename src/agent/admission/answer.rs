@@ -13,7 +13,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
 use crate::types::conversation::requested;
-use crate::types::event::{Decision, Leg};
+use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::ToolDefinition;
 use crate::types::outcome::RequiredCall;
 use crate::types::{CallId, Message, Role, RunSpec, RunStatus, Tenant};
@@ -40,8 +40,8 @@ impl Admission {
         }
     }
 
-    /// The lease and the log of a waiting run. One that still waits while another process has its lease is
-    /// waited for: that one is about to go on with it, or died and its lease runs out.
+    /// The lease and the log of a waiting run. While another process has the lease, this waits: that process is about
+    /// to resume the run, or it died and its lease expires.
     async fn acquire_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
         let mut wait = Backoff::new(self.lifecycle.ending());
         loop {
@@ -82,7 +82,7 @@ impl Admission {
         Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
     }
 
-    /// Takes what a waiting run needs to go on, and returns what it goes on with.
+    /// Checks the answers to a waiting run, acquires the slot that the run needs, and returns the leg that resumes it.
     async fn admit_answers(
         &self,
         new: &NewRun,
@@ -105,11 +105,23 @@ impl Admission {
         let number = idle.run().leg() + 1;
         let decisions = decisions(new, &required);
         let answers = answers(new, &required, &decisions, spec.session.is_some());
-        Ok(Leg { number, answers: requested(&spec.id, number, answers), decisions })
+        let asked = Box::new(asked(new));
+        Ok(Leg { number, asked, answers: requested(&spec.id, number, answers), decisions })
     }
 }
 
-/// Refuses a request that goes on with a run and asks for what the run was not begun with.
+/// What the request asks for beside its messages, as the log keeps it.
+fn asked(new: &NewRun) -> Asked {
+    Asked {
+        model: new.model.clone(),
+        system: new.system.clone(),
+        client_tools: new.client_tools.iter().map(|tool| tool.name.clone()).collect(),
+        max_output_tokens: new.max_output_tokens,
+        options: new.options.clone(),
+    }
+}
+
+/// Refuses a request that continues a run and asks for other settings than the run began with.
 fn check_unchanged(new: &NewRun, spec: &RunSpec, generation: &Generation) -> Result<(), StartError> {
     let (asked, has) = (&new.limits, &spec.limits);
     let differs = |asked: Option<u64>, has: Option<u64>| asked.is_some() && asked != has;

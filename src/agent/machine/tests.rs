@@ -8,7 +8,7 @@ use crate::agent::ledger::log::encode;
 use crate::llm::openai::messages::json;
 use crate::types::clock::now_ms;
 use crate::types::conversation::{Part, PartKind, Thinking};
-use crate::types::event::{DiscardReason, Leg};
+use crate::types::event::{Asked, Decision, DiscardReason, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
 use crate::types::{
@@ -148,6 +148,18 @@ fn client_tool(name: &str) -> Arc<ToolDefinition> {
     Arc::new(ToolDefinition { name: name.into(), ..ToolDefinition::default() })
 }
 
+/// What the second request of a run brings.
+fn leg(answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) -> Leg {
+    let asked = Asked {
+        model: None,
+        system: Vec::new(),
+        client_tools: Vec::new(),
+        max_output_tokens: None,
+        options: options(),
+    };
+    Leg { number: 1, asked: Box::new(asked), answers, decisions }
+}
+
 #[test]
 fn an_answer_without_calls_ends_the_run() {
     let mut story = Story::begin(spec());
@@ -196,11 +208,8 @@ fn client_calls_wait_for_the_client_and_the_deadline_pauses() {
 
     let before = story.run.left_ms();
     let answer = Message::tool(&theirs.id, "yes");
-    let resumed = Record {
-        seq: 99,
-        at_ms: u64::MAX / 2,
-        event: Event::RunResumed { leg: Some(Leg { number: 1, answers: vec![answer], decisions: Vec::new() }) },
-    };
+    let resumed =
+        Record { seq: 99, at_ms: u64::MAX / 2, event: Event::RunResumed { leg: Some(leg(vec![answer], Vec::new())) } };
     story.run.apply(&resumed);
     assert_eq!(story.run.left_ms(), before, "waiting does not count");
     assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Tool, Role::Tool]);

@@ -1,8 +1,13 @@
+use std::sync::Arc;
+
 use super::support::{Say, TestAgent, client_tool, outcome, request, shown, watch};
 use crate::agent::NewRun;
 use crate::store::Order;
 use crate::types::conversation::Origin;
-use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunId, RunStatus, SessionId, StopReason};
+use crate::types::event::{Asked, Leg};
+use crate::types::run::RunOptions;
+use crate::types::sampling::Sampling;
+use crate::types::{CallId, ErrorKind, Event, Message, Record, Role, RunId, RunStatus, SessionId, StopReason, Tenant};
 
 fn results(records: &[Record]) -> Vec<(String, bool)> {
     let results = records.iter().filter_map(|record| match &record.event {
@@ -186,6 +191,46 @@ async fn every_message_says_where_it_came_from() {
     assert_eq!(origins, [request(0, 0), step(1), step(1), step(2), request(1, 0), request(1, 1), step(3)]);
     let costs = outcome(&records).report.steps;
     assert!(costs.iter().all(|step| (step.model.upstream.as_str(), step.model.model.as_str()) == ("scripted", "m")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_keeps_what_each_request_of_a_run_asked_for() {
+    let agent = TestAgent::builder().turns(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["fine"])]).begin();
+    let first = NewRun { client_tools: vec![client_tool("ask")], ..request() };
+    let waiting = watch(agent.start(first, None).await.unwrap()).await;
+    let call = outcome(&waiting).required_calls[0].call.id.clone();
+    let sampling = Sampling { temperature: Some(0.2), ..Sampling::default() };
+    let second = NewRun {
+        run: call.run(),
+        model: None,
+        system: vec![Message::text(Role::System, "Be brief.")],
+        messages: vec![Message::tool(&call, "yes")],
+        answered: vec![call.clone()],
+        client_tools: vec![client_tool("ask")],
+        max_output_tokens: Some(64),
+        options: RunOptions { sampling: Arc::new(sampling), parallel_tool_calls: false, ..request().options },
+        ..request()
+    };
+    watch(agent.start(second.clone(), None).await.unwrap()).await;
+    let (tenant, run) = (Tenant::default_tenant(), call.run().unwrap());
+    let mut follower = agent.runs().follow(&tenant, &run, 0).await.unwrap().follower.unwrap();
+    let stored = follower.available().await.unwrap();
+    let legs: Vec<&Leg> = stored
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::RunResumed { leg } => leg.as_ref(),
+            _ => None,
+        })
+        .collect();
+    let [leg] = legs[..] else { panic!("{legs:?}") };
+    let expected = Asked {
+        model: None,
+        system: second.system,
+        client_tools: vec!["ask".to_owned()],
+        max_output_tokens: Some(64),
+        options: second.options,
+    };
+    assert_eq!((leg.number, &*leg.asked), (1, &expected));
 }
 
 /// A run in the session `s` that waits for its client.

@@ -1,7 +1,6 @@
 //! Calls whose outcome is unknown.
 
 use super::*;
-use crate::types::event::{Decision, Leg};
 
 /// A run with this policy whose call of `pay` lost its answer, beside a call of `echo` that is still open.
 fn lost(policy: OnUnknownOutcome) -> (Story, ToolCall, ToolCall) {
@@ -27,7 +26,7 @@ impl Story {
     }
 
     fn goes_on(&mut self, answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) {
-        self.happens(Event::RunResumed { leg: Some(Leg { number: 1, answers, decisions }) });
+        self.happens(Event::RunResumed { leg: Some(leg(answers, decisions)) });
     }
 }
 
