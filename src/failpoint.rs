@@ -1,8 +1,9 @@
 //! Failpoints: named places in the code at which a test can abort the process, as a power cut would.
 //!
 //! `LOOPGATE_FAILPOINT=NAME` or `NAME:NTH` aborts the process when it reaches the failpoint of that name for the
-//! first or the NTH time; `NAME:NTH:panic` panics there instead, in the task that reached it. The variable is not a setting: only builds with debug assertions read it, so released
-//! builds have no failpoints. This module imports nothing of the crate; the code that can die calls [`hit`].
+//! first or the NTH time; `NAME:NTH:panic` panics there instead, in the task that reached it. The variable is not a
+//! setting: only builds with debug assertions read it, so released builds have no failpoints. This module imports
+//! nothing of the crate; the code that can die calls [`hit`].
 
 /// Every failpoint, in the order in which a run reaches them.
 pub const FAILPOINTS: &[&str] = &[
@@ -31,7 +32,7 @@ pub const FAILPOINTS: &[&str] = &[
     "resume.recorded",
 ];
 
-/// Failpoints that no run reaches: they lie in what goes on beside all runs.
+/// Failpoints that no run reaches: they are in background work.
 pub const BESIDE_RUNS: &[&str] = &["leases.before_renewal"];
 
 /// Aborts the process, or panics, if `LOOPGATE_FAILPOINT` names this failpoint and its count is reached.

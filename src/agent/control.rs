@@ -153,8 +153,8 @@ impl Control {
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.
         let live = self.followers.live(requester.tenant, id);
         let (partition, head) = self.find(requester, id).await?;
-        // A tail shows what this process stored. If that stood still, others may have gone on, and only the
-        // log knows how far it goes.
+        // A tail shows what this process stored. If this process stood still, another one may have resumed the run, and
+        // only the log shows how far the run is.
         let last = if let Some(last) = live.as_ref().map(Reader::last).filter(|last| seq < *last) {
             last
         } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store::{CommitError, Unavailable};
 use crate::types::{RunId, SessionId, Shortfall};
 
-/// A part of a request for a run. What it is called there is the endpoint's affair.
+/// A part of a request for a run. The endpoint knows the part's name on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     /// The model or agent.
@@ -37,7 +37,7 @@ pub enum Field {
 /// Why a run was not started or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No agent and no upstream's model is called so.
+    /// No agent and no upstream's model has this name.
     #[error("there is no agent or model {0:?}; GET /v1/models lists them")]
     ModelNotFound(String),
     /// Several upstreams have this model.
@@ -51,7 +51,7 @@ pub enum StartError {
     /// The key may not use this agent.
     #[error("this key may not use the agent {0:?}")]
     AgentForbidden(String),
-    /// No tool of the agent is called so.
+    /// No tool of the agent has this name.
     #[error("the agent has no tool that matches {0:?}; GET /v1/tools lists the server's tools")]
     ToolNotAllowed(String),
     /// A value is out of its range.

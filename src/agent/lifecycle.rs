@@ -23,7 +23,7 @@ const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 enum Stage {
     /// Not at all.
     Serving,
-    /// It is about to end, and says so when asked. Where others can go on with them, runs are handed over
+    /// It is about to end, and says so when asked. If other replicas can resume them, runs are handed over
     /// before their next step.
     Ending,
     /// It takes no new runs.
@@ -39,7 +39,7 @@ pub struct Lifecycle {
     /// The readers that follow runs through this process.
     readers: TaskTracker,
     stage: watch::Sender<Stage>,
-    /// Whether others can go on with this process's runs.
+    /// Whether other replicas can resume this process's runs.
     hands_over: bool,
 }
 

@@ -59,7 +59,7 @@ impl RequestIdentity {
         matches!(self, Self::Key(_))
     }
 
-    /// What the request is known by when it comes again to `route`; `None` if it cannot be told.
+    /// The key by which a repetition of the request to `route` is recognised; `None` if there is none.
     /// `body` is valid; `session` is what a header says.
     pub fn request_key(
         &self,

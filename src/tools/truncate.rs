@@ -18,7 +18,7 @@ const MAX_TOLD_BYTES: usize = 256;
 const MARKER_BYTES: usize = 64;
 
 /// Cuts an answer so that all of it together is within [`MAX_RESULT_BYTES`] and [`MAX_PARTS`]; whether anything was
-/// cut. Texts lose their middles; a picture or the like for which they leave no room is told of in words.
+/// cut. Texts lose their middles; a picture or the like for which they leave no room is described in words.
 pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -> bool {
     let mut any = parts.len() > MAX_PARTS;
     if any {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// The longest id that a caller may choose, in bytes.
 const MAX_CHOSEN_LEN: usize = 128;
-/// No session is called so: the name stands in paths for what all sessions share.
+/// No session may have this id: it is a path of its own beside the sessions.
 const RESERVED: &str = "import";
 
 /// The digits of a call's number.

@@ -11,8 +11,8 @@ use crate::types::pauses::Pauses;
 
 /// The first and the longest pause between two looks.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(200));
-/// A request that waited this long is answered that it should come again. A lease of a process that died
-/// meanwhile has run out by then.
+/// A request that waited this long is refused with the advice to send it again. The lease of a process that died
+/// meanwhile has expired by then.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 
 /// One request that waits.

@@ -24,12 +24,12 @@ use crate::types::{Event, RunStatus, Tenant};
 pub(super) struct HeldClaim {
     pub(super) partition: Partition,
     pub(super) claim: Claim,
-    /// Of its document.
+    /// The version of its document.
     pub(super) version: u64,
-    /// Whether another request made it, which may be at it still.
+    /// Whether another request made the claim; that request may still be at work.
     pub(super) taken_over: bool,
     pub(super) kind: RequestKeyKind,
-    /// How long what the request leads to may take to end.
+    /// How long the request's run may take to end.
     pub(super) longest: Duration,
 }
 
@@ -62,7 +62,7 @@ enum Earlier {
 }
 
 impl Admission {
-    /// Says what a claim's target is going to be, before it is.
+    /// Stores what the claim's target is going to be, before the target is made.
     pub(super) async fn set_target(&self, held: &mut HeldClaim, target: Target) -> Result<(), StartError> {
         held.claim.target = target;
         if self.put(held).await? { Ok(()) } else { Err(ClaimError::Busy.into()) }
@@ -126,7 +126,7 @@ impl Admission {
         Ok(Earlier::Absent)
     }
 
-    /// How a claim's target is found.
+    /// Reads the state of a claim's target.
     pub(super) async fn target_state(&self, tenant: &Tenant, target: &Target) -> Result<TargetState, Unavailable> {
         let (id, session, after) = match target {
             Target::Run { id, session, after } => (id, session, *after),
@@ -157,8 +157,8 @@ impl Admission {
         })
     }
 
-    /// Notes beside the answer that a caller's key led to something: from then on, should that go, it is
-    /// known to have been. Where the note fails, the claim's age tells nearly the same.
+    /// Notes in the background that a caller's key led to a target. If the target expires later, a duplicate then knows
+    /// that it existed. If the note fails, the age of the claim tells nearly the same.
     pub(super) fn note_made(self: &Arc<Self>, held: HeldClaim) {
         if held.kind != RequestKeyKind::Key {
             return;
@@ -186,7 +186,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives a refused request's name back. Returns whether the claim was shared, and so stays.
+    /// Removes the claim of a refused request. Returns whether the claim is shared with another request, and so stays.
     pub(super) async fn release(&self, held: HeldClaim) -> bool {
         if held.taken_over {
             self.give_way(held).await;
@@ -204,7 +204,7 @@ impl Admission {
         }
     }
 
-    /// Says that this request is not at it any more, so that the next need not wait. Best effort.
+    /// Marks the claim as idle, so that the next request with the key need not wait. Best effort.
     pub(super) async fn give_way(&self, mut held: HeldClaim) {
         held.claim.tried_ms = 0;
         if let Err(error) = self.put(&mut held).await {
@@ -216,7 +216,7 @@ impl Admission {
     async fn put(&self, held: &mut HeldClaim) -> Result<bool, Unavailable> {
         let durability = match held.kind {
             RequestKeyKind::Key => Durability::Synced,
-            // It helps a client that was cut off, not one whose server lost its power.
+            // Such a claim helps a client whose connection broke; it need not survive a power cut.
             RequestKeyKind::FirstAttempt | RequestKeyKind::Repeated => Durability::Written,
         };
         let tx = Tx { durability, ..Tx::new(held.partition.clone()) };

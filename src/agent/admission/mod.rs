@@ -42,7 +42,7 @@ pub struct Admission {
     pub(super) lifecycle: Arc<Lifecycle>,
 }
 
-/// A run that goes on now.
+/// A run that was started, continued or joined.
 #[derive(Debug)]
 pub struct Started {
     /// Its head.

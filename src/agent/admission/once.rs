@@ -25,8 +25,8 @@ use crate::types::run::OnUnknownOutcome;
 use crate::types::{RunId, SessionId, Tenant};
 
 impl Admission {
-    /// Starts a run, or continues the waiting one whose calls the request answers; a request that has a key
-    /// does so once. Its repetition follows that run's events from where the request set in, live or again.
+    /// Starts a run, or continues the waiting run whose calls the request answers; with a key, once. A repetition of
+    /// the request follows that run from the first event that the request caused.
     pub async fn start(self: &Arc<Self>, new: NewRun, key: Option<&RequestKey>) -> Result<Started, StartError> {
         let (admission, key) = (self.clone(), key.cloned());
         let starting = Box::pin(async move {
@@ -89,8 +89,8 @@ impl Admission {
         Err(error)
     }
 
-    /// Makes a session with `make`, which is told its id; for a request that has a key, once. Its repetition
-    /// reads the session as it stands now. The second value says whether it was there.
+    /// Makes a session of the id that `make` gets; with a key, once. A repetition of the request reads the session as
+    /// it is now. The second value says whether the session existed.
     pub async fn make_session<E: NotMade, F>(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -117,14 +117,14 @@ impl Admission {
         };
         match error.lookup() {
             Some(LookupError::Store(_) | LookupError::Claim(_)) => Err(error),
-            // The first claimant is still at it, or what it left unfinished has not expired yet.
+            // The first request is still at work, or what it left unfinished has not expired yet.
             Some(LookupError::VersionConflict(which)) if which == id && held.taken_over => {
                 self.give_way(held).await;
                 Err(LookupError::from(ClaimError::Busy).into())
             }
             cause => {
                 let exists = matches!(cause, Some(LookupError::SessionExists(_)));
-                // Another request that shares the claim made it.
+                // Another request with the same claim made the session.
                 if self.release(held).await && exists {
                     return Ok((self.made_session(tenant, &target).await?, true));
                 }
@@ -141,7 +141,7 @@ impl Admission {
     }
 
     async fn claim_session(&self, tenant: &Tenant, key: &RequestKey, id: SessionId) -> Result<Claimed, LookupError> {
-        // A session that was there before the request came first is not what it made.
+        // A session that existed before the first request is not the request's.
         if self.ledger.find_session(tenant, &id).await?.is_some()
             && self.read_claim(&keys::claim_partition(tenant, &key.name)).await?.is_none()
         {
@@ -156,7 +156,7 @@ impl Admission {
         Ok(self.ledger.find_session(tenant, id).await?.ok_or(ClaimError::Gone)?)
     }
 
-    /// Follows the run that an earlier request began or went on with, from where that set in.
+    /// Follows the run that an earlier request started or continued, from the first event that it caused.
     async fn join(&self, new: &NewRun, target: &Target, complete: bool) -> Result<Started, StartError> {
         let Target::Run { id, session, after } = target else { return Err(ClaimError::Reused.into()) };
         // The reader is counted before the head is read, so that a run that ends in between is seen whole.

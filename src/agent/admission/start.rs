@@ -33,7 +33,7 @@ use crate::types::{Conversation, Event, Record, RunSpec};
 /// How often a request looks for room in a budget of which others have reserved too much.
 const BUDGET_PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// A run that may begin, and what it holds already. Nothing of it is stored yet.
+/// A run that may begin, and what it holds already. The run is not stored yet.
 struct Candidate {
     spec: Arc<RunSpec>,
     offer: Offer,
@@ -48,15 +48,16 @@ struct Candidate {
 /// What storing a run came to.
 enum Creation {
     Created,
-    /// Its session changed meanwhile.
+    /// The session changed meanwhile.
     Changed,
-    /// Its tenant may not store so many bytes more, as far as is counted.
+    /// By the count of its bytes, the tenant may not store so many more.
     NoRoom(u64),
 }
 
 impl Admission {
-    /// Starts a run, or continues the waiting one whose calls the request answers. A claim learns of the
-    /// waiting run before that goes on.
+    /// Starts a run, or continues the waiting run whose calls the request answers. The waiting run is stored in the
+    /// claim before it is resumed. While a budget lacks only what other runs have reserved, the start is repeated until
+    /// the request's time is up.
     pub(super) async fn start_under(
         &self,
         new: &NewRun,
@@ -78,7 +79,7 @@ impl Admission {
             match self.try_start(new, session).await {
                 Ok(Some(started)) => return Ok(started),
                 Ok(None) => {}
-                // Others have reserved what it lacks, and most of that comes back.
+                // Other runs have reserved what the budget lacks, and most of that is released.
                 Err(StartError::BudgetExceeded { short, timeout }) if short.may_pass() && since.elapsed() < timeout => {
                     tokio::time::sleep(pauses.draw().min(timeout.saturating_sub(since.elapsed()))).await;
                     retry = RetryConflicts::new();
@@ -109,7 +110,7 @@ impl Admission {
         self.launch(candidate, turn, first).await.map(Some)
     }
 
-    /// What a new run needs before it is stored: its specification, its slot and its lease.
+    /// Prepares a new run before it is stored: its specification, its slot and its lease.
     async fn prepare(&self, new: &NewRun, session: Option<&Versioned>) -> Result<Candidate, StartError> {
         self.ownership.join().await?;
         let found = session.map(|found| &found.session);
@@ -188,13 +189,13 @@ impl Admission {
                 self.ledger.return_storage(&spec.tenant, commit.counted).await;
                 Ok(Creation::Changed)
             }
-            // A duplicate has made it.
+            // A duplicate has created the run.
             Err(CommitError::VersionConflict { .. }) => Err(ClaimError::Busy.into()),
             Err(error) => Err(unavailable(error).into()),
         }
     }
 
-    /// Gives back what a run held that does not begin.
+    /// Releases what a run held that does not begin.
     async fn withdraw(&self, candidate: Candidate) -> Result<(), StartError> {
         if let Some(mut account) = candidate.account {
             account.free_slot().await;

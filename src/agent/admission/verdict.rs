@@ -8,17 +8,17 @@ use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::types::clock::now_ms;
 use crate::types::{RunId, SessionId};
 
-/// How long a request waits for its duplicate to get further before it takes its place.
+/// How long a request waits for a duplicate to make the target before it takes over the claim.
 const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
-/// How long after a run's start an attempt that is marked as repeated is given what that run came to.
-/// Clients wait ten minutes for an answer, then pause.
+/// How long after a run's start an attempt that is marked as repeated joins the run. Clients wait ten minutes for an
+/// answer, then pause.
 const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
 /// How long a caller's key holds, after the end of the longest run. Not a setting: it is a promise to clients, which
 /// cannot see settings, and as long as other APIs keep theirs.
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
 
 impl RequestKeyKind {
-    /// How long to keep what such a request led to, where runs take up to `longest`.
+    /// How long the claim of such a request is kept if its run takes up to `longest`.
     pub(super) fn ttl(self, longest: Duration) -> Duration {
         longest.saturating_add(match self {
             Self::Key => KEY_HOLDS,
@@ -27,18 +27,18 @@ impl RequestKeyKind {
     }
 }
 
-/// What is kept of such a request.
+/// What is stored of a request that may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Claim {
-    /// Hash of what it asks for.
+    /// Hash of the request.
     pub(super) fingerprint: String,
-    /// What it makes, named before it is made, so that each request that shares the claim makes the same thing.
+    /// What the request makes, named before it is made: so all requests with this claim make the same.
     pub(super) target: Target,
-    /// Whether that is known to have been made; it may have gone since.
+    /// Whether the target is known to have been made; it may have expired since.
     pub(super) made: bool,
-    /// Since when, Unix milliseconds.
+    /// When the first request claimed the key, Unix milliseconds.
     pub(super) since_ms: u64,
-    /// When an attempt last began to make it, Unix milliseconds; 0 if no attempt is under way.
+    /// When a request last began to make the target, Unix milliseconds; 0 if none is at work.
     pub(super) tried_ms: u64,
 }
 
@@ -52,18 +52,18 @@ pub enum Target {
     Session { id: SessionId },
 }
 
-/// How a claim's target is found.
+/// The state of a claim's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetState {
-    /// It is not there.
+    /// The target does not exist.
     Missing,
-    /// It is there, but as it was before the request.
+    /// The waiting run exists, and the request has not continued it.
     Untouched,
-    /// A run that goes on.
+    /// The run is queued or under way.
     Live,
-    /// It is as it will be.
+    /// The target will not change any more.
     Complete {
-        /// Whether that is a failure after which a client does well to try again.
+        /// Whether the run failed in a way after which a client may send the request again.
         may_be_repeated: bool,
         /// Whether the run was cancelled without a reader and without a tool call.
         abandoned: bool,
@@ -71,50 +71,50 @@ pub(super) enum TargetState {
 }
 
 impl TargetState {
-    /// It is as it will be, and there is no reason to make it again.
+    /// The target is complete, and there is no reason to make it again.
     pub(super) const MADE: Self = Self::Complete { may_be_repeated: false, abandoned: false };
 }
 
 /// How much time has passed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Since {
-    /// Since the first request claimed the name.
+    /// Since the first request claimed the key.
     pub(super) claimed: Duration,
-    /// Since an attempt last began to make its target.
+    /// Since a request last began to make the target.
     pub(super) tried: Duration,
 }
 
-/// What a request does about an earlier one of the same name.
+/// What a request does about an earlier one with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Share its target.
+    /// Share the earlier request's target.
     Join,
-    /// Give it time to make its target.
+    /// Give the earlier request time to make its target.
     Wait,
-    /// Make its target in its place.
+    /// Make that target in its place.
     TakeOver,
-    /// Forget it and make a target of its own.
+    /// Replace the claim and make a target of its own.
     BeginAnew,
-    /// Give up: it was another request.
+    /// Fail: the key was used for another request.
     Reused,
-    /// Give up: its target is gone.
+    /// Fail: the target existed and has expired.
     Gone,
 }
 
-/// What a request of this key does about `claim`, whose target stands so. A run is gone no sooner than `kept` after its
-/// end.
+/// What a request of this key does about an earlier `claim` whose target has this state. A run is kept for `kept` after
+/// its end.
 pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: Since, kept: Duration) -> Verdict {
     let Since { claimed: age, tried } = since;
     if claim.fingerprint != key.fingerprint {
         return Verdict::Reused;
     }
     let begins_anew = match key.kind {
-        // The client that lost its connection comes again for the answer, and there is none.
+        // The client lost its connection and repeats the request for the answer, and there is none.
         RequestKeyKind::Key => matches!(state, TargetState::Complete { abandoned: true, .. }) && !claim.continues(),
         RequestKeyKind::FirstAttempt => true,
         RequestKeyKind::Repeated => match state {
             TargetState::Live => false,
-            // Nothing was done, and an answer was not had: that is what clients try again for.
+            // The run failed without effect: that is why clients repeat a request.
             TargetState::Complete { may_be_repeated: true, .. } => true,
             TargetState::Missing | TargetState::Untouched | TargetState::Complete { .. } => age > REPEATED_WITHIN,
         },
@@ -125,7 +125,8 @@ pub(super) fn judge(key: &RequestKey, claim: &Claim, state: TargetState, since: 
     let pending = if tried < TAKEOVER_DELAY { Verdict::Wait } else { Verdict::TakeOver };
     match state {
         TargetState::Live | TargetState::Complete { .. } => Verdict::Join,
-        // A run that waited for its client existed; so did what was made, or may have been and expired.
+        // A run that waited for its client existed. So did a target that was made, or that may have been made and
+        // expired.
         TargetState::Missing if claim.made || claim.continues() || age >= kept => Verdict::Gone,
         TargetState::Missing | TargetState::Untouched => pending,
     }
@@ -138,14 +139,14 @@ impl Claim {
         Self { fingerprint, target, made: false, since_ms: now, tried_ms: now }
     }
 
-    /// How much time has passed for a claim that was seen `unchanged` for so long. Clocks of several machines
-    /// differ; what was waited here has surely passed.
+    /// How much time has passed for a claim that was seen `unchanged` for so long. The clocks of several machines
+    /// differ; the time that this process waited has certainly passed.
     pub(super) fn since(&self, unchanged: Duration) -> Since {
         let passed = |since_ms| Duration::from_millis(now_ms().saturating_sub(since_ms));
         Since { claimed: passed(self.since_ms), tried: passed(self.tried_ms).max(unchanged) }
     }
 
-    /// Whether it goes on with a run that was there before.
+    /// Whether the request continues a run that existed before.
     fn continues(&self) -> bool {
         matches!(self.target, Target::Run { after, .. } if after > 0)
     }

@@ -67,7 +67,7 @@ impl Offer {
 /// Most lists of names whose offers are kept.
 const MOST_KEPT: u64 = 256;
 
-/// What one registry offers under the names that were asked for lately: few lists come again and again, and
+/// What one registry offers under the names that were asked for lately: few lists are asked for again and again, and
 /// an offer is written and hashed once for each.
 #[derive(Debug)]
 pub struct CurrentOffers(Cache<Box<[String]>, Offer>);

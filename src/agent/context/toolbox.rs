@@ -38,9 +38,9 @@ struct ServerTool {
     name: String,
     /// By what was offered or by what is configured now, whichever asks for more care.
     effect: Effect,
-    /// Of the arguments that the model was told of. `None` if it cannot be compiled any more.
+    /// The schema of the arguments as the model was offered it. `None` if it cannot be compiled any more.
     schema: Option<Arc<Schema>>,
-    /// What is called. `None` if the tool is gone.
+    /// The tool of the present configuration. `None` if the configuration has it no longer.
     current: Option<Arc<RegisteredTool>>,
 }
 

@@ -20,30 +20,30 @@ use crate::types::event::Reservation;
 use crate::types::tool::CallEnding;
 use crate::types::{Conversation, Event, RunId, StopReason, ToolCall, ToolOutcome};
 
-/// Everything that moving one run takes.
+/// The state of one run and the connections to everything that its steps need.
 #[derive(Debug)]
 pub struct Driver {
-    /// Where its events go.
+    /// Records its events.
     pub recorder: Recorder,
-    /// What it asks.
+    /// The model that it calls.
     pub model: Arc<dyn Model>,
-    /// What it may do.
+    /// The tools that it may call.
     pub tools: Toolbox,
     /// The tools that it answers itself.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
     /// The session's earlier messages.
     pub history: Conversation,
-    /// What its steps may take of the budgets that it shares.
+    /// The budgets that it shares with other runs.
     pub meter: Meter,
     /// How long the session and the ended run are kept.
     pub retention: Retention,
     /// What may interrupt it.
     pub signals: Signals,
-    /// How many commands others have left for it, as far as its watcher knows.
+    /// How many commands its inbox has, as far as its watcher knows.
     pub commands: watch::Receiver<u64>,
-    /// The number of the last command that it knows of.
+    /// The number of the last command that it has read.
     pub commands_seen: u64,
-    /// The run of its session that is to be called once this one has ended.
+    /// The run of its session that is woken once this one has ended.
     pub next_in_session: Option<RunId>,
     /// How many bytes it has stored, once it ended or waits.
     pub stored: u64,
@@ -52,7 +52,7 @@ pub struct Driver {
 /// Why a driver stopped before its run did.
 #[derive(Debug, thiserror::Error)]
 pub enum Exit {
-    /// It was told to.
+    /// The run is left to another replica.
     #[error("the run is left to others")]
     HandedOff,
     /// Its events could not be recorded.

@@ -39,12 +39,12 @@ pub struct Recorder {
     bytes: u64,
     /// The number of the last public event, queued ones included.
     seq: u64,
-    /// Events that happened without waiting for anything: applied, to be stored with the next that does.
+    /// Events that are applied, and are stored with the next event that waits for the store.
     queue: Vec<(Arc<Record>, Bytes)>,
 }
 
 impl Recorder {
-    /// Goes on, under this lease, with a run, the fold of `records`, which are in the log.
+    /// Continues the log of a run under this lease; the run is the fold of `records`, which are in the log.
     pub fn resume(store: Arc<dyn Store>, run: Run, records: &[Arc<Record>], granted: &Lease) -> Self {
         let spec = run.spec();
         let partition = keys::partition_of(spec);
@@ -104,7 +104,7 @@ impl Recorder {
         self.clock.now_ms()
     }
 
-    /// How long its lease is surely its own.
+    /// How long its lease is certainly valid.
     pub fn validity(&self) -> &LeaseValidity {
         &self.validity
     }
@@ -114,7 +114,7 @@ impl Recorder {
         self.fence
     }
 
-    /// Takes an event in that need not be stored before the next one is.
+    /// Applies an event that is stored together with the next one.
     pub fn queue(&mut self, event: Event) {
         let (record, entry) = encode(&mut self.seq, self.clock.now_ms(), event);
         self.run.apply(&record);
@@ -166,14 +166,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Commits, however often the store must be asked.
+    /// Commits; asks a store that does not answer again while the lease is valid.
     async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
         let mut retry = RetryWhileLeased::new(&self.validity);
         let mut unsure = false;
         loop {
             match self.store.commit(tx.clone()).await {
                 Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => unsure = true,
-                // The log is longer than it was when we asked first: by us, or by who took the run over.
+                // The log grew since the first attempt: by that attempt, or by the replica that took over the run.
                 Err(CommitError::SequenceConflict { log, .. }) if unsure && log == self.log => {
                     return self.is_recorded(&tx).await;
                 }

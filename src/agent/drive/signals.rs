@@ -14,7 +14,7 @@ use crate::types::StopReason;
 pub enum Interruption {
     /// The run is to stop; the reason is recorded.
     Stop(StopReason),
-    /// Another process goes on with the run, or this one does after its restart: nothing is recorded.
+    /// Another process resumes the run, or this one does after its restart: nothing is recorded.
     Leave,
 }
 
@@ -25,9 +25,9 @@ pub struct Signals {
     pub cancel: CancellationToken,
     /// It is to stop: its last reader has gone.
     pub abandoned: CancellationToken,
-    /// How long its lease is surely ours.
+    /// How long the run's lease is certainly valid.
     pub validity: LeaseValidity,
-    /// Whether this process is to end: now, or so that the run is to go on elsewhere from its next step.
+    /// Whether this process is to end: now, or so that another replica resumes the run before its next step.
     pub ending: Ending,
     /// When its time is up.
     pub deadline: Instant,

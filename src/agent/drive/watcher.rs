@@ -18,8 +18,8 @@ use crate::types::RunId;
 /// How soon the store is asked again when it did not answer.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a run in a shared store goes on before it listens for commands. Many have ended by then, and to
-/// listen costs such a store more than to drive a step does; what was left meanwhile is found.
+/// How long a run in a shared store is driven before its watcher listens for commands. Many runs have ended by then,
+/// and listening costs such a store more than driving a step; commands that were sent before are found.
 const LISTEN_AFTER: Duration = Duration::from_millis(250);
 
 /// Watches over one run.
@@ -39,7 +39,7 @@ pub struct RunWatcher {
     /// How it learns that its last reader has gone.
     pub(in crate::agent) abandoned: CancellationToken,
     pub(in crate::agent) tail: Arc<Tail>,
-    /// How long the run outlives its last reader; `None` for one that goes on without.
+    /// How long the run outlives its last reader; `None` if the run needs no reader.
     pub(in crate::agent) grace: Option<Duration>,
 }
 

@@ -27,7 +27,7 @@ use crate::types::{Event, Record, RunId, RunStatus, Tenant};
 
 /// Entries read from the store at a time.
 const PAGE: usize = 128;
-/// How often a reader looks by itself, should a nudge be lost.
+/// How often a reader looks without a nudge, since a nudge may be lost.
 const POLL: Duration = Duration::from_secs(1);
 /// How often this replica marks in the store that it has a reader of a run, and how long the mark counts.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ pub enum FollowError {
     /// An event cannot be read, at least not by this version.
     #[error("an event of the run cannot be read: {0}")]
     Damaged(String),
-    /// This process is about to end; the run may go on elsewhere.
+    /// This process is about to end; another replica may resume the run.
     #[error("the server is shutting down; follow the run through another replica")]
     Leaving,
 }
@@ -59,21 +59,21 @@ pub struct Follower {
     partition: Partition,
     log: Key,
     run: RunId,
-    /// Where this process drives runs: one that it takes up while it is followed is read there.
+    /// The runs that this process drives: if it resumes the run while it is followed, the run is read from its tail.
     active: Arc<Active>,
     live: Option<Reader>,
     topic: Topic,
-    /// Made once it is needed: a reader of a run that is driven here does without.
+    /// Made when it is first needed: a reader of a run that this process drives needs none.
     watch: Option<Watch>,
     /// The number of the last public record that was returned.
     seq: u64,
-    /// Entries of the log that were read or skipped. Numbers never pass places, so starting at the
-    /// place `seq` misses nothing; what comes again is dropped.
+    /// Entries of the log that were read or skipped. A record's number is never above its place, so reading from the
+    /// place `seq` on misses nothing; records that were returned before are dropped.
     position: u64,
-    /// The hash of the last entry that was read from the store: it must stay what it was.
+    /// The hash of the last entry that was read from the store: the entry must not change.
     last_entry: Option<u64>,
     ended: bool,
-    /// Whether to end where the run first does, though it may have gone on since.
+    /// Whether to end where the run first ended or waited, although it may have been continued since.
     to_first_end: bool,
     /// Whether the log had more than the last page that was read of it.
     more_in_log: bool,
@@ -82,7 +82,7 @@ pub struct Follower {
     /// Marks in the store that the run has a reader here, also while the reader takes nothing.
     announcing: JoinSet<()>,
     ending: Ending,
-    /// Whether to leave as soon as the run is driven elsewhere and this process hands its runs over.
+    /// Whether to leave once another replica drives the run and this process hands over its runs.
     movable: bool,
     _counted: TaskTrackerToken,
 }
@@ -101,8 +101,8 @@ impl Followers {
         Self { store, active, lifecycle }
     }
 
-    /// The tail of a run of this tenant that this process drives, which counts the reader from now on. Others do not
-    /// count: they shall not keep a run alive that they may not read.
+    /// The tail of a run of this tenant that this process drives, which counts the reader from now on. Readers of
+    /// other tenants do not count, so they keep no run alive that they may not read.
     pub(super) fn live(&self, tenant: &Tenant, run: &RunId) -> Option<Reader> {
         let live = self.active.get(run).filter(|live| live.tenant == *tenant)?;
         Some(live.tail.reader())
@@ -136,16 +136,16 @@ impl Followers {
 }
 
 impl Follower {
-    /// Lets the reader be sent elsewhere as soon as its run goes on elsewhere and this process hands its
-    /// runs over: for one that can come back and lose nothing.
+    /// Lets the reader be sent to another replica once that replica drives the run and this process hands over its
+    /// runs: for a reader that can reconnect and lose nothing.
     #[must_use]
     pub fn movable(mut self) -> Self {
         self.movable = true;
         self
     }
 
-    /// Ends where the run first ends or waits for its client: what one request came to. Without this, a
-    /// run that went on since is read on.
+    /// Ends where the run first ends or waits for its client: with the result of one request. Without this, a run that
+    /// was continued since is read to its present end.
     #[must_use]
     pub fn to_first_end(mut self) -> Self {
         self.to_first_end = true;
@@ -210,8 +210,7 @@ impl Follower {
         }
     }
 
-    /// Takes note of the records that are returned next, up to where the reader ends; `None` if there are
-    /// none.
+    /// Counts the records as returned, up to where the reader ends; `None` if there are none.
     fn accept(&mut self, mut records: Vec<Arc<Record>>) -> Option<Vec<Arc<Record>>> {
         if self.to_first_end
             && let Some(end) = records.iter().position(|record| ends(&record.event))
@@ -225,12 +224,12 @@ impl Follower {
         Some(records)
     }
 
-    /// Waits until a run that is not driven here may have got further.
+    /// Waits until a run that another replica drives may have new records.
     async fn wait(&mut self) -> Result<(), FollowError> {
         if self.movable && self.ending.is_handing_over() {
             return Err(FollowError::Leaving);
         }
-        // What changes before there is a watch is found by looking once more.
+        // A change before the watch exists is found by reading once more.
         let Some(watch) = &mut self.watch else {
             self.watch = Some(self.store.watch(&self.topic));
             return Ok(());
@@ -247,7 +246,7 @@ impl Follower {
         }
     }
 
-    /// Reads the log; nothing if the store does not answer, for as long as that may last.
+    /// Reads the log. Returns nothing while the store does not answer, and fails once that has lasted too long.
     async fn read_patiently(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
         match self.read_log().await {
             Err(FollowError::Store(error)) => {
@@ -288,7 +287,7 @@ impl Follower {
     /// The next public records of the log, none if there are no more now.
     async fn read_log(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
         loop {
-            // The entry before is read again: a store that lost some and got others is found out.
+            // The entry before is read again, which shows whether the store lost entries and got others.
             let known = u64::from(self.last_entry.is_some());
             let mut page = self.store.read_log(&self.partition, &self.log, self.position - known, PAGE).await?;
             if let Some(last) = self.last_entry {

@@ -21,7 +21,7 @@ use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 #[derive(Debug)]
 pub(in crate::agent) struct Idle {
     run: Run,
-    /// What is in its log.
+    /// The records of its log.
     records: Vec<Arc<Record>>,
     pub(in crate::agent) lease: Lease,
     /// When its wait is over, if it waits: Unix milliseconds.

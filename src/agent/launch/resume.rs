@@ -30,8 +30,8 @@ const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
 const REQUEUE_AFTER: Duration = Duration::from_millis(500);
 
 impl Launcher {
-    /// The lease and the log of a run; `None` while another process has it or once it ended. A run whose log cannot be
-    /// read ends here.
+    /// Acquires the lease of a run and reads its log; `None` if another process drives the run or if it has ended. A
+    /// run whose log cannot be read is failed.
     pub(in crate::agent) async fn acquire_idle(
         &self,
         tenant: &Tenant,
@@ -49,7 +49,7 @@ impl Launcher {
         let records = match self.ledger.records(&spec).await {
             Ok(records) => records,
             Err(ReadError::Damaged(error)) => {
-                // It could not be read later either, and its session would be stuck with it.
+                // A later attempt could not read it either, and the run would block its session.
                 tracing::error!(run = %spec.id, %error, "an entry of the run's log cannot be read");
                 lease.release().await?;
                 self.fail(&spec.id, &Registration::of(&spec), StopReason::StoreLostState).await?;
@@ -69,7 +69,7 @@ impl Launcher {
         Ok(Some(idle))
     }
 
-    /// Goes on with a run. `leg` is what its client's request brought; without it the run is taken up after a crash.
+    /// Resumes a run: with the `leg` of its client's request, or without one after a crash.
     pub(in crate::agent) async fn resume(
         self: &Arc<Self>,
         mut idle: Idle,
@@ -93,8 +93,8 @@ impl Launcher {
         }
     }
 
-    /// Leaves a run, which may not even exist, to the replica that finds it. This happens in the background,
-    /// because the store may not answer for a while.
+    /// Orphans a run, which may not even exist, so that a replica finds it. This happens in the background, because the
+    /// store may not answer for a while.
     pub(in crate::agent) fn requeue(&self, spec: Arc<RunSpec>, lease: Lease) {
         let ownership = self.ownership.clone();
         self.lifecycle.spawn(async move {
@@ -107,7 +107,7 @@ impl Launcher {
         });
     }
 
-    /// Records that a run goes on and reads what that takes.
+    /// Records that the run is resumed, and reads what its driver needs.
     async fn prepare(
         &self,
         idle: &mut Idle,
@@ -138,7 +138,7 @@ impl Launcher {
         Ok(Prepared { history, budget, account, commands, tools })
     }
 
-    /// The account of a run that goes on here.
+    /// The account of a run that this process resumes.
     pub(super) async fn open_account(
         &self,
         idle: &Idle,
@@ -147,7 +147,7 @@ impl Launcher {
         self.limits.open_account(idle.spec(), idle.records(), &generation.quotas).await
     }
 
-    /// How many commands others have left for a run.
+    /// How many commands the run's inbox has.
     pub(super) async fn commands(&self, idle: &Idle) -> Result<u64, Unavailable> {
         inbox::length(self.ledger.store(), &keys::partition_of(idle.spec()), &idle.spec().id).await
     }
@@ -195,7 +195,7 @@ impl Launcher {
         };
         let generation = self.generations.current();
         let account = self.open_account(&idle, &generation).await?;
-        // It calls nothing any more, and what was left for it is read when it ends.
+        // The run calls nothing any more, and its commands are read when it ends.
         let (history, commands, tools) = (Conversation::default(), 0, Some(Toolbox::default()));
         let prepared = Prepared { history, budget, account, commands, tools };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });

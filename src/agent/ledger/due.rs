@@ -75,7 +75,7 @@ impl Due {
         Tx::new(keys::due_partition()).write(put)
     }
 
-    /// Removes the entry: to be committed once the run has gone on. It is removed whether or not it is there.
+    /// Removes the entry, once the run was resumed. An entry that does not exist is no error.
     pub async fn remove(&self, store: &dyn Store) -> Result<(), Unavailable> {
         let tx = Tx::new(keys::due_partition()).write(Write::Delete { key: self.key() });
         store.commit(tx).await.map_err(unavailable)

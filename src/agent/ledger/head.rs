@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
 
-/// Where a run stands, as lists show it.
+/// The status of a run, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The run.
@@ -19,7 +19,7 @@ pub struct Head {
     pub created_ms: u64,
     /// When it ended or began to wait, Unix milliseconds.
     pub ended_ms: Option<u64>,
-    /// Where it stands.
+    /// Its status.
     pub status: RunStatus,
     /// Why it ended or waits.
     pub reason: Option<StopReason>,

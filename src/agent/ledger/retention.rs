@@ -11,7 +11,7 @@ const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
 const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// How long the definitions of a run's tools are kept, beyond the time that a run may wait and be kept. No run is
-/// queued or driven for as long at a stretch, and each time that it begins or goes on they are kept anew.
+/// queued or driven for as long at a stretch, and each begin or resumption renews the time.
 const OFFERED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long things are kept, and how much of them at hand.
@@ -51,7 +51,7 @@ impl Retention {
         ttl.saturating_add(INDEX_SLACK)
     }
 
-    /// How long the definitions of tools are kept after a run that is offered them began or went on.
+    /// How long the definitions of tools are kept after a run that is offered them began or was resumed.
     pub(super) fn offer_ttl(&self) -> Duration {
         self.waiting_run_ttl().saturating_add(OFFERED)
     }

@@ -28,9 +28,9 @@ impl Limits {
         Self { rates: Rates::new(ledger.store().clone()), ledger, active }
     }
 
-    /// Counts a request of one who may send so many a minute, all at once or one by one. `None` if the
-    /// store does not answer in time: then the caller's own count must do, for reads shall not fail
-    /// because of a limit, and what changes something will hear of the store itself.
+    /// Counts a request of a caller who may send so many a minute, all at once or one by one. `None` if the store does
+    /// not answer in time: then this process's own count decides. Reads must not fail because of a limit, and a request
+    /// that changes something fails by itself if the store does not answer.
     pub async fn count_request(&self, rate_key: RateKey<'_>, per_minute: NonZeroU32) -> Option<RateDecision> {
         self.rates.count(rate_key, per_minute).await
     }

@@ -37,7 +37,7 @@ use crate::types::clock::now_ms;
 use crate::types::event::{BudgetKind, Reservation};
 use crate::types::{BudgetOwner, Record, RunId, RunSpec, SessionId, Shortfall, Used};
 
-/// How long a reservation outlives its run's deadline: time for others to take the run up.
+/// How long a reservation outlives its run's deadline: time for other replicas to resume the run.
 pub(in crate::agent) const GRACE: Duration = Duration::from_secs(600);
 /// How often a reservation is read again that another driver of the run changed meanwhile.
 const ATTEMPTS: usize = 4;
@@ -101,8 +101,8 @@ impl Limits {
         })
     }
 
-    /// The account of a run that is taken up, of which `records` are in the log: its slot is kept, and
-    /// what another driver left reserved is settled.
+    /// The account of a run that is resumed, of which `records` are in the log: its slot is kept, and the reservation
+    /// that another driver left is settled.
     pub(in crate::agent) async fn open_account(
         &self,
         spec: &RunSpec,

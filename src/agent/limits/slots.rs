@@ -1,7 +1,7 @@
 //! How many runs of a key are under way at once, on all replicas.
 //!
 //! A run's slot is a document beside the counter of taken slots, and both change in one commit: the
-//! counter never passes the limit, and a slot is never given back twice. A run keeps its slot while
+//! counter never passes the limit, and a slot is never released twice. A run keeps its slot while
 //! another replica resumes it. It releases the slot just before it ends, so that a client that waits for its
 //! end can start the next run. The other replicas release the slots of a replica that died: they look twice, and
 //! a slot without a live run both times is released.
@@ -109,8 +109,8 @@ impl Limits {
 }
 
 impl Account {
-    /// Makes the slot that the run was given this driver's, so that no other gives it back. One that was
-    /// given back is taken anew, whether or not there is room: the run is under way.
+    /// Makes the run's slot this driver's, so that no other driver releases it. A slot that was released is acquired
+    /// again, even without room: the run is under way.
     pub async fn keep_slot(&mut self) -> Result<(), Unavailable> {
         if self.quota.max_concurrent_runs.is_some() {
             self.acquire_slot(None).await?;

@@ -34,12 +34,12 @@ impl Elapsed {
         *self = Self { ms: self.until(at_ms), last_ms: at_ms };
     }
 
-    /// It begins, or goes on after a wait that does not count.
+    /// The run begins, or is resumed after a wait that does not count.
     pub(super) fn restart(&mut self, at_ms: u64) {
         self.last_ms = at_ms;
     }
 
-    /// Another one goes on with it, after what may have gone on for so long since the last record.
+    /// Another driver resumes the run. The interrupted call may have taken `silence_ms` since the last record.
     pub(super) fn taken_over(&mut self, at_ms: u64, silence_ms: u64) {
         let gap = at_ms.saturating_sub(self.last_ms).min(LONGEST_TAKEOVER_MS.saturating_add(silence_ms));
         *self = Self { ms: self.ms.saturating_add(gap), last_ms: at_ms };

@@ -12,8 +12,8 @@ use crate::types::{
     TurnEnd, Usage,
 };
 
-/// How long a model call is taken to have gone on when nothing was recorded of it: as long as an upstream may
-/// take to begin, by its settings' default.
+/// How long a model call without a record is taken to have lasted: as long as an upstream may take to begin, by
+/// default.
 const MODEL_SILENCE_MS: u64 = 30_000;
 
 impl Run {
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// How long nothing may be recorded while it goes on as it stands.
+    /// How long the run may record nothing in its present state.
     fn longest_silence_ms(&self) -> u64 {
         let is_started = |open: &OpenCall| open.started().is_some();
         match self.phase {
@@ -107,7 +107,7 @@ impl Run {
         if let Phase::HandedOver { waits: true } = self.phase {
             self.take_answers(leg);
         } else {
-            // A replica that ends by order does not die of the run.
+            // A replica that was shut down did not die of the run.
             if !std::mem::take(&mut self.handed_off) {
                 self.resumes += 1;
             }
@@ -115,8 +115,8 @@ impl Run {
         }
     }
 
-    /// Takes in what the client's request brought. Calls that are made once more come first; what the client said
-    /// beside its answers then waits for them.
+    /// Applies the answers and decisions of the client's request. Calls that are made again come first; the client's
+    /// other messages wait for them.
     fn take_answers(&mut self, leg: Option<&Leg>) {
         for open in &mut self.calls {
             // Without an answer of the client the outcome stays unknown.

@@ -47,7 +47,7 @@ struct Held {
     /// The log whose length each renewal tells.
     inbox: Key,
     fence: Fence,
-    /// Until when it is surely ours, by this process's clock; `None` once it is not.
+    /// Until when the lease is certainly valid, by this process's clock; `None` once it is not.
     good_until: watch::Sender<Option<Instant>>,
     /// How long the inbox is, as far as it is known.
     commands: watch::Sender<u64>,
@@ -60,7 +60,7 @@ pub struct Lease {
     shared: Arc<Shared>,
 }
 
-/// How long a lease is surely ours. Cheap to clone.
+/// How long a lease is certainly valid. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LeaseValidity(watch::Receiver<Option<Instant>>);
 
@@ -94,12 +94,12 @@ impl Drop for Lease {
 }
 
 impl LeaseValidity {
-    /// Whether the lease is surely ours now.
+    /// Whether the lease is certainly valid now.
     pub fn is_valid(&self) -> bool {
         self.0.borrow().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Returns once the lease is no longer surely ours.
+    /// Returns once the lease is no longer certainly valid.
     pub async fn expired(&mut self) {
         loop {
             let Some(until) = *self.0.borrow_and_update() else { return };

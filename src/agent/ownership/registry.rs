@@ -28,14 +28,14 @@ const REGISTERED_SOON: Duration = Duration::from_secs(1);
 /// Entries read or moved at a time.
 pub(super) const MOVED: usize = 128;
 
-/// Where a live run is found.
+/// The entry of a live run, which tells where the run lies.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Registration {
-    /// Whose it is.
+    /// The run's tenant.
     pub tenant: Tenant,
     /// Its session.
     pub session: Option<SessionId>,
-    /// Since when it is there, Unix milliseconds.
+    /// When the entry was made, Unix milliseconds.
     pub since_ms: u64,
 }
 

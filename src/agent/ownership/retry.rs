@@ -21,7 +21,7 @@ impl RetryWhileLeased {
         Self { validity: validity.clone(), pauses: PAUSES }
     }
 
-    /// Pauses; `false` at once if the lease is no longer surely ours.
+    /// Pauses; `false` at once if the lease is no longer certainly valid.
     pub async fn lasts(&mut self, error: &Unavailable) -> bool {
         if !self.validity.is_valid() {
             return false;

@@ -69,7 +69,8 @@ impl Recovery {
             }
             return Ok(if ended { Verdict::Settled } else { Verdict::Open });
         }
-        // A run under way may be about to wait: its entry is put before. One that went on removes its entry itself.
+        // A run under way may be about to wait: its entry is put before. A run that was resumed removes its entry
+        // itself.
         Ok(if head.is_under_way() { Verdict::Open } else { Verdict::Settled })
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn expressions(text: &str) -> Vec<String> {
     for token in tokens(text) {
         if !run.take(token) {
             found.extend(std::mem::take(&mut run).finish());
-            // What cannot go on with one expression may begin the next.
+            // A token that cannot continue one expression may begin the next.
             run.take(token);
         }
     }
@@ -38,7 +38,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Takes a token if the expression can go on with it.
+    /// Takes a token if it can continue the expression.
     fn take(&mut self, token: Token<'a>) -> bool {
         let last = self.tokens.last();
         let after_value = matches!(last, Some(Token::Number(_) | Token::Close));

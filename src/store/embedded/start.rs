@@ -89,7 +89,7 @@ fn sync_names(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the writer goes on from.
+/// Where the writer continues.
 struct Replayed {
     sequence: u64,
     leases: Leases,

@@ -185,7 +185,7 @@ impl Reconnector {
             let connected = if let Ok(connected) = timeout(DOWN_WAIT, &mut attempt).await {
                 connected
             } else {
-                // The server may only be slow: this attempt goes on, but requests stop waiting for it.
+                // The server may only be slow: this attempt continues, but requests stop waiting for it.
                 let error = ConnectionError::unreachable(format!("{} does not answer", self.context.host));
                 self.set_down(error, began);
                 attempt.await

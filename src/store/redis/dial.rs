@@ -15,7 +15,7 @@ use super::error::{AttemptError, ConnectionError, without_arguments};
 use crate::config::{RedisHost, RedisLogin, RedisTls};
 
 /// How long opening a connection may take, with the checks of its server: several exchanges with a slow server.
-/// Not a setting: requests wait for their own deadlines only, and dialling goes on beside them.
+/// Not a setting: requests wait for their own deadlines only, and dialling continues in the background.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a question over a connection of its own may take. Several servers are asked at once, and the answers of

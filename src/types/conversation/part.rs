@@ -49,7 +49,7 @@ pub enum PartKind {
     Text(String),
     /// Text in which the model declines to answer.
     Refusal(String),
-    /// What the model thought before it went on.
+    /// What the model thought before it continued.
     Thinking(Thinking),
     /// A picture.
     Image {

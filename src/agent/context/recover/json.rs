@@ -9,9 +9,9 @@ const MEMBERS: [&str; 6] = ["name", "arguments", "parameters", "function", "type
 /// What a character makes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scanned {
-    /// It goes on.
+    /// The value continues.
     More,
-    /// It ends with this character.
+    /// The value ends with this character.
     End,
     /// This character cannot be part of it.
     Bad,

@@ -91,8 +91,8 @@ fn as_one_text<'a>(parts: &[&'a Part], role: Role) -> Option<Cow<'a, str>> {
     }
 }
 
-/// What a call came to. Only text has a place in a result here: what else the tool gave is told of in
-/// words, so that the model knows that there was something.
+/// The result of a call. In this dialect a result has only text: the tool's other parts are described in words, so that
+/// the model knows of them.
 fn write_result(result: &ToolResult, out: &mut Vec<u8>) {
     if result.parts.is_empty() {
         return write_text(result.structured.as_ref().map_or("", |json| json.get()), out);
