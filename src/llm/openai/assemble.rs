@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use super::chunk::{CallPiece, Chunk, MessageDelta, Text};
+use super::chunk::{CallPiece, Chunk, MessageDelta, OnlyPiece, Text};
 use super::fault::{Fault, MAX_CALLS, MAX_TURN};
 use super::finish_reason::{self, Calls};
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
@@ -81,6 +81,23 @@ impl Assembler {
         Ok(spoke)
     }
 
+    /// Adds what a chunk says that says nothing else, as [`push`](Self::push) would.
+    pub(super) fn push_piece(
+        &mut self,
+        OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<bool, Fault> {
+        if self.is_finished() {
+            return Ok(false);
+        }
+        if is_thinking {
+            self.say_thinking(said.into(), deltas)?;
+        } else {
+            self.say_text(said.into(), false, deltas)?;
+        }
+        Ok(!said.is_empty())
+    }
+
     /// Whether the model said that it is done. Its usage may still follow.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
@@ -126,37 +143,46 @@ impl Assembler {
         let before = self.size;
         let calls = self.calls.len();
         let (Text(first), Text(second)) = (said.reasoning_content, said.reasoning);
-        let thinking = if first.is_empty() { second } else { first };
-        if !thinking.is_empty() {
-            self.grow(thinking.len())?;
-            match self.pieces.last_mut() {
-                Some(Piece::Thinking(text)) => text.push_str(&thinking),
-                _ => self.pieces.push(Piece::Thinking(thinking.to_string())),
-            }
-            match deltas.last_mut() {
-                Some(Delta::Thinking(last)) => last.push_str(&thinking),
-                _ => deltas.push(Delta::Thinking(thinking.into_owned())),
-            }
-        }
-        for (Text(text), is_refusal) in [(said.content, false), (said.refusal, true)] {
-            if text.is_empty() {
-                continue;
-            }
-            self.grow(text.len())?;
-            match (self.pieces.last_mut(), is_refusal) {
-                (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(&text),
-                (_, false) => self.pieces.push(Piece::Text(text.to_string())),
-                (_, true) => self.pieces.push(Piece::Refusal(text.to_string())),
-            }
-            match deltas.last_mut() {
-                Some(Delta::Text(last)) => last.push_str(&text),
-                _ => deltas.push(Delta::Text(text.into_owned())),
-            }
-        }
+        self.say_thinking(if first.is_empty() { second } else { first }, deltas)?;
+        self.say_text(said.content.0, false, deltas)?;
+        self.say_text(said.refusal.0, true, deltas)?;
         for piece in said.tool_calls.into_iter().flatten() {
             self.hear_call(piece, deltas)?;
         }
         Ok(self.size > before || self.calls.len() > calls)
+    }
+
+    fn say_thinking(&mut self, said: Cow<'_, str>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        if said.is_empty() {
+            return Ok(());
+        }
+        self.grow(said.len())?;
+        match self.pieces.last_mut() {
+            Some(Piece::Thinking(text)) => text.push_str(&said),
+            _ => self.pieces.push(Piece::Thinking(said.to_string())),
+        }
+        match deltas.last_mut() {
+            Some(Delta::Thinking(last)) => last.push_str(&said),
+            _ => deltas.push(Delta::Thinking(said.into_owned())),
+        }
+        Ok(())
+    }
+
+    fn say_text(&mut self, said: Cow<'_, str>, is_refusal: bool, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        if said.is_empty() {
+            return Ok(());
+        }
+        self.grow(said.len())?;
+        match (self.pieces.last_mut(), is_refusal) {
+            (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(&said),
+            (_, false) => self.pieces.push(Piece::Text(said.to_string())),
+            (_, true) => self.pieces.push(Piece::Refusal(said.to_string())),
+        }
+        match deltas.last_mut() {
+            Some(Delta::Text(last)) => last.push_str(&said),
+            _ => deltas.push(Delta::Text(said.into_owned())),
+        }
+        Ok(())
     }
 
     fn hear_call(&mut self, piece: CallPiece<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {

@@ -32,6 +32,31 @@ pub(super) struct Chunk<'a> {
     pub(super) object: Text<'a>,
 }
 
+/// The text or the reasoning of a chunk that holds nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OnlyPiece<'a> {
+    pub(super) said: &'a str,
+    pub(super) is_thinking: bool,
+}
+
+impl<'a> Chunk<'a> {
+    /// What it adds, if that is one piece of text or reasoning, without escapes, and all that it says.
+    pub(super) fn only_piece(&self) -> Option<OnlyPiece<'a>> {
+        let choice = self.choices.first.as_ref().filter(|_| self.choices.more.is_empty() && self.usage.is_none())?;
+        let is_first = choice.index.is_none_or(|index| index == 0);
+        if !is_first || choice.message.is_some() || !choice.finish_reason.0.is_empty() {
+            return None;
+        }
+        let MessageDelta { content, refusal, reasoning_content, reasoning, tool_calls } = choice.delta.as_ref()?;
+        let mut pieces = [content, reasoning_content, reasoning, refusal].into_iter().filter(|text| !text.0.is_empty());
+        let (Some(piece), None, None) = (pieces.next(), pieces.next(), tool_calls) else { return None };
+        match piece.0 {
+            Cow::Borrowed(said) if refusal.0.is_empty() => Some(OnlyPiece { said, is_thinking: content.0.is_empty() }),
+            Cow::Borrowed(_) | Cow::Owned(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice<'a> {

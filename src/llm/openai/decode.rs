@@ -6,6 +6,7 @@ use super::assemble::Assembler;
 use super::chunk::Chunk;
 use super::failure::Report;
 use super::fault::Fault;
+use super::repeated::Surroundings;
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
 
@@ -24,6 +25,7 @@ pub enum Progress {
 #[derive(Debug, Default)]
 pub struct Decoder {
     events: Parser,
+    surroundings: Surroundings,
     assembler: Assembler,
 }
 
@@ -39,7 +41,7 @@ impl Decoder {
                 b"" => {}
                 b"[DONE]" => return Ok(Progress::Done),
                 json => {
-                    if self.assembler.push(parse(json)?, deltas)? {
+                    if read_chunk(json, &mut self.surroundings, &mut self.assembler, deltas)? {
                         progress = Progress::Spoke;
                     }
                 }
@@ -50,7 +52,7 @@ impl Decoder {
 
     /// Reads a whole `chat.completion`, from a server that does not stream.
     pub fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        self.assembler.push(parse(json)?, deltas)?;
+        self.assembler.push(parse(json)?.1, deltas)?;
         Ok(())
     }
 
@@ -70,14 +72,30 @@ impl Decoder {
     }
 }
 
-fn parse(json: &[u8]) -> Result<Chunk<'_>, Fault> {
+/// Adds what a chunk says, without parsing it where that is not needed. Returns whether it said anything.
+fn read_chunk(
+    json: &[u8],
+    surroundings: &mut Surroundings,
+    assembler: &mut Assembler,
+    deltas: &mut Vec<Delta>,
+) -> Result<bool, Fault> {
+    if let Some(piece) = surroundings.piece_of(json) {
+        return assembler.push_piece(piece, deltas);
+    }
+    let (text, chunk) = parse(json)?;
+    surroundings.keep(text, &chunk);
+    assembler.push(chunk, deltas)
+}
+
+/// A chunk, and the text that it was parsed from.
+fn parse(json: &[u8]) -> Result<(&str, Chunk<'_>), Fault> {
     // Checked as a whole, which is faster than string by string.
     let text = str::from_utf8(json).map_err(|_| Fault::NotAChunk)?;
     let chunk: Chunk<'_> = serde_json::from_str(text).map_err(|_| Fault::NotAChunk)?;
     if chunk.error.is_some() || chunk.object.0 == "error" {
         Err(Fault::Reported(Report::read(json)))
     } else {
-        Ok(chunk)
+        Ok((text, chunk))
     }
 }
 

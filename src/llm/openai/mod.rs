@@ -6,6 +6,7 @@
 //! | `answer` | the response while it arrives: timeouts, kinds of answers |
 //! | `decode` | bytes into deltas and a turn, without I/O |
 //! | `chunk`, `assemble` | one chunk's meaning; chunks into a turn |
+//! | `repeated` | chunks that need not be parsed |
 //! | `messages`, `tools`, `sampling` | what a request holds, as JSON and back |
 //! | `object` | JSON objects, written member by member |
 //! | `fault`, `failure` | what can be wrong with an answer; what an upstream's errors mean |
@@ -21,6 +22,7 @@ pub mod fault;
 pub mod finish_reason;
 pub mod messages;
 mod object;
+mod repeated;
 mod request;
 pub mod sampling;
 pub mod tools;

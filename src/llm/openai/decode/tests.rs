@@ -11,6 +11,7 @@ use crate::types::TurnEnd;
 mod end;
 mod order;
 mod recorded;
+mod repeated;
 
 /// A stream of these chunks, as OpenAI frames it.
 fn stream(chunks: &[Value]) -> String {

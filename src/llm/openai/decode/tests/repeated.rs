@@ -1,0 +1,87 @@
+//! Chunks that are not parsed because they are like the one before.
+
+use super::*;
+
+/// What comes of these events if each is parsed.
+fn decode_parsed(events: &[Vec<u8>]) -> (Vec<Delta>, Result<ModelTurn, Fault>) {
+    let (mut assembler, mut deltas) = (Assembler::default(), Vec::new());
+    for event in events {
+        if let Err(fault) = parse(event).and_then(|(_, chunk)| assembler.push(chunk, &mut deltas)) {
+            return (deltas, Err(fault));
+        }
+    }
+    (deltas, assembler.finish())
+}
+
+/// Something that a model may say, as the inside of a JSON string, and things that must not stand there as they are.
+fn any_string() -> impl Strategy<Value = Vec<u8>> {
+    let plain = "[a-z é✓]{0,6}".prop_map(String::into_bytes);
+    let odd: [&[u8]; 9] = [b"\\n", b"\\\"", b"\\", b"\"", b"\n", b"\x1f", b"\xff", b"\",\"refusal\":\"no", b"\\u0041"];
+    prop_oneof![
+        4 => plain,
+        1 => prop::sample::select(odd.map(<[u8]>::to_vec).to_vec()),
+        1 => ("[a-z]{1,3}", prop::sample::select(odd.map(<[u8]>::to_vec).to_vec()))
+            .prop_map(|(text, odd)| [text.as_bytes(), &odd].concat()),
+    ]
+}
+
+/// A chunk that says this: mostly like the one before, sometimes with something else beside it.
+fn any_event() -> impl Strategy<Value = Vec<u8>> {
+    let forms = [
+        r#"{"id":"1","choices":[{"index":0,"delta":{"content":"@"},"finish_reason":null}]}"#,
+        r#"{"id":"1","choices":[{"index":0,"delta":{"content":"@","reasoning":null},"finish_reason":null}]}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":null,"reasoning_content":"@"}}],"usage":null}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"x","reasoning":"@"}}]}"#,
+        r#"{"id":"1","choices":[{"delta":{"refusal":"@"}}]}"#,
+        r#"{"id":"1","choices":[{"index":1,"delta":{"content":"@"}}]}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"a"}},{"delta":{"content":"@"}}]}"#,
+        r#"{"id":"1","choices":[{"message":{"content":"@"}}]}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"@"}}],"usage":{"prompt_tokens":3}}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"@"},"finish_reason":"stop"}]}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"b","tool_calls":[{"index":0,"function":{"name":"@"}}]}}]}"#,
+        r#"{"id":"@","choices":[{"delta":{"content":"c"}}]}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"@"}}],"error":{"message":"no"}}"#,
+    ];
+    (prop_oneof![3 => 0..3_usize, 1 => 0..forms.len()], any_string()).prop_map(move |(form, said)| {
+        let (before, after) = forms[form].split_once('@').expect("each has a place");
+        [before.as_bytes(), &said, after.as_bytes()].concat()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn chunks_that_are_not_parsed_mean_what_they_would_if_they_were(
+        mut events in prop::collection::vec(any_event(), 1..12),
+        ends in any::<bool>(),
+    ) {
+        if ends {
+            events.push(br#"{"choices":[{"finish_reason":"stop"}]}"#.to_vec());
+        }
+        let (mut surroundings, mut assembler, mut deltas) = (Surroundings::default(), Assembler::default(), Vec::new());
+        let mut fault = None;
+        for event in &events {
+            if let Err(found) = read_chunk(event, &mut surroundings, &mut assembler, &mut deltas) {
+                fault = Some(found);
+                break;
+            }
+        }
+        let turn = fault.map_or_else(|| assembler.finish(), Err);
+        prop_assert_eq!((deltas, turn), decode_parsed(&events));
+    }
+}
+
+#[test]
+fn of_the_chunks_that_say_one_token_each_only_the_first_is_parsed() {
+    for member in ["content", "reasoning_content", "reasoning"] {
+        let (mut surroundings, mut assembler) = (Surroundings::default(), Assembler::default());
+        let events = (0..100).map(|token| said(json!({ member: format!("token {token}") })).to_string().into_bytes());
+        let parsed = events.filter(|event| {
+            let is_parsed = surroundings.piece_of(event).is_none();
+            read_chunk(event, &mut surroundings, &mut assembler, &mut Vec::new()).unwrap();
+            is_parsed
+        });
+        assert_eq!(parsed.count(), 1, "{member}");
+    }
+}
