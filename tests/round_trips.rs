@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::cluster::plan::{Plan, Tool};
@@ -79,11 +79,19 @@ impl MeasuredServer {
 
     /// Lets one run go from its beginning to its end.
     async fn run(&mut self, plan: &Plan, session: Option<&str>, name: Option<&str>) -> Cost {
-        let message = json!({"role": "user", "content": plan.to_string()});
-        let mut body = json!({"model": "test", "stream": true, "messages": [message]});
+        let mut body = json!({"stream": true});
         if let Some(session) = session {
             body["agent"] = json!({"session_id": session});
         }
+        let (text, cost) = self.ask(plan, body, name).await;
+        assert!(text.contains(&plan.piece(plan.rounds, plan.pieces - 1)) && text.ends_with("data: [DONE]\n\n"));
+        cost
+    }
+
+    /// The answer to a request with these members besides, and what its run asked.
+    async fn ask(&mut self, plan: &Plan, mut body: Value, name: Option<&str>) -> (String, Cost) {
+        body["model"] = json!("test");
+        body["messages"] = json!([{"role": "user", "content": plan.to_string()}]);
         self.monitor.now(&self.redis).await;
         let (began, mut request) = (Instant::now(), self.server.json("/v1/agent/completions", &body));
         if let Some(name) = name {
@@ -92,15 +100,14 @@ impl MeasuredServer {
         let response = self.server.respond(request).await;
         assert_eq!(response.status(), 200);
         let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is plain").to_owned();
-        let text = within("the run's end", response.text()).await.expect("the stream is whole");
-        assert!(text.contains(&plan.piece(plan.rounds, plan.pieces - 1)) && text.ends_with("data: [DONE]\n\n"));
+        let text = within("the run's end", response.text()).await.expect("the answer is whole");
         let took = began.elapsed();
         let lease = format!(":h:lease/{run}");
         let mut all = self.monitor.until(|line| line.contains(&lease) && line.ends_with(TOKEN_KEPT)).await;
         if all.iter().any(|line| line.contains("\"SSUBSCRIBE\"") && line.contains(&run)) {
             all.extend(self.monitor.until(|line| line.contains("\"SUNSUBSCRIBE\"") && line.contains(&run)).await);
         }
-        Cost { exchanges: all.into_iter().filter(|line| is_of_a_run(line)).collect(), took }
+        (text, Cost { exchanges: all.into_iter().filter(|line| is_of_a_run(line)).collect(), took })
     }
 }
 
@@ -153,6 +160,17 @@ async fn a_run_stays_within_its_round_trips() {
     let (what, plan) = &plans()[0];
     let cost = measured.run(plan, None, Some("name")).await;
     hold(&format!("{what}, named"), &cost, RUN + NAME + bound(plan, cost.took));
+}
+
+#[tokio::test]
+async fn the_text_of_an_answer_in_one_piece_is_stored_once_a_second() {
+    let mut measured = MeasuredServer::start("").await;
+    let (what, plan) = &plans()[2];
+    let (answer, cost) = measured.ask(plan, json!({"stream": false}), None).await;
+    assert!(answer.contains(&plan.piece(plan.rounds, plan.pieces - 1)), "{answer}");
+    let texts = cost.exchanges.iter().filter(|exchange| exchange.contains("text_delta")).count() as u64;
+    // What is left at the end is stored with it.
+    assert!(texts <= cost.took.as_secs() + 1, "{what}: its text was stored {texts} times in {:?}", cost.took);
 }
 
 #[tokio::test]

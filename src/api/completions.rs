@@ -140,12 +140,12 @@ async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdent
 
 /// Waits for the run's end. The connection is its reader all the while.
 async fn unary(
-    mut follower: Follower,
+    follower: Follower,
     names: &RunNames,
     with_report: bool,
     identity: &RequestIdentity,
 ) -> Result<Response, ApiError> {
-    let mut outcome = None;
+    let (mut follower, mut outcome) = (follower.waiting_for_the_end(), None);
     loop {
         let records = match follower.next().await {
             Ok(Some(records)) => records,

@@ -75,6 +75,8 @@ pub struct Follower {
     ended: bool,
     /// Whether to end where the run first ended or waited, although it may have been continued since.
     to_first_end: bool,
+    /// Whether it passes nothing on before the run ends.
+    waits_for_the_end: bool,
     /// Whether the log had more than the last page that was read of it.
     more_in_log: bool,
     /// Since when the store has not answered.
@@ -125,6 +127,7 @@ impl Followers {
             last_entry: None,
             ended: false,
             to_first_end: false,
+            waits_for_the_end: false,
             more_in_log: false,
             failing_since: None,
             announcing: JoinSet::new(),
@@ -149,6 +152,15 @@ impl Follower {
     #[must_use]
     pub fn to_first_end(mut self) -> Self {
         self.to_first_end = true;
+        self
+    }
+
+    /// For a reader that passes nothing on before the run ends: while there are no others here, what the model says is
+    /// recorded in large pieces.
+    #[must_use]
+    pub fn waiting_for_the_end(mut self) -> Self {
+        self.waits_for_the_end = true;
+        self.live = self.live.map(Reader::waiting_for_the_end);
         self
     }
 
@@ -205,7 +217,8 @@ impl Follower {
         if self.live.is_none()
             && let Some(live) = self.active.get(&self.run)
         {
-            self.live = Some(live.tail.reader());
+            let reader = live.tail.reader();
+            self.live = Some(if self.waits_for_the_end { reader.waiting_for_the_end() } else { reader });
             self.announcing = JoinSet::new();
         }
     }

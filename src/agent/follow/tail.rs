@@ -30,6 +30,8 @@ pub struct Tail {
 #[derive(Debug, Clone, Copy)]
 pub struct Readers {
     count: usize,
+    /// How many of them pass on what they read at once.
+    streaming: usize,
     /// Since when there is no reader; `None` while there is one.
     pub alone_since: Option<Instant>,
 }
@@ -63,7 +65,7 @@ impl Tail {
         Self {
             kept: Mutex::new(kept),
             head: watch::Sender::new(Head { seq, closed: false }),
-            readers: watch::Sender::new(Readers { count: 0, alone_since: Some(Instant::now()) }),
+            readers: watch::Sender::new(Readers { count: 0, streaming: 0, alone_since: Some(Instant::now()) }),
         }
     }
 
@@ -96,9 +98,17 @@ impl Tail {
     pub fn reader(self: &Arc<Self>) -> Reader {
         self.readers.send_modify(|readers| {
             readers.count += 1;
+            readers.streaming += 1;
             readers.alone_since = None;
         });
-        Reader { tail: self.clone(), head: self.head.subscribe() }
+        Reader { tail: self.clone(), head: self.head.subscribe(), streams: true }
+    }
+
+    /// Whether what is said is to be shown at once: unless all that read here wait for the run's end. Without a reader
+    /// here, one may read at another replica.
+    pub fn is_streamed(&self) -> bool {
+        let readers = self.readers.borrow();
+        readers.streaming > 0 || readers.count == 0
     }
 
     /// Who reads, and its changes.
@@ -125,6 +135,8 @@ impl Kept {
 pub struct Reader {
     tail: Arc<Tail>,
     head: watch::Receiver<Head>,
+    /// Whether it passes on what it reads at once.
+    streams: bool,
 }
 
 /// What a reader finds after a record that it has.
@@ -141,6 +153,18 @@ pub enum Found {
 }
 
 impl Reader {
+    /// The same, of a reader that passes nothing on before the run ends.
+    #[must_use]
+    pub fn waiting_for_the_end(mut self) -> Self {
+        let streamed = std::mem::replace(&mut self.streams, false);
+        self.tail.readers.send_if_modified(|readers| {
+            readers.streaming -= usize::from(streamed);
+            // Nothing that is waited for.
+            false
+        });
+        self
+    }
+
     /// The public records after number `seq`.
     pub fn read(&mut self, seq: u64) -> Found {
         let head = *self.head.borrow_and_update();
@@ -173,6 +197,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.tail.readers.send_modify(|readers| {
             readers.count -= 1;
+            readers.streaming -= usize::from(self.streams);
             readers.alone_since = (readers.count == 0).then(Instant::now);
         });
     }
@@ -185,6 +210,20 @@ mod tests {
 
     fn record(seq: u64) -> Arc<Record> {
         Arc::new(Record { seq, at_ms: 0, event: Event::RunStarted })
+    }
+
+    #[test]
+    fn a_tail_is_streamed_unless_all_its_readers_wait_for_the_end() {
+        let tail = Arc::new(Tail::of(&[]));
+        assert!(tail.is_streamed(), "others may read elsewhere");
+        let unary = tail.reader().waiting_for_the_end();
+        assert!(!tail.is_streamed());
+        let streaming = tail.reader();
+        assert!(tail.is_streamed());
+        drop(streaming);
+        assert!(!tail.is_streamed());
+        drop(unary.waiting_for_the_end());
+        assert!(tail.is_streamed());
     }
 
     #[test]

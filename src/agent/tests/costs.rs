@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
-use crate::types::StopReason;
+use crate::types::{Event, StopReason};
 
 /// Counts operations, and those of them that are commits.
 #[derive(Debug, Default)]
@@ -38,8 +39,9 @@ impl StoreLayer for Counted {
     }
 }
 
-/// How many operations a run takes in which the model speaks like this, and how many of them are commits.
-async fn cost_of(turns: Vec<Say>) -> (u32, u32) {
+/// How many operations a run takes in which the model speaks like this, and how many of them are commits, if its text is
+/// streamed or not.
+async fn cost_of(turns: Vec<Say>, streamed: bool) -> (u32, u32) {
     let store = Arc::new(Counted::default());
     let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
     let counted = || (store.asked.load(Relaxed), store.commits.load(Relaxed));
@@ -47,7 +49,11 @@ async fn cost_of(turns: Vec<Say>) -> (u32, u32) {
     // The first joins the replica to the others, once.
     for _ in 0..2 {
         before = counted();
-        let records = watch(agent.start(request(), None).await.unwrap()).await;
+        let mut started = agent.start(request(), None).await.unwrap();
+        if !streamed {
+            started.follower = started.follower.waiting_for_the_end();
+        }
+        let records = watch(started).await;
         assert_eq!(outcome(&records).reason, StopReason::Done);
         agent.idle(Duration::from_secs(5)).await;
     }
@@ -58,11 +64,31 @@ async fn cost_of(turns: Vec<Say>) -> (u32, u32) {
 #[tokio::test(start_paused = true)]
 async fn a_run_asks_the_store_only_so_often() {
     let call = || Say::Calls("", vec![("echo", r#"{"n":1}"#)]);
-    let chat = cost_of(vec![Say::Text(&["hello"])]).await;
-    let looped = cost_of(vec![call(), call(), call(), Say::Text(&["hello"])]).await;
-    assert_eq!(
-        (chat, looped),
-        ((9, 7), (15, 13)),
-        "operations and commits of an answer, and of three calls and an answer"
-    );
+    for (streamed, costs) in [(true, ((9, 7), (15, 13))), (false, ((8, 6), (14, 12)))] {
+        let chat = cost_of(vec![Say::Text(&["hello"])], streamed).await;
+        let looped = cost_of(vec![call(), call(), call(), Say::Text(&["hello"])], streamed).await;
+        let what = "operations and commits of an answer, and of three calls and an answer";
+        assert_eq!((chat, looped), costs, "{what}, streamed: {streamed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_is_recorded_at_once_for_readers_that_stream_and_once_a_second_for_those_that_wait() {
+    for (streams, waits) in [(true, Duration::ZERO), (false, Duration::from_secs(1))] {
+        let turns = vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)]), Say::Stall(&["hello"])];
+        let agent = TestAgent::builder().turns(turns).build();
+        let follower = agent.start(request(), None).await.unwrap().follower;
+        let mut follower = if streams { follower } else { follower.waiting_for_the_end() };
+        let begun = Instant::now();
+        let mut shown = String::new();
+        while shown.is_empty() {
+            for record in follower.next().await.unwrap().expect("the run goes on") {
+                if let Event::TextDelta { text, .. } = &record.event {
+                    shown.push_str(text);
+                }
+            }
+        }
+        assert_eq!((shown.as_str(), begun.elapsed().as_secs()), ("hello", waits.as_secs()), "it streams: {streams}");
+        assert!(begun.elapsed() < waits + Duration::from_millis(50), "{:?}", begun.elapsed());
+    }
 }

@@ -21,8 +21,42 @@ use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::pauses::random;
 use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall, Usage, Used};
 
+/// How often text is recorded that no reader here passes on before the run ends. It is a second, and not the whole turn,
+/// for readers at other replicas and for what a crash would leave unread. Not a setting: nothing that a caller of
+/// such a run sees depends on it.
+const PACE_UNSTREAMED: Duration = Duration::from_secs(1);
 /// Most calls of one turn.
 const MAX_CALLS: u16 = 64;
+
+/// When the text that the model has said is recorded.
+struct Pacing {
+    /// The last time, or when the model was asked.
+    since: Instant,
+    has_recorded: bool,
+    /// The time between two pieces that are shown at once.
+    pace: Duration,
+}
+
+impl Pacing {
+    /// Of a model that is asked now.
+    fn from_now(pace: Duration) -> Self {
+        Self { since: Instant::now(), has_recorded: false, pace }
+    }
+
+    /// What the model has said is recorded.
+    fn note_record(&mut self) {
+        (self.since, self.has_recorded) = (Instant::now(), true);
+    }
+
+    /// When what was said since is to be recorded. The first text that is shown at once does not wait.
+    fn due(&self, is_streamed: bool) -> Instant {
+        match (is_streamed, self.has_recorded) {
+            (true, false) => self.since,
+            (true, true) => self.since + self.pace,
+            (false, _) => self.since + PACE_UNSTREAMED,
+        }
+    }
+}
 
 /// How a model call ended.
 enum End {
@@ -113,8 +147,8 @@ fn pause_before_next(driver: &Driver, has_spoken: bool, error: &ModelError) -> O
     pause.filter(|_| error.spent > Spent::Nothing)
 }
 
-/// Asks the model, and records its answer while it arrives until it ends or the run is interrupted. The first delta is
-/// recorded at once, and then one record at a time, as far apart as the store's pace; what is left at the end is queued.
+/// Asks the model, and records its answer while it arrives until it ends or the run is interrupted: one record at a
+/// time, each once it is due. What is left at the end is queued.
 async fn listen(
     driver: &mut Driver,
     buffer: &mut TurnBuffer,
@@ -123,19 +157,23 @@ async fn listen(
 ) -> Result<End, Exit> {
     let mut deltas = ask(driver, reserve, closing);
     let mut interrupted = pin!(driver.signals.interrupted());
-    let mut gap = pin!(tokio::time::sleep(Duration::ZERO));
-    let pace = driver.recorder.store().pace();
+    let mut pacing = Pacing::from_now(driver.recorder.store().pace());
+    let mut timer = pin!(tokio::time::sleep_until(pacing.since));
     let end = loop {
-        let end = if buffer.has_news() && (gap.is_elapsed() || Instant::now() >= gap.deadline()) {
+        let due = pacing.due(driver.recorder.tail().is_streamed());
+        let end = if buffer.has_news() && Instant::now() >= due {
             let end = record_news(&mut driver.recorder, buffer, &mut deltas).await?;
-            gap.as_mut().reset(Instant::now() + pace);
+            pacing.note_record();
             end
         } else {
+            if buffer.has_news() && timer.deadline() != due {
+                timer.as_mut().reset(due);
+            }
             tokio::select! {
                 biased;
                 delta = deltas.next() => take_delta(buffer, delta),
                 interruption = &mut interrupted => Some(End::Interrupted(interruption)),
-                () = &mut gap, if buffer.has_news() => None,
+                () = &mut timer, if buffer.has_news() => None,
             }
         };
         if let Some(end) = end {
