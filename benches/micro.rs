@@ -155,7 +155,7 @@ async fn recorder() -> Recorder {
         "upstream": "u", "upstream_model": "m", "system": [], "history_len": 0, "input": [], "context_tokens": 1,
         "tools": [], "client_tools": [], "max_output_tokens": 100, "context_window": 128_000, "bounds_output": true,
         "limits": {"max_iterations": 1, "timeout_ms": 1000, "tool_timeout_ms": 1000, "token_budget": null, "cost_budget": null},
-        "price": {"input": 0, "cached_input": 0, "output": 0}, "price_estimated": false, "on_limit": "stop",
+        "price": {"input": 0, "cached_input": 0, "output": 0}, "on_limit": "stop",
         "options": {
             "parallel_tool_calls": true, "on_disconnect": "cancel", "on_unknown_outcome": "fail", "reconnect_grace_ms": 1000,
             "hide_intermediate_text": false, "stream_tool_arguments": false, "max_discards": 0,

@@ -5,6 +5,7 @@ mod entrance;
 mod layers;
 mod listen;
 mod names;
+pub mod prices;
 mod reload;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ impl Server {
         let store = store::open(&settings.store.url).await.map_err(BuildError::new)?;
         let mut clients = Clients::default();
         let generation = build::generation(&settings, &mut clients, None)?;
+        prices::log_remarks(&settings);
         let keep = Retention {
             run: settings.store.run_ttl,
             wait: settings.store.wait_ttl,

@@ -10,6 +10,7 @@ mod idempotency;
 mod memory;
 mod offers;
 mod passing;
+mod prices;
 mod programs;
 mod reload;
 mod round_trips;

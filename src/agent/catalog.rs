@@ -13,6 +13,8 @@ use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig};
 use crate::llm::pricing::{self, ModelFacts};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::types::Price;
+use crate::types::usage::PriceOrigin;
 
 /// How often upstreams are asked for their models. Not a setting: a reload asks at once, and `models` declares
 /// them where asking is unwanted.
@@ -32,6 +34,28 @@ pub struct Upstream {
     name: String,
     model: Arc<dyn Model>,
     listed: Listed,
+    terms: Terms,
+}
+
+/// What is known of an upstream's charges beside the prices of its models.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// What a model costs that has no declared price.
+    pub undeclared: Undeclared,
+    /// Whether requests may ask for what costs more than the price of their tokens.
+    pub allows_uncounted: bool,
+}
+
+/// What a model of an upstream costs if the configuration declares no price for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Undeclared {
+    /// What the built-in table says, else a guess.
+    #[default]
+    Guessed,
+    /// What the built-in table says, else nothing: the upstream has a private address.
+    AssumedFree,
+    /// Nothing: the operator said so.
+    Free,
 }
 
 #[derive(Debug)]
@@ -55,8 +79,10 @@ pub struct Resolved {
     pub model_name: String,
     /// What is known of the model.
     pub facts: ModelFacts,
-    /// Whether its price is a guess.
-    pub price_estimated: bool,
+    /// Where its price comes from.
+    pub price_origin: PriceOrigin,
+    /// What its upstream charges besides.
+    pub terms: Terms,
 }
 
 /// An entry of the list of models.
@@ -75,7 +101,13 @@ impl Upstream {
     #[must_use]
     pub fn new(name: String, model: Arc<dyn Model>, declared: Option<Vec<String>>) -> Self {
         let listed = declared.map_or_else(|| Listed::Asked(OnceCell::new()), |models| Listed::Declared(models.into()));
-        Self { name, model, listed }
+        Self { name, model, listed, terms: Terms::default() }
+    }
+
+    /// The same upstream on these terms.
+    #[must_use]
+    pub fn on(self, terms: Terms) -> Self {
+        Self { terms, ..self }
     }
 
     /// Its models; `None` if it cannot say.
@@ -138,14 +170,16 @@ impl Catalog {
             None => (self.agents.get(DEFAULT_AGENT).ok_or_else(|| not_found(name))?, name),
         };
         let (upstream, model_name) = self.locate(model).await?;
-        let (facts, price_estimated) = self.facts(&upstream.name, &model_name, model);
+        let names = [&format!("{}/{model_name}", upstream.name), model, &model_name];
+        let (facts, price_origin) = facts(&self.models, upstream.terms, names);
         Ok(Resolved {
             agent_name: agent.name.clone(),
             settings: agent.clone(),
             upstream: upstream.name.clone(),
             model_name,
             facts,
-            price_estimated,
+            price_origin,
+            terms: upstream.terms,
         })
     }
 
@@ -219,21 +253,28 @@ impl Catalog {
             }
         }
     }
+}
 
-    fn facts(&self, upstream: &str, model: &str, asked: &str) -> (ModelFacts, bool) {
-        let qualified = format!("{upstream}/{model}");
-        let keys = [qualified.as_str(), asked, model];
-        let declared = keys.iter().find_map(|key| self.models.get(*key));
-        let known = pricing::known(model);
-        let mut facts = known.unwrap_or_else(pricing::fallback);
-        let price = declared.and_then(|declared| declared.price);
-        if let Some(declared) = declared {
-            facts.price = declared.price.unwrap_or(facts.price);
-            facts.context_window = declared.context_window.unwrap_or(facts.context_window);
-            facts.max_output_tokens = declared.max_output_tokens.unwrap_or(facts.max_output_tokens);
-        }
-        (facts, price.is_none() && known.is_none())
-    }
+/// What is known of the model with these names, the last of which is its name at its upstream, and where its price comes
+/// from.
+#[must_use]
+pub fn facts(models: &BTreeMap<String, ModelConfig>, terms: Terms, names: [&str; 3]) -> (ModelFacts, PriceOrigin) {
+    let declared = names.iter().find_map(|name| models.get(*name)).copied().unwrap_or_default();
+    let known = pricing::known(names[2]);
+    let facts = known.unwrap_or_else(pricing::fallback);
+    let (price, origin) = match (declared.price, known, terms.undeclared) {
+        (Some(price), _, _) => (price, PriceOrigin::Known),
+        (None, _, Undeclared::Free) => (Price::default(), PriceOrigin::Known),
+        (None, Some(known), _) => (known.price, PriceOrigin::Known),
+        (None, None, Undeclared::AssumedFree) => (Price::default(), PriceOrigin::AssumedFree),
+        (None, None, Undeclared::Guessed) => (facts.price, PriceOrigin::Guessed),
+    };
+    let facts = ModelFacts {
+        price,
+        context_window: declared.context_window.unwrap_or(facts.context_window),
+        max_output_tokens: declared.max_output_tokens.unwrap_or(facts.max_output_tokens),
+    };
+    (facts, origin)
 }
 
 fn not_found(model: &str) -> StartError {

@@ -32,6 +32,10 @@ pub enum Field {
     TokenBudget,
     /// The most money.
     CostBudget,
+    /// How the model is to search the web.
+    WebSearch,
+    /// How the model is to speak.
+    Audio,
 }
 
 /// Why a run was not started or continued.
@@ -62,6 +66,9 @@ pub enum StartError {
         /// What is wrong and what would be right.
         message: String,
     },
+    /// A cost budget is in force, and no price is known for the model.
+    #[error("{0}")]
+    PriceUnknown(String),
     /// The messages do not fit the model.
     #[error("{0}")]
     ContextLength(String),

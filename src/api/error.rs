@@ -123,6 +123,8 @@ fn path(field: Field) -> String {
         Field::ToolTimeout => "agent.limits.tool_timeout_ms".to_owned(),
         Field::TokenBudget => "agent.limits.token_budget".to_owned(),
         Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
+        Field::WebSearch => "web_search_options".to_owned(),
+        Field::Audio => "audio".to_owned(),
     }
 }
 
@@ -131,7 +133,7 @@ impl From<StartError> for ApiError {
         let message = error.to_string();
         match error {
             StartError::ModelNotFound(_) => Self::new(ErrorCode::ModelNotFound, message).at("model"),
-            StartError::ModelAmbiguous { .. } => Self::invalid("model", message),
+            StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
             StartError::ToolNotAllowed(_) => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
             StartError::Invalid { field: Field::Model, message } => {

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::process::{Failure, env, say};
 use crate::config::{Change, Counts, Options, Settings};
+use crate::server::prices;
 
 /// Read the configuration and name every mistake with its line.
 #[derive(Debug, Args)]
@@ -29,6 +30,9 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         settings.tools.len(),
         settings.keys.len(),
     ));
+    for remark in prices::remarks(&settings) {
+        say(remark);
+    }
     if let Some(old) = &check.against {
         let options = Options { config: Some(old.clone()), ..check.options.clone() };
         let running = Settings::load(&options, &env).map_err(Failure::config)?;

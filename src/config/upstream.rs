@@ -53,6 +53,10 @@ pub struct OpenAiUpstream {
     pub written_calls: WrittenCalls,
     /// Whether it is sent members of a request that OpenAI does not document.
     pub pass_unknown_members: bool,
+    /// Whether its models cost nothing; `None` where its address decides.
+    pub free: Option<bool>,
+    /// Whether requests may ask for what costs more than the price of their tokens.
+    pub allow_uncounted_cost: bool,
 }
 
 impl Upstream {
@@ -78,7 +82,8 @@ impl Upstream {
     }
 
     /// Whether it lists a model of this name.
-    pub(super) fn lists(&self, model: &str) -> bool {
+    #[must_use]
+    pub fn lists(&self, model: &str) -> bool {
         self.models().is_some_and(|models| models.iter().any(|known| known == model))
     }
 
@@ -137,6 +142,17 @@ impl OpenAiUpstream {
                      absent, only `api.openai.com` is excepted, which refuses them.",
                 )
                 .unwrap_or_else(|| !is_openai(&base_url)),
+            free: section.optional(
+                "free",
+                "Whether its models cost nothing, but for those with a price under `models`; if absent, only models that the \
+                 built-in table lacks do, and only if `base_url` has a loopback or private address.",
+            ),
+            allow_uncounted_cost: section.key(
+                "allow_uncounted_cost",
+                "Whether requests may ask for what costs more than the price of their tokens, which is not counted: a \
+                 dearer `service_tier`, and under a cost budget `web_search_options` and `audio`.",
+                false,
+            ),
             base_url,
         }
     }

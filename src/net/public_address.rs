@@ -14,11 +14,19 @@ pub fn check_host(url: &Url) -> Result<(), &'static str> {
         return Err("must not hold a user name or password");
     }
     match url.host() {
-        Some(Host::Ipv4(address)) if !is_public(IpAddr::V4(address)) => Err(PRIVATE),
-        Some(Host::Ipv6(address)) if !is_public(IpAddr::V6(address)) => Err(PRIVATE),
-        Some(Host::Domain(name)) if is_local_name(name) => Err(PRIVATE),
+        Some(_) if is_private_host(url) => Err(PRIVATE),
         Some(_) => Ok(()),
         None => Err("names no host"),
+    }
+}
+
+/// Whether a URL's host is a private or local address, or a name of this machine.
+pub fn is_private_host(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => !is_public(IpAddr::V4(address)),
+        Some(Host::Ipv6(address)) => !is_public(IpAddr::V6(address)),
+        Some(Host::Domain(name)) => is_local_name(name),
+        None => false,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::llm::http::http_client;
 use crate::llm::openai::OpenAiModel;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::HttpClient;
+use crate::server::prices;
 use crate::tools::http::HttpTool;
 use crate::tools::{Registry, builtin};
 
@@ -104,12 +105,13 @@ pub(super) fn generation(
 fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<Upstream, BuildError> {
     let name = upstream.name.clone();
     Ok(match &upstream.kind {
-        UpstreamKind::Demo => Upstream::new(name, Arc::new(DemoModel::default()), Some(vec!["demo".to_owned()])),
+        UpstreamKind::Demo => Upstream::new(name, Arc::new(DemoModel::default()), Some(vec!["demo".to_owned()]))
+            .on(prices::terms(upstream)),
         UpstreamKind::OpenAi(openai) => {
             let client = clients.for_upstream(openai)?;
             let model = OpenAiModel::new(&name, openai, client).map_err(BuildError::new)?;
             let model = Retrying::new(Arc::new(model), RetryPolicy::default());
-            Upstream::new(name, Arc::new(model), openai.models.clone())
+            Upstream::new(name, Arc::new(model), openai.models.clone()).on(prices::terms(upstream))
         }
     })
 }

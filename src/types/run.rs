@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::sampling::Sampling;
-use crate::types::usage::{Micros, Price, StepModel};
+use crate::types::usage::{Micros, Price, PriceOrigin, StepModel};
 use crate::types::{Message, RunId, SessionId, Tenant};
 
 /// How long a run's lease lasts without renewal.
@@ -161,8 +161,12 @@ pub struct RunSpec {
     pub limits: Limits,
     /// What the model's tokens cost.
     pub price: Price,
-    /// Whether `price` is a guess because the model is not in the table.
-    pub price_estimated: bool,
+    /// Where `price` comes from.
+    #[serde(default, skip_serializing_if = "PriceOrigin::is_known")]
+    pub price_origin: PriceOrigin,
+    /// What its caller should know of how it was accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// See [`OnLimit`].
     pub on_limit: OnLimit,
     /// What the caller asked for besides.
@@ -177,7 +181,7 @@ impl RunSpec {
             upstream: self.upstream.clone(),
             model: self.upstream_model.clone(),
             price: self.price,
-            price_estimated: self.price_estimated,
+            price_origin: self.price_origin,
         }
     }
 }

@@ -17,6 +17,16 @@ pub enum BudgetOwner {
     Key,
 }
 
+impl fmt::Display for BudgetOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Run => "run",
+            Self::Session => "session",
+            Self::Key => "key",
+        })
+    }
+}
+
 /// A budget that has no room for a model call. Amounts are tokens or micro-dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
@@ -80,11 +90,7 @@ impl Shortfall {
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = match self.owner {
-            BudgetOwner::Run => "run",
-            BudgetOwner::Session => "session",
-            BudgetOwner::Key => "key",
-        };
+        let owner = self.owner;
         let (kind, unit) = match self.kind {
             BudgetKind::Tokens => ("token", " tokens"),
             BudgetKind::Cost => ("cost", ""),

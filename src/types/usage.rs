@@ -187,6 +187,27 @@ impl Price {
     }
 }
 
+/// Where the price of a model comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PriceOrigin {
+    /// The configuration, or the built-in table.
+    #[default]
+    Known,
+    /// Nowhere. Its upstream has a private address, so the model is taken to cost nothing.
+    AssumedFree,
+    /// Nowhere: the price is a guess.
+    Guessed,
+}
+
+impl PriceOrigin {
+    /// Whether the price is known.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        *self == Self::Known
+    }
+}
+
 /// The model that a step calls, and what its tokens cost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepModel {
@@ -196,9 +217,9 @@ pub struct StepModel {
     pub model: String,
     /// What its tokens cost.
     pub price: Price,
-    /// Whether the price is a guess because the model is not in the table.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub price_estimated: bool,
+    /// Where the price comes from.
+    #[serde(default, skip_serializing_if = "PriceOrigin::is_known")]
+    pub price_origin: PriceOrigin,
 }
 
 #[cfg(test)]

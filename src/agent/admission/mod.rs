@@ -9,6 +9,7 @@ mod budget;
 mod claims;
 mod conflict;
 mod once;
+mod price;
 mod select;
 mod specify;
 mod start;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::admission::Admission;
 use crate::agent::admission::select::Selected;
+use crate::agent::admission::{Admission, price};
 use crate::agent::catalog::Resolved;
 use crate::agent::context;
 use crate::agent::context::offer::Offer;
@@ -47,9 +47,11 @@ impl Admission {
         }
         let selected = Selected::new(generation, &resolved.settings, new)?;
         let offer = generation.offer(&selected.names);
+        let terms = resolved.terms;
         let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
+        price::check(&spec, terms, session, &generation.quotas)?;
         fit(&spec, spec.context_window)?;
         Ok(Specified { spec: Arc::new(spec), offer, tools })
     }
@@ -70,7 +72,8 @@ fn pinned(
     selected: Selected,
     offer: &Offer,
 ) -> Result<RunSpec, StartError> {
-    let Resolved { agent_name, settings, upstream, model_name, facts, price_estimated } = resolved;
+    let (options, warnings) = price::countable(&new.options, &resolved);
+    let Resolved { agent_name, settings, upstream, model_name, facts, price_origin, terms: _ } = resolved;
     let system = settings.system.iter().map(|text| Message::text(Role::System, text));
     Ok(RunSpec {
         id: new.id.clone(),
@@ -97,9 +100,10 @@ fn pinned(
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
         price: facts.price,
-        price_estimated,
+        price_origin,
+        warnings,
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
-        options: new.options.clone(),
+        options,
     })
 }
 

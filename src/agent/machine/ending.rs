@@ -3,6 +3,7 @@
 use super::Run;
 use crate::types::outcome::Report;
 use crate::types::run::OnLimit;
+use crate::types::usage::{PriceOrigin, StepModel};
 use crate::types::{ErrorKind, Outcome, RunError, RunStatus, StopReason, Used};
 
 impl Run {
@@ -11,9 +12,8 @@ impl Run {
     pub fn outcome(&self, reason: StopReason, at_ms: u64) -> Outcome {
         let error = self.stop.as_ref().and_then(|(_, error)| error.clone()).or_else(|| reason.default_error());
         let error = if self.spec.on_limit == OnLimit::Error { error.or_else(|| limit_error(reason)) } else { error };
-        let unpriced = self.unpriced.iter();
-        let mut warnings: Vec<String> =
-            unpriced.map(|model| format!("the cost is estimated: no price is known for the model {model}")).collect();
+        let mut warnings = self.spec.warnings.clone();
+        warnings.extend(self.unpriced.iter().filter_map(|model| price_warning(model)));
         if self.usage.estimated {
             warnings.push("some of the usage is estimated: the upstream did not report it".to_owned());
         }
@@ -44,6 +44,18 @@ impl Run {
             warnings,
             report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() },
         }
+    }
+}
+
+/// What the caller should know of the price of a model that was called.
+fn price_warning(StepModel { upstream, model, price_origin, .. }: &StepModel) -> Option<String> {
+    match price_origin {
+        PriceOrigin::Known => None,
+        PriceOrigin::AssumedFree => Some(format!(
+            "the model {model} is counted as free: its upstream {upstream} has a private address, and no price is known \
+             for it"
+        )),
+        PriceOrigin::Guessed => Some(format!("the cost is estimated: no price is known for the model {model}")),
     }
 }
 

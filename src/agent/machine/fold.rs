@@ -208,8 +208,8 @@ impl Run {
         self.leg_usage += usage;
         let used = self.model.price.used(&usage);
         self.used += used;
-        if self.model.price_estimated && used.cost.0 > 0 && !self.unpriced.contains(&self.model.model) {
-            self.unpriced.push(self.model.model.clone());
+        if !self.model.price_origin.is_known() && used.tokens > 0 && !self.unpriced.contains(&self.model) {
+            self.unpriced.push(self.model.clone());
         }
         self.reserved = Reservation::default();
     }

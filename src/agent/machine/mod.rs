@@ -45,8 +45,8 @@ pub struct Run {
     reserved: Reservation,
     /// The model of the current step, or of the next.
     model: Arc<StepModel>,
-    /// The models that cost something although no price is known for them.
-    unpriced: Vec<String>,
+    /// The models that took tokens although no price is known for them.
+    unpriced: Vec<Arc<StepModel>>,
     /// The number of the request that it runs on.
     leg: u32,
     usage: Usage,

@@ -11,6 +11,7 @@ use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Asked, Decision, DiscardReason, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
+use crate::types::usage::PriceOrigin;
 use crate::types::{
     BudgetStatus, CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall, ToolOutcome,
     TurnEnd,
@@ -49,7 +50,8 @@ pub(in crate::agent) fn spec() -> RunSpec {
             cost_budget: None,
         },
         price: Price::default(),
-        price_estimated: false,
+        price_origin: PriceOrigin::Known,
+        warnings: Vec::new(),
         on_limit: OnLimit::Stop,
         options: options(),
     }

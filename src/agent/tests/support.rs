@@ -19,14 +19,14 @@ use crate::agent::machine::tests::options;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
-use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig};
+use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig};
 use crate::llm::Model;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnConflict, OnLimit, RunOptions};
-use crate::types::{Effect, Event, Message, Outcome, Record, Role, RunId, Tenant};
+use crate::types::{Effect, Event, Message, Outcome, Price, Record, Role, RunId, Tenant};
 
 /// What is kept for how long.
 pub(super) const RETENTION: Retention = Retention {
@@ -222,7 +222,9 @@ pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog
         limits,
     };
     let upstream = Upstream::new("scripted".into(), model, None);
-    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![Arc::new(upstream)], BTreeMap::new())
+    let price = Some(Price::from_usd(3.0, 3.0, 15.0));
+    let models = BTreeMap::from([("m".into(), ModelConfig { price, ..ModelConfig::default() })]);
+    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![Arc::new(upstream)], models)
 }
 
 /// A tool that the client executes.

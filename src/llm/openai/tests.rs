@@ -318,6 +318,8 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
         idle_timeout: SHORT,
         written_calls: WrittenCalls::None,
         pass_unknown_members: false,
+        free: None,
+        allow_uncounted_cost: false,
     };
     let client = http_client(SHORT).unwrap();
     assert!(!format!("{config:?}").contains(KEY));

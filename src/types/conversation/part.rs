@@ -188,13 +188,20 @@ impl Extra {
             Some(_) | None => &[],
         }
     }
-}
 
-impl Extra {
+    /// Whether one of them has this name, in whichever dialect.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.all().iter().any(|(known, _)| known == name)
+    }
+
     /// How many bytes of names and JSON they have, in whichever dialect.
     pub(super) fn bytes(&self) -> usize {
-        let members = self.0.as_deref().map_or(&[][..], |(_, members)| members.as_slice());
-        members.iter().map(|(name, json)| name.len() + json.get().len()).sum()
+        self.all().iter().map(|(name, json)| name.len() + json.get().len()).sum()
+    }
+
+    fn all(&self) -> &[(String, RawValueEq)] {
+        self.0.as_deref().map_or(&[], |(_, members)| members.as_slice())
     }
 }
 

@@ -66,9 +66,14 @@ const WITHHELD: &[&str] = &[
     "safetymodel",
     "specificdeployment",
     "userconfig",
-    // What is paid for beside tokens.
+    // What is paid for beside tokens, or more than they cost.
+    "enablesearch",
+    "enablewebsearch",
     "plugins",
+    "searchoptions",
     "searchparameters",
+    "servicetier",
+    "websearch",
     // How much is written: the server bounds it, and has one answer written.
     "bestof",
     "candidatecount",
@@ -144,6 +149,8 @@ mod tests {
             "aws_role_name",
             "no-log",
             "n_predict",
+            "serviceTier",
+            "enable_search",
         ] {
             assert!(is_withheld(name), "{name}");
         }

@@ -39,6 +39,8 @@ pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: 
         idle_timeout,
         written_calls: WrittenCalls::All,
         pass_unknown_members: true,
+        free: None,
+        allow_uncounted_cost: false,
     };
     OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
 }

@@ -1,0 +1,86 @@
+//! What the cost of a run cannot be counted by: models without a known price, and what upstreams charge beside tokens.
+
+use std::sync::Arc;
+
+use crate::agent::catalog::{Resolved, Terms};
+use crate::agent::error::{Field, StartError};
+use crate::agent::quotas::Quotas;
+use crate::types::run::RunOptions;
+use crate::types::session::Session;
+use crate::types::usage::PriceOrigin;
+use crate::types::{BudgetOwner, Price, RunSpec};
+
+/// The tiers of upstreams that cost no more than the price of the tokens.
+const ORDINARY_TIERS: &[&str] = &["auto", "default", "flex", "on_demand", "standard", "standard_only"];
+/// What upstreams charge for beside tokens.
+const UNCOUNTED: [(&str, Field); 2] = [("web_search_options", Field::WebSearch), ("audio", Field::Audio)];
+
+/// The options of a request without a tier that costs more than is counted, unless the upstream's terms allow it; and what
+/// the caller should know of what is not counted.
+pub(super) fn countable(asked: &RunOptions, resolved: &Resolved) -> (RunOptions, Vec<String>) {
+    let (mut options, mut warnings) = (asked.clone(), Vec::new());
+    let Resolved { terms, upstream, facts, .. } = resolved;
+    let costs = facts.price != Price::default();
+    if let Some(tier) = asked.sampling.service_tier.as_deref().filter(|tier| !ORDINARY_TIERS.contains(tier)) {
+        if terms.allows_uncounted {
+            warnings.extend(costs.then(|| {
+                "the cost is counted at the model's price, not at that of the service_tier that was asked for"
+                    .to_owned()
+            }));
+        } else {
+            let tier: String = tier.chars().take(50).collect();
+            warnings.push(format!(
+                "service_tier {tier:?} was not passed on, because it may cost more than is counted; the operator can \
+                 allow it for the upstream {upstream}"
+            ));
+            Arc::make_mut(&mut options.sampling).service_tier = None;
+        }
+    }
+    let asked_for = uncounted(asked).filter(|_| costs);
+    warnings.extend(asked_for.map(|(name, _)| format!("the cost lacks what the upstream charges for {name}")));
+    (options, warnings)
+}
+
+/// Refuses a run under a cost budget whose cost cannot be counted: the budget would not hold.
+pub(super) fn check(
+    spec: &RunSpec,
+    terms: Terms,
+    session: Option<&Session>,
+    quotas: &Quotas,
+) -> Result<(), StartError> {
+    let Some(owner) = cost_budget(spec, session, quotas) else { return Ok(()) };
+    if spec.price_origin == PriceOrigin::Guessed {
+        let (upstream, model) = (&spec.upstream, &spec.upstream_model);
+        return Err(StartError::PriceUnknown(format!(
+            "the {owner} has a cost budget, and no price is known for the model {model}; the operator can declare one \
+             under [models.\"{upstream}/{model}\".price]"
+        )));
+    }
+    match uncounted(&spec.options).next().filter(|_| !terms.allows_uncounted) {
+        Some((name, field)) => {
+            let upstream = &spec.upstream;
+            let message = format!(
+                "the {owner} has a cost budget, which cannot count what the upstream charges for {name}; leave it out, or \
+                 ask the operator to allow it for the upstream {upstream}"
+            );
+            Err(StartError::Invalid { field, message })
+        }
+        None => Ok(()),
+    }
+}
+
+/// What the request asks for that is charged beside tokens.
+fn uncounted(options: &RunOptions) -> impl Iterator<Item = (&'static str, Field)> {
+    UNCOUNTED.into_iter().filter(|(name, _)| options.sampling.extra.has(name))
+}
+
+/// Whose cost budget the run takes from, if there is one.
+fn cost_budget(spec: &RunSpec, session: Option<&Session>, quotas: &Quotas) -> Option<BudgetOwner> {
+    let quota = spec.key_name.as_ref().and_then(|name| quotas.of(name));
+    let budgets = [
+        (BudgetOwner::Run, spec.limits.cost_budget.is_some()),
+        (BudgetOwner::Session, session.is_some_and(|session| session.cost_budget.is_some())),
+        (BudgetOwner::Key, quota.is_some_and(|quota| quota.cost_budget.is_some())),
+    ];
+    budgets.into_iter().find_map(|(owner, has_one)| has_one.then_some(owner))
+}

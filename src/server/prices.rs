@@ -1,0 +1,77 @@
+//! What the configuration says of prices, and what it leaves open.
+
+use crate::agent::catalog::{self, Terms, Undeclared};
+use crate::config::{AgentConfig, Settings, Upstream, UpstreamKind};
+use crate::net::public_address::is_private_host;
+use crate::types::usage::PriceOrigin;
+
+/// What an upstream charges beside the prices of its models.
+pub(super) fn terms(upstream: &Upstream) -> Terms {
+    match &upstream.kind {
+        UpstreamKind::Demo => Terms { undeclared: Undeclared::Free, allows_uncounted: true },
+        UpstreamKind::OpenAi(openai) => Terms {
+            undeclared: match openai.free {
+                Some(true) => Undeclared::Free,
+                None if is_private_host(&openai.base_url) => Undeclared::AssumedFree,
+                Some(false) | None => Undeclared::Guessed,
+            },
+            allows_uncounted: openai.allow_uncounted_cost,
+        },
+    }
+}
+
+/// What the operator should know of the prices that the configuration leaves open, a sentence each.
+#[must_use]
+pub fn remarks(settings: &Settings) -> Vec<String> {
+    let free = settings.upstreams.iter().filter(|upstream| terms(upstream).undeclared == Undeclared::AssumedFree);
+    let free = free.map(|Upstream { name, .. }| {
+        format!(
+            "upstreams.{name}: its address is private, so models without a known price are counted as free; write `free = \
+             true` or `free = false` to decide"
+        )
+    });
+    free.chain(settings.agents.values().filter_map(|agent| refused(settings, agent))).collect()
+}
+
+/// Writes these remarks to the log.
+pub(super) fn log_remarks(settings: &Settings) {
+    for remark in remarks(settings) {
+        tracing::warn!("{remark}");
+    }
+}
+
+/// Why every run of an agent is refused, if a cost budget of its own or of a key is in force and no price is known for its
+/// model.
+fn refused(settings: &Settings, agent: &AgentConfig) -> Option<String> {
+    let (upstream, model) = locate(settings, agent.model.as_deref()?)?;
+    let name = format!("{}/{model}", upstream.name);
+    let (_, origin) = catalog::facts(&settings.models, terms(upstream), [&name, model, model]);
+    if origin != PriceOrigin::Guessed {
+        return None;
+    }
+    let may_use = |allowed: &Option<Vec<String>>| allowed.as_ref().is_none_or(|names| names.contains(&agent.name));
+    let key = settings.keys.iter().find(|key| key.quota.cost_budget.is_some() && may_use(&key.agents));
+    let whose = match (agent.limits.cost_budget, key) {
+        (Some(_), _) => "its cost budget".to_owned(),
+        (None, Some(key)) => format!("the cost budget of the key {}", key.name),
+        (None, None) => return None,
+    };
+    let agent = &agent.name;
+    Some(format!(
+        "agents.{agent}: no price is known for {name}, so {whose} refuses its runs; declare [models.\"{name}\".price]"
+    ))
+}
+
+/// The upstream of an agent's model and the model's name there, as far as the configuration tells.
+fn locate<'a>(settings: &'a Settings, model: &'a str) -> Option<(&'a Upstream, &'a str)> {
+    let named = |name: &str| settings.upstreams.iter().find(|upstream| upstream.name == name);
+    if let Some((prefix, rest)) = model.split_once('/')
+        && let Some(upstream) = named(prefix)
+    {
+        return Some((upstream, rest));
+    }
+    match settings.upstreams.as_slice() {
+        [only] => Some((only, model)),
+        several => several.iter().find(|upstream| upstream.lists(model)).map(|upstream| (upstream, model)),
+    }
+}

@@ -1,0 +1,147 @@
+//! What a run costs, what a cost budget refuses because it could not count it, and what the operator is told of that.
+
+use serde_json::{Value, json};
+
+use crate::support::server::loopgate;
+use crate::support::{Reply, TestServer, Upstream};
+
+const ENDPOINT: &str = "/v1/agent/completions";
+const PRICE: &str = "[models.test.price]\ninput = 1.0\noutput = 1.0\n";
+
+/// A request with these members.
+fn request(members: &Value) -> Value {
+    let mut request = json!({"model": "test", "messages": [{"role": "user", "content": "Hi"}]});
+    for (name, value) in members.as_object().expect("members are an object") {
+        request[name] = value.clone();
+    }
+    request
+}
+
+fn under_budget() -> Value {
+    json!({"agent": {"limits": {"cost_budget_usd": 1.0}}})
+}
+
+/// A scripted upstream that always answers, and its declaration with these settings.
+async fn upstream(settings: &str) -> (Upstream, String) {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let config = format!("{}{settings}", upstream.config());
+    (upstream, config)
+}
+
+/// The error of a request that must be refused with 400: at what, and in which words.
+async fn refused(server: &TestServer, body: &Value) -> (String, String) {
+    let answer = server.post(ENDPOINT, body).await;
+    let error = &answer.body["error"];
+    assert_eq!((answer.status, error["code"].as_str()), (400, Some("invalid_value")), "{}", answer.body);
+    let text = |member: &str| error[member].as_str().unwrap_or_default().to_owned();
+    (text("param"), text("message"))
+}
+
+/// What the run cost, and its warnings.
+async fn cost(server: &TestServer, members: &Value) -> (f64, Vec<String>) {
+    let agent = server.post(ENDPOINT, &request(members)).await.ok()["agent"].take();
+    let warnings = agent["warnings"].as_array().expect("it is a list").iter();
+    let warnings = warnings.map(|warning| warning.as_str().expect("each is a text").to_owned()).collect();
+    (agent["cost_usd"].as_f64().expect("it is a number"), warnings)
+}
+
+#[tokio::test]
+async fn a_model_at_a_private_address_costs_nothing_unless_a_price_is_known() {
+    let (_upstream, local) = upstream("").await;
+    let server = TestServer::start(&local).await;
+    let assumed = "the model test is counted as free: its upstream scripted has a private address, and no price is known \
+                   for it";
+    assert_eq!(cost(&server, &under_budget()).await, (0.0, vec![assumed.to_owned()]), "a cost budget allows it");
+    server.reload(&format!("{local}free = true\n")).await;
+    assert_eq!(cost(&server, &under_budget()).await, (0.0, vec![]), "the operator said so");
+    server.reload(&format!("{local}free = true\n{PRICE}")).await;
+    assert_eq!(cost(&server, &under_budget()).await, (0.000_015, vec![]), "a declared price counts");
+    server.reload(&format!("{local}free = false\n")).await;
+    let guessed = "the cost is estimated: no price is known for the model test";
+    assert_eq!(cost(&server, &json!({})).await, (0.000_105, vec![guessed.to_owned()]));
+}
+
+#[tokio::test]
+async fn a_cost_budget_refuses_a_model_whose_price_is_only_a_guess() {
+    let (upstream, config) = upstream("free = false\n").await;
+    let agent = "[agents.bound]\nmodel = \"test\"\n[agents.bound.limits]\ncost_budget_usd = 1.0\n";
+    let key = "[keys.bound]\nkey_env = \"BOUND\"\ncost_budget_usd = { limit = 1.0 }\n[keys.free]\nkey_env = \"FREE\"\n";
+    let all = format!("{config}{agent}{key}");
+    let mut server = TestServer::builder(&all).env("BOUND", "BOUND").env("FREE", "FREE").start().await;
+    server.use_key("FREE");
+    let said = |owner: &str| {
+        let message = format!(
+            "the {owner} has a cost budget, and no price is known for the model test; the operator can declare one under \
+             [models.\"scripted/test\".price]"
+        );
+        ("model".to_owned(), message)
+    };
+    assert_eq!(refused(&server, &request(&under_budget())).await, said("run"));
+    assert_eq!(refused(&server, &request(&json!({"model": "bound"}))).await, said("run"));
+    server.post("/v1/sessions", &json!({"id": "s", "cost_budget_usd": 1.0})).await;
+    assert_eq!(refused(&server, &request(&json!({"agent": {"session_id": "s"}}))).await, said("session"));
+    server.use_key("BOUND");
+    assert_eq!(refused(&server, &request(&json!({}))).await, said("key"));
+    assert_eq!(upstream.requests().len(), 0);
+
+    server.reload(&format!("{config}{PRICE}{agent}{key}")).await;
+    assert_eq!(cost(&server, &json!({"model": "bound"})).await, (0.000_015, vec![]), "a declared price is known");
+}
+
+#[tokio::test]
+async fn a_tier_that_may_cost_more_is_passed_on_only_if_the_operator_allows_it() {
+    let (upstream, config) = upstream("").await;
+    let server = TestServer::start(&format!("{config}{PRICE}")).await;
+    let withheld = "service_tier \"priority\" was not passed on, because it may cost more than is counted; the operator \
+                    can allow it for the upstream scripted";
+    let dear = json!({"service_tier": "priority"});
+    assert_eq!(cost(&server, &dear).await.1, [withheld]);
+    assert_eq!(cost(&server, &json!({"service_tier": "flex"})).await.1, [""; 0]);
+    server.reload(&format!("{config}allow_uncounted_cost = true\n{PRICE}")).await;
+    let counted = "the cost is counted at the model's price, not at that of the service_tier that was asked for";
+    assert_eq!(cost(&server, &dear).await.1, [counted]);
+    let tiers: Vec<_> = upstream.requests().into_iter().map(|asked| asked["service_tier"].clone()).collect();
+    assert_eq!(tiers, [Value::Null, "flex".into(), "priority".into()]);
+}
+
+#[tokio::test]
+async fn a_cost_budget_refuses_what_is_charged_beside_tokens() {
+    let (upstream, config) = upstream("").await;
+    let server = TestServer::start(&format!("{config}{PRICE}")).await;
+    for name in ["web_search_options", "audio"] {
+        let said = format!(
+            "the run has a cost budget, which cannot count what the upstream charges for {name}; leave it out, or ask the \
+             operator to allow it for the upstream scripted"
+        );
+        let mut members = json!({name: {}});
+        let lacks = format!("the cost lacks what the upstream charges for {name}");
+        assert_eq!(cost(&server, &members).await.1, [lacks.as_str()], "nothing bounds its cost");
+        members["agent"] = under_budget()["agent"].clone();
+        assert_eq!(refused(&server, &request(&members)).await, (name.to_owned(), said));
+    }
+    server.reload(&format!("{config}allow_uncounted_cost = true\n{PRICE}")).await;
+    let mut members = under_budget();
+    members["web_search_options"] = json!({"search_context_size": "low"});
+    assert_eq!(cost(&server, &members).await.1, ["the cost lacks what the upstream charges for web_search_options"]);
+    let asked = upstream.requests();
+    assert_eq!(asked.len(), 3, "what is refused is not asked");
+    assert_eq!(asked[2]["web_search_options"], members["web_search_options"]);
+}
+
+#[tokio::test]
+async fn the_operator_is_told_which_prices_are_open() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let config = "[upstreams.near]\nbase_url = \"http://10.0.0.7:8000/v1\"\n[upstreams.far]\nbase_url = \
+                  \"https://models.example/v1\"\n[agents.bound]\nmodel = \"far/odd\"\n[agents.bound.limits]\n\
+                  cost_budget_usd = 1.0\n[agents.loose]\nmodel = \"far/odd\"\n";
+    std::fs::write(directory.path().join("test.toml"), config).expect("it can be written to");
+    let mut command = loopgate(directory.path());
+    let output = command.args(["check-config", "--config", "test.toml"]).output().await.expect("the binary was built");
+    let said = String::from_utf8(output.stdout).expect("it writes text");
+    let (_, remarks) = said.split_once('\n').expect("the first line says that it is valid");
+    insta::assert_snapshot!(remarks, @r#"
+    upstreams.near: its address is private, so models without a known price are counted as free; write `free = true` or `free = false` to decide
+    agents.bound: no price is known for far/odd, so its cost budget refuses its runs; declare [models."far/odd".price]
+    "#);
+}
