@@ -175,6 +175,7 @@ async fn long_run(settings: &str) -> (TestServer, String, [Box<dyn std::any::Any
     });
     let upstream = Upstream::start([calls.finish("tool_calls").usage(10, 5).done(), Reply::says("Done.")]).await;
     let tool = format!("{}[agents.default]\ntools = [\"look\"]\n", tools.config("look", "read"));
+    let tool = format!("{tool}[models.test]\ncontext_window = 1000000\n");
     let server = TestServer::builder(&format!("{}{tool}", config(&upstream, settings)));
     let server = server.env("LOOPGATE_LOG", "loopgate=debug").start().await;
     let answer = server.post(ENDPOINT, &ask()).await;

@@ -31,6 +31,7 @@ mod quota;
 mod replicas;
 mod resume;
 mod sessions;
+mod shortfalls;
 mod slots;
 mod storage;
 pub(crate) mod support;

@@ -16,9 +16,6 @@ use crate::types::{RunError, RunId};
 /// Tells OpenAI's clients not to repeat a request by themselves.
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// When to try again where live runs have set aside what a request lacks: they return it after each model call.
-const LIVE_RUNS_RETRY_S: u64 = 5;
-
 /// An error response.
 #[derive(Debug, Clone)]
 pub struct ApiError(Box<Parts>);
@@ -143,8 +140,7 @@ impl From<StartError> for ApiError {
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
             StartError::BudgetExceeded { short, .. } => {
                 let error = Self::new(ErrorCode::BudgetExceeded, message);
-                match short.room_in_s() {
-                    _ if short.may_pass() => error.retry_after(LIVE_RUNS_RETRY_S),
+                match short.retry_after_s() {
                     Some(seconds) => error.retry_after(seconds),
                     None => error.permanent(),
                 }

@@ -12,6 +12,7 @@ use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::run::RunOptions;
+use crate::types::shortfall::{BudgetKind, Shortfall};
 use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
@@ -107,6 +108,9 @@ pub enum Event {
         reason: StopReason,
         /// What to tell the caller, for a run that is to fail.
         error: Option<RunError>,
+        /// The budget that has no room, or had none until the time was up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        short: Option<Shortfall>,
     },
     /// Commands of the inbox were applied to the run. Internal.
     CommandsApplied {
@@ -145,6 +149,12 @@ impl Event {
             | Self::StepCompleted { .. }
             | Self::RunFinished(_) => true,
         }
+    }
+
+    /// The run is to stop for this reason, which says all.
+    #[must_use]
+    pub fn stop(reason: StopReason) -> Self {
+        Self::StopRequested { reason, error: None, short: None }
     }
 
     /// Whether it is a piece of a text that is still being written: stored, but not worth a disk sync.
@@ -269,16 +279,6 @@ impl Turn {
     pub fn is_empty(&self) -> bool {
         self.text().is_empty() && self.calls().next().is_none()
     }
-}
-
-/// Which budget is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BudgetKind {
-    /// Tokens; amounts are tokens.
-    Tokens,
-    /// Money; amounts are micro-dollars.
-    Cost,
 }
 
 /// Why a step's text became void.

@@ -1,10 +1,12 @@
 //! The status of a run, and how it ended.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::error::{ErrorKind, RunError};
+use crate::types::shortfall::Shortfall;
 use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage};
 use crate::types::{CallId, ToolCall, TurnEnd};
 
@@ -81,6 +83,8 @@ pub enum StopReason {
     Abandoned,
     /// The upstream failed after all retries.
     ProviderError,
+    /// The conversation has grown beyond what the model takes.
+    ContextLimit,
     /// The model answered nothing, twice.
     EmptyResponse,
     /// It is unknown whether a call with side effects took effect, and the run was to fail then.
@@ -108,6 +112,7 @@ impl StopReason {
             Self::ClientTools => "client_tools",
             Self::Cancelled | Self::Abandoned => "cancelled",
             Self::ProviderError => "provider_error",
+            Self::ContextLimit => "context_limit",
             Self::EmptyResponse => "empty_response",
             Self::OutcomeAsked => "outcome_asked",
             Self::OutcomeUnknown => "outcome_unknown",
@@ -128,6 +133,7 @@ impl StopReason {
             Self::ClientTools | Self::OutcomeAsked => RunStatus::RequiresAction,
             Self::Cancelled | Self::Abandoned => RunStatus::Cancelled,
             Self::ProviderError
+            | Self::ContextLimit
             | Self::EmptyResponse
             | Self::OutcomeUnknown
             | Self::CrashLoop
@@ -152,6 +158,7 @@ impl StopReason {
             | Self::Cancelled
             | Self::Abandoned
             | Self::ProviderError
+            | Self::ContextLimit
             | Self::EmptyResponse
             | Self::OutcomeUnknown
             | Self::CrashLoop
@@ -164,6 +171,7 @@ impl StopReason {
     #[must_use]
     pub fn default_error(self) -> Option<RunError> {
         let (kind, message) = match self {
+            Self::ContextLimit => (ErrorKind::ContextLength, "The conversation has grown beyond what the model takes."),
             Self::EmptyResponse => (ErrorKind::EmptyResponse, "The model gave an empty answer, twice."),
             Self::OutcomeUnknown => {
                 (ErrorKind::OutcomeUnknown, "Whether the call of a tool with side effects took effect is unknown.")
@@ -215,6 +223,9 @@ pub struct Outcome {
     pub cost: Micros,
     /// Where its budgets stand.
     pub budget: BudgetStatus,
+    /// The budget that has no room for another model call, if that is why it stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<Shortfall>,
     /// Model calls that counted.
     pub iterations: u32,
     /// Tool calls that were answered.
@@ -224,6 +235,19 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// What happened, step by step.
     pub report: Report,
+}
+
+/// The sentence that says which limit ended a run, and how much a budget lacked.
+#[must_use]
+pub fn limit_message(reason: StopReason, short: Option<&Shortfall>) -> Option<Cow<'static, str>> {
+    let sentence = reason.limit_sentence()?;
+    let Some(short) = short else { return Some(sentence.into()) };
+    let (budget, state) = (short.budget(), short.state());
+    Some(Cow::Owned(if reason == StopReason::Timeout {
+        format!("The run stopped at its time limit, while it waited for room in the {budget}: {state}.")
+    } else {
+        format!("The run stopped because the {budget} has no room for another model call: {state}.")
+    }))
 }
 
 /// A call that the caller is to answer.
@@ -250,11 +274,18 @@ impl Outcome {
             leg_usage: Usage::default(),
             cost: Micros::default(),
             budget: BudgetStatus::default(),
+            short: None,
             iterations: 0,
             tool_calls: 0,
             warnings: vec!["the usage of the run is unknown: its events were lost".to_owned()],
             report: Report::default(),
         }
+    }
+
+    /// Which limit ended the run, in a sentence.
+    #[must_use]
+    pub fn message(&self) -> Option<Cow<'static, str>> {
+        limit_message(self.reason, self.short.as_ref())
     }
 
     /// The run's status: that of its reason, unless it was asked to fail at its limits.

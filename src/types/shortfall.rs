@@ -2,12 +2,16 @@
 
 use std::fmt;
 
-use crate::types::event::BudgetKind;
-use crate::types::outcome::StopReason;
+use serde::{Deserialize, Serialize};
+
 use crate::types::usage::Micros;
 
+/// When to try again where only live runs are in the way: most of what they have set aside comes back soon.
+const LIVE_RUNS_RETRY_S: u64 = 5;
+
 /// Whose budget it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BudgetOwner {
     /// The run's own.
     Run,
@@ -27,8 +31,18 @@ impl fmt::Display for BudgetOwner {
     }
 }
 
+/// Which budget is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BudgetKind {
+    /// Tokens; amounts are tokens.
+    Tokens,
+    /// Money; amounts are micro-dollars.
+    Cost,
+}
+
 /// A budget that has no room for a model call. Amounts are tokens or micro-dollars.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
     /// Whose it is.
     pub owner: BudgetOwner,
@@ -71,13 +85,37 @@ impl Shortfall {
         self.renews_in_s.filter(|_| self.needed <= self.limit)
     }
 
-    /// Why a run stops that has no other budget.
+    /// In how many seconds to try again, if waiting helps.
     #[must_use]
-    pub fn stop_reason(&self) -> StopReason {
-        match self.kind {
-            BudgetKind::Tokens => StopReason::TokenBudget,
-            BudgetKind::Cost => StopReason::CostBudget,
-        }
+    pub fn retry_after_s(&self) -> Option<u64> {
+        if self.may_pass() { Some(LIVE_RUNS_RETRY_S) } else { self.room_in_s() }
+    }
+
+    /// How much a model call lacks.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.needed.saturating_sub(self.left())
+    }
+
+    /// Which budget it is.
+    #[must_use]
+    pub fn budget(&self) -> String {
+        let kind = match self.kind {
+            BudgetKind::Tokens => "token",
+            BudgetKind::Cost => "cost",
+        };
+        format!("{kind} budget of the {}", self.owner)
+    }
+
+    /// What is used of the budget, set aside and missing, and when the budget begins anew.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let (used, limit) = (self.amount(self.used()), self.amount(self.limit));
+        let unit = if self.kind == BudgetKind::Tokens { " tokens" } else { "" };
+        let also = |amount, what| if amount > 0 { format!(", {} {what}", self.amount(amount)) } else { String::new() };
+        let (set_aside, missing) = (also(self.set_aside, "set aside by live runs"), also(self.missing(), "missing"));
+        let renewal = self.room_in_s().map(|seconds| format!("; it begins anew in {seconds} s")).unwrap_or_default();
+        format!("{used} of {limit}{unit} used{set_aside}{missing}{renewal}")
     }
 
     fn amount(&self, amount: u64) -> String {
@@ -90,25 +128,11 @@ impl Shortfall {
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = self.owner;
-        let (kind, unit) = match self.kind {
-            BudgetKind::Tokens => ("token", " tokens"),
-            BudgetKind::Cost => ("cost", ""),
-        };
-        let (used, limit) = (self.amount(self.used()), self.amount(self.limit));
+        let (budget, state) = (self.budget(), self.state());
         if self.used() >= self.limit {
-            write!(f, "the {kind} budget of the {owner} is used up: {used} of {limit}{unit}")?;
+            write!(f, "the {budget} is used up: {state}")
         } else {
-            let missing = self.amount(self.needed.saturating_sub(self.left()));
-            write!(f, "the {kind} budget of the {owner} has no room for this request: {used} of {limit}{unit} used")?;
-            if self.set_aside > 0 {
-                write!(f, ", {} set aside by live runs", self.amount(self.set_aside))?;
-            }
-            write!(f, ", {missing} missing")?;
-        }
-        match self.room_in_s() {
-            Some(seconds) => write!(f, "; it begins anew in {seconds} s"),
-            None => Ok(()),
+            write!(f, "the {budget} has no room for this request: {state}")
         }
     }
 }
@@ -132,7 +156,7 @@ mod tests {
                     live runs, 201 missing";
         assert_eq!((short.to_string().as_str(), short.may_pass()), (said, true));
         let full = Shortfall { taken: 900, set_aside: 0, ..short };
-        assert_eq!(full.to_string(), "the token budget of the key is used up: 900 of 900 tokens");
+        assert_eq!(full.to_string(), "the token budget of the key is used up: 900 of 900 tokens used, 256 missing");
         assert!(!full.may_pass());
         let daily = Shortfall {
             owner: BudgetOwner::Session,

@@ -12,8 +12,9 @@ use crate::agent::machine::{Run, Step, budget};
 use crate::agent::quotas::Quotas;
 use crate::store::Unavailable;
 use crate::types::clock::now_ms;
-use crate::types::event::{BudgetKind, Reservation};
+use crate::types::event::Reservation;
 use crate::types::session::Session;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, Event, RunSpec, Shortfall, StopReason};
 
 impl Admission {

@@ -18,7 +18,7 @@ use crate::store::{CommitError, Tx, Write};
 use crate::types::conversation::Origin;
 use crate::types::event::Reservation;
 use crate::types::tool::CallEnding;
-use crate::types::{Conversation, Event, RunId, StopReason, ToolCall, ToolOutcome};
+use crate::types::{Conversation, Event, RunId, Shortfall, StopReason, ToolCall, ToolOutcome};
 
 /// The state of one run and the connections to everything that its steps need.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct Driver {
     pub history: Conversation,
     /// The budgets that it shares with other runs.
     pub meter: Meter,
+    /// The budget in which it waits for room, because other runs have set aside what it lacks.
+    pub waits_for: Option<Shortfall>,
     /// How long the session and the ended run are kept.
     pub retention: Retention,
     /// What may interrupt it.
@@ -77,7 +79,7 @@ impl Driver {
                 self.signals.cancel.cancel();
                 // Recorded together with the command's number in the next commit, so that a crash loses neither.
                 if !self.recorder.run().is_stopping() {
-                    self.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+                    self.recorder.queue(Event::stop(StopReason::Cancelled));
                 }
             }
             Command::Steer { messages } if !is_known => {
@@ -138,7 +140,8 @@ impl Driver {
                 Ok(())
             }
             Interruption::Stop(reason) => {
-                self.recorder.queue(Event::StopRequested { reason, error: None });
+                let short = self.waits_for.take().filter(|_| reason == StopReason::Timeout);
+                self.recorder.queue(Event::StopRequested { reason, error: None, short });
                 if reason == StopReason::Timeout {
                     self.signals.begin_closing();
                 }

@@ -202,7 +202,7 @@ impl Launcher {
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { leg: None });
         }
-        driver.recorder.queue(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+        driver.recorder.queue(Event::stop(StopReason::Cancelled));
         let ended = run_loop::drive(&mut driver).await;
         lease.release().await?;
         match ended {

@@ -134,6 +134,7 @@ impl Launcher {
             recorder,
             history,
             meter: Meter::new(budget, account),
+            waits_for: None,
             retention: self.ledger.retention(),
             signals,
             commands,
@@ -143,7 +144,11 @@ impl Launcher {
         };
         if is_lost {
             let error = RunError::new(ErrorKind::StoreLostState, LOST_TOOLS);
-            driver.recorder.queue(Event::StopRequested { reason: StopReason::StoreLostState, error: Some(error) });
+            driver.recorder.queue(Event::StopRequested {
+                reason: StopReason::StoreLostState,
+                error: Some(error),
+                short: None,
+            });
         }
         (driver, watcher, lease)
     }
@@ -182,7 +187,7 @@ async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
         run_loop::discard_step(driver, reason).await?;
     }
     let reason = StopReason::InternalError;
-    driver.recorder.queue(Event::StopRequested { reason, error: None });
+    driver.recorder.queue(Event::stop(reason));
     // A command may come in between, however often.
     while !driver.recorder.run().status().is_final() {
         steps::finish::finish(driver, reason).await?;

@@ -7,8 +7,8 @@
 use std::net::IpAddr;
 
 use crate::store::{Key, Partition, Topic};
-use crate::types::event::BudgetKind;
 use crate::types::offer::OfferHash;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// A name of these parts. A run takes some dozens of them, and to format one costs several times as much as to

@@ -10,8 +10,8 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::{Ledger, keys};
 use crate::store::{Key, Tx, Unavailable, Write};
-use crate::types::event::BudgetKind;
 use crate::types::session::Session;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{RunId, RunStatus, SessionId, Tenant};
 
 /// A session and the version of its document.

@@ -34,7 +34,8 @@ use crate::config::QuotaConfig;
 use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
-use crate::types::event::{BudgetKind, Reservation};
+use crate::types::event::Reservation;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, Record, RunId, RunSpec, SessionId, Shortfall, Used};
 
 /// How long a reservation outlives its run's deadline: time for other replicas to resume the run.

@@ -4,8 +4,9 @@
 //! budgets leave. The output limit is sent to the upstream. So a budget can be exceeded only by the error of the
 //! input estimate.
 
-use crate::types::event::{BudgetKind, Reservation};
+use crate::types::event::Reservation;
 use crate::types::run::RunSpec;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{Limits, Micros, Price, Shortfall, StopReason, Usage, Used};
 
 /// Below this many output tokens a call is not worth making, unless its request wants even fewer.

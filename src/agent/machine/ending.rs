@@ -1,17 +1,24 @@
 //! The last event of a run.
 
-use super::Run;
-use crate::types::outcome::Report;
+use super::{Run, budget};
+use crate::types::outcome::{Report, limit_message};
 use crate::types::run::OnLimit;
+use crate::types::shortfall::BudgetKind;
 use crate::types::usage::{PriceOrigin, StepModel};
-use crate::types::{ErrorKind, Outcome, RunError, RunStatus, StopReason, Used};
+use crate::types::{BudgetOwner, ErrorKind, Limits, Outcome, RunError, RunStatus, Shortfall, StopReason, Used};
 
 impl Run {
     /// Everything that the run's last event says, if it ends now for `reason`.
     #[must_use]
     pub fn outcome(&self, reason: StopReason, at_ms: u64) -> Outcome {
-        let error = self.stop.as_ref().and_then(|(_, error)| error.clone()).or_else(|| reason.default_error());
-        let error = if self.spec.on_limit == OnLimit::Error { error.or_else(|| limit_error(reason)) } else { error };
+        let short = self.shortfall(reason);
+        let error = self.stop.as_ref().and_then(|stop| stop.error.clone());
+        let error = error.or_else(|| self.outgrown(reason)).or_else(|| reason.default_error());
+        let error = if self.spec.on_limit == OnLimit::Error {
+            error.or_else(|| limit_error(reason, short.as_ref()))
+        } else {
+            error
+        };
         let mut warnings = self.spec.warnings.clone();
         warnings.extend(self.unpriced.iter().filter_map(|model| price_warning(model)));
         if self.usage.estimated {
@@ -39,11 +46,40 @@ impl Run {
             leg_usage: self.leg_usage,
             cost: self.used.cost,
             budget: self.budget_status(),
+            short,
             iterations: self.iterations,
             tool_calls: self.tool_calls,
             warnings,
             report: Report { total_ms: self.elapsed.until(at_ms), ..self.report.clone() },
         }
+    }
+
+    /// The error of a run whose conversation has grown beyond what the model takes.
+    fn outgrown(&self, reason: StopReason) -> Option<RunError> {
+        let (tokens, window, model) = (self.context.tokens(), self.spec.context_window, &self.model.model);
+        let message = format!(
+            "The conversation has grown beyond what the model takes: it has about {tokens} tokens, and the model {model} \
+             takes {window}."
+        );
+        (reason == StopReason::ContextLimit).then(|| RunError::new(ErrorKind::ContextLength, message))
+    }
+
+    /// The budget that has no room for another model call, if that is why the run ends.
+    fn shortfall(&self, reason: StopReason) -> Option<Shortfall> {
+        let stop = self.stop.as_ref().filter(|stop| stop.reason == reason);
+        if let Some(short) = stop.and_then(|stop| stop.short) {
+            return Some(short);
+        }
+        let Limits { token_budget, cost_budget, .. } = self.spec.limits;
+        let least = budget::least_of(&self.spec, &self.model.price, self.context.tokens());
+        let (owner, used) = (BudgetOwner::Run, self.used);
+        let (kind, limit, taken, needed) = if reason == StopReason::TokenBudget {
+            (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens())
+        } else {
+            let limit = cost_budget.filter(|_| reason == StopReason::CostBudget)?;
+            (BudgetKind::Cost, limit.0, used.cost.0, least.cost.0)
+        };
+        Some(Shortfall { owner, kind, limit, taken, set_aside: 0, needed, renews_in_s: None })
     }
 }
 
@@ -60,7 +96,7 @@ fn price_warning(StepModel { upstream, model, price_origin, .. }: &StepModel) ->
 }
 
 /// The error of a run that is to fail at its limits.
-fn limit_error(reason: StopReason) -> Option<RunError> {
+fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError> {
     let kind = match reason {
         StopReason::TokenBudget | StopReason::CostBudget => ErrorKind::BudgetExceeded,
         StopReason::Timeout => ErrorKind::TimeLimit,
@@ -73,11 +109,14 @@ fn limit_error(reason: StopReason) -> Option<RunError> {
         | StopReason::Cancelled
         | StopReason::Abandoned
         | StopReason::ProviderError
+        | StopReason::ContextLimit
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown
         | StopReason::CrashLoop
         | StopReason::StoreLostState
         | StopReason::InternalError => return None,
     };
-    Some(RunError::new(kind, reason.limit_sentence().unwrap_or_default()))
+    let message = limit_message(reason, short).unwrap_or_default().into_owned();
+    let retry_after_ms = short.and_then(Shortfall::retry_after_s).map(|seconds| seconds.saturating_mul(1_000));
+    Some(RunError { kind, message, retry_after_ms })
 }

@@ -1,8 +1,8 @@
 //! How each event changes a run's state.
 
 use super::calls::{CallState, Executor, OpenCall};
-use super::{ContextEstimate, Phase, Run, UNANSWERED};
-use crate::types::conversation::{Extra, Parts};
+use super::{ContextEstimate, Phase, Run, Stop, UNANSWERED};
+use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
 use crate::types::outcome::{CallReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
@@ -46,11 +46,11 @@ impl Run {
             }
             Event::ToolFinished { call_id, outcome, .. } => self.finish_call(call_id, outcome),
             Event::StepCompleted { .. } => self.complete_step(),
-            Event::StopRequested { reason, error } => {
+            Event::StopRequested { reason, error, short } => {
                 match &self.stop {
                     // A second reason to stop leaves no room for a closing answer after the first.
-                    Some((first, _)) => self.limit = self.limit.or(Some(*first)),
-                    None => self.stop = Some((*reason, error.clone())),
+                    Some(first) => self.limit = self.limit.or(Some(first.reason)),
+                    None => self.stop = Some(Stop { reason: *reason, error: error.clone(), short: *short }),
                 }
             }
             Event::CommandsApplied { upto, messages } => {
@@ -176,7 +176,7 @@ impl Run {
             self.push(Message::from_parts(Role::Assistant, parts).from(self.step_origin()));
         }
         if !turn.usage.estimated {
-            self.context = ContextEstimate { counted: turn.usage.total(), bytes_since: 0 };
+            self.context = ContextEstimate { counted: sent_back(turn), bytes_since: 0 };
         }
         self.phase = Phase::AnsweringCalls;
     }
@@ -226,7 +226,8 @@ impl Run {
         let call = open.call.clone();
         if outcome.ending == CallEnding::Lost && policy == OnUnknownOutcome::Fail && self.stop.is_none() {
             let message = format!("Whether the call {id} of `{}` took effect is unknown.", call.name);
-            self.stop = Some((StopReason::OutcomeUnknown, Some(RunError::new(ErrorKind::OutcomeUnknown, message))));
+            let error = Some(RunError::new(ErrorKind::OutcomeUnknown, message));
+            self.stop = Some(Stop { reason: StopReason::OutcomeUnknown, error, short: None });
         }
         if !outcome.ending.is_without_answer() {
             self.resumes = 0;
@@ -312,4 +313,13 @@ impl Run {
         self.context.bytes_since += message.weight();
         self.messages.push(message);
     }
+}
+
+/// How many tokens the next request has of a turn and what came before it: reasoning goes back to no model unless its
+/// vendor sealed it.
+fn sent_back(turn: &Turn) -> u64 {
+    let is_sealed = |part: &Part| matches!(part.kind, PartKind::Thinking(_)) && !part.is_unsealed_thinking();
+    let Usage { completion_tokens, reasoning_tokens, .. } = turn.usage;
+    let unsent = if turn.parts.iter().any(is_sealed) { 0 } else { reasoning_tokens.min(completion_tokens) };
+    turn.usage.total().saturating_sub(unsent)
 }

@@ -18,11 +18,14 @@ use self::elapsed::Elapsed;
 pub use self::next::Step;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
-use crate::types::event::{BudgetKind, Reservation, Turn};
+use crate::types::event::{Reservation, Turn};
 use crate::types::outcome::{Report, RequiredCall, StepReport};
 use crate::types::run::RunSpec;
+use crate::types::shortfall::BudgetKind;
 use crate::types::usage::StepModel;
-use crate::types::{BudgetStatus, CallId, Effect, Limits, Message, Record, RunStatus, StopReason, Usage, Used};
+use crate::types::{
+    BudgetStatus, CallId, Effect, Limits, Message, Record, RunStatus, Shortfall, StopReason, Usage, Used,
+};
 
 /// The result of a call that was not answered before the run ended.
 const UNANSWERED: &str = "The run ended before this call was answered.";
@@ -40,7 +43,7 @@ pub struct Run {
     /// Whether the open calls are made once more: their step is complete but for them.
     is_retrying: bool,
     calls_minted: u16,
-    stop: Option<(StopReason, Option<RunError>)>,
+    stop: Option<Stop>,
     limit: Option<StopReason>,
     reserved: Reservation,
     /// The model of the current step, or of the next.
@@ -75,6 +78,15 @@ pub struct Run {
     commands_applied: u64,
     /// What joins the conversation before the next model call.
     steering: Vec<Message>,
+}
+
+/// Why it is to stop.
+#[derive(Debug, Clone)]
+struct Stop {
+    reason: StopReason,
+    error: Option<RunError>,
+    /// The budget that has no room.
+    short: Option<Shortfall>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

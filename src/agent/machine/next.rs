@@ -1,10 +1,11 @@
 //! Decides the next step of a run by its state.
 
 use super::calls::{CallState, Executor, OpenCall};
-use super::{Phase, Run};
+use super::{Phase, Run, Stop};
 use crate::agent::machine::budget::{self, Purpose};
-use crate::types::event::{BudgetKind, DiscardReason, Reservation};
+use crate::types::event::{DiscardReason, Reservation};
 use crate::types::run::OnLimit;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{Effect, StopReason, ToolCall, TurnEnd};
 
 /// How often a run may be taken over without getting further.
@@ -52,7 +53,7 @@ impl Run {
         match self.phase {
             Phase::Ended(_) => Step::Done,
             Phase::NotStarted | Phase::HandedOver { waits: true } => {
-                self.stop.as_ref().map_or(Step::Done, |(reason, _)| Step::Finish(*reason))
+                self.stop.as_ref().map_or(Step::Done, |stop| Step::Finish(stop.reason))
             }
             Phase::Ready => self.next_call(),
             Phase::ModelRunning => Step::DiscardStep(DiscardReason::Interrupted),
@@ -71,9 +72,9 @@ impl Run {
 
     fn next_call(&self) -> Step {
         let synthesize = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
-        if let Some((reason, _)) = &self.stop {
-            let closing = self.closing_call(*reason).filter(|_| self.wants_closing());
-            return closing.unwrap_or(Step::Finish(*reason));
+        if let Some(Stop { reason, .. }) = self.stop {
+            let closing = self.closing_call(reason).filter(|_| self.wants_closing());
+            return closing.unwrap_or(Step::Finish(reason));
         }
         if self.resumes > MAX_RESUMES {
             return Step::Finish(StopReason::CrashLoop);
@@ -90,6 +91,8 @@ impl Run {
         }
         let planned = if self.iterations >= self.spec.limits.max_iterations {
             Err(StopReason::MaxIterations)
+        } else if self.has_outgrown_model() {
+            Err(StopReason::ContextLimit)
         } else {
             let purpose = Purpose::Step { keep_reserve: synthesize };
             budget::plan(&self.spec, &self.model.price, self.used, self.context.tokens(), purpose)
@@ -103,11 +106,19 @@ impl Run {
 
     /// Whether time ran out and a closing answer is still to be asked for.
     pub(super) fn wants_closing(&self) -> bool {
-        let timeout = matches!(&self.stop, Some((StopReason::Timeout, _)));
+        let timeout = matches!(self.stop, Some(Stop { reason: StopReason::Timeout, .. }));
         timeout && self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none()
     }
 
+    /// Whether the conversation no longer fits the model's context window, by the same estimate as at the start.
+    fn has_outgrown_model(&self) -> bool {
+        self.context.tokens() > self.spec.context_window
+    }
+
     fn closing_call(&self, limit: StopReason) -> Option<Step> {
+        if self.has_outgrown_model() {
+            return None;
+        }
         let reserve =
             budget::plan(&self.spec, &self.model.price, self.used, self.context.tokens(), Purpose::Closing).ok()?;
         Some(Step::CallModel { step: self.step + 1, reserve, closing: Some(limit) })
@@ -144,8 +155,8 @@ impl Run {
     }
 
     fn end_reason(&self) -> StopReason {
-        if let Some((reason, _)) = &self.stop {
-            return *reason;
+        if let Some(Stop { reason, .. }) = self.stop {
+            return reason;
         }
         self.limit.unwrap_or(match self.last_turn.end {
             TurnEnd::Length => StopReason::Length,

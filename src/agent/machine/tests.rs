@@ -2,6 +2,7 @@ mod attempts;
 mod limits;
 mod own;
 mod unknown;
+mod window;
 
 use super::*;
 use crate::agent::ledger::log::encode;
@@ -225,7 +226,7 @@ fn every_call_gets_a_result_even_when_the_run_is_stopped() {
     let mut story = Story::begin(spec);
     let (ours, theirs) = (call(1, "echo"), call(2, "ask_user"));
     story.says("", vec![ours.clone(), theirs], usage(1, 1));
-    story.happens(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+    story.happens(Event::stop(StopReason::Cancelled));
     assert_eq!(story.run.next_step(), Step::SkipTools(vec![ours.clone()]));
     story.answers(&ours, Effect::Read);
     story.completes_step();

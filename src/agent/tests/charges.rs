@@ -9,8 +9,9 @@ use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::llm::{ModelErrorKind, Spent};
 use crate::store::Store;
 use crate::store::faulty::Faulty;
-use crate::types::event::{BudgetKind, DiscardReason};
+use crate::types::event::DiscardReason;
 use crate::types::run::OnLimit;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{Event, Message, Record, StopReason, Used};
 
 /// Why steps were voided, in order.

@@ -56,7 +56,7 @@ async fn what_is_sent_to_a_live_run_is_bounded_in_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_reads_and_records_its_inbox_in_pages() {
-    const EACH: usize = 150 << 10;
+    const EACH: usize = 120 << 10;
     let store = Metered::new();
     let (agent, started) = busy(store.clone()).await;
     for number in 0..6 {

@@ -19,7 +19,8 @@ use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Key, Order, Partition, Scan, Store, Tx, Write};
 use crate::types::clock::now_ms;
-use crate::types::event::{BudgetKind, Reservation};
+use crate::types::event::Reservation;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, Event, Micros, Outcome, RunId, SessionId, StopReason, Tenant, Used};
 
 const KEY: &str = "web";

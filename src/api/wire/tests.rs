@@ -8,12 +8,14 @@ use super::agent::events::AgentEvents;
 use super::openai_chat::completion::completion;
 use super::openai_chat::stream::ChatChunks;
 use super::{Encoder, Resumed, RunNames};
+use crate::api::wire::agent::object::AgentObject;
 use crate::types::conversation::Part;
-use crate::types::event::{BudgetKind, DiscardReason, Reservation};
+use crate::types::event::{DiscardReason, Reservation};
 use crate::types::outcome::{CallReport, Report, RequiredCall, StepReport};
+use crate::types::shortfall::BudgetKind;
 use crate::types::{
-    BudgetStatus, CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId, StopReason,
-    ToolCall, ToolOutcome, ToolProgress, TurnEnd, Usage, Used,
+    BudgetOwner, BudgetStatus, CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId,
+    Shortfall, StopReason, ToolCall, ToolOutcome, ToolProgress, TurnEnd, Usage, Used,
 };
 
 const RUN: &str = "run_019a0000000070008000000000000000";
@@ -84,6 +86,7 @@ fn outcome(reason: StopReason) -> Outcome {
         leg_usage: usage(),
         cost: Micros(1230),
         budget: budget(),
+        short: None,
         iterations: 2,
         tool_calls: 1,
         warnings: Vec::new(),
@@ -203,6 +206,31 @@ fn a_call_whose_outcome_is_unknown_is_handed_out_like_the_clients() {
     let asked = &agent["required_action"]["calls"][0];
     assert_eq!(asked["call_id"], choice["message"]["tool_calls"][0]["id"]);
     assert_eq!(asked["reason"], "It is not known.");
+}
+
+#[test]
+fn a_run_that_a_budget_ended_says_which_one_and_how_much_it_lacked() {
+    let mut ended = outcome(StopReason::CostBudget);
+    ended.short = Some(Shortfall {
+        owner: BudgetOwner::Session,
+        kind: BudgetKind::Cost,
+        limit: 500_000,
+        taken: 400_000,
+        set_aside: 100_000,
+        needed: 150_000,
+        renews_in_s: None,
+    });
+    let names = names();
+    let agent = serde_json::to_value(AgentObject::new(&names.id, None, &ended, false)).unwrap();
+    let said = "The run stopped because the cost budget of the session has no room for another model call: $0.3 of $0.5 \
+                used, $0.1 set aside by live runs, $0.05 missing.";
+    assert_eq!(agent["message"], said);
+    let shortfall = serde_json::json!({
+        "scope": "session", "kind": "cost", "limit": 0.5, "used": 0.3, "set_aside": 0.1, "missing": 0.05,
+        "retry_after_s": 5,
+    });
+    assert_eq!(agent["budget"]["shortfall"], shortfall);
+    assert_eq!(agent["budget"]["cost_limit_usd"], 0.005, "the run's own budget stands beside it");
 }
 
 fn required(call: ToolCall) -> RequiredCall {

@@ -41,7 +41,7 @@ vocabulary! {
     RunStatusText of RunStatus: Queued, InProgress, RequiresAction, Completed, Incomplete, Cancelled, Failed;
     /// Why a run's loop stopped.
     StopReasonText of StopReason: Done, Length, ContentFilter, MaxIterations, TokenBudget, CostBudget, Timeout, ClientTools,
-        OutcomeAsked, Cancelled, ProviderError, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError without Abandoned;
+        OutcomeAsked, Cancelled, ProviderError, ContextLimit, EmptyResponse, OutcomeUnknown, CrashLoop, StoreLostState, InternalError without Abandoned;
     /// What happens at a limit.
     OnLimitText of OnLimit: Stop, Synthesize, Error;
     /// What happens when the last reader of a run has gone.

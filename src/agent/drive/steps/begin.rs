@@ -8,6 +8,7 @@ use crate::agent::machine::budget;
 use crate::failpoint;
 use crate::types::event::Reservation;
 use crate::types::pauses::spread;
+use crate::types::shortfall::BudgetKind;
 use crate::types::{Event, StopReason};
 
 /// How long a run waits for what others have reserved before it looks again, at most.
@@ -25,7 +26,10 @@ pub async fn begin_step(
     failpoint::hit("step.before_start");
     loop {
         let short = match try_begin(driver, step, reserve, closing).await {
-            Ok(true) => return Ok(Some(reserve)),
+            Ok(true) => {
+                driver.waits_for = None;
+                return Ok(Some(reserve));
+            }
             Ok(false) => {
                 driver.meter.cancel(&driver.recorder).await?;
                 return Ok(None);
@@ -40,10 +44,15 @@ pub async fn begin_step(
         }
         driver.meter.cancel(&driver.recorder).await?;
         if short.may_pass() {
+            driver.waits_for = Some(short);
             driver.recorder.flush().await?;
             let _ = tokio::time::timeout(spread(LOOK_EVERY), driver.signals.interrupted()).await;
         } else {
-            driver.recorder.queue(Event::StopRequested { reason: short.stop_reason(), error: None });
+            let reason = match short.kind {
+                BudgetKind::Tokens => StopReason::TokenBudget,
+                BudgetKind::Cost => StopReason::CostBudget,
+            };
+            driver.recorder.queue(Event::StopRequested { reason, error: None, short: Some(short) });
         }
         return Ok(None);
     }

@@ -123,7 +123,7 @@ async fn fail_step(
     };
     if pause.is_none() {
         let (reason, error) = (StopReason::ProviderError, Some(run_error(error, has_spoken)));
-        driver.recorder.queue(Event::StopRequested { reason, error });
+        driver.recorder.queue(Event::StopRequested { reason, error, short: None });
     }
     let reason = if has_spoken { DiscardReason::StreamBroke } else { DiscardReason::NoAnswer };
     driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;

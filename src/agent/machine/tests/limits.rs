@@ -85,7 +85,8 @@ fn a_step_costs_what_the_model_costs_that_it_called() {
     let mut story = Story::begin(spec());
     let begins = {
         let price = Price::from_usd(2.0, 2.0, 2.0);
-        let model = StepModel { upstream: "other".into(), model: "spare".into(), price, price_origin: PriceOrigin::Guessed };
+        let model =
+            StepModel { upstream: "other".into(), model: "spare".into(), price, price_origin: PriceOrigin::Guessed };
         Event::StepStarted { step: 1, reserved: Reservation::default(), model: Arc::new(model), closing: None }
     };
     let turn = Turn { parts: vec![Part::text("hi")], usage: usage(10, 5), ..Turn::default() };

@@ -15,7 +15,7 @@ fn calls_that_need_the_run_are_answered_in_their_place_one_by_one() {
     story.answers(&second, Effect::Read);
     assert_eq!(story.run.next_step(), Step::AnswerCall(third.clone()));
     let mut stopped = story.run.clone();
-    stopped.apply(&encode(&mut 90, now_ms(), Event::StopRequested { reason: StopReason::Cancelled, error: None }).0);
+    stopped.apply(&encode(&mut 90, now_ms(), Event::stop(StopReason::Cancelled)).0);
     assert_eq!(stopped.next_step(), Step::SkipTools(vec![third.clone(), last]));
     story.happens(Event::ToolStarted { step: 1, call: third.clone(), effect: Effect::Write });
     story.happens(Event::RunResumed { leg: None });

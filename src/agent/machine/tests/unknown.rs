@@ -129,7 +129,7 @@ fn a_retried_call_whose_answer_is_lost_again_is_asked_about_again() {
 #[test]
 fn a_run_that_is_cancelled_while_it_asks_keeps_what_is_known() {
     let (mut story, _) = asked();
-    story.happens(Event::StopRequested { reason: StopReason::Cancelled, error: None });
+    story.happens(Event::stop(StopReason::Cancelled));
     let outcome = story.ends();
     assert_eq!((outcome.status(), outcome.required_calls.len()), (RunStatus::Cancelled, 0));
     let messages = story.run.final_messages();

@@ -7,16 +7,17 @@ use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::wire::agent::object::{AgentObject, Arguments, Budget};
+use crate::api::wire::agent::budget::{Amount, Budget, kind_name};
+use crate::api::wire::agent::object::{AgentObject, Arguments};
 use crate::api::wire::chunk::ChunkTemplate;
 use crate::api::wire::openai_chat::described::ChatChunk;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
-use crate::types::event::BudgetKind;
+use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, Event, Micros, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
+use crate::types::{CallId, Event, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
 
 /// Writes native events.
 #[derive(Debug)]
@@ -139,16 +140,6 @@ pub enum EventEntry<'a> {
     Named(Box<NativeEvent<'a>>),
     /// Text; in lists with the event's number.
     Text(ChatChunk),
-}
-
-/// An amount of what a budget counts.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum Amount {
-    /// Tokens.
-    Tokens(u64),
-    /// US dollars.
-    Usd(f64),
 }
 
 /// What the last event says.
@@ -300,10 +291,7 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
 }
 
 fn budget_warning(seq: u64, kind: BudgetKind, used: u64, limit: u64) -> NativeEvent<'static> {
-    let (kind, used, limit) = match kind {
-        BudgetKind::Tokens => ("tokens", Amount::Tokens(used), Amount::Tokens(limit)),
-        BudgetKind::Cost => ("cost", Amount::Usd(Micros(used).as_usd()), Amount::Usd(Micros(limit).as_usd())),
-    };
+    let (used, limit, kind) = (Amount::of(kind, used), Amount::of(kind, limit), kind_name(kind));
     NativeEvent::BudgetWarning { seq, scope: "run", kind, used, limit }
 }
 

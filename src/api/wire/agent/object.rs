@@ -1,16 +1,19 @@
 //! The `agent` object: what the last event and every plain response say of a run.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
+use crate::api::wire::agent::budget::Budget;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::outcome::{self, CallReport, Outcome, Report, StepReport};
-use crate::types::{BudgetStatus, Micros, RunId, SessionId, StopReason};
+use crate::types::{Micros, RunId, SessionId, StopReason};
 
 /// How a run ended or why it waits.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,7 +30,7 @@ pub struct AgentObject<'a> {
     #[schema(value_type = StopReasonText, example = "done")]
     pub stop_reason: &'static str,
     /// Which limit ended the run, in a sentence; null if none did.
-    pub message: Option<&'a str>,
+    pub message: Option<Cow<'static, str>>,
     /// Model calls that counted.
     pub iterations: u32,
     /// Tool calls that were answered.
@@ -45,36 +48,6 @@ pub struct AgentObject<'a> {
     /// What happened, step by step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportObject<'a>>,
-}
-
-/// Where a run's budgets stand.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Budget {
-    /// The limit of tokens; null without one.
-    pub token_limit: Option<u64>,
-    /// Input and output so far.
-    pub tokens_used: u64,
-    /// What is left; null without a limit.
-    pub tokens_remaining: Option<u64>,
-    /// The limit of cost, in US dollars; null without one.
-    pub cost_limit_usd: Option<f64>,
-    /// Cost so far.
-    pub cost_used_usd: f64,
-    /// What is left of it; null without a limit.
-    pub cost_remaining_usd: Option<f64>,
-    /// What model calls that were cut off may have taken beyond that. Only the budgets of the key are charged
-    /// for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unconfirmed: Option<Unconfirmed>,
-}
-
-/// What model calls that were cut off may have taken.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Unconfirmed {
-    /// At most so many tokens.
-    pub tokens: u64,
-    /// At most that many US dollars.
-    pub cost_usd: f64,
 }
 
 /// What a run waits for.
@@ -186,34 +159,18 @@ impl<'a> AgentObject<'a> {
             session_id: session.map(SessionId::as_str),
             status: outcome.status().as_str(),
             stop_reason: outcome.reason.as_str(),
-            message: outcome.reason.limit_sentence(),
+            message: outcome.message(),
             iterations: outcome.iterations,
             tool_calls: outcome.tool_calls,
             cost_usd: Micros::as_usd(outcome.cost),
             usage: (&outcome.usage).into(),
-            budget: (&outcome.budget).into(),
+            budget: Budget::at_the_end(outcome),
             required_action: (!calls.is_empty()).then(|| RequiredAction {
                 r#type: if outcome.reason == StopReason::OutcomeAsked { "outcome_unknown" } else { "client_tools" },
                 calls: calls.iter().map(RequiredCall::new).collect(),
             }),
             warnings: &outcome.warnings,
             report: with_report.then(|| ReportObject::new(&outcome.report)),
-        }
-    }
-}
-
-impl From<&BudgetStatus> for Budget {
-    fn from(status: &BudgetStatus) -> Self {
-        let BudgetStatus { tokens, cost, used, unconfirmed } = *status;
-        Self {
-            token_limit: tokens,
-            tokens_used: used.tokens,
-            tokens_remaining: tokens.map(|limit| limit.saturating_sub(used.tokens)),
-            cost_limit_usd: cost.map(Micros::as_usd),
-            cost_used_usd: used.cost.as_usd(),
-            cost_remaining_usd: cost.map(|limit| limit.saturating_sub(used.cost).as_usd()),
-            unconfirmed: (!unconfirmed.is_nothing())
-                .then(|| Unconfirmed { tokens: unconfirmed.tokens, cost_usd: unconfirmed.cost.as_usd() }),
         }
     }
 }

@@ -90,6 +90,7 @@ pub fn finish_reason(reason: StopReason) -> Option<&'static str> {
         StopReason::ContentFilter => Some("content_filter"),
         StopReason::ClientTools | StopReason::OutcomeAsked => Some("tool_calls"),
         StopReason::ProviderError
+        | StopReason::ContextLimit
         | StopReason::EmptyResponse
         | StopReason::OutcomeUnknown
         | StopReason::CrashLoop
