@@ -119,12 +119,18 @@ pub enum StartError {
 pub enum StorageError {
     /// The tenant stores as much as it may.
     #[error(
-        "no more than {limit} bytes may be stored for this key's tenant, and there is no room left; delete sessions, or \
-         wait until older runs and sessions expire"
+        "this would take {bytes} bytes of storage, and of the {limit} bytes that may be stored for this key's tenant \
+         {stored} are taken; delete sessions, or wait until older runs and sessions expire"
     )]
     Full {
+        /// Of this request.
+        bytes: u64,
+        /// What is taken, as far as is counted.
+        stored: u64,
         /// In all.
         limit: u64,
+        /// Until it is counted anew what has expired, at most.
+        recount_in: Duration,
     },
     /// It is more than the tenant may store.
     #[error(

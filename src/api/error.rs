@@ -190,7 +190,11 @@ impl From<StorageError> for ApiError {
     fn from(error: StorageError) -> Self {
         let message = error.to_string();
         match error {
-            StorageError::Full { .. } => Self::new(ErrorCode::StorageFull, message).permanent(),
+            StorageError::Full { recount_in, .. } => {
+                // Whether something has expired by then is not known, so no client should repeat it by itself.
+                let seconds = recount_in.as_secs().saturating_add(1);
+                Self::new(ErrorCode::StorageFull, message).permanent().retry_after(seconds)
+            }
             StorageError::TooLarge { .. } => Self::new(ErrorCode::PayloadTooLarge, message),
             StorageError::Store(error) => LookupError::Store(error).into(),
         }

@@ -83,7 +83,7 @@ impl Ledger {
             result => return Ok(result.map_err(unavailable)?),
         }
         match self.commit(tx).await {
-            Err(CommitError::CeilingReached { .. }) => Err(self.storage_full()),
+            Err(CommitError::CeilingReached { value, .. }) => Err(self.storage_full(bytes, value, LONGEST_PAUSE)),
             result => Ok(result.map_err(unavailable)?),
         }
     }
@@ -137,7 +137,7 @@ impl Ledger {
         }
         let lease = keys::recounting();
         let Some(fence) = self.store.acquire(&partition, &lease, LONGEST_PAUSE).await? else {
-            return Err(self.storage_full());
+            return Err(self.storage_full(bytes, before, LONGEST_PAUSE));
         };
         let began = Instant::now();
         let stored = self.stored(tenant).await?;
@@ -146,11 +146,14 @@ impl Ledger {
         let pause = (began.elapsed() * SELDOM).clamp(Duration::from_secs(1), LONGEST_PAUSE);
         // It is not released: it keeps others from counting for that long.
         self.store.renew(&partition, &lease, fence, pause, &keys::messages()).await?;
-        if counter().await?.saturating_add(wanted) <= limit { Ok(()) } else { Err(self.storage_full()) }
+        let stored = counter().await?;
+        tracing::warn!(%tenant, stored, limit, "counted what a tenant stores that had no room left");
+        if stored.saturating_add(wanted) <= limit { Ok(()) } else { Err(self.storage_full(bytes, stored, pause)) }
     }
 
-    fn storage_full(&self) -> StorageError {
-        StorageError::Full { limit: self.retention.tenant_bytes }
+    fn storage_full(&self, bytes: u64, stored: i64, recount_in: Duration) -> StorageError {
+        let (stored, limit) = (u64::try_from(stored).unwrap_or(0), self.retention.tenant_bytes);
+        StorageError::Full { bytes, stored, limit, recount_in }
     }
 
     /// What a tenant stores.

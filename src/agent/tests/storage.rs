@@ -12,6 +12,8 @@ use crate::types::{Message, Role, SessionId, StopReason, Tenant};
 const LIMIT: u64 = 1 << 20;
 /// Of this size, three fit and a fourth does not.
 const EACH: usize = 300 << 10;
+/// What three of them take at least.
+const TAKEN: u64 = 3 * (300 << 10);
 
 fn agent(turns: Vec<Say>) -> TestAgent {
     limited(turns, LIMIT)
@@ -37,7 +39,7 @@ async fn create(agent: &TestAgent, tenant: &Tenant, name: &str) -> Result<(), Lo
 }
 
 fn is_full(result: &Result<(), LookupError>) -> bool {
-    matches!(result, Err(LookupError::Storage(StorageError::Full { limit: LIMIT })))
+    matches!(result, Err(LookupError::Storage(StorageError::Full { limit: LIMIT, stored: TAKEN.., .. })))
 }
 
 /// Long enough for what is stored to be counted anew.
@@ -94,7 +96,7 @@ async fn what_a_run_says_counts_and_a_full_tenant_starts_no_run() {
         // Its driver leaves it.
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    assert!(matches!(refused, StartError::Storage(StorageError::Full { limit: LIMIT })), "{refused:?}");
+    assert!(matches!(refused, StartError::Storage(StorageError::Full { limit: LIMIT, .. })), "{refused:?}");
     assert!(started >= 1, "the first fits");
     pause().await;
     let again = agent.start(request(), None).await.map(drop);
