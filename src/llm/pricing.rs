@@ -41,8 +41,6 @@ const KNOWN: &[(&str, [f64; 3], u64, u64)] = &[
     ("claude-opus-4-5", [5.00, 0.50, 25.00], 200_000, 64_000),
     ("claude-haiku-4-5", [1.00, 0.10, 5.00], 200_000, 64_000),
     ("claude-3-5-haiku", [0.80, 0.08, 4.00], 200_000, 8_192),
-    // Built in; it costs nothing.
-    ("demo", [0.00, 0.00, 0.00], 128_000, 8_192),
     ("deepseek-chat", [0.14, 0.14, 0.28], 65_536, 8_192),
 ];
 
@@ -110,7 +108,7 @@ mod tests {
     fn no_name_is_listed_twice_and_no_number_is_missing() {
         for (at, &(name, [input, cached, output], window, most)) in KNOWN.iter().enumerate() {
             assert!(KNOWN[..at].iter().all(|(earlier, ..)| *earlier != name), "{name}");
-            assert!(name == "demo" || 0.0 < cached && cached <= input && input <= output, "{name}");
+            assert!(0.0 < cached && cached <= input && input <= output, "{name}");
             assert!(0 < most && most < window, "{name}");
         }
     }

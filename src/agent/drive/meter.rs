@@ -102,6 +102,15 @@ impl Meter {
         }
     }
 
+    /// Gives back what was reserved with the key for the step after the last one that began.
+    pub async fn cancel_next(&mut self, recorder: &Recorder) -> Result<(), CommitError> {
+        let next = recorder.run().step() + 1;
+        if self.account.as_ref().is_some_and(|account| account.holds_for(next)) {
+            self.cancel(recorder).await?;
+        }
+        Ok(())
+    }
+
     /// Records the step's end, `event`, and settles its reservation, with the session in the same commit,
     /// with the key after it.
     pub async fn settle(

@@ -186,6 +186,7 @@ async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
     if let Step::DiscardStep(reason) = driver.recorder.run().next_step() {
         run_loop::discard_step(driver, reason).await?;
     }
+    driver.meter.cancel_next(&driver.recorder).await?;
     let reason = StopReason::InternalError;
     driver.recorder.queue(Event::stop(reason));
     // A command may come in between, however often.

@@ -223,6 +223,11 @@ impl Account {
         self.held.is_some()
     }
 
+    /// Whether something is reserved for this step.
+    pub fn holds_for(&self, step: u32) -> bool {
+        self.held.as_ref().is_some_and(|held| held.key == keys::reserved(&self.run, step))
+    }
+
     /// Settles what is reserved at what was used, once the run's log says so. A store that does not
     /// answer is asked again while there is `retry`.
     pub async fn settle(&mut self, used: Used, mut retry: RetryWhileLeased) -> Result<(), CommitError> {

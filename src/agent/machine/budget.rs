@@ -126,6 +126,12 @@ pub fn estimate(text_bytes: usize) -> u64 {
     (text_bytes as u64).div_ceil(4)
 }
 
+/// Whether a call whose answer has so many bytes can have taken this: no more than `most` tokens, and neither its input nor
+/// an answer that was given is nothing. Servers that do not count report nothing.
+pub fn can_be(usage: &Usage, most: u64, output_bytes: usize) -> bool {
+    usage.total() <= most && usage.prompt_tokens > 0 && (usage.completion_tokens > 0 || output_bytes == 0)
+}
+
 /// What a call took by estimate: its planned input and an output of so many bytes.
 pub fn estimated_usage(reserve: Reservation, output_bytes: usize) -> Usage {
     Usage {
@@ -231,6 +237,14 @@ mod tests {
         assert_eq!(output(short(BudgetKind::Tokens, 9_700, 0)), None);
         assert_eq!(output(short(BudgetKind::Cost, 1_900, 1)), Some(400));
         assert_eq!(least(&spec, &price, planned).tokens(), 356);
+    }
+
+    #[test]
+    fn an_answer_is_not_believed_to_have_taken_nothing() {
+        let usage = |prompt_tokens, completion_tokens| Usage { prompt_tokens, completion_tokens, ..Usage::default() };
+        assert!(can_be(&usage(10, 5), 15, 20) && can_be(&usage(10, 0), 15, 0));
+        assert!(!can_be(&usage(10, 6), 15, 20), "more than the model takes");
+        assert!(!can_be(&usage(10, 0), 15, 1) && !can_be(&usage(0, 5), 15, 1));
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! What runs and keys are charged for model calls that end badly, or do not say what they took.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::quota::{count, counter, keyed, memory, quotas, standing, tokens};
+use super::quota::{count, counter, keyed, memory, partition, quotas, standing, tokens};
 use super::support::{Say, TestAgent, client_tool, outcome, request, request_with, shown, watch};
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::llm::{ModelErrorKind, Spent};
-use crate::store::Store;
-use crate::store::faulty::Faulty;
+use crate::store::faulty::{Fate, Faulty};
+use crate::store::{Store, Write};
 use crate::types::event::DiscardReason;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
@@ -106,7 +107,7 @@ async fn a_refusal_costs_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_does_not_end_a_run_that_has_a_token_budget() {
     let store = memory();
-    let mortal = Faulty::new(store.clone(), |_| crate::store::faulty::Fate::Happens);
+    let mortal = Faulty::new(store.clone(), |_| Fate::Happens);
     let (mortal_store, quota): (Arc<dyn Store>, _) = (mortal.clone(), tokens(10_000));
     let first = TestAgent::builder().store(mortal_store).turns(vec![Say::Stall(&["so far"])]).quotas(quotas(quota));
     let first = first.build();
@@ -162,4 +163,36 @@ async fn usage_beyond_what_the_model_takes_is_not_believed() {
     let outcome = outcome(&watch(agent.start(request(), None).await.unwrap()).await);
     assert_eq!((outcome.usage.completion_tokens, outcome.usage.estimated), (1, true));
     assert!(outcome.usage.prompt_tokens < 1_000, "{:?}", outcome.usage);
+}
+
+/// As servers report that do not count.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_said_to_have_taken_nothing_is_charged_by_estimate() {
+    let store = memory();
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Boasts("eight ch", 0)]);
+    let agent = agent.quotas(quotas(tokens(10_000))).begin();
+    let outcome = outcome(&watch(agent.start(keyed(), None).await.unwrap()).await);
+    assert_eq!((outcome.usage.completion_tokens, outcome.usage.estimated), (2, true));
+    assert!(outcome.usage.prompt_tokens > 0, "{:?}", outcome.usage);
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, outcome.usage.total());
+}
+
+/// The panic comes after the key's budget is reserved, and before the step is recorded.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_panics_before_its_step_begins_leaves_nothing_reserved() {
+    let store = memory();
+    let (has_reserved, has_panicked) = (AtomicBool::new(false), AtomicBool::new(false));
+    let faulty = Faulty::new(store.clone(), move |tx| {
+        let is_of_key = tx.partition == partition();
+        let is_of_run = tx.writes.iter().any(|write| matches!(write, Write::Append { .. }));
+        let panics = is_of_run && has_reserved.load(Ordering::SeqCst) && !has_panicked.swap(true, Ordering::SeqCst);
+        assert!(!panics, "as told");
+        has_reserved.fetch_or(is_of_key, Ordering::SeqCst);
+        Fate::Happens
+    });
+    let agent = TestAgent::builder().store(faulty).quotas(quotas(tokens(10_000))).begin();
+    let outcome = outcome(&watch(agent.start(keyed(), None).await.unwrap()).await);
+    assert_eq!((outcome.reason, outcome.usage.total()), (StopReason::InternalError, 0));
+    assert_eq!(count(&store, &counter(BudgetKind::Tokens)).await, 0);
+    assert_eq!(standing(&store).await, Vec::<String>::new());
 }

@@ -51,7 +51,7 @@ pub(super) fn keyed() -> NewRun {
     NewRun { key_name: Some(KEY.to_owned()), max_output_tokens: Some(300), ..request() }
 }
 
-fn partition() -> Partition {
+pub(super) fn partition() -> Partition {
     keys::budget_partition(&Tenant::default_tenant(), KEY)
 }
 

@@ -12,7 +12,7 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
-use crate::agent::machine::budget::{estimated_usage, partial_usage, whole_usage};
+use crate::agent::machine::budget::{self, estimated_usage, partial_usage, whole_usage};
 use crate::failpoint;
 use crate::llm::retry::RetryPolicy;
 use crate::llm::{Delta, DeltaStream, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
@@ -244,7 +244,7 @@ fn finish_turn(
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
     let bytes = buffer.bytes().max(turn.bytes());
-    let usage = believable(driver, reserve, turn.usage).unwrap_or_else(|| {
+    let usage = believable(driver, reserve, turn.usage, bytes).unwrap_or_else(|| {
         let output_tokens = output_bound(driver, reserve, closing).unwrap_or(u64::MAX);
         estimated_usage(Reservation { output_tokens, ..reserve }, bytes)
     });
@@ -268,17 +268,17 @@ fn finish_turn(
     Turn { parts: parts.collect(), usage, end: turn.end, latency_ms }
 }
 
-/// The usage that the upstream reports, unless it is more than the model can have taken.
-fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>) -> Option<Usage> {
+/// The usage that the upstream reports for an answer of so many bytes, unless it cannot be.
+fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>, bytes: usize) -> Option<Usage> {
     let run = driver.recorder.run();
     let most = run.spec().context_window.saturating_add(reserve.output_tokens);
     let usage = reported?;
-    if usage.total() > most {
-        let (model, tokens) = (&run.model().model, usage.total());
-        tracing::warn!(run = %run.spec().id, model, tokens, most, "the upstream reports more tokens than the model takes; an estimate is charged");
-        return None;
+    if budget::can_be(&usage, most, bytes) {
+        return Some(usage);
     }
-    Some(usage)
+    let (model, tokens) = (&run.model().model, usage.total());
+    tracing::warn!(run = %run.spec().id, model, tokens, most, bytes, "the upstream reports a usage that cannot be; an estimate is charged");
+    None
 }
 
 /// The bound on the output that the upstream is told: none if the caller asked for none and no budget holds.

@@ -32,7 +32,7 @@ pub(in crate::agent::tests) enum Say {
     Written(&'static [&'static str]),
     /// Thinks, then answers, and does not say what that took.
     Unmetered(&'static str, &'static str),
-    /// Answers, and says that it took so much input.
+    /// Answers, and says that it took so many tokens of input, and none of output.
     Boasts(&'static str, u64),
     /// Begins to answer, and says nothing.
     Silent,
