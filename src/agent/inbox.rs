@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,7 @@ use crate::store::{CommitError, Partition, Store, Unavailable};
 use crate::types::clock::now_ms;
 use crate::types::{Message, RunId, Tenant};
 
-/// How long it is known that a request left its command.
+/// How long it is known that a request sent its command.
 const RECEIPT_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Most commands of one run.
 const MOST: u64 = 1024;
@@ -93,36 +94,48 @@ pub async fn send(
         {
             return Ok(Delivery::Repeated);
         }
-        let head_key = keys::head(run);
-        let document = ledger.store().get(&partition, &head_key).await?;
-        let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
-        let head: Head = decode(&document.value)?;
-        if head.status.is_final() {
-            return Ok(Delivery::Ended(Box::new(head)));
-        }
-        let log = keys::inbox(run);
-        let after = ledger.store().read_log(&partition, &log, u64::MAX, 0).await?.head;
-        if after >= MOST && ceiling.is_some() {
-            return Err(LookupError::InboxFull(run.clone()));
-        }
-        let ttl = head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, now_ms()));
-        let (head, command) = ((run, document.version), (after, entry.clone()));
-        let mut tx = commits::send(partition.clone(), head, command, ceiling, ttl);
-        if let Some(key) = key {
-            let note = Note { fingerprint: key.fingerprint.clone() };
-            tx = tx.put_at(keys::receipt(run, &key.name), 0, encode(&note), Some(RECEIPT_TTL));
-        }
-        match ledger.commit(tx).await {
-            Ok(()) => return Ok(Delivery::Delivered),
-            Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => {}
-            Err(CommitError::CeilingReached { .. }) => return Err(LookupError::InboxFull(run.clone())),
-            Err(error) => return Err(unavailable(error).into()),
+        if let Some(delivery) = try_send(ledger, &partition, run, &entry, ceiling, key).await? {
+            return Ok(delivery);
         }
     }
     Err(LookupError::Store(Unavailable(format!("run {run} is being changed by others"))))
 }
 
-/// Whether the request of this key has left its command already.
+/// Commits the command with a check that the run has not ended; `None` if the run or its inbox changed meanwhile.
+async fn try_send(
+    ledger: &Ledger,
+    partition: &Partition,
+    run: &RunId,
+    entry: &Bytes,
+    ceiling: Option<u64>,
+    key: Option<&RequestKey>,
+) -> Result<Option<Delivery>, LookupError> {
+    let document = ledger.store().get(partition, &keys::head(run)).await?;
+    let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
+    let head: Head = decode(&document.value)?;
+    if head.status.is_final() {
+        return Ok(Some(Delivery::Ended(Box::new(head))));
+    }
+    let after = length(ledger.store(), partition, run).await?;
+    if after >= MOST && ceiling.is_some() {
+        return Err(LookupError::InboxFull(run.clone()));
+    }
+    let ttl = head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, now_ms()));
+    let (head, command) = ((run, document.version), (after, entry.clone()));
+    let mut tx = commits::send(partition.clone(), head, command, ceiling, ttl);
+    if let Some(key) = key {
+        let note = Note { fingerprint: key.fingerprint.clone() };
+        tx = tx.put_at(keys::receipt(run, &key.name), 0, encode(&note), Some(RECEIPT_TTL));
+    }
+    match ledger.commit(tx).await {
+        Ok(()) => Ok(Some(Delivery::Delivered)),
+        Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => Ok(None),
+        Err(CommitError::CeilingReached { .. }) => Err(LookupError::InboxFull(run.clone())),
+        Err(error) => Err(unavailable(error).into()),
+    }
+}
+
+/// Whether the request of this key has sent its command already.
 async fn was_sent(ledger: &Ledger, partition: &Partition, run: &RunId, key: &RequestKey) -> Result<bool, LookupError> {
     let Some(note) = ledger.store().get(partition, &keys::receipt(run, &key.name)).await? else { return Ok(false) };
     let Note { fingerprint } = decode(&note.value)?;

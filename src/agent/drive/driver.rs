@@ -71,7 +71,7 @@ impl Driver {
 
     /// Applies a command, unless it was applied before. A repeated cancellation is applied again, because it
     /// changes nothing.
-    fn take_in(&mut self, number: u64, command: Command) {
+    fn apply_command(&mut self, number: u64, command: Command) {
         let is_known = number <= self.commands_seen;
         self.commands_seen = self.commands_seen.max(number);
         match command {
@@ -122,7 +122,7 @@ impl Driver {
             let is_last = commands.is_empty() || seen + commands.len() as u64 >= length;
             for command in commands {
                 seen += 1;
-                self.take_in(seen, command);
+                self.apply_command(seen, command);
             }
             if is_last {
                 self.commands_seen = seen;

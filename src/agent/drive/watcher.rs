@@ -54,40 +54,40 @@ impl RunWatcher {
             given_up.cancel();
             std::future::pending::<()>().await;
         };
-        tokio::join!(self.take_in(), alone);
+        tokio::join!(self.watch_inbox(), alone);
     }
 
-    /// Tells of commands as they come.
-    async fn take_in(&mut self) {
+    /// Tells the driver how many commands its inbox has, whenever that changes.
+    async fn watch_inbox(&mut self) {
         let shared = self.store.is_shared();
         if shared {
             tokio::time::sleep(LISTEN_AFTER).await;
         }
         let mut nudges = self.store.watch(&keys::inbox_topic(&self.partition, &self.run));
         if shared {
-            self.look_surely().await;
+            self.look_until_answered().await;
         }
         loop {
             let seen = self.seen;
             tokio::select! {
                 () = nudges.changed() => {}
                 gone = more_than(&mut self.commands, seen) => if gone {
-                    // The lease is gone, and the driver soon will be.
+                    // The lease is no longer held, so the driver is about to stop.
                     return nudges.changed().await;
                 },
             }
-            self.look_surely().await;
+            self.look_until_answered().await;
         }
     }
 
-    /// Looks at the commands that are there, however often the store must be asked.
-    async fn look_surely(&mut self) {
+    /// Looks at the inbox, again and again until the store answers.
+    async fn look_until_answered(&mut self) {
         while self.look().await.is_err() {
             tokio::time::sleep(RETRY_EVERY).await;
         }
     }
 
-    /// Looks at the commands that are there.
+    /// Looks at the inbox.
     async fn look(&mut self) -> Result<(), Unavailable> {
         let glance = inbox::glance(&self.store, &self.partition, &self.run, self.seen).await?;
         self.seen = glance.length;

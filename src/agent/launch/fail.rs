@@ -5,10 +5,15 @@
 //! lacked much, and an operator may delete what should not be touched. Readers of such a run get
 //! its end, and its session can be used again.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+
 use crate::agent::error::unavailable;
 use crate::agent::launch::Launcher;
 use crate::agent::ledger::commits::{self, Lost};
 use crate::agent::ledger::head::Head;
+use crate::agent::ledger::session::Versioned;
 use crate::agent::ledger::{ReadError, document, keys, log};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
@@ -48,13 +53,13 @@ impl Launcher {
         let (tx, next) = commits::fail(lease.fence(), lost, self.ledger.retention());
         match self.ledger.commit(tx).await {
             Ok(()) => Ok(Some(next)),
-            // It is looked at again.
+            // The sweep looks at the run again.
             Err(CommitError::VersionConflict { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }
     }
 
-    /// What there is of a run that is not over, and how it is to end.
+    /// Reads what the store still has of a run, and decides how the run ends; `None` if it has ended.
     async fn read_lost(&self, run: &RunId, entry: &Registration, why: StopReason) -> Result<Option<Lost>, Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let store = self.ledger.store();
@@ -66,33 +71,39 @@ impl Launcher {
         let length = store.read_log(&partition, &keys::events(run), u64::MAX, 0).await?.head;
         let last = match self.ledger.last_record(&partition, run).await {
             Ok(last) => last.map(|record| (record.seq, record.event)),
-            // Its number is not known, but no number passes its place.
+            // The last record's number is not known, but no record's number is above its place.
             Err(ReadError::Damaged(_)) => Some((length, Event::RunStarted)),
             Err(ReadError::Store(error)) => return Err(error),
         };
-        let (reason, end) = match last {
-            // The end is there; only the head does not know of it.
-            Some((_, Event::RunFinished(outcome))) if outcome.status().is_final() => (outcome.reason, None),
-            last => {
-                let outcome = Event::RunFinished(Box::new(Outcome::unknown(why)));
-                let mut seq = last.map_or(0, |(seq, _)| seq);
-                (why, Some(log::encode(&mut seq, now_ms(), outcome).1))
-            }
-        };
+        let (reason, end) = end(last, why);
         let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(now_ms()), ..head };
-        let found = match &entry.session {
-            Some(id) => self.ledger.find_session(&entry.tenant, id).await?,
-            None => None,
-        };
-        let session = match found {
-            Some(found) => {
-                let mut without = found.session.clone();
-                without.detach_run(run);
-                let ttl = self.ledger.session_ttl_under_all(&entry.tenant, &without).await?;
-                Some((found, ttl))
-            }
-            None => None,
-        };
+        let session = self.session_without(run, entry).await?;
         Ok(Some(Lost { partition, head, version: document.version, length, end, session }))
+    }
+
+    /// The run's session, and how long it is kept once the run is detached from it.
+    async fn session_without(
+        &self,
+        run: &RunId,
+        entry: &Registration,
+    ) -> Result<Option<(Versioned, Duration)>, Unavailable> {
+        let Some(id) = &entry.session else { return Ok(None) };
+        let Some(found) = self.ledger.find_session(&entry.tenant, id).await? else { return Ok(None) };
+        let mut without = found.session.clone();
+        without.detach_run(run);
+        let ttl = self.ledger.session_ttl_under_all(&entry.tenant, &without).await?;
+        Ok(Some((found, ttl)))
+    }
+}
+
+/// Why the run ends, and the entry that says so, unless the log has its end already and only the head lacks it.
+fn end(last: Option<(u64, Event)>, why: StopReason) -> (StopReason, Option<Bytes>) {
+    match last {
+        Some((_, Event::RunFinished(outcome))) if outcome.status().is_final() => (outcome.reason, None),
+        last => {
+            let outcome = Event::RunFinished(Box::new(Outcome::unknown(why)));
+            let mut seq = last.map_or(0, |(seq, _)| seq);
+            (why, Some(log::encode(&mut seq, now_ms(), outcome).1))
+        }
     }
 }

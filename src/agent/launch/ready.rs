@@ -35,7 +35,7 @@ impl Idle {
         Self { run, records, lease, waits_until_ms: None }
     }
 
-    /// The same, waiting as `head` says.
+    /// The same run, which waits as long as `head` says.
     pub(super) fn under(self, head: &Head) -> Self {
         Self { waits_until_ms: head.waits_until_ms, ..self }
     }
@@ -50,17 +50,17 @@ impl Idle {
         &self.run
     }
 
-    /// What it was asked to do.
+    /// Its specification.
     pub(in crate::agent) fn spec(&self) -> &Arc<RunSpec> {
         self.run.spec()
     }
 
-    /// What is in its log.
+    /// The records of its log.
     pub(in crate::agent) fn records(&self) -> &[Arc<Record>] {
         &self.records
     }
 
-    /// Where it stands.
+    /// Its status.
     pub(in crate::agent) fn status(&self) -> RunStatus {
         self.run.status()
     }
@@ -70,19 +70,19 @@ impl Idle {
         self.records.last().map_or(0, |record| record.seq)
     }
 
-    /// The record of what happens to it now, the number of entries before it, and its entry.
+    /// The record of an event that happens now, the number of entries before it, and its entry.
     pub(super) fn next_record(&self, event: Event) -> (Arc<Record>, (u64, Bytes)) {
         let (record, entry) = log::encode(&mut self.seq(), now_ms(), event);
         (record, (self.records.len() as u64, entry))
     }
 
-    /// Takes in a record that is in its log now.
+    /// Applies a record that is in the log now.
     pub(super) fn push(&mut self, record: Arc<Record>) {
         self.run.apply(&record);
         self.records.push(record);
     }
 
-    /// Changes what it is asked to do, before it begins.
+    /// Replaces the run's specification, before it begins.
     pub(super) fn respecify(&mut self, spec: RunSpec) {
         self.run = Run::new(Arc::new(spec)).replayed(self.records.iter().map(Arc::as_ref));
     }

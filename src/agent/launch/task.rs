@@ -67,7 +67,7 @@ impl Launcher {
         self.followers.follow(partition, spec.id.clone(), Some(reader), seq)
     }
 
-    /// Tidies up after a run's driver.
+    /// Unregisters a run whose driver has ended it, or orphans the run for another replica, and releases the lease.
     async fn finalize(
         &self,
         run: &RunId,
@@ -101,7 +101,7 @@ impl Launcher {
         }
     }
 
-    /// What drives a run, and what stands beside it.
+    /// The driver of a run, its watcher and its lease.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
         let Prepared { history, budget, account, commands, tools } = prepared;
@@ -112,21 +112,7 @@ impl Launcher {
         let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();
-        let watcher = RunWatcher {
-            store: self.ledger.store().clone(),
-            partition: keys::partition_of(&spec),
-            run: spec.id.clone(),
-            seen: read,
-            commands: lease.commands(),
-            found,
-            cancel: signals.cancel.clone(),
-            abandoned: signals.abandoned.clone(),
-            tail: recorder.tail().clone(),
-            grace: match spec.options.on_disconnect {
-                OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
-                OnDisconnect::Continue => None,
-            },
-        };
+        let watcher = watcher(&recorder, &lease, &signals, found);
         let mut driver = Driver {
             model: generation.catalog.model(&spec.upstream),
             tools: tools.unwrap_or_default(),
@@ -194,4 +180,24 @@ async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
         steps::finish::finish(driver, reason).await?;
     }
     Ok(())
+}
+
+/// The watcher of a run, which puts the number of commands into `found`.
+fn watcher(recorder: &Recorder, lease: &Lease, signals: &Signals, found: watch::Sender<u64>) -> RunWatcher {
+    let spec = recorder.run().spec();
+    RunWatcher {
+        store: recorder.store().clone(),
+        partition: keys::partition_of(spec),
+        run: spec.id.clone(),
+        seen: recorder.run().commands_applied(),
+        commands: lease.commands(),
+        found,
+        cancel: signals.cancel.clone(),
+        abandoned: signals.abandoned.clone(),
+        tail: recorder.tail().clone(),
+        grace: match spec.options.on_disconnect {
+            OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
+            OnDisconnect::Continue => None,
+        },
+    }
 }
