@@ -79,7 +79,7 @@ fn stream((client, base): Upstream, mut body: Value) -> impl Stream<Item = Resul
                 break;
             }
             let said = json!({"role": "assistant", "content": text, "tool_calls": calls});
-            go_on(&client, &base, &mut body, said).await?;
+            add_turn(&client, &base, &mut body, said).await?;
         }
     }
 }
@@ -94,12 +94,12 @@ async fn whole((client, base): &Upstream, mut body: Value) -> Result<Value, Fail
             return Ok(answer);
         }
         let said = said.take();
-        go_on(client, base, &mut body, said).await?;
+        add_turn(client, base, &mut body, said).await?;
     }
 }
 
 /// Adds what the model said and the results of its calls to the conversation.
-async fn go_on(client: &HttpClient, base: &str, body: &mut Value, said: Value) -> Result<(), Failure> {
+async fn add_turn(client: &HttpClient, base: &str, body: &mut Value, said: Value) -> Result<(), Failure> {
     let mut results = Vec::new();
     for call in said["tool_calls"].as_array().into_iter().flatten() {
         results.push(result(client, base, call).await?);

@@ -36,11 +36,11 @@ const CANCELLED_AT_ONCE: usize = 16;
 /// Which runs a list shows.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only this session's.
+    /// Only the runs of this session.
     pub session: Option<SessionId>,
-    /// Only those that stand so.
+    /// Only the runs with this status.
     pub status: Option<RunStatus>,
-    /// Only those older than this one.
+    /// Only the runs that are older than this one.
     pub after: Option<RunId>,
     /// At most this many.
     pub limit: usize,

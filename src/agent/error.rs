@@ -77,7 +77,7 @@ pub enum StartError {
     BudgetExceeded {
         /// The budget, and what is missing.
         short: Shortfall,
-        /// How long the run might have taken, and so waits for what others have reserved.
+        /// How long the run may take: so long it waits for what other runs have reserved.
         timeout: Duration,
     },
     /// The key has as many live runs as it may have.
@@ -217,7 +217,7 @@ pub enum LookupError {
         /// Of all requests.
         limit: u64,
     },
-    /// Too much was left for the run already.
+    /// The run's inbox is full.
     #[error("run {0} was sent as many messages as it takes while it is live; continue when it has ended")]
     InboxFull(RunId),
     /// The run has ended.

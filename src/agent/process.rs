@@ -22,7 +22,7 @@ impl Agent {
         self.beside_runs("listing models", |rooms| async move { rooms.generations.keep_models_fresh().await });
     }
 
-    /// Does work in a task of its own: what fails in one leaves the others be.
+    /// Does `work` in a task of its own, so that a failure does not stop other work.
     fn beside_runs<F>(&self, what: &'static str, work: impl Fn(Arc<Rooms>) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -31,8 +31,8 @@ impl Agent {
         self.rooms.lifecycle.spawn_supervised(what, move || work(rooms.clone()));
     }
 
-    /// Says from now on that the process is about to end. New runs are still taken; where others can go
-    /// on with them, runs are handed over before their next step.
+    /// Announces that the process is about to end. New runs are still accepted. If other replicas can resume them, runs
+    /// are handed over before their next step.
     pub fn announce_end(&self) {
         self.rooms.lifecycle.announce_end();
     }

@@ -1,4 +1,4 @@
-//! How servers are asked, and which addresses are public, for modules whose requests go where others choose.
+//! The HTTP client, and which addresses are public: for modules that send requests to addresses from the outside.
 
 pub mod client;
 pub mod public_address;

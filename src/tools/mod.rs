@@ -88,10 +88,10 @@ pub struct CallContext {
     pub trace: Option<String>,
     /// How long the call may take from now. The caller enforces it.
     pub timeout: Duration,
-    /// Grows whenever another process takes the run over: who has seen a greater one for this run may
-    /// refuse the call as a stalled process's.
+    /// Grows whenever another process takes over the run. A service that has seen a greater fence for this run may
+    /// refuse the call, because it comes from a stalled process.
     pub fence: u64,
-    /// Where the tool may tell how far it is.
+    /// Where the tool reports its progress.
     pub progress: ProgressSink,
 }
 

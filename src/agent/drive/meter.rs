@@ -38,7 +38,7 @@ impl Meter {
         self.session.is_some_and(|session| session.is_any()) || self.account.as_ref().is_some_and(Account::has_budgets)
     }
 
-    /// Reserves with the key what a step may take.
+    /// Reserves the budgets of a step in the key's account.
     pub async fn reserve(&mut self, recorder: &Recorder, step: u32, wanted: Reservation) -> Result<(), Refusal> {
         let Some(account) = &mut self.account else { return Ok(()) };
         let (run, ttl) = (recorder.run(), Duration::from_millis(recorder.run().left_ms()));
@@ -48,7 +48,7 @@ impl Meter {
         Ok(())
     }
 
-    /// What adds to the commit that begins a step what it may take of the session's budgets.
+    /// Adds the reservation in the session's budgets to the commit that begins a step.
     pub fn begin(&self, run: &Run, wanted: Reservation) -> impl FnOnce(Tx) -> Tx + use<> {
         let (session, key) = (self.session, keys::session_hold(&run.spec().id));
         let ttl = Some(Duration::from_millis(run.left_ms()).saturating_add(GRACE));
@@ -69,7 +69,7 @@ impl Meter {
         }
     }
 
-    /// What it means that the commit which begins a step was refused.
+    /// Why the commit that begins a step was refused.
     pub async fn refusal(&self, recorder: &Recorder, error: CommitError, wanted: Reservation) -> Refusal {
         let CommitError::CeilingReached { counter, value } = &error else { return Refusal::Failed(error) };
         let (run, session) = (recorder.run(), self.session.unwrap_or_default());
@@ -94,7 +94,7 @@ impl Meter {
         }
     }
 
-    /// Gives back what was reserved with the key for a step that does not begin.
+    /// Releases what was reserved in the key's account for a step that does not begin.
     pub async fn cancel(&mut self, recorder: &Recorder) -> Result<(), CommitError> {
         match &mut self.account {
             Some(account) => account.settle(Used::default(), RetryWhileLeased::new(recorder.validity())).await,
@@ -102,7 +102,7 @@ impl Meter {
         }
     }
 
-    /// Gives back what was reserved with the key for the step after the last one that began.
+    /// Releases what was reserved in the key's account for the step after the last one that began.
     pub async fn cancel_next(&mut self, recorder: &Recorder) -> Result<(), CommitError> {
         let next = recorder.run().step() + 1;
         if self.account.as_ref().is_some_and(|account| account.holds_for(next)) {
@@ -111,8 +111,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Records the step's end, `event`, and settles its reservation, with the session in the same commit,
-    /// with the key after it.
+    /// Records the step's end, `event`, and settles its reservation: in the session's budgets in the same commit, in
+    /// the key's account after it.
     pub async fn settle(
         &mut self,
         recorder: &mut Recorder,
@@ -144,14 +144,14 @@ impl Meter {
         Ok(())
     }
 
-    /// Gives the run's slot back, since it is about to end.
+    /// Releases the run's slot, since the run is about to end.
     pub async fn free_slot(&mut self) {
         if let Some(account) = &mut self.account {
             account.free_slot().await;
         }
     }
 
-    /// Takes the run's slot again, since it does not end yet.
+    /// Acquires the run's slot again, since the run does not end yet.
     pub async fn keep_slot(&mut self) -> Result<(), Unavailable> {
         match &mut self.account {
             Some(account) => account.keep_slot().await,

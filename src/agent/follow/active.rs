@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::follow::tail::Tail;
 use crate::types::{RunId, Tenant};
 
-/// What others in this process can do with a driven run.
+/// A run that this process drives, for its readers and those who cancel it.
 #[derive(Debug, Clone)]
 pub struct Live {
-    /// Know whose it is.
+    /// The run's tenant.
     pub tenant: Tenant,
-    /// Read it.
+    /// The newest records.
     pub tail: Arc<Tail>,
-    /// Cancel it.
+    /// Cancels the run.
     pub cancel: CancellationToken,
-    /// Wait until it is no longer driven here.
+    /// Cancelled once this process no longer drives the run.
     pub left: CancellationToken,
 }
 

@@ -257,8 +257,8 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
     (Tx { notify: Some(topic), ..tx }, next)
 }
 
-/// A command is left for a run whose head has this version; `after` were left before it. All of them have at most
-/// `ceiling` bytes. They expire after `ttl`, as a run does that waits for its client.
+/// Sends a command to a run whose head has this version and whose inbox has `after` commands. The inbox has at most
+/// `ceiling` bytes. It expires after `ttl` if the run waits for its client.
 pub fn send(
     partition: Partition,
     (run, version): (&RunId, u64),
@@ -277,19 +277,19 @@ pub fn send(
     Tx { notify: Some(topic), ..tx }
 }
 
-/// Removes a run that has ended, its inbox apart, which went when it ended.
+/// Removes a run that has ended. Its inbox was removed when it ended.
 pub fn delete_run(tx: Tx, run: &RunId) -> Tx {
     tx.write(Write::Delete { key: keys::head(run) })
         .write(Write::Delete { key: keys::spec(run) })
         .write(Write::DeleteLog { log: keys::events(run) })
 }
 
-/// Removes what was left for a run.
+/// Removes a run's inbox.
 pub fn delete_inbox(tx: Tx, run: &RunId) -> Tx {
     tx.write(Write::DeleteLog { log: keys::inbox(run) }).write(Write::DeleteCounter { counter: keys::inbox_bytes(run) })
 }
 
-/// Keeps what was left for a run for as long as that.
+/// Lets a run's inbox expire after `ttl`.
 fn keep_inbox(tx: Tx, run: &RunId, ttl: Duration) -> Tx {
     tx.write(Write::ExpireLog { log: keys::inbox(run), ttl })
         .write(Write::ExpireCounter { counter: keys::inbox_bytes(run), ttl })

@@ -151,22 +151,22 @@ pub fn events(run: &RunId) -> Key {
     named(&["events/", run.as_str()])
 }
 
-/// What others leave for who drives a run.
+/// The commands that are sent to a run's driver.
 pub fn inbox(run: &RunId) -> Key {
     named(&["inbox/", run.as_str()])
 }
 
-/// How many bytes others have left there so far.
+/// How many bytes the inbox has.
 pub fn inbox_bytes(run: &RunId) -> Key {
     format!("inbox/{run}").into()
 }
 
-/// That a request of this name left its command in a run.
+/// The note that the request of this key has sent its command to a run.
 pub fn receipt(run: &RunId, name: &str) -> Key {
     named(&["receipt/", run.as_str(), "/", name])
 }
 
-/// The lease of who drives a run.
+/// The lease of a run's driver.
 pub fn lease(run: &RunId) -> Key {
     named(&["lease/", run.as_str()])
 }
@@ -210,7 +210,7 @@ pub fn stored() -> Key {
     "stored".into()
 }
 
-/// The lease of the replica that counts them anew.
+/// The lease of the replica that counts those bytes again.
 pub fn recounting() -> Key {
     "recounting".into()
 }

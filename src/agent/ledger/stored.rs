@@ -29,7 +29,7 @@ pub(super) const OVERHEAD: u64 = 2 << 10;
 /// Entries of an index read at a time, and documents that are read at the same time.
 const PAGE: usize = 512;
 const AT_ONCE: usize = 32;
-/// Of the time, counting anew takes one part in so many at most.
+/// Recounting takes at most one part in so many of the time.
 const SELDOM: u32 = 20;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -38,7 +38,7 @@ pub(super) fn count(bytes: u64, limit: u64) -> Write {
     Write::Add { counter: keys::stored(), delta: signed(bytes), ceiling: Some(signed(limit)) }
 }
 
-/// Counts bytes that a tenant stores no longer.
+/// Subtracts bytes that a tenant no longer stores.
 pub(in crate::agent) fn uncount(bytes: u64) -> Write {
     Write::Add { counter: keys::stored(), delta: -signed(bytes), ceiling: None }
 }
@@ -88,7 +88,7 @@ impl Ledger {
         }
     }
 
-    /// Counts bytes that a tenant stores no longer. If that fails, they are found when all is counted anew.
+    /// Subtracts bytes that a tenant no longer stores. If that fails, the next recount corrects it.
     pub(in crate::agent) async fn return_storage(&self, tenant: &Tenant, bytes: u64) {
         if bytes == 0 {
             return;
@@ -98,8 +98,8 @@ impl Ledger {
         }
     }
 
-    /// Counts what a run that ended or waits has stored beyond what was counted for it at first, `stored` in all. Where
-    /// that costs nothing, also what it has stored less.
+    /// Counts what a run that ended or waits has stored, `stored` in all, beyond what was counted when it was created.
+    /// In a store where that costs nothing, what the run has stored less is subtracted.
     pub(in crate::agent) async fn settle_storage(&self, spec: &RunSpec, stored: u64) {
         let stored = stored + OVERHEAD;
         if stored <= LOG && self.ended.is_none() {
@@ -116,14 +116,14 @@ impl Ledger {
         }
     }
 
-    /// That a tenant could ever store so many bytes.
+    /// Refuses more bytes than a tenant may ever store.
     pub(in crate::agent) fn fits_storage(&self, bytes: u64) -> Result<(), StorageError> {
         let limit = self.retention.tenant_bytes;
         if bytes > limit { Err(StorageError::TooLarge { bytes, limit }) } else { Ok(()) }
     }
 
-    /// Counts anew what a tenant stores, whose counter has no room for so many bytes; an error if there is none. This is
-    /// done by one replica at a time, and seldom: it reads all heads of the tenant's runs and sessions.
+    /// Recounts what a tenant stores if its counter has no room for so many bytes; an error if there is no room then.
+    /// One replica at a time does this, and seldom, because it reads all heads of the tenant's runs and sessions.
     pub(in crate::agent) async fn recount(&self, tenant: &Tenant, bytes: u64) -> Result<(), StorageError> {
         self.fits_storage(bytes)?;
         let _alone = self.recounting.lock().await;
@@ -144,7 +144,7 @@ impl Ledger {
         let add = Write::Add { counter: keys::stored(), delta: signed(stored).saturating_sub(before), ceiling: None };
         self.commit(Tx::new(partition.clone()).write(add)).await.map_err(unavailable)?;
         let pause = (began.elapsed() * SELDOM).clamp(Duration::from_secs(1), LONGEST_PAUSE);
-        // It is not released: it keeps others from counting for that long.
+        // The lease is not released: it keeps all replicas from recounting for that long.
         self.store.renew(&partition, &lease, fence, pause, &keys::messages()).await?;
         let stored = counter().await?;
         tracing::warn!(%tenant, stored, limit, "counted what a tenant stores that had no room left");

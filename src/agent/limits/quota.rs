@@ -132,9 +132,9 @@ impl Account {
         Ok(None)
     }
 
-    /// Reserves what a step may take, instead of what is reserved for it already; a step needs `least` of it. The
-    /// reservation expires after `ttl` and a grace. A store that does not answer is asked again while there is
-    /// `retry`.
+    /// Reserves the budgets of a step, in place of what the run has reserved, or says which budget lacks how much of
+    /// `least`. The reservation expires after `ttl` and a grace. A store that does not answer is asked again as long as
+    /// `retry` lasts.
     pub async fn reserve(
         &mut self,
         step: u32,
@@ -157,7 +157,7 @@ impl Account {
                     return Ok(());
                 }
                 Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => {}
-                // A driver that lost its lease came late, or an unconfirmed commit did happen.
+                // A driver that lost its lease wrote late, or an unconfirmed commit has happened.
                 Err(CommitError::VersionConflict { .. }) if conflicts < ATTEMPTS => {
                     conflicts += 1;
                     self.held = retry.clone().read(|| self.read(&key)).await.map_err(failed)?;
@@ -192,7 +192,7 @@ impl Account {
         tx
     }
 
-    /// What it means that a reservation failed.
+    /// Why a reservation was refused.
     async fn refused(&self, error: CommitError, shares: &[(Hold, u64)], least: Reservation, now_ms: u64) -> Refusal {
         let CommitError::CeilingReached { counter, value } = &error else { return Refusal::Failed(error) };
         let Some((share, _)) = shares.iter().find(|(share, _)| share.counter == *counter) else {
@@ -206,7 +206,7 @@ impl Account {
         }
     }
 
-    /// What is wrong with a budget of which so much is taken.
+    /// The shortfall of a budget of which `taken` is used or reserved.
     async fn describe(&self, kind: BudgetKind, needed: u64, taken: u64, now_ms: u64) -> Result<Shortfall, Unavailable> {
         let (limit, counter) = self.budget(kind, now_ms).unwrap_or((u64::MAX, Key::from("")));
         let per = match kind {

@@ -25,13 +25,13 @@ use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
-/// How often slots without a run under way are looked for. None is created so long before its run.
+/// How often slots without a run under way are looked for. No slot is acquired so long before its run is created.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Slots read at a time.
 const PAGE: usize = 256;
 
 impl Limits {
-    /// The account of a run that is to begin or to go on, with a slot for it.
+    /// The account of a run that is to begin or to be resumed, with a slot for the run.
     pub(in crate::agent) async fn take_slot(
         &self,
         spec: &RunSpec,
@@ -46,7 +46,7 @@ impl Limits {
         Ok(Some(account))
     }
 
-    /// Gives slots back whose runs are not under way, for ever.
+    /// Releases slots whose runs are not under way, for ever.
     pub(in crate::agent) async fn sweep_slots(&self, generations: &Generations) {
         let mut tick = tokio::time::interval(SWEEP_EVERY);
         // Two looks are never closer to each other, however long the first one took.
@@ -64,8 +64,8 @@ impl Limits {
         }
     }
 
-    /// Gives those slots of a key back that were `suspects`, and still are; `found` gets the others
-    /// whose runs are not under way.
+    /// Releases those slots of a key that were `suspects` and still are; `found` gets the other slots whose runs are
+    /// not under way.
     async fn sweep_slots_of(
         &self,
         partition: &Partition,

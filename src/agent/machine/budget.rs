@@ -73,7 +73,7 @@ pub fn least(spec: &RunSpec, price: &Price, planned: Reservation) -> Reservation
 }
 
 /// The same call with less output, so that it fits what a budget has left; `None` if that is below what is worth
-/// asking for. Where calls of other runs are under way it takes half of what is left, so that others find room too.
+/// asking for. While calls of other runs are under way, it takes half of what is left, so that those find room too.
 pub fn shrink(spec: &RunSpec, price: &Price, planned: Reservation, short: &Shortfall) -> Option<Reservation> {
     let room = match short.kind {
         BudgetKind::Tokens => short.left().saturating_sub(planned.input_tokens),
@@ -153,7 +153,8 @@ pub fn whole_usage(reserve: Reservation) -> Usage {
     }
 }
 
-/// The same for a run that goes on: it is charged what came, and the rest is returned beside it.
+/// The same for a run that may ask again: the run is charged for what arrived, and the rest of the reservation is
+/// returned beside that.
 pub fn partial_usage(reserve: Reservation, price: &Price, output_bytes: usize) -> (Usage, Used) {
     let usage = estimated_usage(reserve, output_bytes);
     (usage, reserve.whole().saturating_sub(price.used(&usage)))

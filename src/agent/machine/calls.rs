@@ -80,7 +80,7 @@ impl OpenCall {
         }
     }
 
-    /// Takes in what came of it. With `asks`, the caller is to say it if it is unknown.
+    /// Keeps the call's outcome. With `asks`, the caller is asked for an outcome that is unknown.
     pub(super) fn finish(&mut self, outcome: &ToolOutcome, asks: bool) {
         self.state = if asks && outcome.ending == CallEnding::Lost {
             CallState::Asked(outcome.clone())
@@ -89,7 +89,7 @@ impl OpenCall {
         };
     }
 
-    /// Takes in what the caller wants to become of it, if the caller was asked.
+    /// Applies the caller's decision, if the caller was asked.
     pub(super) fn decide(&mut self, decision: Decision) {
         let CallState::Asked(outcome) = &self.state else { return };
         self.state = match decision {
@@ -102,7 +102,7 @@ impl OpenCall {
         };
     }
 
-    /// Gives it a result, if it has none.
+    /// Gives the call a result, if it has none.
     pub(super) fn close(&mut self, why: &str) {
         self.state = match std::mem::replace(&mut self.state, CallState::Pending) {
             CallState::Finished(outcome) | CallState::Asked(outcome) => CallState::Finished(outcome),

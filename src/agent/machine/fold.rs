@@ -170,7 +170,7 @@ impl Run {
         self.calls = turn.calls().map(|call| self.open(call)).collect();
         self.calls_minted += u16::try_from(self.calls.len()).unwrap_or(u16::MAX);
         if !turn.is_empty() {
-            // Thinking without a seal goes back to no model: the turn in the log has it, for who asks.
+            // Thinking without a seal is sent to no model again. Readers find it in the log's turn.
             let list = turn.parts.iter().filter(|part| !part.is_unsealed_thinking()).cloned().collect();
             let parts = Parts { list, extra: Extra::default() };
             self.push(Message::from_parts(Role::Assistant, parts).from(self.step_origin()));

@@ -105,8 +105,7 @@ enum Phase {
     Ended(RunStatus),
 }
 
-/// Input tokens of the next call: what the upstream last counted, and four bytes a token for what came
-/// since.
+/// Input tokens of the next call: what the upstream last counted, and a token for each four bytes since.
 #[derive(Debug, Clone, Copy)]
 struct ContextEstimate {
     counted: u64,
@@ -268,7 +267,7 @@ impl Run {
         Origin::Step { run: self.spec.id.clone(), step: self.step }
     }
 
-    /// How many of the commands that were left for it are part of it.
+    /// How many commands of its inbox it has applied.
     #[must_use]
     pub fn commands_applied(&self) -> u64 {
         self.commands_applied

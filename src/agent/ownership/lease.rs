@@ -24,7 +24,7 @@ use crate::types::run::LEASE_TTL;
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 /// How soon they are renewed again if the store did not answer.
 const RENEW_AGAIN: Duration = Duration::from_millis(500);
-/// A holder gives up this long before others may take over.
+/// A holder stops this long before another replica may acquire the lease.
 const MARGIN: Duration = Duration::from_secs(2);
 /// How many renewals are under way at once.
 const TOGETHER: usize = 512;
@@ -53,7 +53,7 @@ struct Held {
     commands: watch::Sender<u64>,
 }
 
-/// A lease that was granted. Dropped without being released, it is no longer renewed and runs out.
+/// A lease that was granted. If it is dropped without being released, it is no longer renewed and expires.
 #[derive(Debug)]
 pub struct Lease {
     held: Arc<Held>,

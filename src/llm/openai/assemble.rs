@@ -147,7 +147,7 @@ impl Assembler {
         self.say_text(said.content.0, false, deltas)?;
         self.say_text(said.refusal.0, true, deltas)?;
         for piece in said.tool_calls.into_iter().flatten() {
-            self.hear_call(piece, deltas)?;
+            self.push_call(piece, deltas)?;
         }
         Ok(self.size > before || self.calls.len() > calls)
     }
@@ -185,7 +185,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn hear_call(&mut self, piece: CallPiece<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+    fn push_call(&mut self, piece: CallPiece<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
         let function = piece.function.unwrap_or_default();
         let arguments = function.arguments().map_err(|_| Fault::NotAChunk)?;
         let (id, name) = (piece.id.0, function.name.0);

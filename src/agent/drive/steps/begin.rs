@@ -11,12 +11,12 @@ use crate::types::pauses::spread;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{Event, StopReason};
 
-/// How long a run waits for what others have reserved before it looks again, at most.
+/// How long a run waits at most for what other runs have reserved before it looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Records the step with its reservation, which may get smaller; `None` if a budget of the key or the session has
-/// no room for it, or a command is to be taken in first. A run that lacks only what others have reserved waits, until
-/// its time is up: then the loop asks anew what to do.
+/// Reserves the step's budgets and records that the step begins, with a smaller reservation if the budgets have no more
+/// room. `None` if a command comes first, or if a budget of the key or the session has no room at all: then the run
+/// stops, or waits a while if it lacks only what other runs have reserved.
 pub async fn begin_step(
     driver: &mut Driver,
     step: u32,
@@ -58,8 +58,8 @@ pub async fn begin_step(
     }
 }
 
-/// Reserves with the key, then records the step and reserves with the session in one commit; `false` if
-/// a command is to be taken in first.
+/// Reserves in the key's budgets, then records the step and reserves in the session's budgets in one commit; `false` if
+/// a command comes first.
 async fn try_begin(
     driver: &mut Driver,
     step: u32,

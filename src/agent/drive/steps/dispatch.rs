@@ -42,7 +42,8 @@ enum Happened {
     Interrupted(Interruption),
 }
 
-/// Runs a batch to its end; `false` if it was interrupted.
+/// Makes a batch of calls, and records their results and reports until all calls are answered; `false` if the run was
+/// interrupted before.
 pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
     if !begin(driver, &batch).await? {
         return Ok(false);
@@ -69,7 +70,7 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     Ok(true)
 }
 
-/// Waits for what happens next. An answer comes before an interruption.
+/// Waits for what happens next. If several things have happened, an answer comes first.
 async fn next(
     driver: &mut Driver,
     running: &mut (impl Stream<Item = (ToolCall, ToolOutcome)> + Unpin),
@@ -83,7 +84,7 @@ async fn next(
     }
 }
 
-/// Records that a batch begins; `false` if it must not.
+/// Records that the calls of a batch begin; `false` if an interruption or a command comes first.
 async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
     if let Some(interruption) = driver.signals.before_a_step() {
         driver.handle_interruption(interruption)?;
@@ -104,7 +105,7 @@ async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
     if driver.signals.validity.is_valid() { Ok(true) } else { Err(Exit::HandedOff) }
 }
 
-/// Takes in what came of a call.
+/// Records the result of a call. A result that is the last of its batch is stored with the next event.
 async fn finish(
     driver: &mut Driver,
     open: &mut Vec<ToolCall>,
@@ -113,7 +114,7 @@ async fn finish(
 ) -> Result<(), Exit> {
     failpoint::hit("tool.answered");
     open.retain(|open| open.id != call.id);
-    // Its time was the run's: the run ends for that reason.
+    // The call was given the run's remaining time: the run ends because that is up.
     let was_stopped = outcome.ending == CallEnding::Lost && matches!(driver.signals.now(), Some(Interruption::Stop(_)));
     driver.finish_call(call, if was_stopped { stopped() } else { outcome });
     if !open.is_empty() {
@@ -122,7 +123,7 @@ async fn finish(
     Ok(())
 }
 
-/// Records how far a call is.
+/// Records the progress of a call.
 async fn report(driver: &mut Driver, open: &[ToolCall], call_id: CallId, progress: ToolProgress) -> Result<(), Exit> {
     let Some(call) = open.iter().find(|call| call.id == call_id) else { return Ok(()) };
     let (step, name) = (driver.recorder.run().step(), call.name.clone());
@@ -130,8 +131,8 @@ async fn report(driver: &mut Driver, open: &[ToolCall], call_id: CallId, progres
     Ok(())
 }
 
-/// Calls a tool, which has the shortest of its own time, the run's for each call, and what the run has left. One that
-/// may be repeated with its key is called once more if its answer is lost.
+/// Calls a tool within the shortest of three times: the tool's own, the run's for each call, and what is left of the
+/// run. A tool that may be repeated with its key is called once more if its answer is lost.
 fn answer(
     driver: &Driver,
     checked: Checked,

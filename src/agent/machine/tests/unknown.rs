@@ -25,7 +25,7 @@ impl Story {
         self.happens(Event::ToolFinished { step, call_id: call.id.clone(), name, outcome });
     }
 
-    fn goes_on(&mut self, answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) {
+    fn continues(&mut self, answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) {
         self.happens(Event::RunResumed { leg: Some(leg(answers, decisions)) });
     }
 }
@@ -77,7 +77,7 @@ fn a_model_that_is_told_goes_on() {
 #[test]
 fn a_callers_result_is_the_calls() {
     let (mut story, pay) = asked();
-    story.goes_on(vec![Message::tool(&pay.id, "It was paid.")], Vec::new());
+    story.continues(vec![Message::tool(&pay.id, "It was paid.")], Vec::new());
     assert!(matches!(story.run.next_step(), Step::CallModel { step: 2, .. }));
     let results = results(&story);
     assert!(results.len() == 2 && results[0].contains("result") && results[1].contains("It was paid."), "{results:?}");
@@ -87,7 +87,7 @@ fn a_callers_result_is_the_calls() {
 fn a_call_that_the_caller_skips_stays_unknown_to_the_model() {
     let (mut story, pay) = asked();
     let question = Message::text(Role::User, "And now?");
-    story.goes_on(vec![question.clone()], vec![(pay.id, Decision::Skip)]);
+    story.continues(vec![question.clone()], vec![(pay.id, Decision::Skip)]);
     assert!(matches!(story.run.next_step(), Step::CallModel { step: 2, .. }));
     assert!(results(&story)[0].contains("It is not known."), "in call order");
     assert_eq!(roles(story.run.messages())[2..], [Role::Tool, Role::Tool, Role::User]);
@@ -97,7 +97,7 @@ fn a_call_that_the_caller_skips_stays_unknown_to_the_model() {
 fn a_call_that_the_caller_retries_is_made_again_before_the_model_goes_on() {
     let (mut story, pay) = asked();
     let question = Message::text(Role::User, "And now?");
-    story.goes_on(vec![question], vec![(pay.id.clone(), Decision::Retry)]);
+    story.continues(vec![question], vec![(pay.id.clone(), Decision::Retry)]);
     assert_eq!(story.run.next_step(), Step::RunTools(vec![pay.clone()]));
     assert_eq!((story.run.attempt(&pay.id), story.run.started(&pay.id)), (2, None), "its intent is recorded again");
     story.answers(&pay, Effect::Write);
@@ -113,7 +113,7 @@ fn a_call_that_the_caller_retries_is_made_again_before_the_model_goes_on() {
 fn a_retried_call_whose_answer_is_lost_again_is_asked_about_again() {
     for is_crash in [false, true] {
         let (mut story, pay) = asked();
-        story.goes_on(Vec::new(), vec![(pay.id.clone(), Decision::Retry)]);
+        story.continues(Vec::new(), vec![(pay.id.clone(), Decision::Retry)]);
         story.dispatches(&pay, Effect::Write);
         if is_crash {
             story.happens(Event::RunResumed { leg: None });

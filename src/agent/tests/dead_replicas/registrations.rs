@@ -72,7 +72,7 @@ async fn begun_by_a_dead_process(stops_at: impl Fn(&Tx) -> bool + Send + 'static
     let mut starting = JoinSet::new();
     starting.spawn(async move { agent.start(new, None).await });
     faulty.reached().await;
-    let _heir = replica(Link::to(&store), vec![]);
+    let _other = replica(Link::to(&store), vec![]);
     tokio::time::sleep(Duration::from_secs(15)).await;
     let orphan = keys::live_entry(keys::ORPHANED, &run);
     if store.get(&keys::live_partition(), &orphan).await.unwrap().is_some() {
