@@ -1,5 +1,6 @@
 //! Everything that is tested from outside: the real binary over real sockets, and the repository itself.
 
+mod answers;
 mod bad_inputs;
 mod charges;
 mod connections;

@@ -125,7 +125,7 @@ async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdent
         return Ok(response);
     }
     if !shape.stream {
-        return unary(follower, &names, shape.include_report, identity).await;
+        return unary(follower, names, shape.include_report, identity).await;
     }
     Ok(match shape.events {
         EventsMode::Native => sse::stream(follower, AgentEvents::new(names.clone(), shape.include_report), &names),
@@ -141,7 +141,7 @@ async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdent
 /// Waits for the run's end. The connection is its reader all the while.
 async fn unary(
     follower: Follower,
-    names: &RunNames,
+    mut names: RunNames,
     with_report: bool,
     identity: &RequestIdentity,
 ) -> Result<Response, ApiError> {
@@ -155,10 +155,13 @@ async fn unary(
                 let may_repeat = identity.finds_its_run() || matches!(error, FollowError::Leaving);
                 let error = ApiError::from(error);
                 let mut response = if may_repeat { error } else { error.permanent() }.into_response();
-                sse::name_run(&mut response, names);
+                sse::name_run(&mut response, &names);
                 return Ok(response);
             }
         };
+        for record in &records {
+            names.follow(&record.event);
+        }
         if let Some(Event::RunFinished(finished)) = records.last().map(|record| &record.event) {
             outcome = Some(finished.clone());
         }
@@ -172,9 +175,9 @@ async fn unary(
             let error = ApiError::from(error);
             if identity.may_try_again(&outcome) { error } else { error.permanent() }.into_response()
         }
-        None => axum::Json(completion(names, &outcome, with_report)).into_response(),
+        None => axum::Json(completion(&names, &outcome, with_report)).into_response(),
     };
-    sse::name_run(&mut response, names);
+    sse::name_run(&mut response, &names);
     Ok(response)
 }
 

@@ -79,17 +79,25 @@ pub async fn follow(
     let asked = Asked::read(&query, &headers)?;
     let Following { head, follower } = api.agent.runs().follow(caller.requester(), &id, asked.after).await?;
     let names = RunNames::from(&head);
-    match (asked.shown, follower) {
-        (Shown::List, follower) => list(follower, &names).await,
-        (Shown::Native | Shown::Chunks { .. }, None) => Ok(nothing_new(&names)),
-        (Shown::Native, Some(follower)) => Ok(sse::stream(follower, AgentEvents::new(names.clone(), true), &names)),
-        (Shown::Chunks { include_usage, extension }, Some(rest)) => {
-            // What a chunk looks like depends on those before it: they are written again, and left out.
-            let whole = match asked.after {
-                0 => Some(rest),
-                _ => api.agent.runs().follow(caller.requester(), &id, 0).await?.follower,
-            };
-            let Some(whole) = whole else { return Ok(nothing_new(&names)) };
+    let Some(mut follower) = follower else {
+        return Ok(if asked.shown == Shown::List { empty_list(&names) } else { nothing_new(&names) });
+    };
+    // What a chunk looks like depends on the events before it, and of a run that its client continued the id of every
+    // text does: these events are read again, and left out.
+    if asked.after > 0 && (matches!(asked.shown, Shown::Chunks { .. }) || head.leg > 0) {
+        let Some(whole) = api.agent.runs().follow(caller.requester(), &id, 0).await?.follower else {
+            return Ok(nothing_new(&names));
+        };
+        follower = whole;
+    }
+    match asked.shown {
+        Shown::List => list(follower, names, asked.after).await,
+        Shown::Native => {
+            let events = Resumed::new(AgentEvents::new(names.clone(), true), asked.after);
+            Ok(sse::stream(follower, events, &names))
+        }
+        Shown::Chunks { include_usage, extension } => {
+            let whole = follower;
             let chunks = ChatChunks::new(names.clone(), include_usage, extension, true);
             let chunks = if extension { chunks } else { without_void(chunks, &whole, asked.after).await? };
             Ok(sse::stream(whole, Resumed::new(chunks, asked.after), &names))
@@ -128,20 +136,19 @@ impl Asked {
 }
 
 /// The events that are there, as one JSON list. It is written while it is read: logs may be long.
-async fn list(follower: Option<Follower>, names: &RunNames) -> Result<Response, ApiError> {
-    let Some(mut follower) = follower else {
-        let mut response = axum::Json(List::<()>::whole(Vec::new())).into_response();
-        sse::name_run(&mut response, names);
-        return Ok(response);
-    };
+async fn list(mut follower: Follower, names: RunNames, after: u64) -> Result<Response, ApiError> {
     // What is wrong with the log at once becomes a status.
     let mut page = follower.available_page().await?;
-    let named = names.clone();
+    let mut named = names.clone();
     let pieces = async_stream::try_stream! {
         let mut out = BytesMut::from(&br#"{"object":"list","data":["#[..]);
         let (mut first, mut last) = (None, None);
         while !page.is_empty() {
             for record in page {
+                named.follow(&record.event);
+                if record.seq <= after {
+                    continue;
+                }
                 if first.is_some() {
                     out.extend_from_slice(b",");
                 }
@@ -160,7 +167,7 @@ async fn list(follower: Option<Follower>, names: &RunNames) -> Result<Response, 
     let pieces: Pin<Box<dyn Stream<Item = Result<Bytes, FollowError>> + Send>> = Box::pin(pieces);
     let mut response = Response::new(Body::from_stream(pieces));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    sse::name_run(&mut response, names);
+    sse::name_run(&mut response, &names);
     Ok(response)
 }
 
@@ -171,6 +178,13 @@ fn write_list_end(first: Option<u64>, last: Option<u64>, out: &mut BytesMut) {
         write_json(&seq.map(|seq| seq.to_string()), out);
     }
     out.extend_from_slice(br#","has_more":false}"#);
+}
+
+/// The list of a caller that has seen all events.
+fn empty_list(names: &RunNames) -> Response {
+    let mut response = axum::Json(List::<()>::whole(Vec::new())).into_response();
+    sse::name_run(&mut response, names);
+    response
 }
 
 /// The run ended, and the caller has seen all of its events.

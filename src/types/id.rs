@@ -94,7 +94,7 @@ impl RunId {
         minted(text, "run_").map(|_| Self(text.into()))
     }
 
-    /// The part after `run_`, which the run's `chatcmpl-…` id shares.
+    /// The part after `run_`, with which the run's `chatcmpl-…` ids begin. Its last four digits are zeros.
     #[must_use]
     pub fn suffix(&self) -> &str {
         &self.0[4..]

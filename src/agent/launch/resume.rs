@@ -125,8 +125,9 @@ impl Launcher {
             .session
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
+        let number = leg.as_ref().map_or_else(|| idle.run().leg(), |leg| leg.number);
         let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
-        let commit = commits::resume(&spec, idle.lease.fence(), entry, session, self.ledger.retention());
+        let commit = commits::resume((&spec, number), idle.lease.fence(), entry, session, self.ledger.retention());
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
         tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live)).map_err(unavailable)?;
         failpoint::hit("resume.before_record");

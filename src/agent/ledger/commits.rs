@@ -119,23 +119,23 @@ pub fn begin(
     session.queue.retain(|queued| *queued != spec.id);
     session.active_run = Some(spec.id.clone());
     let ttl = retention.session_ttl_under(&session, spec);
-    let tx = put_session(drive_on(spec, fence, length, started), &session, version, ttl);
+    let tx = put_session(drive_on(&Head::new(spec), spec, fence, (length, started)), &session, version, ttl);
     let topic = keys::topic(&tx.partition, &spec.id);
     Tx { notify: Some(topic), ..tx }
 }
 
-/// Resumes a run whose log has `length` entries with this event, after a crash or after its client
-/// answered. The session's document changes too, so a concurrent start or deletion fails by its version.
+/// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered
+/// for the `leg`th time. The session's document changes too, so a concurrent start or deletion fails by its version.
 pub fn resume(
-    spec: &RunSpec,
+    (spec, leg): (&RunSpec, u32),
     fence: Fence,
-    (length, resumed): (u64, Bytes),
+    entry: (u64, Bytes),
     session: Option<Versioned>,
     retention: Retention,
 ) -> Indexed {
     let mut index = run_entry(spec, retention);
     // What was to expire with a waiting run lives again.
-    let mut tx = drive_on(spec, fence, length, resumed)
+    let mut tx = drive_on(&Head { leg, ..Head::new(spec) }, spec, fence, entry)
         .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
     tx = keep_inbox(tx, &spec.id, Duration::MAX);
     if let Some(Versioned { mut session, version }) = session {
@@ -154,6 +154,8 @@ pub fn resume(
 pub struct Ending<'a> {
     /// The run.
     pub spec: &'a RunSpec,
+    /// How often its client has continued it.
+    pub leg: u32,
     /// How it ends.
     pub outcome: &'a Outcome,
     /// When, Unix milliseconds.
@@ -176,13 +178,13 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunI
 }
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
-    let Ending { spec, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms: _ } = ending;
+    let Ending { spec, leg, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms: _ } = ending;
     let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
     let mut tx = tx.write(no_more);
     if commands_seen > 0 {
         tx = delete_inbox(tx, &spec.id);
     }
-    let head = ended_head(spec, outcome, at_ms, log_bytes);
+    let head = Head { leg, ..ended_head(spec, outcome, at_ms, log_bytes) };
     let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
     let Some(Versioned { mut session, version }) = session else { return (tx, None) };
     let next = session.detach_run(&spec.id);
@@ -206,10 +208,10 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
 fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
-    let Ending { spec, outcome, at_ms, log_bytes, session, waits_until_ms, commands_seen: _, messages: _ } = ending;
+    let Ending { spec, leg, outcome, at_ms, log_bytes, session, waits_until_ms, commands_seen: _, messages: _ } = ending;
     let ttl = retention.waiting_run_ttl();
     let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
-    let head = Head { waits_until_ms, ..ended_head(spec, outcome, at_ms, log_bytes) };
+    let head = Head { leg, waits_until_ms, ..ended_head(spec, outcome, at_ms, log_bytes) };
     let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
     let Some(Versioned { session, version }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);
@@ -326,11 +328,11 @@ fn put_end(tx: Tx, head: &Head, ttl: Duration) -> Tx {
 }
 
 /// An event after which a run is driven.
-fn drive_on(spec: &RunSpec, fence: Fence, length: u64, entry: Bytes) -> Tx {
+fn drive_on(head: &Head, spec: &RunSpec, fence: Fence, (length, entry): (u64, Bytes)) -> Tx {
     Tx::new(keys::partition_of(spec))
         .check(under_lease(&spec.id, fence))
         .write(Write::Append { log: keys::events(&spec.id), after: length, entries: vec![entry] })
-        .write(Write::Put { key: keys::head(&spec.id), value: encode(&Head::new(spec)), ttl: None })
+        .write(Write::Put { key: keys::head(&spec.id), value: encode(head), ttl: None })
         .write(Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: None })
 }
 

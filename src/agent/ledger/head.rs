@@ -27,6 +27,14 @@ pub struct Head {
     pub waits_until_ms: Option<u64>,
     /// Once it ended or waits: how many bytes it takes.
     pub bytes: u64,
+    /// How often its client has continued it.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub leg: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first(leg: &u32) -> bool {
+    *leg == 0
 }
 
 impl Head {
@@ -48,6 +56,7 @@ impl Head {
             reason: None,
             waits_until_ms: None,
             bytes: 0,
+            leg: 0,
         }
     }
 }

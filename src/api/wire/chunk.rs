@@ -15,7 +15,7 @@ pub struct ChunkTemplate {
 }
 
 impl ChunkTemplate {
-    /// For one run; with `usage_member`, each chunk bears `"usage":null`, as OpenAI's do when usage is
+    /// For one response of a run; with `usage_member`, each chunk bears `"usage":null`, as OpenAI's do when usage is
     /// asked for.
     pub fn new(names: &RunNames, usage_member: bool) -> Self {
         let model = serde_json::to_string(&names.model).expect("a string always encodes");
@@ -71,7 +71,8 @@ impl ChunkTemplate {
     }
 }
 
-/// The completion's id, which shares the run's suffix.
+/// The id of the response: the run's, whose last digits count the requests that continued the run.
 pub fn completion_id(names: &RunNames) -> String {
-    format!("chatcmpl-{}", names.id.suffix())
+    let suffix = names.id.suffix();
+    format!("chatcmpl-{}{:04x}", &suffix[..suffix.len() - 4], names.leg & 0xffff)
 }

@@ -28,7 +28,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::Head;
-use crate::types::{Record, RunId, SessionId};
+use crate::types::{Event, Record, RunId, SessionId};
 
 /// The largest number that every client can read and write.
 pub const MAX_NUMBER: u64 = 1 << 53;
@@ -55,6 +55,17 @@ pub struct RunNames {
     pub model: String,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
+    /// Which of its responses is written: 0 until its client continues it.
+    pub leg: u32,
+}
+
+impl RunNames {
+    /// Takes note of a request that continued the run: its response begins. Returns whether it did.
+    pub fn follow(&mut self, event: &Event) -> bool {
+        let Event::RunResumed { leg: Some(leg) } = event else { return false };
+        self.leg = leg.number;
+        true
+    }
 }
 
 impl From<&Head> for RunNames {
@@ -64,6 +75,7 @@ impl From<&Head> for RunNames {
             session: head.session.clone(),
             model: head.model.clone(),
             created_ms: head.created_ms,
+            leg: 0,
         }
     }
 }

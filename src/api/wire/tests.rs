@@ -26,6 +26,7 @@ fn names() -> RunNames {
         session: SessionId::parse("sess_42"),
         model: "demo \"x\"".into(),
         created_ms: 1_795_304_559_339,
+        leg: 0,
     }
 }
 

@@ -119,7 +119,7 @@ async fn record_end(
     lost: bool,
 ) -> Result<Option<RunId>, CommitError> {
     let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
-    let spec = run.spec().clone();
+    let (spec, leg) = (run.spec().clone(), run.leg());
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
     let (at_ms, commands_seen, retention) = (now_ms(), driver.commands_seen, driver.retention);
     let before = driver.recorder.bytes();
@@ -127,7 +127,7 @@ async fn record_end(
     let change = |tx: Tx| {
         let log_bytes = before + appended(&tx);
         let ending =
-            Ending { spec: &spec, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms };
+            Ending { spec: &spec, leg, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms };
         let (tx, woken) = commits::end(tx, ending, retention);
         (next, stored) = (woken, before + appended(&tx));
         tx

@@ -83,7 +83,7 @@ impl Place {
         let (spec, at_ms) = (&self.spec, now_ms());
         let waits_until_ms = (!outcome.status().is_final()).then(|| at_ms + RETENTION.wait.as_secs() * 1000);
         let outcome = &outcome;
-        let ending = Ending { spec, outcome, at_ms, log_bytes: 0, commands_seen: 0, session, messages, waits_until_ms };
+        let ending = Ending { spec, leg: 0, outcome, at_ms, log_bytes: 0, commands_seen: 0, session, messages, waits_until_ms };
         let (tx, next) = end(own, ending, RETENTION);
         self.commit(tx).await;
         next
@@ -139,7 +139,7 @@ async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     assert!(place.session().await.version > under_way, "who saw it under way cannot queue behind it any more");
     let resumed = place.entry(Event::RunResumed { leg: None });
     let session = Some(place.session().await);
-    let commit = resume(&place.spec, place.fence, (2, resumed), session, RETENTION);
+    let commit = resume((&place.spec, 1), place.fence, (2, resumed), session, RETENTION);
     place.commit(commit.index).await;
     place.commit(commit.run).await;
     // Longer than a waiting run is kept.

@@ -177,6 +177,9 @@ impl Encoder for AgentEvents {
             out.put_slice(b"\n\n");
             return;
         }
+        if self.names.follow(&record.event) {
+            self.chunk = ChunkTemplate::new(&self.names, false);
+        }
         let Some(event) = native(record, &self.names, self.with_report) else { return };
         out.put_slice(b"event: ");
         out.put_slice(event.name().as_bytes());

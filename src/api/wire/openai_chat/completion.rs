@@ -14,7 +14,7 @@ use crate::types::{Outcome, StopReason};
 /// A whole chat completion.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Completion<'a> {
-    /// Shares the run's suffix.
+    /// Of this response: a run that its client continues has several.
     #[schema(example = "chatcmpl-019a0000000070008000000000000000")]
     id: String,
     /// `chat.completion`.

@@ -73,6 +73,9 @@ impl ChatChunks {
             (self.said_role, self.text_out, self.failed, self.ended) = (false, false, false, false);
         }
         self.ended = matches!(record.event, Event::RunFinished(_));
+        if self.names.follow(&record.event) {
+            self.template = ChunkTemplate::new(&self.names, self.include_usage);
+        }
         if self.failed {
             return;
         }
