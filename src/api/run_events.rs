@@ -20,11 +20,11 @@ use crate::api::state::Api;
 use crate::api::wire::agent::events::{AgentEvents, EventEntry, native};
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::body::clip;
-use crate::api::wire::chunk::ChunkTemplate;
+use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::List;
 use crate::api::wire::{MAX_NUMBER, Resumed, RunNames, StreamEvent, write_json};
-use crate::types::{Event, Record};
+use crate::types::Record;
 
 /// What of a run's events is asked for, and how they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,8 +196,8 @@ fn nothing_new(names: &RunNames) -> Response {
 
 /// Writes an event as one JSON object: text as the chunk it streams as, with its number.
 fn write_event(record: &Record, names: &RunNames, out: &mut BytesMut) {
-    if let Event::TextDelta { step, text } = &record.event {
-        ChunkTemplate::new(names, false).write_entry(text, *step, record.seq, out);
+    if let Some((step, said)) = Said::of(&record.event) {
+        ChunkTemplate::new(names, false).write_entry(said, step, record.seq, out);
     } else {
         write_json(&native(record, names, true), out);
     }

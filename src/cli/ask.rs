@@ -199,6 +199,8 @@ async fn show(mut response: reqwest::Response) -> Result<(), Failure> {
     let mut parser = Parser::default();
     let mut screen = Screen::new();
     let mut ended = None;
+    #[serde(default)]
+    refusal: String,
     while let Some(bytes) = response.chunk().await.map_err(unreachable)? {
         let mut rest = &bytes[..];
         while let Some(data) = parser.next_event(&mut rest).map_err(Failure::new)? {
@@ -234,7 +236,8 @@ impl Screen {
     fn show(&mut self, shown: &Shown) -> Option<Result<(), String>> {
         match shown.r#type.as_str() {
             "" => {
-                let text: String = shown.choices.iter().map(|choice| choice.delta.content.as_str()).collect();
+                let said = shown.choices.iter().flat_map(|Choice { delta }| [&*delta.content, &*delta.refusal]);
+                let text: String = said.collect();
                 self.write(&text);
             }
             "tool.call" => {

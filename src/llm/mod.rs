@@ -57,6 +57,8 @@ pub enum Delta {
     Thinking(String),
     /// A piece of a call's arguments; `index` counts the turn's calls from 0.
     CallArguments { index: usize, delta: String },
+    /// Text in which the model declines to answer.
+    Refusal(String),
     /// The upstream took the request and began to answer, though it has said nothing yet.
     Begun,
     /// An attempt failed before anything was said, and at no cost; another follows after `delay`.
@@ -109,7 +111,7 @@ impl ModelTurn {
         let bytes = |part: &ModelPart| match part {
             ModelPart::Part(part) => {
                 let thinking = part.as_thinking().map_or(0, |thinking| thinking.text.len());
-                part.as_said().map_or(0, str::len) + thinking
+                part.as_text().or(part.as_refusal()).map_or(0, str::len) + thinking
             }
             ModelPart::Call(call) => call.name.len() + call.arguments.len(),
         };
@@ -125,7 +127,7 @@ impl ModelTurn {
 /// All answer text among these parts.
 #[must_use]
 pub fn said(parts: &[ModelPart]) -> Cow<'_, str> {
-    joined(parts.iter().filter_map(|part| if let ModelPart::Part(part) = part { part.as_said() } else { None }))
+    joined(parts.iter().filter_map(|part| if let ModelPart::Part(part) = part { part.as_text() } else { None }))
 }
 
 /// One tool call as the model wrote it.

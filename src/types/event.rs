@@ -64,6 +64,8 @@ pub enum Event {
     ThinkingDelta { step: u32, text: String },
     /// Answer text.
     TextDelta { step: u32, text: String },
+    /// Text in which the model declines to answer.
+    RefusalDelta { step: u32, text: String },
     /// Arguments as the model writes them. The call's id is minted before its name is known.
     ToolArgumentsDelta { step: u32, call_id: CallId, delta: String },
     /// The upstream failed before it said anything, and at no cost; another attempt follows.
@@ -139,6 +141,7 @@ impl Event {
             | Self::StepStarted { .. }
             | Self::ThinkingDelta { .. }
             | Self::TextDelta { .. }
+            | Self::RefusalDelta { .. }
             | Self::ToolArgumentsDelta { .. }
             | Self::ProviderRetry { .. }
             | Self::StepDiscarded { .. }
@@ -160,7 +163,13 @@ impl Event {
     /// Whether it is a piece of a text that is still being written: stored, but not worth a disk sync.
     #[must_use]
     pub fn is_delta(&self) -> bool {
-        matches!(self, Self::TextDelta { .. } | Self::ThinkingDelta { .. } | Self::ToolArgumentsDelta { .. })
+        matches!(
+            self,
+            Self::TextDelta { .. }
+                | Self::RefusalDelta { .. }
+                | Self::ThinkingDelta { .. }
+                | Self::ToolArgumentsDelta { .. }
+        )
     }
 }
 
@@ -260,7 +269,13 @@ impl Turn {
     /// All answer text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        joined(self.parts.iter().filter_map(Part::as_said))
+        joined(self.parts.iter().filter_map(Part::as_text))
+    }
+
+    /// The words in which the model declines.
+    #[must_use]
+    pub fn refusal(&self) -> Cow<'_, str> {
+        joined(self.parts.iter().filter_map(Part::as_refusal))
     }
 
     /// All reasoning text.
@@ -274,10 +289,16 @@ impl Turn {
         self.parts.iter().filter_map(Part::as_call)
     }
 
-    /// Whether it neither says nor calls anything. Thinking alone is nothing.
+    /// Whether it neither says nor calls anything. It may hold thinking, which goes into no conversation.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.text().is_empty() && self.refusal().is_empty() && self.calls().next().is_none()
+    }
+
+    /// Whether nothing came of it, not even thinking.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.text().is_empty() && self.calls().next().is_none()
+        self.says_nothing() && self.thinking().is_empty()
     }
 }
 

@@ -206,6 +206,9 @@ pub struct Outcome {
     pub reason: StopReason,
     /// The final text.
     pub output_text: String,
+    /// The words in which the model declined to answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub refusal: String,
     /// Reasoning text of the last step.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
@@ -267,6 +270,7 @@ impl Outcome {
         Self {
             reason,
             output_text: String::new(),
+            refusal: String::new(),
             reasoning: String::new(),
             error: reason.default_error(),
             required_calls: Vec::new(),

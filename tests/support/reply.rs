@@ -90,6 +90,11 @@ impl Reply {
         self.delta(&json!({"reasoning_content": text}))
     }
 
+    /// A piece of the words with which the model declines.
+    pub(crate) fn refusal(self, text: &str) -> Self {
+        self.delta(&json!({"refusal": text}))
+    }
+
     /// A whole tool call, its arguments in two pieces.
     pub(crate) fn tool_call(self, index: usize, id: &str, name: &str, arguments: &str) -> Self {
         let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));

@@ -75,6 +75,11 @@ impl TurnBuffer {
                     self.emit(Event::TextDelta { step, text });
                 }
             }
+            Delta::Refusal(text) => {
+                self.bytes += text.len();
+                self.keep_refusal(&text);
+                self.emit(Event::RefusalDelta { step, text });
+            }
             Delta::Thinking(text) => {
                 self.bytes += text.len();
                 self.keep_thinking(&text);
@@ -153,6 +158,13 @@ impl TurnBuffer {
         }
     }
 
+    fn keep_refusal(&mut self, text: &str) {
+        match self.parts.last_mut().map(|part| &mut part.kind) {
+            Some(PartKind::Refusal(last)) => last.push_str(text),
+            _ => self.parts.push(PartKind::Refusal(text.to_owned()).into()),
+        }
+    }
+
     fn keep_thinking(&mut self, text: &str) {
         match self.parts.last_mut().map(|part| &mut part.kind) {
             Some(PartKind::Thinking(last)) => last.text.push_str(text),
@@ -164,6 +176,7 @@ impl TurnBuffer {
     fn emit(&mut self, event: Event) {
         match (self.news.back_mut(), event) {
             (Some(Event::TextDelta { text, .. }), Event::TextDelta { text: more, .. })
+            | (Some(Event::RefusalDelta { text, .. }), Event::RefusalDelta { text: more, .. })
             | (Some(Event::ThinkingDelta { text, .. }), Event::ThinkingDelta { text: more, .. }) => {
                 text.push_str(&more);
             }
@@ -188,7 +201,7 @@ fn take_written_calls(scanner: LoneCalls<IsCall>, turn: &mut Vec<ModelPart>, was
         // call.
         let mut seen = HashSet::new();
         found.retain(|call| seen.insert((call.name.clone(), call.arguments.clone())));
-        turn.retain(|part| !matches!(part, ModelPart::Part(part) if part.as_said().is_some()));
+        turn.retain(|part| !matches!(part, ModelPart::Part(part) if part.as_text().is_some()));
         turn.extend(found.into_iter().map(ModelPart::Call));
     }
     rest

@@ -363,6 +363,7 @@ fn ends(event: &Event) -> bool {
         | Event::StepStarted { .. }
         | Event::ThinkingDelta { .. }
         | Event::TextDelta { .. }
+        | Event::RefusalDelta { .. }
         | Event::ToolArgumentsDelta { .. }
         | Event::ProviderRetry { .. }
         | Event::TurnFinished { .. }

@@ -43,7 +43,7 @@ impl Follower {
                 let record = decode(entry).map_err(|error| FollowError::Damaged(error.to_string()))?;
                 match record.event {
                     Event::StepStarted { .. } => spoken = None,
-                    Event::TextDelta { .. } => spoken = spoken.or(Some(record.seq)),
+                    Event::TextDelta { .. } | Event::RefusalDelta { .. } => spoken = spoken.or(Some(record.seq)),
                     Event::StepDiscarded { step, .. } => {
                         let void = |first_text| VoidStep { step, first_text, discarded: record.seq };
                         found.extend(spoken.take().map(void));

@@ -43,6 +43,7 @@ pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> C
             | Event::StepStarted { .. }
             | Event::ThinkingDelta { .. }
             | Event::TextDelta { .. }
+            | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
             | Event::TurnFinished { .. }

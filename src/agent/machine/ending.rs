@@ -32,9 +32,13 @@ impl Run {
                 cost.as_usd()
             ));
         }
+        if reason == StopReason::Done && self.last_turn.says_nothing() {
+            warnings.push("the model thought and gave no answer; the report has what it took".to_owned());
+        }
         Outcome {
             reason,
             output_text: self.last_turn.text().into_owned(),
+            refusal: self.last_turn.refusal().into_owned(),
             reasoning: self.last_turn.thinking().into_owned(),
             error,
             required_calls: if reason.status() == RunStatus::RequiresAction {

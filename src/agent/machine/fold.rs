@@ -36,7 +36,9 @@ impl Run {
                 self.unconfirmed += *unconfirmed;
                 self.discard(*reason, *usage);
             }
-            Event::TextDelta { text, .. } | Event::ThinkingDelta { text, .. } => self.answer_bytes += text.len(),
+            Event::TextDelta { text, .. } | Event::RefusalDelta { text, .. } | Event::ThinkingDelta { text, .. } => {
+                self.answer_bytes += text.len();
+            }
             Event::ToolArgumentsDelta { delta, .. } => self.answer_bytes += delta.len(),
             Event::BudgetWarning { kind, .. } => self.warned.push(*kind),
             Event::ToolStarted { call, effect, .. } => {
@@ -159,7 +161,8 @@ impl Run {
         self.last_turn = turn.clone();
         self.resumes = 0;
         self.unanswered = 0;
-        // Asked again, a model would say nothing again: something else kept it from it.
+        // Asked again, a model that was kept from answering would say nothing again. One that thought for all of its
+        // turn is paid for that, and may do it again.
         let was_cut = matches!(turn.end, TurnEnd::Length | TurnEnd::ContentFilter);
         if turn.is_empty() && !was_cut && self.stop.is_none() {
             self.phase = Phase::EmptyTurn;
@@ -169,7 +172,7 @@ impl Run {
         self.iterations += 1;
         self.calls = turn.calls().map(|call| self.open(call)).collect();
         self.calls_minted += u16::try_from(self.calls.len()).unwrap_or(u16::MAX);
-        if !turn.is_empty() {
+        if !turn.says_nothing() {
             // Thinking without a seal is sent to no model again. Readers find it in the log's turn.
             let list = turn.parts.iter().filter(|part| !part.is_unsealed_thinking()).cloned().collect();
             let parts = Parts { list, extra: Extra::default() };

@@ -4,6 +4,7 @@ use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 
 use crate::api::wire::{RunNames, write_json};
+use crate::types::Event;
 
 /// The parts of a chunk that are the same in all of a run's.
 #[derive(Debug)]
@@ -12,6 +13,43 @@ pub struct ChunkTemplate {
     head: String,
     /// What closes a chunk whose last member is `choices`.
     tail: &'static str,
+}
+
+/// A piece of what the model says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// Answer text.
+    Text(&'a str),
+    /// Text in which the model declines to answer.
+    Refusal(&'a str),
+}
+
+impl<'a> Said<'a> {
+    /// What is said in an event, and in which step.
+    pub fn of(event: &'a Event) -> Option<(u32, Self)> {
+        match event {
+            Event::TextDelta { step, text } => Some((*step, Self::Text(text))),
+            Event::RefusalDelta { step, text } => Some((*step, Self::Refusal(text))),
+            Event::RunQueued
+            | Event::RunStarted
+            | Event::RunResumed { .. }
+            | Event::StepStarted { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolArgumentsDelta { .. }
+            | Event::ProviderRetry { .. }
+            | Event::TurnFinished { .. }
+            | Event::StepDiscarded { .. }
+            | Event::BudgetWarning { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolProgress { .. }
+            | Event::ToolFinished { .. }
+            | Event::StepCompleted { .. }
+            | Event::StopRequested { .. }
+            | Event::CommandsApplied { .. }
+            | Event::HandedOff
+            | Event::RunFinished(_) => None,
+        }
+    }
 }
 
 impl ChunkTemplate {
@@ -28,9 +66,13 @@ impl ChunkTemplate {
     }
 
     /// A chunk of text; with `step`, it says which step the text belongs to.
-    pub fn write_text(&self, text: &str, step: Option<u32>, out: &mut BytesMut) {
+    pub fn write_text(&self, said: Said<'_>, step: Option<u32>, out: &mut BytesMut) {
+        let (member, text) = match said {
+            Said::Text(text) => (&br#"{"content":"#[..], text),
+            Said::Refusal(text) => (&br#"{"refusal":"#[..], text),
+        };
         out.put_slice(self.head.as_bytes());
-        out.put_slice(br#"{"content":"#);
+        out.put_slice(member);
         write_json(text, out);
         out.put_slice(br#"},"finish_reason":null}]"#);
         out.put_slice(self.tail.as_bytes());
@@ -43,8 +85,8 @@ impl ChunkTemplate {
     }
 
     /// The same as an entry of a list, with the event's number.
-    pub fn write_entry(&self, text: &str, step: u32, seq: u64, out: &mut BytesMut) {
-        self.write_text(text, Some(step), out);
+    pub fn write_entry(&self, said: Said<'_>, step: u32, seq: u64, out: &mut BytesMut) {
+        self.write_text(said, Some(step), out);
         out.truncate(out.len() - 1);
         out.put_slice(br#","seq":"#);
         write_json(&seq, out);

@@ -47,6 +47,9 @@ pub struct RunObject<'a> {
     /// The final text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_text: Option<&'a str>,
+    /// The words in which the model declined to answer, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<&'a str>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorObject>,
@@ -73,6 +76,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             agent: None,
             usage: None,
             output_text: None,
+            refusal: None,
             error: None,
         }
     }
@@ -86,6 +90,7 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
             agent: Some(AgentObject::new(&head.id, head.session.as_ref(), outcome, true)),
             usage: Some((&outcome.usage).into()),
             output_text: Some(&outcome.output_text),
+            refusal: Some(outcome.refusal.as_str()).filter(|text| !text.is_empty()),
             error: outcome.error.as_ref().map(ErrorObject::from),
             ..head.into()
         }

@@ -80,6 +80,7 @@ fn outcome(reason: StopReason) -> Outcome {
     Outcome {
         reason,
         output_text: "it is 2".into(),
+        refusal: String::new(),
         reasoning: String::new(),
         error: None,
         required_calls: Vec::new(),

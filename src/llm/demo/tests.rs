@@ -67,7 +67,11 @@ async fn turn(request: ModelRequest) -> ModelTurn {
         match delta {
             Delta::Text(text) => said += &text,
             Delta::CallArguments { index, delta } => arguments[index] += &delta,
-            other @ (Delta::Begun | Delta::Thinking(_) | Delta::Retry { .. } | Delta::Finished(_)) => {
+            other @ (Delta::Begun
+            | Delta::Refusal(_)
+            | Delta::Thinking(_)
+            | Delta::Retry { .. }
+            | Delta::Finished(_)) => {
                 panic!("{other:?}")
             }
         }

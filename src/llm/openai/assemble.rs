@@ -178,9 +178,10 @@ impl Assembler {
             (_, false) => self.pieces.push(Piece::Text(said.to_string())),
             (_, true) => self.pieces.push(Piece::Refusal(said.to_string())),
         }
-        match deltas.last_mut() {
-            Some(Delta::Text(last)) => last.push_str(&said),
-            _ => deltas.push(Delta::Text(said.into_owned())),
+        match (deltas.last_mut(), is_refusal) {
+            (Some(Delta::Text(last)), false) | (Some(Delta::Refusal(last)), true) => last.push_str(&said),
+            (_, false) => deltas.push(Delta::Text(said.into_owned())),
+            (_, true) => deltas.push(Delta::Refusal(said.into_owned())),
         }
         Ok(())
     }

@@ -254,10 +254,10 @@ impl Part {
         }
     }
 
-    /// Its text, if the part is an answer to the client.
+    /// Its text, if the model declines in it.
     #[must_use]
-    pub fn as_said(&self) -> Option<&str> {
-        if let PartKind::Text(text) | PartKind::Refusal(text) = &self.kind { Some(text) } else { None }
+    pub fn as_refusal(&self) -> Option<&str> {
+        if let PartKind::Refusal(text) = &self.kind { Some(text) } else { None }
     }
 
     /// The thinking, if it is that.

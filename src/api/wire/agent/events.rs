@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::{Amount, Budget, kind_name};
 use crate::api::wire::agent::object::{AgentObject, Arguments};
-use crate::api::wire::chunk::ChunkTemplate;
+use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::described::ChatChunk;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::turn_end::finish_reason;
@@ -153,6 +153,9 @@ pub struct Ending<'a> {
     pub usage: UsageObject,
     /// The final text.
     pub output_text: &'a str,
+    /// The words in which the model declined to answer, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<&'a str>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorObject>,
@@ -171,9 +174,9 @@ impl Encoder for AgentEvents {
 
     fn encode(&mut self, record: &Record, out: &mut BytesMut) {
         write_id(record.seq, out);
-        if let Event::TextDelta { step, text } = &record.event {
+        if let Some((step, said)) = Said::of(&record.event) {
             out.put_slice(b"data: ");
-            self.chunk.write_text(text, Some(*step), out);
+            self.chunk.write_text(said, Some(step), out);
             out.put_slice(b"\n\n");
             return;
         }
@@ -235,6 +238,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         },
         Event::RunFinished(outcome) => ending(seq, outcome, names, with_report),
         Event::TextDelta { .. }
+        | Event::RefusalDelta { .. }
         | Event::TurnFinished { .. }
         | Event::StopRequested { .. }
         | Event::CommandsApplied { .. }
@@ -282,6 +286,7 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
         usage: (&outcome.leg_usage).into(),
         output_text: &outcome.output_text,
+        refusal: Some(outcome.refusal.as_str()).filter(|text| !text.is_empty()),
         error: outcome.error.as_ref().map(ErrorObject::from),
     };
     match outcome.status() {

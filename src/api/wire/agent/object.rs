@@ -31,6 +31,9 @@ pub struct AgentObject<'a> {
     pub stop_reason: &'static str,
     /// Which limit ended the run, in a sentence; null if none did.
     pub message: Option<Cow<'static, str>>,
+    /// What the model thought in its last turn, if it said nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<&'a str>,
     /// Model calls that counted.
     pub iterations: u32,
     /// Tool calls that were answered.
@@ -160,6 +163,7 @@ impl<'a> AgentObject<'a> {
             status: outcome.status().as_str(),
             stop_reason: outcome.reason.as_str(),
             message: outcome.message(),
+            reasoning: thought_alone(outcome),
             iterations: outcome.iterations,
             tool_calls: outcome.tool_calls,
             cost_usd: Micros::as_usd(outcome.cost),
@@ -173,6 +177,12 @@ impl<'a> AgentObject<'a> {
             report: with_report.then(|| ReportObject::new(&outcome.report)),
         }
     }
+}
+
+/// What the model thought, if it said nothing else.
+fn thought_alone(outcome: &Outcome) -> Option<&str> {
+    let says = !outcome.output_text.is_empty() || !outcome.refusal.is_empty() || !outcome.required_calls.is_empty();
+    Some(outcome.reasoning.as_str()).filter(|thinking| !says && !thinking.is_empty())
 }
 
 impl<'a> RequiredCall<'a> {

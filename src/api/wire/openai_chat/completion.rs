@@ -50,9 +50,9 @@ pub struct Choice<'a> {
 pub struct AssistantMessage<'a> {
     /// `assistant`.
     role: &'static str,
-    /// The final text; null where there are only calls.
+    /// The final text; null where there are only calls, or the model declines.
     content: Option<&'a str>,
-    /// Always null.
+    /// The words in which the model declines to answer; null where it does not.
     refusal: Option<&'a str>,
     /// The calls that the client is to answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -64,8 +64,10 @@ pub struct AssistantMessage<'a> {
 pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bool) -> Completion<'a> {
     let calls: Vec<CallJson<'_>> =
         outcome.required_calls.iter().map(|required| CallJson::from(&required.call)).collect();
-    let content = Some(outcome.output_text.as_str()).filter(|text| !text.is_empty() || calls.is_empty());
-    let message = AssistantMessage { role: "assistant", content, refusal: None, tool_calls: calls };
+    let refusal = Some(outcome.refusal.as_str()).filter(|text| !text.is_empty());
+    let says_otherwise = !calls.is_empty() || refusal.is_some();
+    let content = Some(outcome.output_text.as_str()).filter(|text| !text.is_empty() || !says_otherwise);
+    let message = AssistantMessage { role: "assistant", content, refusal, tool_calls: calls };
     let finish_reason = finish_reason(outcome.reason);
     Completion {
         id: completion_id(names),

@@ -250,7 +250,7 @@ pub enum ChatFinishReason {
 /// A chunk of an answer's text.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ChatChunk {
-    /// Shares the run's suffix.
+    /// That of the response.
     id: String,
     /// `chat.completion.chunk`.
     object: ChatChunkObject,
@@ -277,7 +277,7 @@ pub enum ChatChunkObject {
 pub struct ChatChunkChoice {
     /// 0.
     index: u32,
-    /// What is added: `content`, `role` or `tool_calls`.
+    /// What is added: `content`, `refusal`, `role` or `tool_calls`.
     delta: BTreeMap<String, Value>,
     /// In the last one: why the answer ended.
     finish_reason: Option<ChatFinishReason>,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::api::wire::agent::events::{NativeEvent, native};
 use crate::api::wire::agent::object::AgentObject;
-use crate::api::wire::chunk::{ChunkTemplate, completion_id};
+use crate::api::wire::chunk::{ChunkTemplate, Said, completion_id};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::openai_chat::completion::finish_reason;
 use crate::api::wire::openai_error::ErrorBody;
@@ -84,13 +84,9 @@ impl ChatChunks {
             self.template.write(&json!({"role": "assistant", "content": ""}), None, b"", out);
         }
         match &record.event {
-            Event::TextDelta { step, .. } if self.void.contains(step) => {}
-            Event::TextDelta { step, text } => {
-                self.text_out = true;
-                out.put_slice(b"data: ");
-                self.template.write_text(text, Some(*step).filter(|_| self.extension), out);
-                out.put_slice(b"\n\n");
-            }
+            Event::TextDelta { step, .. } | Event::RefusalDelta { step, .. } if self.void.contains(step) => {}
+            Event::TextDelta { step, text } => self.say(*step, Said::Text(text), out),
+            Event::RefusalDelta { step, text } => self.say(*step, Said::Refusal(text), out),
             // With the extension the client is told which step it is to forget.
             Event::StepDiscarded { .. } if self.text_out && !self.extension => {
                 self.fail(WireError::new(ErrorCode::UpstreamFailed, BROKEN_STREAM), out);
@@ -122,6 +118,13 @@ impl ChatChunks {
         }
     }
 
+    fn say(&mut self, step: u32, said: Said<'_>, out: &mut BytesMut) {
+        self.text_out = true;
+        out.put_slice(b"data: ");
+        self.template.write_text(said, Some(step).filter(|_| self.extension), out);
+        out.put_slice(b"\n\n");
+    }
+
     fn extend(&self, record: &Record, out: &mut BytesMut) {
         if let Some(event) = native(record, &self.names, self.with_report).filter(|_| self.extension) {
             let mut more = BytesMut::from(&br#","loopgate":"#[..]);
@@ -144,7 +147,7 @@ impl ChatChunks {
         if outcome.status() == RunStatus::Incomplete && !self.text_out && !outcome.output_text.is_empty() {
             // Text that was held back until its step would be known to be the last.
             out.put_slice(b"data: ");
-            self.template.write_text(&outcome.output_text, None, out);
+            self.template.write_text(Said::Text(&outcome.output_text), None, out);
             out.put_slice(b"\n\n");
         }
         for (index, required) in outcome.required_calls.iter().enumerate() {

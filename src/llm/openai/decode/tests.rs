@@ -5,8 +5,9 @@ use self::recorded::recorded;
 use super::*;
 use crate::llm::openai::fault::{MAX_CALLS, MAX_TURN};
 use crate::llm::sse::SseError;
-use crate::llm::{ModelCall, ModelErrorKind};
+use crate::llm::{ModelCall, ModelErrorKind, ModelPart};
 use crate::types::TurnEnd;
+use crate::types::conversation::{Part, PartKind};
 
 mod end;
 mod order;
@@ -239,14 +240,15 @@ fn the_first_finish_reason_and_the_last_usage_count() {
 }
 
 #[test]
-fn other_alternatives_are_left_out_and_refusals_are_text() {
+fn other_alternatives_are_left_out_and_refusals_are_no_text() {
     let other = json!({ "choices": [
         { "index": 1, "delta": { "content": "no" }, "finish_reason": "length" },
         { "index": 0, "delta": { "content": "I " } },
         { "delta": { "refusal": "won't" } },
     ] });
     let turn = turn(&[other, json!({}), json!({ "choices": null }), ended("stop")]);
-    assert_eq!((&*turn.text(), &turn.end), ("I won't", &TurnEnd::Stop));
+    let refusal = ModelPart::Part(PartKind::Refusal("won't".into()).into());
+    assert_eq!((turn.parts, turn.end), (vec![ModelPart::Part(Part::text("I ")), refusal], TurnEnd::Stop));
 }
 
 #[test]
