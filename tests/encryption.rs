@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response, Version};
@@ -70,6 +71,8 @@ impl Authority {
 struct EncryptedModel {
     address: SocketAddr,
     versions: Arc<Mutex<Vec<Version>>>,
+    /// How many connections were opened to it, trusted or not.
+    connections: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -87,14 +90,16 @@ impl EncryptedModel {
         let address = listener.local_addr().expect("it is bound");
         let versions: Arc<Mutex<Vec<Version>>> = Arc::default();
         let mut tasks = JoinSet::new();
-        let record = Arc::clone(&versions);
+        let connections: Arc<AtomicUsize> = Arc::default();
+        let (record, opened) = (Arc::clone(&versions), Arc::clone(&connections));
         tasks.spawn(async move {
-            let mut connections = JoinSet::new();
+            let mut served = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
-                connections.spawn(serve(acceptor.clone(), socket, record.clone()));
+                opened.fetch_add(1, Ordering::SeqCst);
+                served.spawn(serve(acceptor.clone(), socket, record.clone()));
             }
         });
-        Self { address, versions, _tasks: tasks }
+        Self { address, versions, connections, _tasks: tasks }
     }
 
     /// The versions of HTTP in which it was asked so far.
@@ -159,7 +164,11 @@ async fn models_are_trusted_by_the_authorities_that_the_environment_names() {
     let (authority, other) = (Authority::make(), Authority::make());
     let model = EncryptedModel::start(&authority, &["http/1.1"]).await;
     ask(&model.server(&authority).await).await.ok();
-    let refused = ask(&model.server(&other).await).await;
+    let server = model.server(&other).await;
+    let before = model.connections.load(Ordering::SeqCst);
+    let refused = ask(&server).await;
+    assert_eq!(model.connections.load(Ordering::SeqCst) - before, 1, "it would not be trusted the next time either");
+    assert_eq!(refused.header("x-should-retry"), "false");
     assert_eq!(refused.status, 502, "{}", refused.body);
     assert!(refused.body.to_string().contains("certificate"), "{}", refused.body);
     assert_eq!(model.versions().len(), 1, "what is not trusted is told nothing");

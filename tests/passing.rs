@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, TestServer, Upstream};
+use crate::support::{Reply, TestServer, ToolServer, Upstream};
 
 const ENDPOINT: &str = "/v1/chat/completions";
 
@@ -107,4 +107,22 @@ async fn every_model_of_the_list_is_found_by_its_id() {
         }
     }
     assert_eq!(server.get("/v1/models/scripted/absent").await.code(), "model_not_found");
+}
+
+/// Whoever looks for a slow or failed call finds it under the same names everywhere.
+#[tokio::test]
+async fn upstreams_and_tools_are_told_the_trace_and_the_request() {
+    let tools = ToolServer::start([]).await;
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done.")]).await;
+    let config = format!("{}{}[agents.default]\ntools = [\"look\"]\n", upstream.config(), tools.config("look", "read"));
+    let server = TestServer::start(&config).await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let request = server.json(ENDPOINT, &request(&json!({}))).header("traceparent", trace);
+    server.send(request.header("x-request-id", "req-7")).await.ok();
+    let (asked, called) = (upstream.raw_requests(), tools.calls());
+    assert_eq!((asked.len(), called.len()), (2, 1));
+    for received in asked.iter().chain(&called) {
+        let named = ["traceparent", "x-request-id"].map(|name| received.headers.get(name).map(String::as_str));
+        assert_eq!(named, [Some(trace), Some("req-7")], "{}", received.target);
+    }
 }

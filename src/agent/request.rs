@@ -42,6 +42,8 @@ pub struct NewRun {
     pub client_tools: Vec<Arc<ToolDefinition>>,
     /// The trace that it belongs to, as a W3C `traceparent`.
     pub trace: Option<String>,
+    /// The request's id.
+    pub request_id: Option<String>,
     /// Most output tokens of one model call.
     pub max_output_tokens: Option<u64>,
     /// Names and globs of the server's tools; `None` for all of the agent's.

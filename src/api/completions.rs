@@ -93,6 +93,7 @@ async fn complete(
         key_name: caller.key_name.clone(),
         allowed_agents: caller.agents.clone(),
         trace: trace(headers),
+        request_id: header_text(headers, "x-request-id")?.map(str::to_owned),
         session_header: session.map(str::to_owned),
         default_events: endpoint.events,
         // A client that names its request comes back for the answer.

@@ -43,6 +43,10 @@ pub struct ModelRequest {
     pub max_tokens: Option<u64>,
     /// Whether several tools may be called in one turn.
     pub parallel_tool_calls: bool,
+    /// The trace that it belongs to, as a W3C `traceparent`.
+    pub trace: Option<String>,
+    /// The id of the request that began its run.
+    pub request_id: Option<String>,
     /// When the caller gives up; retries do not reach beyond it.
     pub deadline: Instant,
 }

@@ -86,6 +86,8 @@ pub struct CallContext {
     pub attempt: u32,
     /// The trace that the call belongs to, as a W3C `traceparent`.
     pub trace: Option<String>,
+    /// The id of the request that began the run.
+    pub request_id: Option<String>,
     /// How long the call may take from now. The caller enforces it.
     pub timeout: Duration,
     /// Grows whenever another process takes over the run. A service that has seen a greater fence for this run may

@@ -102,6 +102,7 @@ pub(crate) fn context(timeout: Duration) -> CallContext {
         step: 1,
         attempt: 1,
         trace: None,
+        request_id: None,
         timeout,
         fence: 7,
         progress: ProgressSink::default(),

@@ -151,6 +151,9 @@ pub struct RunSpec {
     /// The trace that it belongs to, as a W3C `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// The id of the request that began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Most tokens of input and output together that the model takes.
     pub context_window: u64,
     /// Most output tokens that are reserved for one model call.

@@ -95,6 +95,7 @@ fn pinned(
         own_tools: selected.own,
         client_tools: new.client_tools.clone(),
         trace: new.trace.clone(),
+        request_id: new.request_id.clone(),
         context_window: facts.context_window,
         max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),

@@ -35,6 +35,8 @@ pub fn model_request(
         sampling: spec.options.sampling.clone(),
         max_tokens,
         parallel_tool_calls: spec.options.parallel_tool_calls,
+        trace: spec.trace.clone(),
+        request_id: spec.request_id.clone(),
         deadline,
     }
 }

@@ -40,6 +40,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         own_tools: Vec::new(),
         client_tools: Vec::new(),
         trace: None,
+        request_id: None,
         context_window: 128_000,
         max_output_tokens: 8_192,
         bounds_output: false,

@@ -250,6 +250,7 @@ pub(super) fn request() -> NewRun {
         decisions: Vec::new(),
         client_tools: Vec::new(),
         trace: None,
+        request_id: None,
         max_output_tokens: None,
         tools: None,
         limits: crate::agent::LimitsPatch::default(),

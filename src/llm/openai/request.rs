@@ -75,6 +75,8 @@ mod tests {
             sampling: Arc::default(),
             max_tokens: Some(77),
             parallel_tool_calls: false,
+            trace: None,
+            request_id: None,
             deadline: Instant::now(),
         }
     }

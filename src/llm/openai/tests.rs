@@ -36,6 +36,8 @@ fn request() -> ModelRequest {
         sampling: Arc::default(),
         max_tokens: Some(10),
         parallel_tool_calls: true,
+        trace: None,
+        request_id: None,
         deadline: Instant::now() + LONG,
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, HeaderMap};
+use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 
@@ -38,7 +38,14 @@ pub(super) struct Upstream {
 impl Upstream {
     /// What asks for a completion.
     pub(super) fn post(&self, request: &ModelRequest) -> Request<Full<Bytes>> {
-        self.request(Method::POST, &self.completions, request::body(request, self.bound, self.takes_unknown).into())
+        let body = request::body(request, self.bound, self.takes_unknown);
+        let mut post = self.request(Method::POST, &self.completions, body.into());
+        for (name, value) in [("traceparent", &request.trace), ("x-request-id", &request.request_id)] {
+            if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+                post.headers_mut().insert(name, value);
+            }
+        }
+        post
     }
 
     /// What asks which models there are.
@@ -88,6 +95,10 @@ impl Upstream {
     pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {
         if error.is_connect_timeout() {
             return self.error(ModelErrorKind::Timeout, "did not accept a connection in time");
+        }
+        if error.is_tls() {
+            return self
+                .error(ModelErrorKind::Rejected, format_args!("cannot be trusted or understood in TLS: {error}"));
         }
         let spent = if error.is_connect() { Spent::Nothing } else { Spent::Input };
         // A connection that was kept and is closed just as it is used says nothing about how the server is: the next

@@ -37,6 +37,8 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
         sampling: Arc::default(),
         max_tokens: Some(1),
         parallel_tool_calls: true,
+        trace: None,
+        request_id: None,
         deadline: began + deadline,
     };
     let seen = Retrying::new(Arc::clone(&scripted) as Arc<dyn Model>, RetryPolicy::default()).stream(request);

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 
 use hyper_util::client::legacy;
 
@@ -22,6 +23,11 @@ impl HttpError {
         self.cause().is::<TooSlow>()
     }
 
+    /// Whether the two do not understand or trust each other in TLS, which will be so again the next time.
+    pub fn is_tls(&self) -> bool {
+        tls_error(&*self.0).is_some_and(is_final)
+    }
+
     /// Whether the server closed the connection before it answered. Servers close connections that were kept for the
     /// next request, often just as it is sent.
     pub fn is_closed(&self) -> bool {
@@ -36,6 +42,29 @@ impl HttpError {
         }
         cause
     }
+}
+
+/// What went wrong in TLS, if it was that.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(tls) = error.downcast_ref() {
+        return Some(tls);
+    }
+    // What an I/O error is made of is not its source: that is the source of what it is made of.
+    let inner: Option<&'a (dyn Error + 'static)> = match error.downcast_ref::<io::Error>() {
+        Some(error) => error.get_ref().map(|inner| inner as _),
+        None => error.source(),
+    };
+    tls_error(inner?)
+}
+
+fn is_final(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(_)
+            | rustls::Error::InvalidMessage(_)
+            | rustls::Error::PeerIncompatible(_)
+            | rustls::Error::NoApplicationProtocol
+    )
 }
 
 impl fmt::Display for HttpError {

@@ -112,6 +112,9 @@ impl HttpTool {
         if let Some(trace) = context.trace.as_deref().and_then(|trace| HeaderValue::from_str(trace).ok()) {
             headers.insert("traceparent", trace);
         }
+        if let Some(id) = context.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert("x-request-id", id);
+        }
         if let Some(body) = body {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Full::from(body);
@@ -134,7 +137,11 @@ impl Tool for HttpTool {
             // Of all failures only this one is certain to have come before the service got the request.
             let was_reached = !error.is_connect();
             tracing::debug!(tool = name, was_reached, %error, "an HTTP tool gave no answer");
-            if was_reached {
+            if error.is_tls() {
+                ToolError::Failed(format!(
+                    "The service behind `{name}` cannot be trusted or understood in TLS. Nothing was sent."
+                ))
+            } else if was_reached {
                 ToolError::Lost(format!(
                     "The service behind `{name}` was called, and the connection broke before it answered."
                 ))

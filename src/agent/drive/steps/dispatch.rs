@@ -154,6 +154,7 @@ fn answer(
         step: run.step(),
         attempt,
         trace: spec.trace.clone(),
+        request_id: spec.request_id.clone(),
         timeout: timeout(),
         fence: driver.recorder.fence().token,
         progress: ProgressSink::new(call.id.clone(), reports.clone()),

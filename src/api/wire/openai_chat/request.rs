@@ -170,6 +170,8 @@ pub struct RequestContext {
     pub allowed_agents: Option<Vec<String>>,
     /// The trace that a header names.
     pub trace: Option<String>,
+    /// The request's id.
+    pub request_id: Option<String>,
     /// The session that a header names.
     pub session_header: Option<String>,
     /// What the endpoint's streams show unless asked otherwise.
@@ -230,6 +232,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         decisions: messages.decisions,
         client_tools: if no_tools { Vec::new() } else { client_tools },
         trace: context.trace,
+        request_id: context.request_id,
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },
         limits: agent.limits.unwrap_or_default().0.check()?,
