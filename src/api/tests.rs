@@ -154,6 +154,16 @@ async fn unknown_routes_are_refused_with_openais_error_shape() {
     assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
 }
 
+/// Who does not ask for compression gets none, and who asks for it may as well go without.
+#[tokio::test]
+async fn pages_are_not_compressed_unasked() {
+    for path in ["/docs/", "/docs/swagger-ui.css", "/openapi.json"] {
+        let request = Request::builder().uri(path).header("accept-encoding", "identity").body(Body::empty()).unwrap();
+        let response = guarded().oneshot(request).await.unwrap();
+        assert_eq!((response.status(), response.headers().get("content-encoding")), (StatusCode::OK, None), "{path}");
+    }
+}
+
 /// A router over an agent without upstreams; `right` is a key of two requests a minute.
 fn guarded() -> Router {
     guarded_over(Arc::new(MemoryStore::default()))
