@@ -57,12 +57,12 @@ pub struct ModelRequest {
 pub enum Delta {
     /// Answer text; everything that had arrived together is one delta.
     Text(String),
+    /// Text in which the model declines to answer.
+    Refusal(String),
     /// Reasoning text.
     Thinking(String),
     /// A piece of a call's arguments; `index` counts the turn's calls from 0.
     CallArguments { index: usize, delta: String },
-    /// Text in which the model declines to answer.
-    Refusal(String),
     /// The upstream took the request and began to answer, though it has said nothing yet.
     Begun,
     /// An attempt failed before anything was said, and at no cost; another follows after `delay`.

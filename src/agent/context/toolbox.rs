@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::agent::context::offer::{Offer, OfferedTool};
-use crate::tools::schema::{Schema, compile};
+use crate::tools::schema::{Schema, compile, refusal};
 use crate::tools::{RegisteredTool, Registry, check_arguments};
 use crate::types::offer::{ToolDefinition, ToolOffer};
 use crate::types::tool::WrittenCalls;
@@ -115,15 +115,14 @@ impl Toolbox {
         })
     }
 
-    /// Why a client's tool cannot be offered. Its schema is its own business, and the upstream's; here
-    /// it only helps to recognise calls that are written as text.
+    /// Why a client's tool cannot be offered.
     pub fn refusal(tool: &ToolDefinition) -> Option<String> {
         match tool.parameters.as_ref()?.get() {
             schema if !schema.starts_with('{') => Some("must be a JSON schema, an object".to_owned()),
             schema if schema.len() > MAX_SCHEMA_BYTES => {
                 Some(format!("must not be longer than {MAX_SCHEMA_BYTES} bytes"))
             }
-            _ => None,
+            _ => refusal(&tool.parameters.as_ref()?.0),
         }
     }
 

@@ -208,7 +208,8 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
 fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
-    let Ending { spec, leg, outcome, at_ms, log_bytes, session, waits_until_ms, commands_seen: _, messages: _ } = ending;
+    let Ending { spec, leg, outcome, at_ms, log_bytes, session, waits_until_ms, commands_seen: _, messages: _ } =
+        ending;
     let ttl = retention.waiting_run_ttl();
     let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
     let head = Head { leg, waits_until_ms, ..ended_head(spec, outcome, at_ms, log_bytes) };

@@ -46,6 +46,23 @@ pub fn compile(schema: &RawValue) -> Result<Schema, String> {
         .map_err(|error| format!("the schema is not valid: {}", describe(&error)))
 }
 
+/// What is wrong with the schema of a tool that others execute, in one sentence. It may be of any draft, and is not
+/// compiled: it only must be a schema, of an object.
+pub fn refusal(schema: &RawValue) -> Option<String> {
+    let schema: Value = match serde_json::from_str(schema.get()) {
+        Ok(schema) => schema,
+        Err(error) => return Some(format!("is not JSON: {error}")),
+    };
+    match &schema {
+        Value::Object(members) if members.get("type").is_none_or(|kind| kind == "object") => {}
+        Value::Object(_) => return Some("must describe an object: its type is \"object\"".to_owned()),
+        _ => return Some("must be a JSON schema, an object".to_owned()),
+    }
+    let wrong = jsonschema::draft202012::meta::validate(&schema).err()?;
+    let is_older = jsonschema::draft7::meta::is_valid(&schema) || jsonschema::draft4::meta::is_valid(&schema);
+    (!is_older).then(|| format!("is not a valid JSON schema: {}", describe(&wrong)))
+}
+
 impl Schema {
     /// Whether the schema allows `value`; the error says in one sentence what is wrong and where.
     pub fn check(&self, value: &Value) -> Result<(), String> {

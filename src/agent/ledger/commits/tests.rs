@@ -83,7 +83,8 @@ impl Place {
         let (spec, at_ms) = (&self.spec, now_ms());
         let waits_until_ms = (!outcome.status().is_final()).then(|| at_ms + RETENTION.wait.as_secs() * 1000);
         let outcome = &outcome;
-        let ending = Ending { spec, leg: 0, outcome, at_ms, log_bytes: 0, commands_seen: 0, session, messages, waits_until_ms };
+        let ending =
+            Ending { spec, leg: 0, outcome, at_ms, log_bytes: 0, commands_seen: 0, session, messages, waits_until_ms };
         let (tx, next) = end(own, ending, RETENTION);
         self.commit(tx).await;
         next
