@@ -161,6 +161,12 @@ impl Driver {
             let run = &self.recorder.run().spec().id;
             tracing::warn!(%run, call = %call.id, tool = call.name, "whether a tool call took effect is not known");
         }
+        if outcome.is_error && outcome.ending == CallEnding::Answered {
+            // Not what the tool said: that may quote anything.
+            let (run, status) = (&self.recorder.run().spec().id, outcome.status);
+            let latency_ms = outcome.latency_ms;
+            tracing::warn!(%run, call = %call.id, tool = call.name, status, latency_ms, "a tool call failed");
+        }
         let (step, call_id, name) = (self.recorder.run().step(), call.id.clone(), call.name.clone());
         self.recorder.queue(Event::ToolFinished { step, call_id, name, outcome });
     }

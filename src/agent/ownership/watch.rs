@@ -70,7 +70,7 @@ impl Replica {
             };
             // One that left by itself, or was reaped by another, is not registered any more.
             if self.store().get(&partition, &key).await?.is_some() {
-                tracing::info!(replica = id, "a replica is gone; its runs are resumed");
+                tracing::warn!(replica = id, "a replica is gone; its runs are resumed");
                 self.reap(&id, &lease).await?;
             }
             lease.release().await?;
