@@ -100,3 +100,42 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         .expose_headers(exposed.map(HeaderName::from_static));
     Some(layer)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use http_body_util::BodyExt;
+    use serde_json::Value;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::config::{Options, Settings, StoreUrl};
+    use crate::server::Server;
+
+    async fn broken() {
+        panic!("as told")
+    }
+
+    /// The client learns nothing of it but the request's id, by which the log has more.
+    #[tokio::test]
+    async fn a_handler_that_panics_costs_no_more_than_its_answer() {
+        let options = Options { store: Some(StoreUrl::Memory), ..Options::default() };
+        let settings = Settings::load(&options, &|_| None).unwrap();
+        let (server, _) = Server::build(settings.clone()).await.unwrap();
+        let router = Router::new().route("/broken", get(broken)).route("/fine", get(|| async { "fine" }));
+        let router = apply(router, &settings.server, server.agent().clone());
+        let ask = |path: &str| {
+            let request = Request::builder().uri(path).header("host", "localhost").header("x-request-id", "req-7");
+            router.clone().oneshot(request.body(Body::empty()).unwrap())
+        };
+        let response = ask("/broken").await.unwrap();
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers()["x-request-id"], "req-7");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let error: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(error["error"]["code"], "internal_error");
+        assert!(!error.to_string().contains("as told") && !error.to_string().contains("panicked"), "{error}");
+        assert_eq!(ask("/fine").await.unwrap().status(), 200);
+    }
+}

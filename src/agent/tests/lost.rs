@@ -24,6 +24,22 @@ fn in_session(on_conflict: OnConflict) -> NewRun {
     NewRun { session: SessionId::parse("s"), on_conflict, ..request() }
 }
 
+/// A defect that one run meets ends that run, and the process serves the others.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_panics_fails_its_run_and_no_other() {
+    let agent = TestAgent::builder().turns(vec![Say::Panic, Say::Text(&["done"])]).begin();
+    let said = ["Hi", "Hello"].into_iter().zip([Role::User, Role::Assistant]);
+    let messages = said.chain([("Go on", Role::User)]).map(|(text, role)| Message::text(role, text)).collect();
+    let broken = agent.start(in_session(OnConflict::Reject), None).await.unwrap();
+    let whole = agent.start(NewRun { messages, ..request() }, None).await.unwrap();
+    let ended = outcome(&watch(broken).await);
+    assert_eq!((ended.reason, ended.status()), (StopReason::InternalError, RunStatus::Failed));
+    assert!(!ended.error.unwrap().message.contains("as told"), "its words may quote anything");
+    assert_eq!(outcome(&watch(whole).await).output_text, "done");
+    let session = agent.sessions().get(&tenant(), &SessionId::parse("s").unwrap()).await.unwrap().session;
+    assert!(!session.has_runs(), "the session goes on");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_run_frees_its_session_and_ends_its_readers_streams() {
     let store = shared();

@@ -36,6 +36,8 @@ pub(in crate::agent::tests) enum Say {
     Boasts(&'static str, u64),
     /// Begins to answer, and says nothing.
     Silent,
+    /// Has a defect.
+    Panic,
     /// Fails, before it says anything, in these ways, then answers.
     Fails(&'static [(ModelErrorKind, Spent)]),
 }
@@ -64,6 +66,7 @@ impl Say {
                 return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
             }
             Self::Silent => return vec![Ok(Delta::Begun)],
+            Self::Panic => panic!("as told"),
             Self::Fails(_) => (vec!["at last"], [].as_slice()),
         };
         let mut deltas: Vec<_> = pieces.iter().map(|text| Ok(Delta::Text((*text).into()))).collect();
@@ -78,7 +81,8 @@ impl Say {
             | Self::Deadline(_)
             | Self::Unmetered(..)
             | Self::Boasts(..)
-            | Self::Silent => {}
+            | Self::Silent
+            | Self::Panic => {}
         }
         deltas
     }
@@ -142,7 +146,8 @@ impl Model for Scripted {
             | Say::Rambled(_)
             | Say::Written(_)
             | Say::Unmetered(..)
-            | Say::Boasts(..) => {}
+            | Say::Boasts(..)
+            | Say::Panic => {}
         }
         // One delta at a time, as from a socket: each is recorded by itself.
         futures_util::stream::iter(deltas)
