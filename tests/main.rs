@@ -1,8 +1,10 @@
 //! Everything that is tested from outside: the real binary over real sockets, and the repository itself.
 
+mod agents;
 mod answers;
 mod bad_inputs;
 mod charges;
+mod command_line;
 mod connections;
 mod durability;
 mod encryption;

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use tokio::sync::{OnceCell, SetError};
 
 use crate::agent::error::StartError;
-use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig};
+use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig, nearest};
 use crate::llm::pricing::{self, ModelFacts};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::types::Price;
@@ -163,12 +163,47 @@ impl Catalog {
         }
     }
 
-    /// What `name` means: an agent, `upstream/model`, or a model that just one upstream has.
-    pub async fn resolve(&self, name: &str) -> Result<Resolved, StartError> {
-        let (agent, model) = match self.agents.get(name).and_then(|agent| Some((agent, agent.model.as_deref()?))) {
-            Some((agent, model)) => (agent, model),
-            None => (self.agents.get(DEFAULT_AGENT).ok_or_else(|| not_found(name))?, name),
-        };
+    /// What `name` means: an agent, `upstream/model`, or a model that just one upstream has. Where it means nothing, the
+    /// error names what is like it of what `may_use` allows.
+    pub async fn resolve(&self, name: &str, may_use: impl Fn(&str) -> bool) -> Result<Resolved, StartError> {
+        if let Some(agent) = self.agents.get(name).filter(|agent| is_named(agent)) {
+            let Some(model) = self.model_of(agent).await else {
+                return Err(StartError::AgentWithoutModel(name.to_owned()));
+            };
+            let resolved = self.resolved(agent, &model).await;
+            return resolved.map_err(|error| {
+                let is_gone = matches!(error, StartError::ModelNotFound { .. });
+                if is_gone { StartError::AgentModelNotFound { agent: name.to_owned(), model } } else { error }
+            });
+        }
+        let Some(agent) = self.agents.get(DEFAULT_AGENT) else { return Err(self.not_found(name, may_use).await) };
+        match self.resolved(agent, name).await {
+            Err(StartError::ModelNotFound { .. }) => Err(self.not_found(name, may_use).await),
+            resolved => resolved,
+        }
+    }
+
+    /// The error for a name that means nothing to a caller who may use these agents.
+    pub async fn not_found(&self, name: &str, may_use: impl Fn(&str) -> bool) -> StartError {
+        let entries = self.list().await;
+        let usable = entries.iter().filter(|entry| may_use(&entry.agent));
+        let names = usable.flat_map(|entry| [Some(&*entry.id), entry.id.split_once('/').map(|(_, bare)| bare)]);
+        let nearest = nearest(name, names.flatten()).map(str::to_owned);
+        StartError::ModelNotFound { name: cut(name), nearest }
+    }
+
+    /// What an agent runs: its own model, or the only one that there is.
+    async fn model_of(&self, agent: &AgentConfig) -> Option<String> {
+        match &agent.model {
+            Some(model) => Some(model.clone()),
+            None => match &*self.models().await {
+                [only] => Some(only.id.clone()),
+                _ => None,
+            },
+        }
+    }
+
+    async fn resolved(&self, agent: &AgentConfig, model: &str) -> Result<Resolved, StartError> {
         let (upstream, model_name) = self.locate(model).await?;
         let names = [&format!("{}/{model_name}", upstream.name), model, &model_name];
         let (facts, price_origin) = facts(&self.models, upstream.terms, names);
@@ -183,15 +218,21 @@ impl Catalog {
         })
     }
 
-    /// Everything that `model` may name: agents with a model of their own first.
+    /// Everything that `model` may name: agents that have a model first.
     pub async fn list(&self) -> Vec<Entry> {
-        let named = self.agents.values().filter(|agent| agent.model.is_some());
-        let agents = named.map(|agent| Entry {
+        let models = self.models().await;
+        let has_model = |agent: &&AgentConfig| agent.model.is_some() || models.len() == 1;
+        let agents = self.agents.values().filter(|agent| is_named(agent)).filter(has_model).map(|agent| Entry {
             id: agent.name.clone(),
             owner: "loopgate".to_owned(),
             agent: agent.name.clone(),
         });
-        let mut entries: Vec<_> = agents.collect();
+        agents.chain(models.iter().cloned()).collect()
+    }
+
+    /// The models of the upstreams.
+    async fn models(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
         for upstream in &self.upstreams {
             for model in upstream.models().await.iter().flat_map(|models| models.iter()) {
                 entries.push(Entry {
@@ -277,8 +318,18 @@ pub fn facts(models: &BTreeMap<String, ModelConfig>, terms: Terms, names: [&str;
     (facts, origin)
 }
 
+/// Whether requests may name the agent. `default` without a model stands for the models that they name.
+fn is_named(agent: &AgentConfig) -> bool {
+    agent.model.is_some() || agent.name != DEFAULT_AGENT
+}
+
 fn not_found(model: &str) -> StartError {
-    StartError::ModelNotFound(model.chars().take(100).collect())
+    StartError::ModelNotFound { name: cut(model), nearest: None }
+}
+
+/// As much of a name as an error repeats.
+fn cut(name: &str) -> String {
+    name.chars().take(100).collect()
 }
 
 /// An upstream that a stored run names and the configuration no longer has.

@@ -42,8 +42,27 @@ pub enum Field {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No agent and no upstream's model has this name.
-    #[error("there is no agent or model {0:?}; GET /v1/models lists them")]
-    ModelNotFound(String),
+    #[error("there is no agent or model {name:?}{} GET /v1/models lists them", did_you_mean(nearest.as_deref()))]
+    ModelNotFound {
+        /// What the request names.
+        name: String,
+        /// What it may mean.
+        nearest: Option<String>,
+    },
+    /// The agent's model is gone.
+    #[error("the agent {agent:?} runs the model {model:?}, which no upstream has")]
+    AgentModelNotFound {
+        /// What the request names.
+        agent: String,
+        /// What the configuration names.
+        model: String,
+    },
+    /// The agent has no model of its own, and there is none that must be meant.
+    #[error(
+        "the agent {0:?} has no model of its own, and the upstreams do not have just one: agents.{0}.model in the \
+         configuration names it"
+    )]
+    AgentWithoutModel(String),
     /// Several upstreams have this model.
     #[error("several upstreams have the model {name:?}: write one of {candidates}")]
     ModelAmbiguous {
@@ -56,8 +75,16 @@ pub enum StartError {
     #[error("this key may not use the agent {0:?}")]
     AgentForbidden(String),
     /// No tool of the agent has this name.
-    #[error("the agent has no tool that matches {0:?}; GET /v1/tools lists the server's tools")]
-    ToolNotAllowed(String),
+    #[error(
+        "the agent has no tool that matches {name:?}{} GET /v1/tools lists the server's tools",
+        did_you_mean(nearest.as_deref())
+    )]
+    ToolNotAllowed {
+        /// What the request names.
+        name: String,
+        /// What it may mean.
+        nearest: Option<String>,
+    },
     /// A value is out of its range.
     #[error("{message}")]
     Invalid {
@@ -112,6 +139,11 @@ pub enum StartError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] Unavailable),
+}
+
+/// Between a name that leads nowhere and where to look it up: what it may mean.
+pub fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(|| ";".to_owned(), |nearest| format!("; did you mean {nearest:?}?"))
 }
 
 /// Why something is not stored.

@@ -129,10 +129,12 @@ impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
         match error {
-            StartError::ModelNotFound(_) => Self::new(ErrorCode::ModelNotFound, message).at("model"),
+            StartError::ModelNotFound { .. }
+            | StartError::AgentModelNotFound { .. }
+            | StartError::AgentWithoutModel(_) => Self::new(ErrorCode::ModelNotFound, message).at("model"),
             StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
-            StartError::ToolNotAllowed(_) => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
+            StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
             StartError::Invalid { field: Field::Model, message } => {
                 Self::new(ErrorCode::MissingField, message).at("model")
             }

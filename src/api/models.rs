@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::agent::catalog::{Entry, Resolved};
+use crate::agent::error::StartError;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::ModelPath;
-use crate::api::wire::body::clip;
 use crate::api::wire::error::ErrorCode;
 use crate::api::wire::run::List;
 use crate::api::wire::vocabulary::EffectText;
@@ -66,8 +66,7 @@ pub async fn list(caller: Caller) -> Response {
     responses((status = 200, description = "The model", body = ModelObject)),
 )]
 pub async fn get(caller: Caller, ModelPath(id): ModelPath) -> Result<Response, ApiError> {
-    let message = format!("the model {:?} does not exist", clip(&id));
-    let missing = |_| ApiError::new(ErrorCode::ModelNotFound, message).at("model");
+    let missing = |error: StartError| ApiError::new(ErrorCode::ModelNotFound, error.to_string()).at("model");
     let resolved = caller.resolve(&id).await.map_err(missing)?;
     Ok(axum::Json(ModelObject::new(id, resolved)).into_response())
 }

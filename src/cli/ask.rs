@@ -1,6 +1,7 @@
 //! `loopgate ask`: one question, its text and tool events as they come.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
     };
     let model = match &ask.model {
         Some(model) => model.clone(),
-        None => first_model(authorized(client.get(format!("{url}/v1/models")))).await?,
+        None => first_model(url, authorized(client.get(format!("{url}/v1/models")))).await?,
     };
     let mut body = serde_json::json!({
         "model": model, "stream": true, "messages": [{"role": "user", "content": ask.question}],
@@ -102,14 +103,14 @@ async fn ask_server(ask: &Ask, url: &str) -> Result<(), Failure> {
         body["agent"]["session_id"] = session.as_str().into();
     }
     let request = client.post(format!("{url}/v1/agent/completions")).header("content-type", "application/json");
-    let response = authorized(request.body(body.to_string())).send().await.map_err(unreachable)?;
+    let response = authorized(request.body(body.to_string())).send().await.map_err(|error| unreachable(url, &error))?;
     if !response.status().is_success() {
         return Err(refused(response).await);
     }
-    show(response).await
+    show(url, response).await
 }
 
-async fn first_model(request: reqwest::RequestBuilder) -> Result<String, Failure> {
+async fn first_model(url: &str, request: reqwest::RequestBuilder) -> Result<String, Failure> {
     #[derive(Deserialize)]
     struct List {
         data: Vec<Model>,
@@ -118,11 +119,11 @@ async fn first_model(request: reqwest::RequestBuilder) -> Result<String, Failure
     struct Model {
         id: String,
     }
-    let response = request.send().await.map_err(unreachable)?;
+    let response = request.send().await.map_err(|error| unreachable(url, &error))?;
     if !response.status().is_success() {
         return Err(refused(response).await);
     }
-    let body = response.bytes().await.map_err(unreachable)?;
+    let body = response.bytes().await.map_err(|error| unreachable(url, &error))?;
     let list: List = serde_json::from_slice(&body).map_err(Failure::new)?;
     let first = list.data.into_iter().next();
     first.map(|model| model.id).ok_or_else(|| Failure::new("the server lists no models; name one with --model"))
@@ -135,8 +136,13 @@ async fn refused(response: reqwest::Response) -> Failure {
     Failure::new(format_args!("{status}: {}", said.unwrap_or_default()))
 }
 
-fn unreachable(error: reqwest::Error) -> Failure {
-    Failure::new(format_args!("the server does not answer: {}", error.without_url()))
+/// The innermost error says what happened, the outer ones only during what.
+fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    Failure::new(format_args!("the server at {url} does not answer: {cause}"))
 }
 
 #[derive(Deserialize)]
@@ -193,15 +199,15 @@ struct Choice {
 struct Delta {
     #[serde(default)]
     content: String,
+    #[serde(default)]
+    refusal: String,
 }
 
-async fn show(mut response: reqwest::Response) -> Result<(), Failure> {
+async fn show(url: &str, mut response: reqwest::Response) -> Result<(), Failure> {
     let mut parser = Parser::default();
     let mut screen = Screen::new();
     let mut ended = None;
-    #[serde(default)]
-    refusal: String,
-    while let Some(bytes) = response.chunk().await.map_err(unreachable)? {
+    while let Some(bytes) = response.chunk().await.map_err(|error| unreachable(url, &error))? {
         let mut rest = &bytes[..];
         while let Some(data) = parser.next_event(&mut rest).map_err(Failure::new)? {
             // What is no JSON object is the closing `[DONE]`.

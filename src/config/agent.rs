@@ -59,8 +59,8 @@ impl AgentConfig {
         }
         let model: Option<String> = section.optional(
             "model",
-            "`UPSTREAM/MODEL`, or a bare model name. Only `default` works without: it runs the model that the request \
-             names.",
+            "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
+             any other agent the only model that the upstreams have.",
         );
         if let Some(model) = &model
             && let Err(what) = find_upstream(model, upstreams)

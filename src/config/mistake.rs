@@ -49,12 +49,17 @@ impl fmt::Display for ConfigErrors {
 
 impl Error for ConfigErrors {}
 
+/// The name that was probably meant, if there is one.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |known: &str| strsim::jaro_winkler(name, known);
+    let is_close = |known: &&str| likeness(known) > 0.8 || strsim::damerau_levenshtein(name, known) <= 1;
+    known.into_iter().filter(is_close).max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+}
+
 /// The name that was probably meant, or all that there are.
 pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
-    let likeness = |known: &str| strsim::jaro_winkler(name, known);
-    let is_close = |known: &str| likeness(known) > 0.8 || strsim::damerau_levenshtein(name, known) <= 1;
-    let close = known.iter().filter(|known| is_close(known));
-    match close.max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
+    match nearest(name, known.iter().copied()) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None if known.is_empty() => "nothing is known here".to_owned(),
         None => format!("known here: {}", known.join(", ")),

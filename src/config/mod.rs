@@ -35,7 +35,7 @@ mod tests;
 pub use agent::{AgentConfig, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
-pub use mistake::{ConfigErrors, Mistake};
+pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use options::{LogFormat, Options};
 pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};

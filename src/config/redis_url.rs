@@ -102,41 +102,54 @@ impl FromStr for RedisUrl {
 
     /// Errors never repeat a part that may hold a password.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("a Redis URL has :// after its scheme")?;
-        let (scheme, always_encrypted) = match scheme {
-            "redis" | "valkey" => ("redis", false),
-            "rediss" | "valkeys" => ("redis", true),
-            "redis-sentinel" | "valkey-sentinel" => ("redis-sentinel", false),
-            "redis-cluster" | "valkey-cluster" => ("redis-cluster", false),
-            _ => return Err(format!("the scheme must be {REDIS_FORMS}")),
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let login = read_login(login)?;
-        let default_port = if scheme == "redis-sentinel" { 26_379 } else { 6379 };
-        let hosts = hosts.split(',').map(|host| read_host(host, default_port)).collect::<Result<Vec<_>, _>>()?;
-        let Parameters { ca, tls, database, sentinel } = read_parameters(scheme, query)?;
-        let encrypted = always_encrypted || tls;
-        if ca.is_some() && !encrypted {
-            return Err("ca is for encrypted connections, as rediss:// and tls=true ask for".to_owned());
-        }
-        let (layout, database) = match scheme {
-            "redis" if hosts.len() > 1 => {
-                return Err("redis:// is one server; several are redis-sentinel:// or redis-cluster://".to_owned());
+        read_url(text).map_err(|mistake| {
+            // A password with such a character ends too early, and the rest of it is taken for what it is not.
+            let ends_early = text.split_once(['/', '?', '#']).map(|(_, rest)| rest.trim_start_matches('/'));
+            let ends_early = ends_early.and_then(|rest| rest.split_once(['/', '?', '#']));
+            if ends_early.is_some_and(|(_, rest)| rest.contains('@')) {
+                format!("{mistake}; percent-encode the special characters of a password: / as %2F, @ as %40, ? as %3F")
+            } else {
+                mistake
             }
-            "redis" if path.is_empty() => (RedisLayout::Single, database),
-            "redis" => (RedisLayout::Single, Some(read_database(path)?)),
-            "redis-sentinel" if path.is_empty() || path.contains('/') => {
-                return Err("redis-sentinel:// ends with the name of the master, as in /mymaster".to_owned());
-            }
-            "redis-sentinel" => (RedisLayout::Sentinel { master: decoded(path)?, login: sentinel }, database),
-            _ if path.is_empty() => (RedisLayout::Cluster, None),
-            _ => return Err("a cluster has one database, so nothing follows its hosts".to_owned()),
-        };
-        let tls = encrypted.then_some(RedisTls { ca });
-        Ok(Self { layout, hosts, login, database: database.unwrap_or(0), tls })
+        })
     }
+}
+
+fn read_url(text: &str) -> Result<RedisUrl, String> {
+    let (scheme, rest) = text.split_once("://").ok_or("a Redis URL has :// after its scheme")?;
+    let (scheme, always_encrypted) = match scheme {
+        "redis" | "valkey" => ("redis", false),
+        "rediss" | "valkeys" => ("redis", true),
+        "redis-sentinel" | "valkey-sentinel" => ("redis-sentinel", false),
+        "redis-cluster" | "valkey-cluster" => ("redis-cluster", false),
+        _ => return Err(format!("the scheme must be {REDIS_FORMS}")),
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let login = read_login(login)?;
+    let default_port = if scheme == "redis-sentinel" { 26_379 } else { 6379 };
+    let hosts = hosts.split(',').map(|host| read_host(host, default_port)).collect::<Result<Vec<_>, _>>()?;
+    let Parameters { ca, tls, database, sentinel } = read_parameters(scheme, query)?;
+    let encrypted = always_encrypted || tls;
+    if ca.is_some() && !encrypted {
+        return Err("ca is for encrypted connections, as rediss:// and tls=true ask for".to_owned());
+    }
+    let (layout, database) = match scheme {
+        "redis" if hosts.len() > 1 => {
+            return Err("redis:// is one server; several are redis-sentinel:// or redis-cluster://".to_owned());
+        }
+        "redis" if path.is_empty() => (RedisLayout::Single, database),
+        "redis" => (RedisLayout::Single, Some(read_database(path)?)),
+        "redis-sentinel" if path.is_empty() || path.contains('/') => {
+            return Err("redis-sentinel:// ends with the name of the master, as in /mymaster".to_owned());
+        }
+        "redis-sentinel" => (RedisLayout::Sentinel { master: decoded(path)?, login: sentinel }, database),
+        _ if path.is_empty() => (RedisLayout::Cluster, None),
+        _ => return Err("a cluster has one database, so nothing follows its hosts".to_owned()),
+    };
+    let tls = encrypted.then_some(RedisTls { ca });
+    Ok(RedisUrl { layout, hosts, login, database: database.unwrap_or(0), tls })
 }
 
 fn read_login(text: &str) -> Result<RedisLogin, String> {
@@ -272,6 +285,9 @@ mod tests {
             ("redis-sentinel://host/m?sentinel_password=s3cret&x=1", "no such parameter"),
             ("redis-cluster://u:s3cret@host/1", "one database"),
             ("redis://u:s3cret%FF@host", "UTF-8"),
+            ("rediss://:s3@ss/w@host", "percent-encode"),
+            ("redis://u:s3cret?x@host", "percent-encode"),
+            ("redis://u:s3cret#x/@host", "percent-encode"),
         ] {
             let error = text.parse::<RedisUrl>().unwrap_err();
             assert!(error.contains(what), "{text}: {error}");

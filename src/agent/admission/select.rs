@@ -6,7 +6,7 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::NewRun;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, nearest};
 use crate::tools::registry::matches;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 
@@ -26,11 +26,13 @@ impl Selected {
             let names_it = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
             names_it(&settings.tools) && new.tools.as_deref().is_none_or(names_it)
         };
-        let servers = generation.tools.iter().map(|tool| &tool.spec().name).filter(|name| is_wanted(name));
+        let all = || generation.tools.iter().map(|tool| &tool.spec().name);
+        let servers = all().filter(|name| is_wanted(name));
         let own = generation.own_tools.iter().map(|tool| tool.definition());
         let own = own.filter(|tool| generation.tools.get(&tool.name).is_none() && is_wanted(&tool.name));
         let selected = Self { names: servers.cloned().collect(), own: own.cloned().collect() };
-        selected.check(new)?;
+        let has = |name: &&str| settings.tools.iter().any(|pattern| matches(pattern, name));
+        selected.check(new, all().map(String::as_str).filter(has))?;
         Ok(selected)
     }
 
@@ -42,10 +44,12 @@ impl Selected {
         self.all().any(|known| known == name)
     }
 
-    fn check(&self, new: &NewRun) -> Result<(), StartError> {
+    /// Refuses names that lead to no tool. `agents` are the names of all tools of the agent.
+    fn check<'a>(&'a self, new: &'a NewRun, agents: impl Iterator<Item = &'a str>) -> Result<(), StartError> {
         let mut patterns = new.tools.iter().flatten();
         if let Some(pattern) = patterns.find(|pattern| !self.all().any(|name| matches(pattern, name))) {
-            return Err(StartError::ToolNotAllowed(pattern.clone()));
+            let nearest = nearest(pattern, agents).map(str::to_owned);
+            return Err(StartError::ToolNotAllowed { name: pattern.clone(), nearest });
         }
         for (index, tool) in new.client_tools.iter().enumerate() {
             if let Some(message) = Toolbox::refusal(tool) {
@@ -64,7 +68,10 @@ impl Selected {
                 "a tool is required, and there is none".to_owned()
             }
             ToolChoice::Function(name) if !self.has(name) && !is_clients(name) => {
-                format!("there is no tool named {name:?}")
+                let clients = new.client_tools.iter().map(|tool| tool.name.as_str());
+                let near = nearest(name, self.all().chain(clients));
+                let hint = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+                format!("there is no tool named {name:?}{hint}")
             }
             ToolChoice::Auto | ToolChoice::None | ToolChoice::Required | ToolChoice::Function(_) => return Ok(()),
         };

@@ -41,8 +41,9 @@ impl Admission {
         history_weight: usize,
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
-        let resolved = generation.catalog.resolve(asked).await?;
-        if new.allowed_agents.as_ref().is_some_and(|allowed| !allowed.contains(&resolved.agent_name)) {
+        let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
+        let resolved = generation.catalog.resolve(asked, may_use).await?;
+        if !may_use(&resolved.agent_name) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let selected = Selected::new(generation, &resolved.settings, new)?;

@@ -212,7 +212,7 @@ fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
         ending;
     let ttl = retention.waiting_run_ttl();
     let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
-    let head = Head { leg, waits_until_ms, ..ended_head(spec, outcome, at_ms, log_bytes) };
+    let head = Head { waits_until_ms, leg, ..ended_head(spec, outcome, at_ms, log_bytes) };
     let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
     let Some(Versioned { session, version }) = session else { return tx };
     let ttl = retention.session_ttl_under(&session, spec);

@@ -31,11 +31,12 @@ pub struct Caller {
 impl Caller {
     /// What a model's name leads to; what the caller may not use does not exist for it.
     pub async fn resolve(&self, name: &str) -> Result<Resolved, StartError> {
-        let resolved = self.generation.catalog.resolve(name).await?;
-        if self.requester().may_use(&resolved.agent_name) {
+        let may_use = |agent: &str| self.requester().may_use(agent);
+        let resolved = self.generation.catalog.resolve(name, may_use).await?;
+        if may_use(&resolved.agent_name) {
             Ok(resolved)
         } else {
-            Err(StartError::ModelNotFound(name.to_owned()))
+            Err(self.generation.catalog.not_found(name, may_use).await)
         }
     }
 

@@ -101,9 +101,19 @@ pub fn row(code: ErrorCode) -> Row {
     Row { status, r#type, code }
 }
 
+/// Whether a message says something of the value at fault without naming it.
+fn lacks_subject(message: &str) -> bool {
+    ["must ", "may ", "is "].iter().any(|verb| message.starts_with(verb))
+}
+
 impl From<WireError> for ErrorObject {
     fn from(WireError { code, param, message }: WireError) -> Self {
         let Row { r#type, code, .. } = row(code);
+        // Client libraries show people the sentence alone, so it names the value.
+        let message = match &param {
+            Some(param) if lacks_subject(&message) => format!("{param} {message}"),
+            Some(_) | None => message,
+        };
         Self { message, r#type, param, code, run_id: None, events_url: None }
     }
 }

@@ -136,6 +136,10 @@ impl Dialer {
                 Some(password) if !password.is_empty() => error.map_text(|what| what.replace(password, "…")),
                 Some(_) | None => error,
             }),
+            // A server that does not speak TLS waits for the end of what it takes for a command.
+            Err(_) if !matches!(self.trust, Trust::Plain) => Err(ConnectionError::unreachable(format!(
+                "{host} does not answer in TLS; for a port without TLS the URL begins with redis://, or has no tls=true"
+            ))),
             Err(_) => Err(ConnectionError::unreachable(format!("{host} does not answer"))),
         }
     }

@@ -56,7 +56,9 @@ pub fn refusal(schema: &RawValue) -> Option<String> {
     match &schema {
         Value::Object(members) if members.get("type").is_none_or(|kind| kind == "object") => {}
         Value::Object(_) => return Some("must describe an object: its type is \"object\"".to_owned()),
-        _ => return Some("must be a JSON schema, an object".to_owned()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Some("must be a JSON schema, an object".to_owned());
+        }
     }
     let wrong = jsonschema::draft202012::meta::validate(&schema).err()?;
     let is_older = jsonschema::draft7::meta::is_valid(&schema) || jsonschema::draft4::meta::is_valid(&schema);

@@ -79,6 +79,15 @@ async fn server_that_is_not_there_yet_is_waited_for() {
     drop(watch);
 }
 
+/// Both ways round a server only waits, or closes the connection: the cause is known here alone.
+#[tokio::test]
+async fn encryption_that_a_server_does_not_speak_is_named() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url().replace("redis://", "rediss://")).await;
+    let why = store.health().await.unwrap_err().to_string();
+    assert!(why.contains("in TLS") && why.contains("redis://"), "{why}");
+}
+
 #[tokio::test]
 async fn something_else_than_redis_is_never_healthy() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
