@@ -28,6 +28,7 @@ async fn a_panic_in_one_run_fails_that_run_alone() {
     assert!(!server.has_ended(), "the process ended");
     let mut evidence = services.evidence(&client, seen).await;
     evidence.allowed_reasons.push("internal_error".to_owned());
+    // Others may fail because the answer of a tool was lost.
     let panicked = evidence.runs.values().filter(|run| run.object["stop_reason"] == "internal_error").count();
     assert_eq!(panicked, 1, "one run panicked");
     hold("panic", &evidence);

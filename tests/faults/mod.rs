@@ -48,9 +48,8 @@ fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Job> {
         let mut plan = Plan::new(format!("{name}-{number}")).with_tools(rounds, &tools);
         plan = plan.with_text(pieces, pace_ms / 2 + seed.below(pace_ms + 1)).with_delay(seed.below(150));
         plan.calls = 1 + u32::try_from(seed.below(2)).expect("it is below 2");
-        // Some lose answers of tools, where a turn has no further call that a run which fails of it would not make; and
-        // for some the upstream breaks off what it bills.
-        if seed.below(4) == 0 && plan.calls == 1 {
+        // Some lose answers of tools, and for some the upstream breaks off what it bills.
+        if seed.below(4) == 0 {
             plan = plan.with_loss(*seed.pick(&[Loss::Reset, Loss::Half]));
         }
         if seed.below(4) == 0 {

@@ -61,6 +61,7 @@ impl Client {
         let mut trace = ClientTrace {
             plan,
             session,
+            fails_if_unknown: self.agent.get("on_unknown_outcome").is_none_or(|policy| policy == "fail"),
             runs: Vec::new(),
             resets: 0,
             complaints: Vec::new(),

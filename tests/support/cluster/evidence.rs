@@ -12,6 +12,9 @@ use super::tools::Dispatch;
 use crate::support::Frame;
 use crate::support::journal::Entry;
 
+/// What the plans of runs are called that try a budget afterwards.
+pub(crate) const TRIED: &str = "probe-";
+
 /// Everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
@@ -42,6 +45,9 @@ pub(crate) struct ClientTrace {
     pub(crate) plan: Plan,
     /// In which session.
     pub(crate) session: Option<String>,
+    /// Whether the run is to fail if it is unknown whether a call took effect.
+    #[serde(default)]
+    pub(crate) fails_if_unknown: bool,
     /// The run's id, by every response to its request; more than one kind is a fault.
     pub(crate) runs: Vec<String>,
     /// How often it was told in so many words that what it had seen is no more, and began anew.
@@ -107,26 +113,29 @@ pub(crate) struct SessionView {
 }
 
 /// What it was answered when a run was tried under a budget; statuses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Probe {
     /// Where the budget was what had been taken, which leaves nothing.
     pub(crate) nothing_left: u16,
+    /// The answer's body there.
+    #[serde(default)]
+    pub(crate) told: String,
     /// Where the budget left enough for a small run, if nothing besides was still reserved.
     pub(crate) enough_left: u16,
-    /// What that run took.
-    pub(crate) tokens: u64,
 }
 
 impl Evidence {
-    /// What the key was charged for all runs together, in tokens: what they used, and what calls that were cut off
-    /// may have taken beyond that.
+    /// What the key was charged for all runs together, in tokens: what they used, what calls that were cut off may
+    /// have taken beyond that, and what runs took that were tried with the budgets of sessions.
     pub(crate) fn charged(&self) -> u64 {
+        let tried = self.model.iter().filter(|call| call.what.tag.starts_with(TRIED)).map(|call| call.what.tokens);
         let ends = self.runs.values().filter_map(|run| run.streams.values().next()?.last());
         let ends = ends.filter_map(|end| serde_json::from_str::<Value>(&end.data).ok());
         ends.map(|end| {
             let unconfirmed = end["agent"]["budget"]["unconfirmed"]["tokens"].as_u64();
             end["usage"]["total_tokens"].as_u64().unwrap_or(0) + unconfirmed.unwrap_or(0)
         })
+        .chain(tried)
         .sum()
     }
 }

@@ -13,6 +13,7 @@ use super::plan::Plan;
 use crate::support::Reply;
 use crate::support::http::{HttpServer, Request};
 use crate::support::journal::Entry;
+use crate::support::redis::eventually;
 use crate::support::upstream::{declaration, faults, is_list, list};
 
 /// One call of the model.
@@ -55,6 +56,11 @@ impl ModelServer {
     /// Its declaration for a server's configuration. It takes conversations of any length.
     pub(crate) fn config(&self) -> String {
         format!("{}[models.test]\ncontext_window = 10000000\n", declaration(self.0.address()))
+    }
+
+    /// Returns once there have been so many calls.
+    pub(crate) async fn asked(&self, calls: usize) {
+        eventually("the model is asked", async || self.calls().len() >= calls).await;
     }
 
     /// The calls so far.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::evidence::{ClientTrace, Evidence, Probe, RunView, SessionView};
+use super::evidence::{ClientTrace, Evidence, Probe, RunView, SessionView, TRIED};
 use super::plan::Plan;
 use crate::support::sse::{Decoder, Frame};
 
@@ -76,7 +76,7 @@ async fn read_session(http: &Client, address: &str, session: &str) -> SessionVie
 /// as taken, reservations included.
 async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe {
     let path = format!("{address}/v1/sessions/{session}");
-    let plan = Plan::new(format!("probe-{session}"));
+    let plan = Plan::new(format!("{TRIED}{session}"));
     let message = json!({"role": "user", "content": plan.to_string()});
     let agent = json!({"session_id": session});
     let run = json!({"model": "test", "messages": [message], "agent": agent, "max_tokens": 300}).to_string();
@@ -86,34 +86,30 @@ async fn probe(http: &Client, address: &str, session: &str, taken: u64) -> Probe
         send(|| http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
     };
     // A budget of nothing is no budget.
-    let (nothing_left, _) = try_with(taken.max(1)).await;
-    let (enough_left, tokens) = try_with(taken + ENOUGH).await;
-    Probe { nothing_left, enough_left, tokens }
+    let (nothing_left, told) = try_with(taken.max(1)).await;
+    Probe { nothing_left, told, enough_left: try_with(taken + ENOUGH).await.0 }
 }
 
-/// What this server, with another budget for all runs, answers to a run: the status, and the tokens that the run took.
-pub(super) async fn try_run(address: &str) -> (u16, u64) {
+/// What this server, with another budget for all runs, answers to a run: status and body.
+pub(super) async fn try_run(address: &str) -> (u16, String) {
     let message = json!({"role": "user", "content": Plan::new("probe").to_string()});
     let run = json!({"model": "test", "messages": [message], "max_tokens": 300}).to_string();
     let http = super::http();
     send(|| http.post(format!("{address}/v1/agent/completions")).body(run.clone())).await
 }
 
-/// The status of the answer, once it is not that the server is not ready for it, or 0 if there is none; and the
-/// tokens that the answer names.
-async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> (u16, u64) {
+/// The status and the body of the answer, once it is not that the server is not ready for it; 0 if there is none.
+async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> (u16, String) {
     let deadline = Instant::now() + MAX_WAIT;
     loop {
         let request = request().header("content-type", "application/json");
-        let answer = timeout(MAX_WAIT, request.send()).await.ok().and_then(Result::ok);
-        let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        let answer = async {
+            let response = request.send().await.ok()?;
+            Some((response.status().as_u16(), response.text().await.ok()?))
+        };
+        let (status, body) = timeout(MAX_WAIT, answer).await.ok().flatten().unwrap_or_default();
         if !matches!(status, 0 | 503) || Instant::now() >= deadline {
-            let body = match answer {
-                Some(answer) => answer.text().await.unwrap_or_default(),
-                None => String::new(),
-            };
-            let body: Value = serde_json::from_str(&body).unwrap_or_default();
-            return (status, body["usage"]["total_tokens"].as_u64().unwrap_or(0));
+            return (status, body);
         }
         sleep(Duration::from_millis(100)).await;
     }

@@ -64,6 +64,17 @@ pub(super) fn check_end(
         complaints.add(Promise::Runs, format!("its client never saw it end; its log's last event is {last}"));
     }
     check_terminal(view, log, allowed, complaints);
+    let is_unknown = log.calls().any(|call| call.result.as_ref().is_some_and(|result| result.is_unknown));
+    let reason = log.terminal.as_ref().map(|terminal| &terminal["agent"]["stop_reason"]);
+    let is_wrong = match reason.and_then(|reason| reason.as_str()) {
+        Some("done") => is_unknown && trace.fails_if_unknown,
+        Some("outcome_unknown") => !trace.fails_if_unknown,
+        _ => false,
+    };
+    if is_wrong {
+        let policy = if trace.fails_if_unknown { "was" } else { "was not" };
+        complaints.add(Promise::Runs, format!("it {policy} to fail of an unknown outcome, and ended for {reason:?}"));
+    }
 }
 
 /// The log ends as runs may end, and the run itself says the same.
@@ -77,6 +88,9 @@ pub(super) fn check_terminal(view: &RunView, log: &Log, allowed: &[String], comp
         let object = (&view.object["status"], &view.object["stop_reason"]);
         let what = format!("its last event says {status} {reason}, and the run itself {} {}", object.0, object.1);
         complaints.add(Promise::Runs, what);
+    }
+    if terminal["type"].as_str().and_then(|name| name.strip_prefix("run.")) != status.as_str() {
+        complaints.add(Promise::Runs, format!("its last event is {}, and says that it is {status}", terminal["type"]));
     }
     let interrupted = |tool: Tool| log.calls().any(|call| call.is_open() && call.name == tool.name());
     let is_good = match reason.as_str() {

@@ -50,12 +50,28 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: Value,
-    /// What it answered, and whether that was an error.
-    pub(super) result: Option<(String, bool)>,
+    pub(super) result: Option<CallResult>,
     /// Whether the run was taken up again between call and result.
     pub(super) interrupted: bool,
     /// Whether the tool was asked, last of all, without that its whole answer got out.
     pub(super) lost: bool,
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(super) struct CallResult {
+    pub(super) content: String,
+    pub(super) is_error: bool,
+    /// Whether it says that nobody knows whether the call took effect.
+    pub(super) is_unknown: bool,
+}
+
+impl CallResult {
+    /// What an event says.
+    pub(super) fn read(event: &Value) -> Self {
+        let (is_error, is_unknown) = (event["is_error"] == true, event["outcome_unknown"] == true);
+        Self { content: string(&event["content"]), is_error, is_unknown }
+    }
 }
 
 impl Call {
@@ -109,6 +125,11 @@ impl Log {
         log
     }
 
+    /// Whether the run ended otherwise than completed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.terminal.as_ref().is_some_and(|terminal| terminal["type"] != "run.completed")
+    }
+
     fn take(&mut self, event: &Frame, complaints: &mut Complaints<'_>) {
         let data = data(event);
         let mut wrong = |what: &str| complaints.add(Promise::Writer, format!("{what}: {}", show(Some(event))));
@@ -146,7 +167,7 @@ impl Log {
                     ..Call::default()
                 }),
                 "tool.result" => {
-                    let result = (string(&data["content"]), data["is_error"] == true);
+                    let result = CallResult::read(&data);
                     let call = step.calls.iter_mut().find(|call| call.id == data["call_id"]);
                     match call.map(|call| call.result.replace(result)) {
                         Some(None) => {}
@@ -217,6 +238,7 @@ fn first_difference<T: PartialEq>(left: &[T], right: &[T]) -> Option<usize> {
     (0..left.len().max(right.len())).find(|at| left.get(*at) != right.get(*at))
 }
 
-fn string(value: &Value) -> String {
+/// A text, or nothing.
+pub(super) fn string(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

@@ -90,6 +90,10 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         clients::check_end(trace, view, &log, &evidence.allowed_reasons, &mut complaints);
         steps::check_steps(&trace.plan, &log, &mut complaints);
         steps::check_charges(&trace.plan, &log, &evidence.model, &mut complaints);
+        // What a store forgot may have been shown to the model.
+        if evidence.forgotten == 0 {
+            steps::check_shown(&trace.plan, &log, &evidence.model, &mut complaints);
+        }
         tools::check_run(trace, &log, &evidence.tools, &mut complaints);
     }
     // Runs whose clients never learned that they were accepted end as well.
@@ -122,7 +126,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     if let Some(probe) = &evidence.all_runs {
-        sessions::check_probe(*probe, &mut Complaints { of: "all runs".to_owned(), all: &mut all });
+        sessions::check_probe(probe, &mut Complaints { of: "all runs".to_owned(), all: &mut all });
     }
     all.sort();
     all.dedup();

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::log::data;
+use super::log::{data, string};
 use super::{Complaints, Promise, Violation, clip};
 use crate::support::cluster::evidence::{ClientTrace, Evidence, Probe, SessionView};
 use crate::support::cluster::harm::{Loss, Progress};
-use crate::support::cluster::plan::{Plan, Tool};
+use crate::support::cluster::plan::{Plan, Tool, ToolTask};
 
 /// One run for each request.
 pub(super) fn check_runs(evidence: &Evidence, all: &mut Vec<Violation>) {
@@ -33,6 +33,7 @@ pub(super) fn check_session(
     by_tag: &BTreeMap<&str, &ClientTrace>,
     complaints: &mut Complaints<'_>,
 ) {
+    let results = results_of(session, evidence);
     let mut rest = session.messages.as_slice();
     let mut told = BTreeSet::new();
     while let Some((first, after)) = rest.split_first() {
@@ -48,7 +49,7 @@ pub(super) fn check_session(
             complaints.add(Promise::Runs, format!("its history has the run {} twice", plan.tag));
         }
         let completed = by_tag.get(plan.tag.as_str()).is_some_and(|trace| is_completed(trace, evidence));
-        match history(&plan, turns) {
+        match history(&plan, turns, &results) {
             Ok(true) => {}
             Ok(false) if !completed => {}
             Ok(false) => {
@@ -73,6 +74,10 @@ pub(super) fn check_session(
         complaints.add(Promise::Runs, format!("its history has the run {tag}, which nobody asked for"));
     }
     let known: BTreeSet<&str> = own.iter().flat_map(|trace| trace.runs.iter().map(String::as_str)).collect();
+    // What a store forgot may be that a run is one of its session's.
+    for run in known.iter().filter(|run| evidence.forgotten == 0 && !session.runs.iter().any(|own| own == *run)) {
+        complaints.add(Promise::Runs, format!("the list of its runs lacks {run}"));
+    }
     for run in session.runs.iter().filter(|run| evidence.keyed && !known.contains(run.as_str())) {
         complaints.add(Promise::Runs, format!("it has the run {run}, which no client has"));
     }
@@ -97,10 +102,10 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
     let ends = ends.filter_map(|run| run.streams.values().next()?.last().map(data));
     let charged: u64 = ends.filter_map(|end| end["usage"]["total_tokens"].as_u64()).sum();
     let counted = session.object["usage"]["total_tokens"].as_u64().unwrap_or(0);
-    if counted < charged {
+    if counted != charged {
         complaints.add(Promise::Budgets, format!("it counts {counted} tokens, and its runs took {charged}"));
     }
-    check_probe(session.probe, complaints);
+    check_probe(&session.probe, complaints);
     let budget = &session.object["budget"];
     if let Some(limit) = budget["token_limit"].as_u64() {
         if charged > limit {
@@ -114,20 +119,29 @@ fn check_budget(session: &SessionView, evidence: &Evidence, complaints: &mut Com
 }
 
 /// What a budget counts as taken is what was charged, and nothing is reserved for ever.
-pub(super) fn check_probe(probe: Probe, complaints: &mut Complaints<'_>) {
-    let Probe { nothing_left, enough_left, .. } = probe;
-    if nothing_left != 429 {
-        complaints
-            .add(Promise::Budgets, format!("with nothing left of its budget, a run was answered by {nothing_left}"));
+pub(super) fn check_probe(probe: &Probe, complaints: &mut Complaints<'_>) {
+    let Probe { nothing_left, told, enough_left } = probe;
+    // A budget of which a little is left has no room for a run either, and says so in other words.
+    if *nothing_left != 429 || !told.contains("is used up") {
+        let what = format!("with nothing left of its budget, a run was answered by {nothing_left}: {told}");
+        complaints.add(Promise::Budgets, clip(&what));
     }
-    if enough_left != 200 {
+    if *enough_left != 200 {
         let what = format!("with enough left of its budget, a run was answered by {enough_left}: more is reserved");
         complaints.add(Promise::Budgets, what);
     }
 }
 
+/// What the logs of a session's runs say that each call came to.
+fn results_of(session: &SessionView, evidence: &Evidence) -> BTreeMap<String, String> {
+    let views = session.runs.iter().filter_map(|run| evidence.runs.get(run));
+    let events = views.filter_map(|view| view.streams.values().next()).flatten();
+    let results = events.filter(|event| event.name == "tool.result").map(data);
+    results.map(|result| (string(&result["call_id"]), string(&result["content"]))).collect()
+}
+
 /// Whether a run's messages after the user's are all that the plan has, or else what is wrong with them.
-fn history(plan: &Plan, turns: &[Value]) -> Result<bool, String> {
+fn history(plan: &Plan, turns: &[Value], results: &BTreeMap<String, String>) -> Result<bool, String> {
     let (mut rest, mut progress) = (turns, Progress::default());
     while !progress.is_over(plan) {
         let Some((turn, after)) = rest.split_first() else { return Ok(false) };
@@ -138,7 +152,7 @@ fn history(plan: &Plan, turns: &[Value]) -> Result<bool, String> {
         }
         let tasks = progress.tasks(plan);
         let calls = turn["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if calls.len() != tasks.len() {
+        if calls.len() != tasks.len() || said != plan.text(round) {
             // A turn that was cut short calls nothing, and is the last.
             let is_last = calls.is_empty() && after.is_empty();
             return if is_last { Ok(false) } else { Err(format!("turn {round} calls {calls:?}")) };
@@ -146,15 +160,27 @@ fn history(plan: &Plan, turns: &[Value]) -> Result<bool, String> {
         if after.len() < calls.len() {
             return Err(format!("turn {round} has {} calls and {} results", calls.len(), after.len()));
         }
-        let (results, next) = after.split_at(calls.len());
+        let (answers, next) = after.split_at(calls.len());
         let mut contents = Vec::new();
-        for ((call, result), (tool, task)) in calls.iter().zip(results).zip(&tasks) {
+        for ((call, result), (tool, task)) in calls.iter().zip(answers).zip(&tasks) {
             let content = result["content"].as_str().unwrap_or_default();
             let answers = result["role"] == "tool" && result["tool_call_id"] == call["id"];
             // Whether it may be another answer than the tool's is seen in the log.
-            let is_told = if *tool == Tool::Book { content.contains("unknown") } else { task.loss != Loss::Kept };
+            let is_told = match tool {
+                Tool::Book => content.contains("unknown") || content.contains("was not made"),
+                Tool::Look | Tool::Put => task.loss != Loss::Kept,
+            };
             if !answers || !(content == task.answer(*tool) || is_told) {
                 return Err(format!("the call {call} has the result {result}"));
+            }
+            let (name, arguments) = (&call["function"]["name"], string(&call["function"]["arguments"]));
+            if *name != tool.name() || serde_json::from_str::<ToolTask>(&arguments).ok().as_ref() != Some(task) {
+                return Err(format!("turn {round} makes the call {call} in place of {} {task:?}", tool.name()));
+            }
+            // A call that a run left open has no result in its log, and is closed in the history.
+            let logged = results.get(&string(&call["id"]));
+            if logged.is_some_and(|logged| logged != content) {
+                return Err(format!("the call {call} has the result {content:?}, and in its log {logged:?}"));
             }
             contents.push(content);
         }

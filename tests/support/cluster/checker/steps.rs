@@ -58,7 +58,7 @@ fn odd_text(step: &Step, text: &str, expected: &str) -> String {
 fn results(step: &Step) -> Vec<&str> {
     let mut calls: Vec<_> = step.calls.iter().collect();
     calls.sort_by_key(|call| call.arguments["index"].as_u64());
-    calls.iter().map(|call| call.result.as_ref().map_or("", |(content, _)| content)).collect()
+    calls.iter().map(|call| call.result.as_ref().map_or("", |result| result.content.as_str())).collect()
 }
 
 fn check_calls(plan: &Plan, progress: &Progress, step: &Step, complaints: &mut Complaints<'_>) {
@@ -75,6 +75,19 @@ fn check_calls(plan: &Plan, progress: &Progress, step: &Step, complaints: &mut C
     }
     for call in step.calls.iter().filter(|call| complete && call.result.is_none()) {
         complaints.add(Promise::Runs, format!("the call {} of step {} has no result", call.id, step.number));
+    }
+}
+
+/// The model is shown what the tools answered, as the log has it, and nothing else.
+pub(super) fn check_shown(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], complaints: &mut Complaints<'_>) {
+    let kept = log.steps.iter().filter(|step| step.end == StepEnd::Completed);
+    let turns: Vec<Vec<&str>> = kept.map(results).collect();
+    for ModelCall { round, results, .. } in model.iter().map(|call| &call.what).filter(|call| call.tag == plan.tag) {
+        let before = turns.get(..*round as usize).map(<[_]>::concat);
+        if before.as_ref().is_none_or(|before| before != results) {
+            let what = format!("turn {round} was asked for with the results {results:?}, and its log has {before:?}");
+            complaints.add(Promise::Steps, clip(&what));
+        }
     }
 }
 
@@ -106,7 +119,14 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
             format!("it is charged {charged} tokens, and the upstream bills {billed}, with {estimated} estimates");
         complaints.add(Promise::Steps, what);
     }
-    if terminal["agent"]["budget"]["tokens_used"].as_u64() < Some(charged) {
+    // What nobody heard is charged by estimate, and that is said.
+    let known: u64 =
+        finished.iter().filter(|call| call.what.breaks != Break::Untold).map(|call| call.what.tokens).sum();
+    if charged != known && terminal["usage"]["estimated"] != true {
+        let what = format!("it is charged {charged} tokens as if these were known, and the upstream told of {known}");
+        complaints.add(Promise::Steps, what);
+    }
+    if terminal["agent"]["budget"]["tokens_used"].as_u64() != Some(charged) {
         complaints.add(
             Promise::Budgets,
             format!("its budget counts {} of {charged} tokens", terminal["agent"]["budget"]["tokens_used"]),

@@ -1,14 +1,14 @@
 //! Shows that the checker finds nothing where nothing is wrong, and each broken promise where one was broken.
 
+mod outcomes;
 mod recorded;
 
 use serde_json::json;
 
 use super::{Promise, check};
-use crate::support::Frame;
 use crate::support::cluster::evidence::{End, Evidence, Probe};
 use crate::support::cluster::plan::{Plan, Tool};
-use recorded::{RUN, change_data, dispatches, good, remove, renumber, repeat, rewrite, session};
+use recorded::{RUN, change_data, dispatches, good, probe, remove, renumber, repeat, rewrite, session};
 
 #[test]
 fn what_went_well_is_good() {
@@ -82,6 +82,12 @@ fn repeated_steps_and_missing_charges_are_found() {
             ("of these were recorded before", |e| e.model.push(e.model[0].clone())),
             ("it is charged 60 tokens, and the upstream bills 62", |e| e.model[1].what.tokens = 31),
             ("it is charged 60 tokens, and the upstream bills 61", |e| e.model[0].what.input = 21),
+            ("as if these were known", |e| {
+                rewrite(e, |log| change_data(log, "run.completed", |data| data["usage"]["estimated"] = json!(null)));
+            }),
+            ("with the results", |e| e.model[3].what.results[0] = "look r1.0.0, or not".to_owned()),
+            ("with the results", |e| drop(e.model[4].what.results.pop())),
+            ("with the results", |e| e.model[4].what.round = 5),
             ("bills 41, with 1 estimates", |e| {
                 rewrite(e, |log| {
                     change_data(log, "run.completed", |data| data["usage"]["total_tokens"] = json!(60_000));
@@ -118,6 +124,10 @@ fn wrong_dispatches_are_found() {
                 rewrite(e, |log| change_data(log, "tool.result", |data| data["content"] = json!("x")));
             }),
             ("under fence 4 after", |e| dispatches(e, Tool::Book).fence = Some("4".to_owned())),
+            ("without a fence", |e| dispatches(e, Tool::Look).fence = None),
+            ("has the result", |e| {
+                rewrite(e, |log| change_data(log, "tool.result", |data| data["outcome_unknown"] = json!(true)));
+            }),
             ("an task of r2", |e| dispatches(e, Tool::Look).task.tag = "r2".to_owned()),
         ],
     );
@@ -166,8 +176,17 @@ fn overdrawn_budgets_are_found() {
                 session(e).object["budget"] = json!({"token_limit": 50, "tokens_remaining": 0});
             }),
             ("more is reserved", |e| session(e).probe.enough_left = 429),
-            ("with enough left", |e| e.all_runs = Some(Probe { nothing_left: 429, enough_left: 429, tokens: 0 })),
+            ("with enough left", |e| e.all_runs = Some(Probe { enough_left: 429, ..probe() })),
             ("with nothing left", |e| session(e).probe.nothing_left = 200),
+            ("has no room", |e| {
+                session(e).probe.told = "the budget has no room for this request: 55 of 60 tokens used".to_owned();
+            }),
+            ("it counts 70 tokens", |e| session(e).object["usage"]["total_tokens"] = json!(70)),
+            ("its budget counts 61 of 60", |e| {
+                rewrite(e, |log| {
+                    change_data(log, "run.completed", |data| data["agent"]["budget"]["tokens_used"] = json!(61));
+                });
+            }),
             ("10 tokens left of 100", |e| session(e).object["budget"]["tokens_remaining"] = json!(10)),
             ("it counts 50 tokens", |e| session(e).object["usage"]["total_tokens"] = json!(50)),
         ],
@@ -188,6 +207,21 @@ fn lost_runs_and_damaged_histories_are_found() {
                 });
                 e.runs.get_mut(RUN).unwrap().object["stop_reason"] = json!("cancelled");
             }),
+            ("its last event is", |e| {
+                rewrite(e, |log| {
+                    let end = log.iter_mut().find(|event| event.name == "run.completed").unwrap();
+                    end.name = "run.incomplete".to_owned();
+                    end.data = end.data.replace("run.completed", "run.incomplete");
+                });
+            }),
+            ("the list of its runs lacks run_1", |e| session(e).runs.clear()),
+            ("turn 1 calls", |e| session(e).messages[3]["content"] = json!("")),
+            ("makes the call", |e| session(e).messages[1]["tool_calls"][0]["function"]["name"] = json!("book")),
+            ("makes the call", |e| {
+                let call = &mut session(e).messages[1]["tool_calls"][0]["function"];
+                call["arguments"] = json!(call["arguments"].as_str().unwrap().replace("r1", "r2"));
+            }),
+            ("and in its log", |e| session(e).messages[6]["content"] = json!("Whether it took effect is unknown.")),
             ("has no result", |e| rewrite(e, |log| remove(log, "tool.result"))),
             ("made another run", |e| e.clients[0].runs.push("run_2".to_owned())),
             ("no client has this run", |e| drop(e.runs.insert("run_2".to_owned(), e.runs[RUN].clone()))),
@@ -217,30 +251,4 @@ fn lost_runs_and_damaged_histories_are_found() {
             ("asked wrongly", |e| e.model[0].what.faults.push("no messages".to_owned())),
         ],
     );
-}
-
-/// What is good after a crash: an outcome that nobody knows, told to the model or failing the run.
-#[test]
-fn an_unknown_outcome_is_good_where_there_was_a_crash() {
-    let unknown = "Whether it took effect is unknown.";
-    let interrupt = |evidence: &mut Evidence, resumed: bool| {
-        let content = json!(unknown);
-        rewrite(evidence, |log| {
-            let at = log.iter().position(|event| event.name == "tool.result" && event.data.contains("book")).unwrap();
-            change_data(&mut log[at..], "tool.result", |data| data["content"] = content.clone());
-            if resumed {
-                let data = json!({"type": "run.resumed", "run_id": RUN}).to_string();
-                log.insert(at, Frame { id: None, name: "run.resumed".to_owned(), data });
-                renumber(log);
-            }
-        });
-        let told = session(evidence).messages.iter_mut().find(|message| message["content"] == "book r1.2.0").unwrap();
-        told["content"] = json!(unknown);
-    };
-    let mut evidence = good();
-    interrupt(&mut evidence, true);
-    assert_eq!(check(&evidence), []);
-    let mut evidence = good();
-    interrupt(&mut evidence, false);
-    assert!(check(&evidence).iter().any(|violation| violation.promise == Promise::Tools), "nothing was interrupted");
 }

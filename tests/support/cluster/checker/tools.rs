@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::log::Log;
+use super::log::{CallResult, Log};
 use super::{Complaints, Promise, Violation};
 use crate::support::cluster::evidence::{ClientTrace, Evidence};
 use crate::support::cluster::plan::Tool;
@@ -42,16 +42,22 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
         complaints.add(Promise::Tools, what);
     }
     for call in log.calls() {
-        let Some((content, is_error)) = &call.result else { continue };
+        let Some(CallResult { content, is_error, is_unknown }) = &call.result else { continue };
         let dispatched = own.iter().find(|dispatch| dispatch.call == call.id);
         let answer = dispatched.map(|dispatch| dispatch.task.answer(dispatch.tool));
-        if answer.as_ref() == Some(content) && !is_error {
+        if answer.as_ref() == Some(content) && !is_error && !is_unknown {
             continue;
         }
-        // What else a call may have for a result: that nobody knows what became of it or, where that does no harm, that
-        // its answer was lost.
-        let is_told = if call.name == Tool::Book.name() { content.contains("unknown") } else { call.lost && *is_error };
-        if !(call.is_open() && is_told) {
+        // What else a call may have for a result, and never as if it had gone well: that nobody knows what became of it
+        // or, where that does no harm, that its answer was lost. Not that nothing was sent, if the tool was asked.
+        let is_told = if call.name == Tool::Book.name() {
+            *is_unknown && content.contains("unknown")
+        } else {
+            call.lost && !content.contains("could not be reached")
+        };
+        // A run that stops makes no further call, and says so. The tool was never asked then.
+        let is_unmade = content.contains("was not made") && dispatched.is_none() && log.has_failed();
+        if !*is_error || !(call.is_open() && is_told || is_unmade) {
             let what = format!(
                 "the call {} of {} has the result {content:?}, and {answer:?} was answered",
                 call.id, call.name
@@ -106,6 +112,9 @@ pub(super) fn check_all(evidence: &Evidence, all: &mut Vec<Violation>) {
             complaints.add(Promise::Tools, format!("{name} was asked for {what} with a key of something else, {key}"));
         }
         let fence = fence.as_ref().and_then(|fence| fence.parse::<u64>().ok());
+        if fence.is_none() {
+            complaints.add(Promise::Tools, format!("{name} was asked for {what} without a fence"));
+        }
         if let Some(fence) = fence {
             let newest = fences.entry(run).or_default();
             if fence < *newest {

@@ -42,15 +42,21 @@ pub(super) fn plan() -> Plan {
 
 /// What the model was asked for a turn.
 fn asked(plan: &Plan, round: u32) -> ModelCall {
+    let answers = (0..round).flat_map(|round| plan.tasks(round));
     ModelCall {
         tag: plan.tag.clone(),
         round,
         tokens: 10,
         input: 1,
         breaks: Break::Whole,
-        results: Vec::new(),
+        results: answers.map(|(tool, task)| task.answer(tool)).collect(),
         faults: Vec::new(),
     }
+}
+
+/// What a run is answered that is tried with a budget that was counted well.
+pub(super) fn probe() -> Probe {
+    Probe { nothing_left: 429, told: "the budget is used up: 60 of 60 tokens".to_owned(), enough_left: 200 }
 }
 
 /// A run that was interrupted within its first model call, and again within `put`, which was repeated;
@@ -94,7 +100,8 @@ pub(super) fn good() -> Evidence {
             let answer = task.answer(tool);
             let result = json!({"step": step, "call_id": call, "name": name, "is_error": false, "content": answer});
             log.event("tool.result", result);
-            turn["tool_calls"] = json!([{"id": call, "function": {"name": name}}]);
+            turn["tool_calls"] =
+                json!([{"id": call, "function": {"name": name, "arguments": json!(task).to_string()}}]);
             messages.push(turn.clone());
             messages.push(json!({"role": "tool", "tool_call_id": call, "content": answer}));
         }
@@ -105,7 +112,7 @@ pub(super) fn good() -> Evidence {
     }
     let agent =
         json!({"status": "completed", "stop_reason": "done", "budget": {"tokens_used": 60, "token_limit": 100}});
-    let usage = json!({"total_tokens": 60});
+    let usage = json!({"total_tokens": 60, "estimated": true});
     log.event("run.completed", json!({"agent": agent, "usage": usage, "output_text": plan.text(plan.rounds)}));
     let events = log.events;
     let (before, after) = events.split_at(6);
@@ -118,6 +125,7 @@ pub(super) fn good() -> Evidence {
     let seen = ClientTrace {
         plan: plan.clone(),
         session: Some("s1".to_owned()),
+        fails_if_unknown: false,
         runs: vec![RUN.to_owned()],
         resets: 0,
         complaints: Vec::new(),
@@ -139,7 +147,7 @@ pub(super) fn good() -> Evidence {
         object: json!({"id": "s1", "active_run_id": null, "usage": {"total_tokens": 60}, "budget": budget}),
         messages,
         runs: vec![RUN.to_owned()],
-        probe: Probe { nothing_left: 429, enough_left: 200, tokens: 0 },
+        probe: probe(),
     };
     Evidence {
         clients: vec![seen],
@@ -148,7 +156,7 @@ pub(super) fn good() -> Evidence {
         runs: BTreeMap::from([(RUN.to_owned(), view)]),
         sessions: BTreeMap::from([("s1".to_owned(), session)]),
         allowed_reasons: Vec::new(),
-        all_runs: Some(Probe { nothing_left: 429, enough_left: 200, tokens: 0 }),
+        all_runs: Some(probe()),
         forgotten: 0,
         keyed: true,
     }
