@@ -50,8 +50,10 @@ const TOKEN_KEPT: &str = "\"3600000\"";
 /// A replica, and who hears what it asks.
 struct MeasuredServer {
     redis: RedisServer,
-    _services: TestServices,
+    services: TestServices,
     server: TestServer,
+    /// Other replicas, which nothing is asked of.
+    others: Vec<TestServer>,
     monitor: Monitor,
     /// What the very first run asked.
     first: Vec<String>,
@@ -69,7 +71,7 @@ impl MeasuredServer {
         let mut server = TestServer::builder(&services.config_under(limits)).store(&redis.url()).start().await;
         server.use_key(KEY);
         let monitor = Monitor::start(&redis).await;
-        let mut measured = Self { redis, _services: services, server, monitor, first: Vec::new() };
+        let mut measured = Self { redis, services, server, others: Vec::new(), monitor, first: Vec::new() };
         // The first time a script is used it is sent whole.
         let plan = Plan::new("warm-up").with_tools(1, &[Tool::Look]);
         measured.first = measured.run(&plan, None, None).await.exchanges;
@@ -193,17 +195,38 @@ async fn parallel_tool_calls_share_their_commits() {
     hold("eight calls at once", &cost, RUN + bound(&plan, cost.took) - 8);
 }
 
-#[tokio::test]
-async fn an_idle_replica_sends_few_commands() {
+/// What so many replicas of one store that have nothing to do ask of it, each, a second.
+async fn idle_rate(replicas: u32) -> (f64, String) {
     const WATCHED: Duration = Duration::from_secs(24);
     let mut measured = MeasuredServer::start("").await;
+    let config = measured.services.config_under("");
+    let mut others = Vec::new();
+    for _ in 1..replicas {
+        let mut other = TestServer::builder(&config).store(&measured.redis.url()).start().await;
+        other.use_key(KEY);
+        others.push(other);
+    }
+    // Each serves a run: by then it knows the scripts, and the others know of it.
+    for other in others {
+        let before = std::mem::replace(&mut measured.server, other);
+        measured.run(&Plan::new("warm-up").with_tools(1, &[Tool::Look]), None, None).await;
+        measured.others.push(before);
+    }
     measured.monitor.now(&measured.redis).await;
     let began = Instant::now();
     tokio::time::sleep(WATCHED).await;
     let exchanges = measured.monitor.now(&measured.redis).await;
     #[expect(clippy::cast_precision_loss, reason = "they are few")]
-    let rate = exchanges.len() as f64 / began.elapsed().as_secs_f64();
-    assert!(rate <= IDLE, "{rate} round trips a second instead of {IDLE}:\n{}", exchanges.join("\n"));
+    let rate = exchanges.len() as f64 / began.elapsed().as_secs_f64() / f64::from(replicas);
+    (rate, exchanges.join("\n"))
+}
+
+#[tokio::test]
+async fn an_idle_replica_sends_few_commands_however_many_there_are() {
+    let (alone, together) = tokio::join!(idle_rate(1), idle_rate(3));
+    for (replicas, (rate, exchanges)) in [(1, alone), (3, together)] {
+        assert!(rate <= IDLE, "each of {replicas} asks {rate} times a second instead of {IDLE}:\n{exchanges}");
+    }
 }
 
 #[tokio::test]
