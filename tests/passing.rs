@@ -1,8 +1,16 @@
 //! What passes between callers, upstreams and the log: members that only an upstream knows, its refusals, and the lines
 //! that say how runs ended.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::support::cluster::client::Client;
+use crate::support::cluster::plan::Plan;
+use crate::support::cluster::{KEY, TestServices};
+use crate::support::redis::durable;
+use crate::support::seed::Seed;
 use crate::support::{Reply, TestServer, ToolServer, Upstream};
 
 const ENDPOINT: &str = "/v1/chat/completions";
@@ -125,4 +133,36 @@ async fn upstreams_and_tools_are_told_the_trace_and_the_request() {
         let named = ["traceparent", "x-request-id"].map(|name| received.headers.get(name).map(String::as_str));
         assert_eq!(named, [Some(trace), Some("req-7")], "{}", received.target);
     }
+}
+
+/// Several runs wait for the store, are left when their leases run out, and requests come meanwhile. Each of these says
+/// something of it again and again, and the log has each sentence once.
+#[tokio::test]
+async fn the_log_says_once_a_minute_that_the_store_is_away() {
+    const AWAY: Duration = Duration::from_secs(14);
+    let (mut redis, services) = (durable().await, TestServices::start().await);
+    let config = services.config_under("requests_per_minute = 10000\n");
+    let mut server = TestServer::builder(&config).store(&redis.url()).start().await;
+    server.use_key(KEY);
+    let client = Client::new(vec![server.url().to_owned()]);
+    let jobs = (0..6).map(|run| (Plan::new(format!("away-{run}")).with_text(400, 50), None)).collect();
+    let in_flight = TestServices::launch(&client, &Seed::of_this_run().part("away"), jobs);
+    services.model.asked(6).await;
+    redis.kill().await;
+    let since = Instant::now();
+    while since.elapsed() < AWAY {
+        server.get("/v1/runs").await;
+        sleep(Duration::from_millis(300)).await;
+    }
+    let output = server.output();
+    let sentences = [
+        "could not renew the lease",
+        "could not mark the run",
+        "could not look for orphaned runs",
+        "the store cannot count requests",
+    ];
+    for sentence in sentences {
+        assert_eq!(output.matches(sentence).count(), 1, "{sentence}:\n{output}");
+    }
+    drop(in_flight);
 }

@@ -13,6 +13,7 @@ mod dead_replicas;
 mod deletion;
 mod detached;
 mod due;
+mod fencing;
 mod histories;
 mod idempotency;
 mod idle;

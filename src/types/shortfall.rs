@@ -158,6 +158,10 @@ mod tests {
         let full = Shortfall { taken: 900, set_aside: 0, ..short };
         assert_eq!(full.to_string(), "the token budget of the key is used up: 900 of 900 tokens used, 256 missing");
         assert!(!full.may_pass());
+        assert!(
+            !Shortfall { needed: 356, ..short }.may_pass(),
+            "545 of 900 are used: there will never be room for 356"
+        );
         let daily = Shortfall {
             owner: BudgetOwner::Session,
             kind: BudgetKind::Cost,

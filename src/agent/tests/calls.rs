@@ -32,6 +32,7 @@ struct Worker {
     script: Mutex<Vec<Does>>,
     journal: Arc<Mutex<Vec<String>>>,
     calls: Arc<Mutex<Vec<(CallId, u32)>>>,
+    timeouts: Arc<Mutex<Vec<Duration>>>,
 }
 
 #[async_trait]
@@ -42,6 +43,7 @@ impl Tool for Worker {
 
     async fn call(&self, _: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
         self.calls.lock().push((context.call.clone(), context.attempt));
+        self.timeouts.lock().push(context.timeout);
         let does = self.script.lock().pop().unwrap_or(Does::Work);
         self.journal.lock().push(format!("+{}", self.spec.name));
         match does {
@@ -60,6 +62,8 @@ impl Tool for Worker {
 struct Workshop {
     journal: Arc<Mutex<Vec<String>>>,
     calls: Arc<Mutex<Vec<(CallId, u32)>>>,
+    /// How long each call was allowed to take.
+    timeouts: Arc<Mutex<Vec<Duration>>>,
     tools: Vec<Arc<dyn Tool>>,
 }
 
@@ -72,8 +76,8 @@ impl Workshop {
     }
 
     fn add(&mut self, spec: ToolSpec, script: &[Does]) {
-        let (journal, calls) = (self.journal.clone(), self.calls.clone());
-        self.tools.push(Arc::new(Worker { spec, script: Mutex::new(script.to_vec()), journal, calls }));
+        let (journal, calls, timeouts) = (self.journal.clone(), self.calls.clone(), self.timeouts.clone());
+        self.tools.push(Arc::new(Worker { spec, script: Mutex::new(script.to_vec()), journal, calls, timeouts }));
     }
 
     /// An agent whose model calls these tools in one turn, then answers.
@@ -196,6 +200,7 @@ async fn a_call_that_is_stopped_when_the_runs_time_is_up_is_stopped_with_the_run
     let records = run(&workshop.agent(&["w"]), new).await;
     assert_eq!(results(&records)[0].ending, CallEnding::Stopped);
     assert_eq!(outcome(&records).reason, StopReason::Timeout);
+    assert_eq!(workshop.timeouts.lock()[..], [Duration::from_secs(3)], "of five, by the settings");
 }
 
 /// Asks the caller what came of `w`, and goes on with what the caller says.

@@ -56,6 +56,18 @@ async fn a_call_that_is_cancelled_while_it_is_silent_is_charged_all_that_it_was_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_before_its_answer_begins_is_charged_its_input() {
+    let agent = TestAgent::builder().turns(vec![Say::Stall(&[])]).begin();
+    let mut started = agent.start(request(), None).await.unwrap();
+    let (tenant, run) = (request().tenant, started.head.id.clone());
+    until_the_model_is_asked(&mut started).await;
+    agent.runs().cancel(&tenant, &run).await.unwrap();
+    let outcome = outcome(&watch(started).await);
+    assert_eq!((outcome.reason, outcome.usage.completion_tokens), (StopReason::Cancelled, 0));
+    assert!(outcome.usage.estimated && outcome.usage.prompt_tokens > 0, "{:?}", outcome.usage);
+}
+
+#[tokio::test(start_paused = true)]
 async fn attempts_that_may_have_cost_something_are_charged_and_made_again_within_the_budget() {
     let ways = &[
         (ModelErrorKind::Transient, Spent::Input),
@@ -97,11 +109,17 @@ async fn a_request_that_was_sent_and_not_answered_in_time_is_charged_and_not_rep
     assert!(outcome.usage.prompt_tokens > 0 && outcome.usage.completion_tokens == 0 && outcome.usage.estimated);
 }
 
+/// Nor is it asked for again: the model itself has repeated what cost nothing.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_costs_nothing() {
-    let agent = TestAgent::builder().turns(vec![Say::Fails(&[(ModelErrorKind::Rejected, Spent::Nothing); 9])]).begin();
-    let outcome = outcome(&watch(agent.start(request(), None).await.unwrap()).await);
-    assert_eq!((outcome.reason, outcome.usage.total()), (StopReason::ProviderError, 0));
+    let refusals: [&'static [(ModelErrorKind, Spent)]; 2] =
+        [&[(ModelErrorKind::Rejected, Spent::Nothing); 9], &[(ModelErrorKind::Transient, Spent::Nothing); 9]];
+    for ways in refusals {
+        let agent = TestAgent::builder().turns(vec![Say::Fails(ways)]).begin();
+        let outcome = outcome(&watch(agent.start(request(), None).await.unwrap()).await);
+        assert_eq!((outcome.reason, outcome.usage.total()), (StopReason::ProviderError, 0));
+        assert_eq!(agent.model.requests.lock().len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,6 +55,19 @@ async fn what_is_sent_to_a_live_run_is_bounded_in_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_sent_to_a_live_run_is_bounded_in_number() {
+    let (agent, started) = busy(Arc::new(MemoryStore::default())).await;
+    let run = started.head.id.clone();
+    for number in 0..1_024 {
+        agent.runs().steer(&tenant(), &run, say(number, 1), None).await.unwrap();
+    }
+    let further = agent.runs().steer(&tenant(), &run, say(1_024, 1), None).await;
+    assert!(matches!(further, Err(LookupError::InboxFull(_))), "{further:?}");
+    agent.runs().cancel(&tenant(), &run).await.unwrap();
+    assert_eq!(outcome(&watch(started).await).status(), RunStatus::Cancelled, "it hears of that in any case");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_reads_and_records_its_inbox_in_pages() {
     const EACH: usize = 120 << 10;
     let store = Metered::new();

@@ -269,3 +269,11 @@ async fn another_tenant_keeps_no_run_alive_by_asking_for_it() {
     }
     assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_makes_no_more_than_64_calls() {
+    let turns = vec![Say::Calls("", vec![("echo", "{}"); 70]), Say::Text(&["done"])];
+    let agent = TestAgent::builder().turns(turns).begin();
+    let outcome = outcome(&watch(agent.start(request(), None).await.unwrap()).await);
+    assert_eq!((outcome.reason, outcome.tool_calls, agent.journal.lock().len()), (StopReason::Done, 64, 64));
+}

@@ -6,10 +6,11 @@ use super::quota::{count, keyed, memory, quotas, runs, two_steps};
 use super::support::{Say, TestAgent, client_tool, outcome, watch};
 use crate::agent::NewRun;
 use crate::agent::error::StartError;
+use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
-use crate::store::Tx;
 use crate::store::faulty::{Fate, Faulty};
-use crate::types::{CallId, Message, StopReason, Tenant};
+use crate::store::{Tx, Write};
+use crate::types::{CallId, Message, RunId, SessionId, StopReason, Tenant};
 
 #[tokio::test(start_paused = true)]
 async fn a_keys_concurrency_limit_holds_over_all_replicas() {
@@ -93,4 +94,18 @@ async fn a_dead_replicas_runs_keep_their_slots_until_they_end_elsewhere() {
     }
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);
     second.close().await;
+}
+
+/// A slot is taken before its run is created.
+#[tokio::test(start_paused = true)]
+async fn a_slot_without_a_run_is_released_at_the_second_look_and_not_at_the_first() {
+    let store = memory();
+    let partition = keys::budget_partition(&Tenant::default_tenant(), "web");
+    let slot = Tx::new(partition).put_at(keys::slot(&RunId::mint()), 0, encode(&None::<SessionId>), None);
+    store.commit(slot.write(Write::Add { counter: keys::slots_taken(), delta: 1, ceiling: None })).await.unwrap();
+    let _agent = TestAgent::builder().store(store.clone()).quotas(quotas(runs(4))).begin();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(count(&store, &keys::slots_taken()).await, 1, "its run may be about to be created");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
 }

@@ -120,3 +120,18 @@ pub fn check_metadata(metadata: Option<&BTreeMap<String, String>>) -> Result<(),
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_above_zero_and_no_more_than_every_client_can_read_back() {
+        let wrong = |tokens| bad_tokens(Some(tokens), "none").is_some();
+        assert_eq!([0, 1, MAX_NUMBER, MAX_NUMBER + 1, u64::MAX].map(wrong), [true, false, false, true, true]);
+        let wrong = |usd| bad_money(Some(usd), "none").is_some();
+        let amounts = [0.0, -1.0, 0.01, MAX_COST_USD, MAX_COST_USD * 1.1, 1e300, f64::INFINITY, f64::NAN];
+        assert_eq!(amounts.map(wrong), [true, true, false, false, true, true, true, true]);
+        assert_eq!((bad_tokens(None, "none"), bad_money(None, "none")), (None, None));
+    }
+}
