@@ -173,6 +173,14 @@ impl Ending {
         self.hands_over && *self.stage.borrow() >= Stage::Ending
     }
 
+    /// Returns once the process may have got further.
+    pub async fn changed(&mut self) {
+        // A process whose agent is gone gets no further.
+        if self.stage.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Returns once runs are left where they are.
     pub async fn leaving(&self) {
         self.reached(Stage::Leaving).await;

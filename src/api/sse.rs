@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
 use http::{HeaderName, HeaderValue, header};
 use tokio::time::Instant;
 
@@ -28,11 +29,22 @@ const MOVE: &[u8] = b": this server is shutting down; go on through another one\
 /// Streams what the follower finds, as the encoder writes it, then `[DONE]`.
 ///
 /// What is there already goes out in few pieces.
-pub fn stream<E: Encoder>(mut follower: Follower, mut encoder: E, names: &RunNames) -> Response {
+pub fn stream<E: Encoder>(mut follower: Follower, encoder: E, names: &RunNames) -> Response {
     if E::READERS_COME_BACK {
         follower = follower.movable();
     }
-    let events = async_stream::stream! {
+    let mut response = Response::new(Body::from_stream(events(follower, encoder)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    name_run(&mut response, names);
+    response
+}
+
+/// Every open stream is as large as this.
+fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    async_stream::stream! {
         let mut out = BytesMut::new();
         let mut silence = pin!(tokio::time::sleep(KEEP_ALIVE));
         loop {
@@ -76,14 +88,7 @@ pub fn stream<E: Encoder>(mut follower: Follower, mut encoder: E, names: &RunNam
             }
             silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
         }
-    };
-    let mut response = Response::new(Body::from_stream(events));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    name_run(&mut response, names);
-    response
+    }
 }
 
 /// Adds the headers that every response about a run bears.
@@ -96,5 +101,26 @@ pub fn name_run(response: &mut Response, names: &RunNames) {
         && let Ok(session) = HeaderValue::from_str(session.as_str())
     {
         headers.insert(HeaderName::from_static("x-loopgate-session-id"), session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::wire::agent::events::AgentEvents;
+    use crate::api::wire::openai_chat::stream::ChatChunks;
+
+    #[test]
+    fn an_open_stream_is_small() {
+        fn size_of_stream<E: Encoder, S>(_: impl FnOnce(Follower, E) -> S) -> usize {
+            size_of::<S>()
+        }
+        let agent = size_of_stream::<AgentEvents, _>(events);
+        let chat = size_of_stream::<ChatChunks, _>(events);
+        assert!(
+            agent.max(chat) <= 1_024,
+            "{agent} and {chat} bytes, of which {} are the follower",
+            size_of::<Follower>()
+        );
     }
 }

@@ -16,26 +16,24 @@ use crate::types::conversation::requested;
 use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::ToolDefinition;
 use crate::types::outcome::RequiredCall;
-use crate::types::{CallId, Message, Role, RunSpec, RunStatus, Tenant};
+use crate::types::{CallId, Message, Role, RunId, RunSpec, RunStatus, Tenant};
 
 impl Admission {
-    /// The waiting run that the request's tool messages answer.
-    pub(super) async fn waiting_run(
+    /// Continues this run if it waits for its client, who may have named it.
+    pub(super) async fn continue_waiting(
         &self,
         new: &NewRun,
-        session: Option<&Versioned>,
-    ) -> Result<Option<Head>, StartError> {
-        let named = new.run.as_ref();
-        let sessions = session.and_then(|session| session.session.active_run.as_ref());
-        let minted = new.answered.first().and_then(CallId::run);
-        let Some(run) = named.or(sessions.filter(|_| !new.answered.is_empty())).or(minted.as_ref()) else {
-            return Ok(None);
-        };
+        run: &RunId,
+        claim: Option<&mut HeldClaim>,
+    ) -> Result<Option<Started>, StartError> {
+        let is_named = new.run.is_some();
         match self.ledger.find_run(&new.tenant, run).await {
-            Ok((_, head)) if head.status == RunStatus::RequiresAction => Ok(Some(head)),
-            Ok(_) if named.is_some() => Err(StartError::NotWaiting(run.clone())),
+            Ok((_, head)) if head.status == RunStatus::RequiresAction => {
+                self.continue_run(new, &head, claim).await.map(Some)
+            }
+            Ok(_) if is_named => Err(StartError::NotWaiting(run.clone())),
             Err(LookupError::Store(error)) => Err(error.into()),
-            Err(_) if named.is_some() => Err(StartError::RunNotFound(run.to_string())),
+            Err(_) if is_named => Err(StartError::RunNotFound(run.to_string())),
             Ok(_) | Err(_) => Ok(None),
         }
     }
@@ -62,7 +60,7 @@ impl Admission {
     }
 
     /// Goes on with a waiting run whose client answered all of its calls, or leaves it waiting.
-    pub(super) async fn continue_run(
+    async fn continue_run(
         &self,
         new: &NewRun,
         head: &Head,
@@ -119,6 +117,13 @@ fn asked(new: &NewRun) -> Asked {
         max_output_tokens: new.max_output_tokens,
         options: new.options.clone(),
     }
+}
+
+/// The run that the request's tool messages answer, if it waits for them.
+pub(super) fn answered_run(new: &NewRun, session: Option<&Versioned>) -> Option<RunId> {
+    let sessions = session.and_then(|session| session.session.active_run.as_ref());
+    let minted = new.answered.first().and_then(CallId::run);
+    new.run.as_ref().or(sessions.filter(|_| !new.answered.is_empty())).or(minted.as_ref()).cloned()
 }
 
 /// Refuses a request that continues a run and asks for other settings than the run began with.

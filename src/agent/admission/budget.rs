@@ -27,27 +27,18 @@ impl Admission {
     ) -> Result<(), StartError> {
         let timeout = Duration::from_millis(spec.limits.timeout_ms);
         let refused = |short| Err(StartError::BudgetExceeded { short, timeout });
-        let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
-        let mut run = Run::new(spec.clone());
-        run.apply(&started);
-        let least = match run.next_step() {
-            Step::CallModel { reserve, .. } => budget::least(spec, &run.model().price, reserve),
-            Step::Finish(reason) => return refused(of_run(&run, reason)),
-            Step::DiscardStep(_)
-            | Step::WarnBudget { .. }
-            | Step::RunTools(_)
-            | Step::AnswerCall(_)
-            | Step::SettleUnknown { .. }
-            | Step::SkipTools(_)
-            | Step::CompleteStep
-            | Step::Done => return Ok(()),
+        let least = match least(spec) {
+            Ok(Some(least)) => least,
+            Ok(None) => return Ok(()),
+            Err(short) => return refused(short),
         };
+        // Boxed, as most runs share no budget.
         let short = match self.limits.account(spec, quotas) {
-            Some(account) => account.shortfall(least).await?,
+            Some(account) => Box::pin(account.shortfall(least)).await?,
             None => None,
         };
         let short = match (short, session) {
-            (None, Some(session)) => self.of_session(spec, session, least).await?,
+            (None, Some(session)) => Box::pin(self.of_session(spec, session, least)).await?,
             (short, _) => short,
         };
         short.map_or(Ok(()), refused)
@@ -72,6 +63,25 @@ impl Admission {
             }
         }
         Ok(None)
+    }
+}
+
+/// The least that the run's first step takes, if it calls the model; or what the run's own budget lacks for it.
+fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
+    let started = log::encode(&mut 0, now_ms(), Event::RunStarted).0;
+    let mut run = Run::new(spec.clone());
+    run.apply(&started);
+    match run.next_step() {
+        Step::CallModel { reserve, .. } => Ok(Some(budget::least(spec, &run.model().price, reserve))),
+        Step::Finish(reason) => Err(of_run(&run, reason)),
+        Step::DiscardStep(_)
+        | Step::WarnBudget { .. }
+        | Step::RunTools(_)
+        | Step::AnswerCall(_)
+        | Step::SettleUnknown { .. }
+        | Step::SkipTools(_)
+        | Step::CompleteStep
+        | Step::Done => Ok(None),
     }
 }
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::agent::admission::answer::answered_run;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::specify::Specified;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{ClaimError, Field, StartError, unavailable};
+use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::ledger::commits::{self, Turn};
@@ -45,13 +47,28 @@ struct Candidate {
     lease: Lease,
 }
 
-/// What storing a run came to.
-enum Creation {
-    Created,
+/// Why a run was not stored.
+enum NotStored {
     /// The session changed meanwhile.
     Changed,
     /// By the count of its bytes, the tenant may not store so many more.
     NoRoom(u64),
+    /// It cannot be, or the store did not say whether it was.
+    Failed(StartError),
+}
+
+impl From<StartError> for NotStored {
+    fn from(error: StartError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Started {
+    /// A run that was stored just now.
+    fn new(spec: &RunSpec, turn: Turn, follower: Follower) -> Self {
+        let head = Head { status: turn.status(), ..Head::new(spec) };
+        Self { head, follower: follower.to_first_end(), joined: false, replayed: false }
+    }
 }
 
 impl Admission {
@@ -69,45 +86,58 @@ impl Admission {
             if self.lifecycle.is_refusing() {
                 return Err(StartError::Draining);
             }
-            let session = match &new.session {
+            let mut session = match &new.session {
                 Some(id) => self.ledger.find_session(&new.tenant, id).await?,
                 None => None,
             };
-            if let Some(waiting) = self.waiting_run(new, session.as_ref()).await? {
-                return self.continue_run(new, &waiting, claim.as_deref_mut()).await;
+            // Boxed, as everything rare here is: the future of every run would have room for it otherwise.
+            if let Some(run) = answered_run(new, session.as_ref())
+                && let Some(started) = Box::pin(self.continue_waiting(new, &run, claim.as_deref_mut())).await?
+            {
+                return Ok(started);
             }
-            match self.try_start(new, session).await {
+            let left = match self.try_start(new, &mut session).await {
                 Ok(Some(started)) => return Ok(started),
-                Ok(None) => {}
+                Ok(None) => continue,
                 // Other runs have reserved what the budget lacks, and most of that is released.
                 Err(StartError::BudgetExceeded { short, timeout }) if short.may_pass() && since.elapsed() < timeout => {
-                    tokio::time::sleep(pauses.draw().min(timeout.saturating_sub(since.elapsed()))).await;
-                    retry = RetryConflicts::new();
+                    timeout.saturating_sub(since.elapsed())
                 }
                 Err(error) => return Err(error),
-            }
+            };
+            tokio::time::sleep(pauses.draw().min(left)).await;
+            retry = RetryConflicts::new();
         }
         Err(new.session.clone().map_or(ClaimError::Busy.into(), StartError::VersionConflict))
     }
 
     /// Decides what the live runs of its session mean for a new run, prepares the run, stores it and launches it;
     /// `None` if it could not be stored yet.
-    async fn try_start(&self, new: &NewRun, mut session: Option<Versioned>) -> Result<Option<Started>, StartError> {
+    async fn try_start(&self, new: &NewRun, session: &mut Option<Versioned>) -> Result<Option<Started>, StartError> {
         refuse_unasked_results(new)?;
-        let turn = match &mut session {
-            Some(Versioned { session, .. }) => self.settle_conflict(new, session).await?,
+        let turn = match session {
+            Some(Versioned { session, .. }) => Box::pin(self.settle_conflict(new, session)).await?,
             None => Some(Turn::Now),
         };
         let Some(turn) = turn else { return Ok(None) };
         let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
         let candidate = self.prepare(new, session.as_ref()).await?;
-        let Some((candidate, first)) = self.store(candidate, session, turn).await? else { return Ok(None) };
+        let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
+        let (first, entry) = log::encode(&mut 0, now_ms(), first);
+        if let Err(cause) = self.store(&candidate, session, turn, entry).await {
+            return Box::pin(self.abandon(candidate, cause)).await.map(|()| None);
+        }
         if let Some(holder) = holder.filter(|_| turn == Turn::Next)
-            && let Err(error) = self.interrupt(&new.tenant, &holder).await
+            && let Err(error) = Box::pin(self.interrupt(&new.tenant, &holder)).await
         {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
-        self.launch(candidate, turn, first).await.map(Some)
+        let started = if turn.must_wait() {
+            Box::pin(self.queue(candidate, turn)).await?
+        } else {
+            self.launch(candidate, turn, first)
+        };
+        Ok(Some(started))
     }
 
     /// Prepares a new run before it is stored: its specification, its slot and its lease.
@@ -115,7 +145,7 @@ impl Admission {
         self.ownership.join().await?;
         let found = session.map(|found| &found.session);
         let history = match found {
-            Some(session) => self.sessions.history(&new.tenant, session).await?,
+            Some(session) => Box::pin(self.sessions.history(&new.tenant, session)).await?,
             None => Conversation::default(),
         };
         let generation = self.generation_of(new);
@@ -127,21 +157,52 @@ impl Admission {
         Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
     }
 
-    /// Stores the run, and returns it with its first record; `None` if the session changed meanwhile, or if the
-    /// tenant's bytes must be counted anew first.
+    /// Stores the run with its first event and the documents that are created with it.
     async fn store(
         &self,
-        candidate: Candidate,
-        session: Option<Versioned>,
+        candidate: &Candidate,
+        session: &mut Option<Versioned>,
         turn: Turn,
-    ) -> Result<Option<(Candidate, Arc<Record>)>, StartError> {
-        let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
-        let (first, entry) = log::encode(&mut 0, now_ms(), first);
-        let lacking = match self.create(&candidate, session, turn, entry).await {
-            Ok(Creation::Created) => return Ok(Some((candidate, first))),
-            Ok(Creation::Changed) => None,
-            Ok(Creation::NoRoom(bytes)) => Some(bytes),
-            Err(error) => {
+        entry: Bytes,
+    ) -> Result<(), NotStored> {
+        failpoint::hit("run.before_create");
+        let Candidate { spec, offer, lease, .. } = candidate;
+        let retention = self.ledger.retention();
+        let commit = commits::create(spec, lease.fence(), entry, turn, session.take(), retention);
+        let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
+        let offered = self.launcher.offers.keep(spec, offer.written());
+        let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
+        let is_counted = index.is_ok();
+        match index.and(offered) {
+            Err(CommitError::CeilingReached { .. }) => {
+                let counted = if is_counted { commit.counted } else { 0 };
+                self.ledger.return_storage(&spec.tenant, counted).await;
+                return Err(NotStored::NoRoom(commit.counted + offer.written().len() as u64));
+            }
+            result => result.and(live).map_err(|error| StartError::from(unavailable(error)))?,
+        }
+        failpoint::hit("run.indexed");
+        match self.ledger.commit(commit.run).await {
+            Ok(()) => {
+                failpoint::hit("run.created");
+                Ok(())
+            }
+            Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => {
+                self.ledger.return_storage(&spec.tenant, commit.counted).await;
+                Err(NotStored::Changed)
+            }
+            // A duplicate has created the run.
+            Err(CommitError::VersionConflict { .. }) => Err(StartError::from(ClaimError::Busy).into()),
+            Err(error) => Err(StartError::from(unavailable(error)).into()),
+        }
+    }
+
+    /// Undoes what was prepared for a run that was not stored. Fails unless the run may be stored at another attempt.
+    async fn abandon(&self, candidate: Candidate, cause: NotStored) -> Result<(), StartError> {
+        let lacking = match cause {
+            NotStored::Changed => None,
+            NotStored::NoRoom(bytes) => Some(bytes),
+            NotStored::Failed(error) => {
                 // The store did not say whether the run exists: the sweep of slots decides about its slot.
                 self.launcher.requeue(candidate.spec, candidate.lease);
                 return Err(error);
@@ -152,47 +213,7 @@ impl Admission {
         if let Some(bytes) = lacking {
             self.ledger.recount(&spec.tenant, bytes).await?;
         }
-        Ok(None)
-    }
-
-    /// Commits the documents that are created with the run.
-    async fn create(
-        &self,
-        candidate: &Candidate,
-        session: Option<Versioned>,
-        turn: Turn,
-        entry: Bytes,
-    ) -> Result<Creation, StartError> {
-        failpoint::hit("run.before_create");
-        let Candidate { spec, offer, lease, .. } = candidate;
-        let retention = self.ledger.retention();
-        let commit = commits::create(spec, lease.fence(), entry, turn, session, retention);
-        let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
-        let offered = self.launcher.offers.keep(spec, offer.written());
-        let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
-        let is_counted = index.is_ok();
-        match index.and(offered) {
-            Err(CommitError::CeilingReached { .. }) => {
-                let counted = if is_counted { commit.counted } else { 0 };
-                self.ledger.return_storage(&spec.tenant, counted).await;
-                return Ok(Creation::NoRoom(commit.counted + offer.written().len() as u64));
-            }
-            result => result.and(live).map_err(unavailable)?,
-        }
-        failpoint::hit("run.indexed");
-        match self.ledger.commit(commit.run).await {
-            Ok(()) => {
-                failpoint::hit("run.created");
-                Ok(Creation::Created)
-            }
-            Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => {
-                self.ledger.return_storage(&spec.tenant, commit.counted).await;
-                Ok(Creation::Changed)
-            }
-            // A duplicate has created the run.
-            Err(CommitError::VersionConflict { .. }) => Err(ClaimError::Busy.into()),
-            Err(error) => Err(unavailable(error).into()),
-        }
+        Ok(())
     }
 
     /// Releases what a run held that does not begin.
@@ -204,19 +225,21 @@ impl Admission {
         Ok(self.ownership.replica.unregister(&candidate.spec.id).await?)
     }
 
-    /// Lets a stored run begin here, or wait for its turn.
-    async fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>) -> Result<Started, StartError> {
+    /// Lets a stored run wait for its turn.
+    async fn queue(&self, candidate: Candidate, turn: Turn) -> Result<Started, StartError> {
+        let Candidate { spec, lease, .. } = candidate;
+        lease.release().await?;
+        let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0);
+        Ok(Started::new(&spec, turn, follower))
+    }
+
+    /// Lets a stored run begin here.
+    fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>) -> Started {
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
-        let head = Head { status: turn.status(), ..Head::new(&spec) };
-        let follower = if turn.must_wait() {
-            lease.release().await?;
-            self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0)
-        } else {
-            let idle = Idle::new(spec, vec![first], lease);
-            let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
-            self.launcher.spawn(Ready { idle, generation, prepared }, 0)
-        };
-        Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
+        let idle = Idle::new(spec.clone(), vec![first], lease);
+        let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
+        let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
+        Started::new(&spec, turn, follower)
     }
 }
 
@@ -227,4 +250,18 @@ fn refuse_unasked_results(new: &NewRun) -> Result<(), StartError> {
         return Err(StartError::Invalid { field: Field::Message(0), message });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starting_a_run_is_a_small_future() {
+        fn of<'a, F: Future>(_: impl FnOnce(&'a Admission, &'a NewRun) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = of(|admission, new| admission.start_under(new, None));
+        assert!(bytes <= 2_048, "it takes {bytes} bytes");
+    }
 }

@@ -66,7 +66,7 @@ impl Driver {
     /// Applies the commands that arrived since the last look.
     pub(super) async fn read_commands(&mut self) -> Result<(), CommitError> {
         let found = *self.commands.borrow_and_update();
-        if found > self.commands_seen { self.apply_commands(found).await } else { Ok(()) }
+        if found > self.commands_seen { Box::pin(self.apply_commands(found)).await } else { Ok(()) }
     }
 
     /// Applies a command, unless it was applied before. A repeated cancellation is applied again, because it
@@ -104,7 +104,7 @@ impl Driver {
         match self.recorder.record_with(events, |tx| change(tx).write(no_more)).await {
             Ok(()) => Ok(true),
             Err(CommitError::SequenceConflict { log: full, actual }) if full == log => {
-                self.apply_commands(actual).await?;
+                Box::pin(self.apply_commands(actual)).await?;
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -23,19 +23,20 @@ use crate::types::{BudgetOwner, Event, Shortfall, Used};
 pub struct Meter {
     /// What the session's budgets allow; `None` without a session.
     session: Option<SessionBudget>,
-    /// What its key allows, if that is not everything.
-    account: Option<Account>,
+    /// What its key allows, if that is not everything. Boxed, as most runs have none.
+    account: Option<Box<Account>>,
 }
 
 impl Meter {
     /// The meter of a run of this session and with this account.
     pub fn new(session: Option<SessionBudget>, account: Option<Account>) -> Self {
-        Self { session, account }
+        Self { session, account: account.map(Box::new) }
     }
 
     /// Whether the session or the key has a budget.
     pub fn has_budgets(&self) -> bool {
-        self.session.is_some_and(|session| session.is_any()) || self.account.as_ref().is_some_and(Account::has_budgets)
+        self.session.is_some_and(|session| session.is_any())
+            || self.account.as_ref().is_some_and(|account| account.has_budgets())
     }
 
     /// Reserves the budgets of a step in the key's account.

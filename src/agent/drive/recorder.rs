@@ -155,7 +155,8 @@ impl Recorder {
             durability: if deltas_only && !self.store.is_shared() { Durability::Written } else { Durability::Synced },
             notify: Some(self.topic.clone()),
         };
-        self.commit(change(tx)).await?;
+        let tx = change(tx);
+        self.commit(&tx).await?;
         self.position += added;
         self.bytes += bytes;
         self.seq = seq;
@@ -167,15 +168,16 @@ impl Recorder {
     }
 
     /// Commits; asks a store that does not answer again while the lease is valid.
-    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+    async fn commit(&self, tx: &Tx) -> Result<(), CommitError> {
         let mut retry = RetryWhileLeased::new(&self.validity);
         let mut unsure = false;
         loop {
             match self.store.commit(tx.clone()).await {
-                Err(CommitError::Unavailable(error)) if retry.lasts(&error).await => unsure = true,
+                // Boxed, as every wait of a run for its store would have room for it otherwise.
+                Err(CommitError::Unavailable(error)) if Box::pin(retry.lasts(&error)).await => unsure = true,
                 // The log grew since the first attempt: by that attempt, or by the replica that took over the run.
                 Err(CommitError::SequenceConflict { log, .. }) if unsure && log == self.log => {
-                    return self.is_recorded(&tx).await;
+                    return Box::pin(self.is_recorded(tx)).await;
                 }
                 result => return result,
             }

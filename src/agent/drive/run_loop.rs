@@ -35,16 +35,17 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::CallModel { step, reserve, closing } => {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;
             }
-            Step::DiscardStep(reason) => discard_step(driver, reason).await?,
+            Step::DiscardStep(reason) => Box::pin(discard_step(driver, reason)).await?,
             Step::WarnBudget { kind, used, limit } => {
                 driver.recorder.queue(Event::BudgetWarning { kind, used, limit });
             }
-            Step::RunTools(calls) => steps::run_tools::run_tools(driver, calls).await?,
-            Step::AnswerCall(call) => steps::answer_call::answer_call(driver, call).await?,
+            // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
+            Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,
+            Step::AnswerCall(call) => Box::pin(steps::answer_call::answer_call(driver, call)).await?,
             Step::SettleUnknown(calls) => settle_unknown(driver, calls),
             Step::SkipTools(calls) => skip_tools(driver, calls),
             Step::CompleteStep => complete_step(driver),
-            Step::Finish(reason) => steps::finish::finish(driver, reason).await?,
+            Step::Finish(reason) => Box::pin(steps::finish::finish(driver, reason)).await?,
             Step::Done => return Ok(driver.recorder.flush().await?),
         }
     }

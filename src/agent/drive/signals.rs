@@ -38,14 +38,20 @@ pub struct Signals {
 impl Signals {
     /// Returns at the first interruption.
     pub async fn interrupted(&mut self) -> Interruption {
-        let deadline = self.deadline;
-        tokio::select! {
-            biased;
-            () = self.validity.expired() => Interruption::Leave,
-            () = self.ending.leaving() => Interruption::Leave,
-            () = self.cancel.cancelled() => Interruption::Stop(StopReason::Cancelled),
-            () = self.abandoned.cancelled() => Interruption::Stop(StopReason::Abandoned),
-            () = tokio::time::sleep_until(deadline) => Interruption::Stop(StopReason::Timeout),
+        loop {
+            if let Some(interruption) = self.now() {
+                return interruption;
+            }
+            // One timer for whatever time ends first: every wake of the run's task polls all of these.
+            let until = self.validity.until().map_or(self.deadline, |until| until.min(self.deadline));
+            tokio::select! {
+                biased;
+                () = self.validity.changed() => {}
+                () = self.ending.changed() => {}
+                () = self.cancel.cancelled() => {}
+                () = self.abandoned.cancelled() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
         }
     }
 

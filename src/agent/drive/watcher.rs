@@ -45,57 +45,57 @@ pub struct RunWatcher {
 
 impl RunWatcher {
     /// Watches until it is dropped.
-    pub async fn watch(mut self) {
-        let (tail, grace, store) = (self.tail.clone(), self.grace, self.store.clone());
-        let (partition, run, given_up) = (self.partition.clone(), self.run.clone(), self.abandoned.clone());
+    pub async fn watch(&self) {
         let alone = async {
-            let Some(grace) = grace else { return std::future::pending().await };
-            abandoned(&store, &partition, &run, &tail, grace).await;
-            given_up.cancel();
+            let Some(grace) = self.grace else { return std::future::pending().await };
+            abandoned(&self.store, &self.partition, &self.run, &self.tail, grace).await;
+            self.abandoned.cancel();
             std::future::pending::<()>().await;
         };
         tokio::join!(self.watch_inbox(), alone);
     }
 
     /// Tells the driver how many commands its inbox has, whenever that changes.
-    async fn watch_inbox(&mut self) {
+    async fn watch_inbox(&self) {
+        let (mut seen, mut commands) = (self.seen, self.commands.clone());
         let shared = self.store.is_shared();
         if shared {
             tokio::time::sleep(LISTEN_AFTER).await;
         }
         let mut nudges = self.store.watch(&keys::inbox_topic(&self.partition, &self.run));
         if shared {
-            self.look_until_answered().await;
+            seen = self.look_until_answered(seen).await;
         }
         loop {
-            let seen = self.seen;
             tokio::select! {
                 () = nudges.changed() => {}
-                gone = more_than(&mut self.commands, seen) => if gone {
+                gone = more_than(&mut commands, seen) => if gone {
                     // The lease is no longer held, so the driver is about to stop.
                     return nudges.changed().await;
                 },
             }
-            self.look_until_answered().await;
+            seen = self.look_until_answered(seen).await;
         }
     }
 
-    /// Looks at the inbox, again and again until the store answers.
-    async fn look_until_answered(&mut self) {
-        while self.look().await.is_err() {
-            tokio::time::sleep(RETRY_EVERY).await;
+    /// Looks at the inbox, again and again until the store answers. Returns how many commands the inbox has.
+    async fn look_until_answered(&self, seen: u64) -> u64 {
+        loop {
+            match Box::pin(self.look(seen)).await {
+                Ok(length) => return length,
+                Err(_) => tokio::time::sleep(RETRY_EVERY).await,
+            }
         }
     }
 
     /// Looks at the inbox.
-    async fn look(&mut self) -> Result<(), Unavailable> {
-        let glance = inbox::glance(&self.store, &self.partition, &self.run, self.seen).await?;
-        self.seen = glance.length;
+    async fn look(&self, seen: u64) -> Result<u64, Unavailable> {
+        let glance = inbox::glance(&self.store, &self.partition, &self.run, seen).await?;
         if glance.cancels {
             self.cancel.cancel();
         }
         self.found.send_replace(glance.length);
-        Ok(())
+        Ok(glance.length)
     }
 }
 

@@ -187,7 +187,8 @@ impl Follower {
             if let Some(records) = self.accept(records) {
                 return Ok(Some(records));
             }
-            self.wait().await?;
+            // Boxed, as readers of runs that are driven here do not wait for the store.
+            Box::pin(self.wait()).await?;
         }
         Ok(None)
     }

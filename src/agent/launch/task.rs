@@ -27,7 +27,7 @@ use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
 use crate::store::CommitError;
 use crate::types::run::{OnDisconnect, OnLimit};
-use crate::types::{ErrorKind, Event, RunError, RunId, StopReason};
+use crate::types::{ErrorKind, Event, RunError, StopReason};
 
 /// Why a run fails that cannot be offered what it was offered before.
 const LOST_TOOLS: &str = "The definitions of the run's tools are no longer there.";
@@ -37,49 +37,58 @@ const CLOSING_TIME: Duration = Duration::from_secs(10);
 impl Launcher {
     /// Drives a run in a task of its own; the returned follower has seen everything up to `seq`.
     pub(in crate::agent) fn spawn(self: &Arc<Self>, ready: Ready, seq: u64) -> Follower {
-        let (mut driver, watcher, lease) = self.driver(ready);
+        let (driver, watcher, lease) = self.driver(ready);
         let spec = driver.recorder.run().spec().clone();
         let tail = driver.recorder.tail().clone();
         let reader = tail.reader();
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
         let live = Live { tenant: spec.tenant.clone(), tail, cancel, left };
         self.active.insert(spec.id.clone(), live.clone());
-        let (launcher, entry, run) = (self.clone(), Registration::of(&spec), spec.id.clone());
-        self.lifecycle.spawn(async move {
-            let driven = AssertUnwindSafe(watched(&mut driver, watcher)).catch_unwind().await;
-            let result = match driven {
-                Ok(result) => result,
-                Err(_panic) => {
-                    tracing::error!(%run, "the driver of the run panicked");
-                    end_panicked(&mut driver).await
-                }
-            };
-            if result.is_ok() {
-                launcher.ledger.settle_storage(driver.recorder.run().spec(), driver.stored).await;
-            }
-            if result.is_ok() && driver.recorder.run().status().is_final() {
-                launcher.ledger.note_end(&live.tenant, driver.recorder.partition(), &run).await;
-            }
-            let result = result.map(|()| driver.next_in_session.take());
-            launcher.finalize(&run, &entry, lease, result, &live).await;
-        });
+        self.lifecycle.spawn(self.clone().drive(driver, watcher, lease, live));
         let partition = keys::partition_of(&spec);
         self.followers.follow(partition, spec.id.clone(), Some(reader), seq)
     }
 
-    /// Unregisters a run whose driver has ended it, or orphans the run for another replica, and releases the lease.
-    async fn finalize(
-        &self,
-        run: &RunId,
-        entry: &Registration,
+    /// Drives a run, and tidies up after it. The task of every live run is as large as this future, so what is rare
+    /// or short in it is boxed.
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` has room for its arguments twice")]
+    fn drive(
+        self: Arc<Self>,
+        mut driver: Driver,
+        watcher: RunWatcher,
         lease: Lease,
-        result: Result<Option<RunId>, Exit>,
-        live: &Live,
-    ) {
+        live: Live,
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            let driven = AssertUnwindSafe(watched(&mut driver, &watcher)).catch_unwind().await;
+            let result = match driven {
+                Ok(result) => result,
+                Err(_panic) => {
+                    tracing::error!(run = %driver.recorder.run().spec().id, "the driver of the run panicked");
+                    Box::pin(end_panicked(&mut driver)).await
+                }
+            };
+            Box::pin(self.finalize(&mut driver, lease, result, &live)).await;
+        }
+    }
+
+    /// Unregisters a run whose driver has ended it, or orphans the run for another replica, and releases the lease.
+    async fn finalize(&self, driver: &mut Driver, lease: Lease, result: Result<(), Exit>, live: &Live) {
+        let spec = driver.recorder.run().spec().clone();
+        let (run, entry) = (&spec.id, Registration::of(&spec));
+        if result.is_ok() {
+            self.ledger.settle_storage(&spec, driver.stored).await;
+        }
+        if result.is_ok() && driver.recorder.run().status().is_final() {
+            self.ledger.note_end(&live.tenant, driver.recorder.partition(), run).await;
+        }
         let ended = match &result {
-            Ok(next) => self.ownership.unregister(run, entry, next.as_ref()).await.inspect_err(|error| {
-                tracing::warn!(%run, %error, "could not unregister an ended run");
-            }),
+            Ok(()) => {
+                let next = driver.next_in_session.take();
+                self.ownership.unregister(run, &entry, next.as_ref()).await.inspect_err(|error| {
+                    tracing::warn!(%run, %error, "could not unregister an ended run");
+                })
+            }
             Err(Exit::HandedOff) => Ok(()),
             Err(Exit::NotRecorded(CommitError::Fenced { .. })) => {
                 tracing::warn!(%run, "another replica drives the run now");
@@ -97,7 +106,7 @@ impl Launcher {
         failpoint::hit("run.released");
         self.active.remove(run, live);
         if result.is_err() || ended.is_err() {
-            self.ownership.orphan(run, entry).await;
+            self.ownership.orphan(run, &entry).await;
         }
     }
 
@@ -159,7 +168,7 @@ impl Launcher {
 }
 
 /// Drives a run while its watcher stands by.
-async fn watched(driver: &mut Driver, watcher: RunWatcher) -> Result<(), Exit> {
+async fn watched(driver: &mut Driver, watcher: &RunWatcher) -> Result<(), Exit> {
     tokio::select! {
         result = run_loop::drive(driver) => result,
         () = watcher.watch() => Err(Exit::HandedOff),
@@ -199,5 +208,19 @@ fn watcher(recorder: &Recorder, lease: &Lease, signals: &Signals, found: watch::
             OnDisconnect::Cancel => Some(Duration::from_millis(spec.options.reconnect_grace_ms)),
             OnDisconnect::Continue => None,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_task_of_a_live_run_is_small() {
+        fn size_of_task<F: Future>(_: impl FnOnce(Arc<Launcher>, Driver, RunWatcher, Lease, Live) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = size_of_task(Launcher::drive);
+        assert!(bytes <= 4_096, "it takes {bytes} bytes, of which {} are the driver", size_of::<Driver>());
     }
 }

@@ -96,22 +96,28 @@ impl Drop for Lease {
 impl LeaseValidity {
     /// Whether the lease is certainly valid now.
     pub fn is_valid(&self) -> bool {
-        self.0.borrow().is_some_and(|until| Instant::now() < until)
+        self.until().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Until when the lease is surely ours; `None` if it was lost.
+    pub fn until(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
+    /// Returns once [`until`](Self::until) may say something else.
+    pub async fn changed(&mut self) {
+        // The sender lives with the lease; once that is dropped nothing prolongs it.
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Returns once the lease is no longer certainly valid.
     pub async fn expired(&mut self) {
-        loop {
-            let Some(until) = *self.0.borrow_and_update() else { return };
-            if Instant::now() >= until {
-                return;
-            }
+        while let Some(until) = self.until().filter(|until| Instant::now() < *until) {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
-                // The sender lives with the lease; once that is dropped nothing prolongs it.
-                changed = self.0.changed() => if changed.is_err() {
-                    return tokio::time::sleep_until(until).await;
-                },
+                () = self.changed() => {}
             }
         }
     }

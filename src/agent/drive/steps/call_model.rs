@@ -75,7 +75,7 @@ pub async fn call_model(
     if let Some(interruption) = driver.signals.before_a_step() {
         return driver.handle_interruption(interruption);
     }
-    let Some(reserve) = begin_step(driver, step, reserve, closing).await? else { return Ok(()) };
+    let Some(reserve) = Box::pin(begin_step(driver, step, reserve, closing)).await? else { return Ok(()) };
     failpoint::hit("model.before_call");
     if !driver.signals.validity.is_valid() {
         return Err(Exit::HandedOff);
@@ -93,14 +93,14 @@ pub async fn call_model(
     match end {
         End::Finished(turn) => {
             let turn = finish_turn(driver, &mut buffer, *turn, reserve, latency_ms, closing.is_some());
-            driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
+            Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
         }
         End::Interrupted(interruption) => {
             driver.handle_interruption(interruption)?;
             let turn = buffer.take_partial(reserve, latency_ms);
-            driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) }).await
+            Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
         }
-        End::Failed(error) => fail_step(driver, buffer.bytes(), reserve, &error).await,
+        End::Failed(error) => Box::pin(fail_step(driver, buffer.bytes(), reserve, &error)).await,
     }
 }
 
@@ -162,7 +162,8 @@ async fn listen(
     let end = loop {
         let due = pacing.due(driver.recorder.tail().is_streamed());
         let end = if buffer.has_news() && Instant::now() >= due {
-            let end = record_news(&mut driver.recorder, buffer, &mut deltas).await?;
+            // Boxed, as a run waits for its model far longer than for its store.
+            let end = Box::pin(record_news(&mut driver.recorder, buffer, &mut deltas)).await?;
             pacing.note_record();
             end
         } else {
