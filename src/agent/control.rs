@@ -250,7 +250,7 @@ impl Control {
         let live = self.sessions.unfinished_runs(requester.tenant, id).await?;
         // All of them or none.
         live.iter().try_for_each(|head| requester.check(head))?;
-        // Those that wait for their turn go first, so that none of them gets it.
+        // The queued runs are cancelled first, so that none of them begins when the live run ends.
         let (queued, others): (Vec<_>, Vec<_>) = live.into_iter().partition(|head| head.status == RunStatus::Queued);
         let mut cancelled = Vec::new();
         for heads in [queued, others] {
@@ -259,7 +259,7 @@ impl Control {
             while let Some(result) = cancelling.next().await {
                 match result {
                     Ok(view) => cancelled.push(view),
-                    // It ended and expired meanwhile.
+                    // The run ended and expired meanwhile.
                     Err(LookupError::RunNotFound(_)) => {}
                     Err(error) => return Err(error),
                 }

@@ -130,7 +130,7 @@ pub enum StartError {
     /// The server is about to end.
     #[error("the server is shutting down; try again in a moment")]
     Draining,
-    /// It came before, and that is in its way.
+    /// An earlier request with the same key is in its way.
     #[error(transparent)]
     Claim(#[from] ClaimError),
     /// The tenant may not store more.
@@ -164,7 +164,7 @@ pub enum StorageError {
         /// Until it is counted anew what has expired, at most.
         recount_in: Duration,
     },
-    /// It is more than the tenant may store.
+    /// The request alone is more than the tenant may store.
     #[error(
         "this would take {bytes} bytes of storage; no more than {limit} may be stored for this key's tenant in all"
     )]
@@ -182,13 +182,13 @@ pub enum StorageError {
 /// Why a request that may have come before is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// The same key came with another request.
+    /// The key was used for another request.
     #[error("this idempotency key was used for another request; use a new key for a new request")]
     Reused,
     /// What the first of these requests led to is no longer kept.
     #[error("the result of the first request with this idempotency key has expired; use a new key to run it again")]
     Gone,
-    /// The same request is being taken in elsewhere, and takes long.
+    /// The same request is being processed elsewhere, and takes long.
     #[error("the same request is being processed; try again in a moment")]
     Busy,
     /// The store did not answer.
@@ -269,7 +269,7 @@ pub enum LookupError {
 /// Why a session was not forked.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
-    /// It has not that many messages.
+    /// The session has fewer messages.
     #[error("the session has {count} messages, not {at}")]
     BeyondEnd {
         /// What the caller named.

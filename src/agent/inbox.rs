@@ -50,12 +50,12 @@ pub enum Command {
         /// What the caller says.
         messages: Vec<Message>,
     },
-    /// One that another version of this program left.
+    /// A command of another version of this program.
     #[serde(skip)]
     Unreadable,
 }
 
-/// That a request left its command.
+/// The note that a request has sent its command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     /// Hash of what it asked for.
@@ -67,7 +67,7 @@ struct Note {
 pub enum Delivery {
     /// The run's driver will read it.
     Delivered,
-    /// The same request left it before.
+    /// The same request has sent the command before.
     Repeated,
     /// The run has ended; its head as it is.
     Ended(Box<Head>),

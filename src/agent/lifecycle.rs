@@ -23,12 +23,12 @@ const BEGIN_AGAIN: Duration = Duration::from_secs(1);
 enum Stage {
     /// Not at all.
     Serving,
-    /// It is about to end, and says so when asked. If other replicas can resume them, runs are handed over
+    /// The process is about to end, and its readiness says so. If other replicas can resume them, runs are handed over
     /// before their next step.
     Ending,
-    /// It takes no new runs.
+    /// The process accepts no new runs.
     Refusing,
-    /// It leaves its runs where they are.
+    /// The process leaves its runs as they are.
     Leaving,
 }
 

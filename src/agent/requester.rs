@@ -28,7 +28,7 @@ impl Requester<'_> {
     }
 }
 
-/// One that may use all agents.
+/// A caller that may use all agents.
 impl<'a> From<&'a Tenant> for Requester<'a> {
     fn from(tenant: &'a Tenant) -> Self {
         Self { tenant, agents: None }

@@ -51,9 +51,9 @@ enum Earlier {
     Absent,
     /// Its claim no longer counts.
     Over { version: u64 },
-    /// It has not made its target, and has had time to.
+    /// The earlier request has not made its target, and has had time to.
     Unmade { claim: Claim, version: u64 },
-    /// It has made its target.
+    /// The earlier request has made its target.
     Made {
         target: Target,
         /// Whether the target is as it will be.

@@ -75,7 +75,7 @@ impl Admission {
         match self.ledger.find_run(&new.tenant, run).await {
             Ok((_, head)) => check_may_end(new, &head),
             Err(LookupError::Store(error)) => Err(error.into()),
-            // It ended and expired meanwhile.
+            // The run ended and expired meanwhile.
             Err(_) => Ok(()),
         }
     }

@@ -21,9 +21,9 @@ pub enum Interruption {
 /// The sources of interruptions of one run.
 #[derive(Debug)]
 pub struct Signals {
-    /// It is to stop: someone asked for it.
+    /// The run is cancelled.
     pub cancel: CancellationToken,
-    /// It is to stop: its last reader has gone.
+    /// The run has lost its last reader.
     pub abandoned: CancellationToken,
     /// How long the run's lease is certainly valid.
     pub validity: LeaseValidity,

@@ -144,7 +144,7 @@ pub struct Reader {
 pub enum Found {
     /// The next public records.
     Records(Vec<Arc<Record>>),
-    /// They are no longer here, but in the log.
+    /// The next records are in the log; the tail no longer has them.
     InTheLog,
     /// Nothing yet.
     NothingYet,

@@ -165,7 +165,7 @@ impl Launcher {
         self.lifecycle.run_detached(stopping).await
     }
 
-    /// The same, and `false` also if the run is not as its head says any more.
+    /// Ends an orphaned run; `false` if it has a driver or if its head has changed.
     pub(in crate::agent) async fn stop_unless_changed(
         self: &Arc<Self>,
         tenant: &Tenant,

@@ -228,7 +228,7 @@ pub struct Lost {
     pub partition: Partition,
     /// What its head is to say.
     pub head: Head,
-    /// Of the head as it stands.
+    /// The version of the present head.
     pub version: u64,
     /// How many entries its log has.
     pub length: u64,

@@ -37,7 +37,7 @@ impl Ledger {
         let newest = EndedRun { tenant: tenant.clone(), partition: partition.clone(), run: run.clone(), bytes };
         let mut dropped = 0;
         for EndedRun { tenant, partition, run, bytes } in ended.add(newest) {
-            // One that expired or was deleted is not missed.
+            // A run that expired or was deleted needs no deletion.
             let is_there = self.head(&partition, &run).await?.is_some();
             dropped += u64::from(is_there);
             let freed = if is_there { bytes } else { 0 };

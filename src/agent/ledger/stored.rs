@@ -109,7 +109,7 @@ impl Ledger {
         if delta <= 0 && self.ended.is_none() {
             return;
         }
-        // It is stored already, so this is counted even beyond the bound.
+        // The bytes are stored already, so they are counted even beyond the bound.
         let add = Write::Add { counter: keys::stored(), delta, ceiling: None };
         if let Err(error) = self.commit(Tx::new(keys::tenant_partition(&spec.tenant)).write(add)).await {
             tracing::debug!(run = %spec.id, %error, "what the run stored is counted later");

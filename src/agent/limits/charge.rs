@@ -11,7 +11,7 @@ use crate::types::{Event, Price, Record, Usage, Used};
 pub enum Charge {
     /// Nothing: it did not begin.
     Nothing,
-    /// This much: its model call ended.
+    /// What its model call used: the call ended.
     Used(Used),
     /// All that was reserved: its model call began and was interrupted, so its usage is unknown.
     Everything,

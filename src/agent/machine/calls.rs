@@ -32,7 +32,7 @@ pub(super) enum Executor {
 pub(super) enum CallState {
     Pending,
     Started(Effect),
-    /// It is unknown whether it took effect; the caller is to say it.
+    /// It is unknown whether the call took effect, and the caller is asked.
     Asked(ToolOutcome),
     Finished(ToolOutcome),
 }

@@ -62,7 +62,7 @@ pub struct Replica {
     id: String,
     store: Arc<dyn Store>,
     lease: Mutex<Option<Lease>>,
-    /// Of its lease, while it has one.
+    /// The fence of its lease, while it has one.
     fence: parking_lot::Mutex<Option<Fence>>,
     /// The replicas that were registered when it looked last, without itself.
     others: parking_lot::Mutex<Vec<String>>,

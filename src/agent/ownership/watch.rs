@@ -68,7 +68,7 @@ impl Replica {
                     Look::All => continue,
                 }
             };
-            // One that left by itself, or was reaped by another, is not registered any more.
+            // A replica that left by itself, or that another one reaped, is no longer registered.
             if self.store().get(&partition, &key).await?.is_some() {
                 tracing::warn!(replica = id, "a replica is gone; its runs are resumed");
                 self.reap(&id, &lease).await?;
@@ -103,7 +103,7 @@ impl Replica {
             match self.store().commit(tx).await {
                 Ok(()) if last => return Ok(()),
                 Ok(()) => {}
-                // It lives after all, or another replica reaps it.
+                // The replica lives after all, or another replica reaps it.
                 Err(CommitError::Fenced { .. }) => return Ok(()),
                 Err(error) => return Err(unavailable(error)),
             }

@@ -19,7 +19,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// What became of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It was done, or is not to be done any more.
+    /// The entry was done, or its run no longer needs it.
     Settled,
     /// The next sweep looks at it again.
     Open,

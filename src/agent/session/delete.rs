@@ -29,7 +29,7 @@ pub(in crate::agent) const PAGE: usize = 128;
 #[derive(Debug, Default)]
 struct Runs {
     ended: Vec<Head>,
-    /// They wait for their client, which may let them go on at any time.
+    /// Runs that wait for their client, which may answer at any time.
     waiting: Vec<Head>,
 }
 
@@ -67,7 +67,7 @@ impl Sessions {
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
         let tx = ids(&runs.waiting).fold(forget_session(tx), delete_run);
-        // Those that ended have no inbox any more.
+        // Runs that ended have no inbox.
         let tx = ids(&runs.waiting).fold(tx, delete_inbox);
         match self.ledger.commit(tx).await {
             Ok(()) => {}

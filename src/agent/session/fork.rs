@@ -32,8 +32,8 @@ pub struct Fork {
 }
 
 impl Sessions {
-    /// Makes a new session of another's first messages. It inherits the agent, metadata, time to
-    /// live and what is left of the budgets; it has used nothing yet. What a live run has not stored yet is not part of it.
+    /// Makes a new session of another's first messages. It inherits the agent, metadata, time to live and what is left
+    /// of the budgets; it has used nothing yet. What a live run has not stored yet is not part of it.
     pub async fn fork(self: &Arc<Self>, tenant: &Tenant, id: &SessionId, fork: Fork) -> Result<Versioned, ForkError> {
         let (sessions, tenant, id) = (self.clone(), tenant.clone(), id.clone());
         self.lifecycle.run_detached(Box::pin(async move { sessions.copy(&tenant, &id, fork).await })).await
@@ -64,14 +64,14 @@ impl Sessions {
         Ok(self.write(tenant, session, copied.chain(checked)).await?)
     }
 
-    /// That a session was not deleted, nor created anew, since it was read.
+    /// Checks that a session was neither deleted nor created again since it was read.
     pub(in crate::agent) async fn still_is(&self, tenant: &Tenant, session: &Session) -> Result<(), LookupError> {
         let now = self.get(tenant, &session.id).await?.session;
         let same = now.created_ms == session.created_ms && now.message_count >= session.message_count;
         if same { Ok(()) } else { Err(LookupError::VersionConflict(session.id.clone())) }
     }
 
-    /// That a history of `count` messages can be cut after message `at`: a call and its results stay
+    /// Checks that a history of `count` messages can be cut after message `at`: a call and its results stay
     /// together.
     async fn check_cut(&self, partition: &Partition, at: u64, count: u64) -> Result<(), ForkError> {
         let mut after = at;

@@ -13,7 +13,7 @@ pub(super) enum Scanned {
     More,
     /// The value ends with this character.
     End,
-    /// This character cannot be part of it.
+    /// This character cannot be part of the value.
     Bad,
 }
 

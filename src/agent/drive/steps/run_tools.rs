@@ -30,7 +30,7 @@ fn check(driver: &mut Driver, call: ToolCall) -> Option<Checked> {
     let run = driver.recorder.run();
     let (step, attempt, started) = (run.step(), run.attempt(&call.id), run.started(&call.id));
     let outcome = match (driver.tools.check(&call), started) {
-        // It was one that could be repeated when it began, and is not any more.
+        // The tool's calls could be repeated when this call began, and by the present configuration they cannot.
         (Ok(CheckedCall { effect: Effect::Write, .. }), Some(_)) => interrupted(Effect::Write, ""),
         (Ok(CheckedCall { tool, effect, arguments }), _) => {
             return Some(Checked { call, tool, effect, arguments, attempt, has_begun: started.is_some() });
@@ -38,7 +38,7 @@ fn check(driver: &mut Driver, call: ToolCall) -> Option<Checked> {
         (Err(why), Some(began_as)) => interrupted(began_as, &format!(" {why}")),
         (Err(why), None) => {
             driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
-            // One that the caller wants to be repeated was made before.
+            // A call that the caller wants to be repeated was made before.
             if attempt > 1 { interrupted(Effect::Write, &format!(" {why}")) } else { ToolOutcome::skipped(why) }
         }
     };
