@@ -90,6 +90,20 @@ async fn a_cost_budget_refuses_a_model_whose_price_is_only_a_guess() {
 }
 
 #[tokio::test]
+async fn the_demo_model_costs_nothing_and_no_other_model_is_taken_for_it() {
+    let (_upstream, config) = upstream("free = false\n").await;
+    let config = config.replace("\"test\"", "\"demo\"");
+    let server = TestServer::start(&format!("{config}[upstreams.demo]\nkind = \"demo\"\n")).await;
+    let mut members = under_budget();
+    members["model"] = "demo/demo".into();
+    members["service_tier"] = "priority".into();
+    assert_eq!(cost(&server, &members).await, (0.0, vec![]));
+    members["model"] = "scripted/demo".into();
+    let (param, message) = refused(&server, &request(&members)).await;
+    assert!(param == "model" && message.contains("no price is known for the model demo"), "{param}: {message}");
+}
+
+#[tokio::test]
 async fn a_tier_that_may_cost_more_is_passed_on_only_if_the_operator_allows_it() {
     let (upstream, config) = upstream("").await;
     let server = TestServer::start(&format!("{config}{PRICE}")).await;
