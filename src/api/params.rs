@@ -67,10 +67,10 @@ pub struct SessionsQuery {
     /// 1 to 100; 20 without it
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
-    /// Only those beyond this session
-    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    /// Only those beyond this session, or beyond the `last_id` of a page
+    #[param(pattern = "^([0-9]{1,20}/)?[A-Za-z0-9_.:-]{1,128}$")]
     after: Option<String>,
-    /// `asc` or `desc` (default)
+    /// `asc`, the oldest first, or `desc` (default)
     order: Option<OrderText>,
 }
 

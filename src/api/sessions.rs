@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use crate::agent::error::NotMade;
 use crate::agent::listed::Listed;
 use crate::agent::session::NewSession;
+use crate::agent::session::list::AfterSession;
 use crate::agent::{RequestKey, Versioned};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
@@ -75,7 +76,7 @@ pub async fn make_session<E: NotMade + Into<ApiError>, F: Future<Output = Result
     Ok(response)
 }
 
-/// Lists sessions by id.
+/// Lists sessions by the time of their creation.
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions", operation_id = "listSessions",
     params(SessionsQuery),
@@ -83,14 +84,13 @@ pub async fn make_session<E: NotMade + Into<ApiError>, F: Future<Output = Result
 )]
 pub async fn list(State(api): State<Api>, caller: Caller, query: Query) -> Result<Response, ApiError> {
     let limit = query.limit()?;
-    let after = query.parsed("after", SessionId::parse)?;
+    let after = query.parsed("after", AfterSession::parse)?;
     let order = query.parsed("order", parse_order)?.unwrap_or(Order::Descending);
-    let Listed { found, searched_to } =
-        api.agent.sessions().list(&caller.tenant, after.as_ref(), limit + 1, order).await?;
+    let Listed { found, searched_to } = api.agent.sessions().list(&caller.tenant, after, limit + 1, order).await?;
     let (found, has_more) = page_of(found, limit);
     let sessions: Vec<_> = found.iter().map(SessionObject::from).collect();
     let list = List::new(sessions, has_more, |session| session.id.clone());
-    Ok(axum::Json(list.searched_to(searched_to.map(|session| session.to_string()))).into_response())
+    Ok(axum::Json(list.searched_to(searched_to.map(|place| place.to_string()))).into_response())
 }
 
 /// Reads a session.

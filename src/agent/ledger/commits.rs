@@ -25,7 +25,7 @@ use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
-use crate::agent::ledger::session::{Versioned, forget_session, keep_session, session_entry};
+use crate::agent::ledger::session::{Versioned, forget_session, keep_session, put_entries};
 use crate::agent::ledger::stored;
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Partition, Tx, Write};
@@ -102,7 +102,7 @@ pub fn create(
         }
         let ttl = retention.session_ttl_under(&session, spec);
         tx = put_session(tx, &session, version, ttl);
-        index = index.write(session_entry(&session, ttl));
+        index = put_entries(index, &session, ttl);
     }
     Indexed { run: tx, index, counted }
 }
@@ -144,7 +144,7 @@ pub fn resume(
         }
         let ttl = retention.session_ttl_under(&session, spec);
         tx = put_session(tx, &session, version, ttl);
-        index = index.write(session_entry(&session, ttl));
+        index = put_entries(index, &session, ttl);
     }
     Indexed { run: tx, index, counted: 0 }
 }

@@ -231,6 +231,15 @@ pub fn session_entry(session: &SessionId) -> Key {
 /// What the keys of session entries begin with.
 pub const SESSIONS: &str = "session/";
 
+/// A session's entry among those of its tenant in the order in which they were created.
+pub fn session_by_time(created_ms: u64, session: &SessionId) -> Key {
+    // Texts of one length are in the order of their numbers.
+    format!("{SESSIONS_BY_TIME}{created_ms:020}/{session}").into()
+}
+
+/// What the keys of these begin with.
+pub const SESSIONS_BY_TIME: &str = "session-at/";
+
 /// A session's document.
 pub fn session() -> Key {
     "session".into()

@@ -34,6 +34,9 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// How long it stays known where a session stood that was deleted.
+    pub(super) const DELETED_SESSION_ENTRY: Duration = Duration::from_secs(3600);
+
     /// How long a session is kept after its last change.
     pub(super) fn session_ttl(&self, session: &Session) -> Duration {
         session.ttl_s.map_or(self.session, Duration::from_secs)

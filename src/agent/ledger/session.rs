@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 
 use crate::agent::error::unavailable;
-use crate::agent::ledger::document::decode;
+use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::{Ledger, keys};
@@ -127,14 +128,14 @@ impl Ledger {
         self.retention.session_ttl(session)
     }
 
-    /// Puts a session's entry into its tenant's index.
+    /// Puts a session's entries into its tenant's index.
     pub(in crate::agent) async fn index_session(
         &self,
         tenant: &Tenant,
         session: &Session,
         ttl: Duration,
     ) -> Result<(), Unavailable> {
-        let tx = Tx::new(keys::tenant_partition(tenant)).write(session_entry(session, ttl));
+        let tx = put_entries(Tx::new(keys::tenant_partition(tenant)), session, ttl);
         self.commit(tx).await.map_err(unavailable)
     }
 }
@@ -153,9 +154,21 @@ pub(in crate::agent) fn keep_session(tx: Tx, ttl: Duration) -> Tx {
         .write(Write::ExpireCounter { counter: keys::session_cost(), ttl })
 }
 
-/// A session's entry in its tenant's index. Renewed by every run and change; the session's own document
+/// Puts a session's entries into its tenant's index. Renewed by every run and change; the session's own document
 /// decides whether it still exists.
-pub(in crate::agent) fn session_entry(session: &Session, ttl: Duration) -> Write {
-    let (key, ttl) = (keys::session_entry(&session.id), Some(Retention::session_entry_ttl(ttl)));
-    Write::Put { key, value: Vec::new().into(), ttl }
+pub(in crate::agent) fn put_entries(index: Tx, session: &Session, ttl: Duration) -> Tx {
+    let ttl = Some(Retention::session_entry_ttl(ttl));
+    let by_time = keys::session_by_time(session.created_ms, &session.id);
+    index
+        .write(Write::Put { key: keys::session_entry(&session.id), value: encode(&session.created_ms), ttl })
+        .write(Write::Put { key: by_time, value: Bytes::new(), ttl })
+}
+
+/// Removes the entries of a session that is deleted. The one that says where the session stood stays for a while, for
+/// clients that page through their sessions and delete them.
+pub(in crate::agent) fn drop_entries(index: Tx, session: &Session) -> Tx {
+    let (key, value) = (keys::session_entry(&session.id), encode(&session.created_ms));
+    index
+        .write(Write::Put { key, value, ttl: Some(Retention::DELETED_SESSION_ENTRY) })
+        .write(Write::Delete { key: keys::session_by_time(session.created_ms, &session.id) })
 }

@@ -14,7 +14,7 @@ use crate::agent::ledger::commits::{delete_inbox, delete_run};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
-use crate::agent::ledger::session::{Versioned, forget_session};
+use crate::agent::ledger::session::{Versioned, drop_entries, forget_session};
 use crate::agent::ledger::stored;
 use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
@@ -74,8 +74,7 @@ impl Sessions {
             Err(CommitError::VersionConflict { .. }) => return Err(LookupError::VersionConflict(id.clone())),
             Err(error) => return Err(unavailable(error).into()),
         }
-        let index = Tx::new(keys::tenant_partition(tenant))
-            .write(Write::Delete { key: keys::session_entry(id) })
+        let index = drop_entries(Tx::new(keys::tenant_partition(tenant)), &session)
             .write(stored::uncount(session.bytes + encode(&session).len() as u64));
         Ok(self.unindex(index, &runs.waiting).await?)
     }

@@ -3,6 +3,7 @@
 pub(super) mod delete;
 pub mod fork;
 pub(super) mod history;
+pub mod list;
 pub mod snapshot;
 pub(super) mod write;
 
@@ -21,7 +22,6 @@ use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::ledger::session::keep_session;
 use crate::agent::lifecycle::Lifecycle;
-use crate::agent::listed::{Listed, MOST_LOOKED_AT};
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
 use crate::store::pages::{log_pages, scan_pages};
@@ -101,36 +101,6 @@ impl Sessions {
     /// A session of this tenant.
     pub async fn get(&self, tenant: &Tenant, id: &SessionId) -> Result<Versioned, LookupError> {
         self.ledger.find_session(tenant, id).await?.ok_or_else(|| LookupError::SessionNotFound(id.to_string()))
-    }
-
-    /// This tenant's sessions by id, those after `after`.
-    pub async fn list(
-        &self,
-        tenant: &Tenant,
-        after: Option<&SessionId>,
-        limit: usize,
-        order: Order,
-    ) -> Result<Listed<Versioned, SessionId>, LookupError> {
-        let (mut found, mut looked_at, mut last) = (Vec::new(), 0, None);
-        let after = after.map(|id| keys::session_entry(id).to_string());
-        let scan = Scan { prefix: keys::SESSIONS.to_owned(), after, limit, order };
-        let partition = keys::tenant_partition(tenant);
-        let mut pages = pin!(scan_pages(&**self.ledger.store(), &partition, scan));
-        while let Some(page) = pages.try_next().await? {
-            for (key, _) in page {
-                let Some(id) = key.strip_prefix(keys::SESSIONS).and_then(SessionId::parse) else { continue };
-                looked_at += 1;
-                if looked_at > MOST_LOOKED_AT {
-                    return Ok(Listed { found, searched_to: last });
-                }
-                found.extend(self.ledger.find_session(tenant, &id).await?);
-                last = Some(id);
-                if found.len() == limit {
-                    return Ok(Listed::whole(found));
-                }
-            }
-        }
-        Ok(Listed::whole(found))
     }
 
     /// Changes a session's metadata and budgets.

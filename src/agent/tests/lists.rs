@@ -1,14 +1,20 @@
-//! Lists of which little matches.
+//! Lists: their order, their pages, and lists of which little matches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::support::{TestAgent, request, watch};
+use super::support::{RETENTION, TestAgent, request, watch};
+use crate::agent::NewRun;
 use crate::agent::control::Filter;
+use crate::agent::error::LookupError;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::listed::MOST_LOOKED_AT;
+use crate::agent::session::history::in_pages;
+use crate::agent::session::list::AfterSession;
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Store, Tx, Write};
+use crate::types::session::Session;
 use crate::types::{RunId, RunStatus, SessionId, Tenant};
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +31,8 @@ async fn a_list_looks_at_so_many_entries_a_request_and_says_where_to_go_on() {
     for number in 0..gone {
         let session = SessionId::parse(&format!("gone-{number:05}")).unwrap();
         let run = Write::Put { key: keys::run_entry(&RunId::mint()), value: encode(&None::<SessionId>), ttl: None };
-        tx = tx.write(run).write(Write::Put { key: keys::session_entry(&session), value: encode(&()), ttl: None });
+        let key = keys::session_by_time(number as u64 / 3, &session);
+        tx = tx.write(run).write(Write::Put { key, value: encode(&()), ttl: None });
     }
     store.commit(tx).await.unwrap();
     let mut filter = Filter { status: Some(RunStatus::Completed), limit: 10, ..Filter::default() };
@@ -39,5 +46,75 @@ async fn a_list_looks_at_so_many_entries_a_request_and_says_where_to_go_on() {
     }
     assert_eq!(found, [oldest]);
     let sessions = agent.sessions().list(&tenant, None, 10, Order::Ascending).await.unwrap();
-    assert_eq!(sessions.searched_to, SessionId::parse(&format!("gone-{:05}", MOST_LOOKED_AT - 1)));
+    let number = MOST_LOOKED_AT - 1;
+    let place = AfterSession::parse(&format!("{}/gone-{number:05}", number / 3)).unwrap();
+    assert_eq!(sessions.searched_to.map(AfterSession::Place), Some(place.clone()));
+    let sessions = agent.sessions().list(&tenant, Some(place), 10, Order::Ascending).await.unwrap();
+    assert_eq!(sessions.searched_to.unwrap().id.as_str(), format!("gone-{:05}", 2 * MOST_LOOKED_AT - 1));
+}
+
+/// Creates a session at this time.
+async fn create(agent: &TestAgent, id: &str, created_ms: u64) {
+    let session = Session { created_ms, ..Session::new(SessionId::parse(id).unwrap()) };
+    agent.sessions().write(&Tenant::default_tenant(), session, in_pages(&[])).await.unwrap();
+}
+
+/// All sessions, listed in pages of one; `between` happens after each.
+async fn listed(agent: &TestAgent, order: Order, between: impl AsyncFn(&SessionId)) -> Vec<String> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = agent.sessions().list(&Tenant::default_tenant(), after, 1, order).await.unwrap();
+        let Some(found) = page.found.first() else { return ids };
+        let id = &found.session.id;
+        ids.push(id.to_string());
+        between(id).await;
+        after = AfterSession::parse(id.as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_are_listed_by_the_time_of_their_creation_whatever_they_are_called() {
+    let agent = TestAgent::builder().begin();
+    let tenant = Tenant::default_tenant();
+    let nothing = async |_: &SessionId| {};
+    for (id, created_ms) in [("zoe", 1), ("sess_1", 999), ("b", 1_000), ("a", 20_000), ("sess_0", 20_001)] {
+        create(&agent, id, created_ms).await;
+    }
+    let ascending = ["zoe", "sess_1", "b", "a", "sess_0"];
+    let mut descending = ascending;
+    descending.reverse();
+    assert_eq!(listed(&agent, Order::Ascending, nothing).await, ascending);
+    assert_eq!(listed(&agent, Order::Descending, nothing).await, descending);
+    // A change of a session leaves it where it stands.
+    let new = NewRun { session: SessionId::parse("zoe"), ..request() };
+    watch(agent.start(new, None).await.unwrap()).await;
+    assert_eq!(listed(&agent, Order::Descending, nothing).await, descending);
+    // One that is deleted and created anew is as new as that.
+    let again = SessionId::parse("sess_1").unwrap();
+    agent.sessions().delete(&tenant, &again).await.unwrap();
+    create(&agent, "sess_1", 30_000).await;
+    assert_eq!(listed(&agent, Order::Ascending, nothing).await, ["zoe", "b", "a", "sess_0", "sess_1"]);
+    // So is one that expired, of which an entry is left.
+    let patience = RETENTION.session + Duration::from_secs(1);
+    tokio::time::advance(patience).await;
+    assert_eq!(listed(&agent, Order::Ascending, nothing).await, [""; 0]);
+    create(&agent, "b", 50_000).await;
+    create(&agent, "c", 40_000).await;
+    assert_eq!(listed(&agent, Order::Ascending, nothing).await, ["c", "b"]);
+    let expired = AfterSession::parse("a");
+    let page = agent.sessions().list(&tenant, expired, 9, Order::Ascending).await.unwrap();
+    assert_eq!(page.found.len(), 2, "it is known where it stood");
+    let unknown = agent.sessions().list(&tenant, AfterSession::parse("nobody"), 9, Order::Ascending).await;
+    assert!(matches!(unknown, Err(LookupError::SessionNotFound(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_may_delete_what_a_page_of_sessions_shows_before_it_asks_for_the_next() {
+    let agent = TestAgent::builder().begin();
+    for (id, created_ms) in [("c", 1), ("a", 2), ("b", 3)] {
+        create(&agent, id, created_ms).await;
+    }
+    let delete = async |id: &SessionId| agent.sessions().delete(&Tenant::default_tenant(), id).await.unwrap();
+    assert_eq!(listed(&agent, Order::Ascending, delete).await, ["c", "a", "b"]);
+    assert_eq!(listed(&agent, Order::Ascending, delete).await, [""; 0]);
 }
