@@ -17,6 +17,7 @@ mod prices;
 mod programs;
 mod reload;
 mod round_trips;
+mod runs;
 mod sdk;
 mod sessions;
 mod support;

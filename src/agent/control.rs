@@ -15,14 +15,16 @@ use crate::agent::inbox::{self, Command, Delivery};
 use crate::agent::launch::Launcher;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
-use crate::agent::ledger::{Ledger, keys};
+use crate::agent::ledger::{Ledger, ReadError, keys};
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::listed::{Listed, MOST_LOOKED_AT};
+use crate::agent::machine::Run;
 use crate::agent::request_key::RequestKey;
 use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Partition, Scan, Unavailable};
+use crate::types::outcome::Progress;
 use crate::types::{Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
 /// How long a caller waits for a run to stop.
@@ -53,6 +55,8 @@ pub struct RunView {
     pub head: Head,
     /// How it ended or why it waits; `None` while it is under way.
     pub outcome: Option<Outcome>,
+    /// How far it came; `None` unless it is under way.
+    pub progress: Option<Progress>,
 }
 
 /// What a follower of a run needs to know of it.
@@ -99,8 +103,22 @@ impl Control {
     pub async fn get<'a>(&self, requester: impl Into<Requester<'a>>, id: &RunId) -> Result<RunView, LookupError> {
         let requester = requester.into();
         let (partition, head) = self.find(requester, id).await?;
-        let outcome = if head.is_under_way() { None } else { self.ledger.outcome(&partition, id).await? };
-        Ok(RunView { head, outcome })
+        if head.is_under_way() {
+            let progress = self.progress(&partition, id).await?;
+            return Ok(RunView { head, outcome: None, progress });
+        }
+        let outcome = self.ledger.outcome(&partition, id).await?;
+        Ok(RunView { head, outcome, progress: None })
+    }
+
+    /// How far a run came, whichever replica drives it; `None` if it has just ended, or its log cannot be read.
+    async fn progress(&self, partition: &Partition, id: &RunId) -> Result<Option<Progress>, Unavailable> {
+        let Some(spec) = self.ledger.spec(partition, id).await? else { return Ok(None) };
+        match self.ledger.replay(Run::new(Arc::new(spec))).await {
+            Ok(run) => Ok(Some(run.progress())),
+            Err(ReadError::Damaged(_)) => Ok(None),
+            Err(ReadError::Store(error)) => Err(error),
+        }
     }
 
     /// The runs that the requester may read, newest first.

@@ -1,5 +1,6 @@
 //! What a caller asks of a run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::agent::generation::Generation;
@@ -44,6 +45,8 @@ pub struct NewRun {
     pub trace: Option<String>,
     /// The request's id.
     pub request_id: Option<String>,
+    /// The caller's notes.
+    pub metadata: BTreeMap<String, String>,
     /// Most output tokens of one model call.
     pub max_output_tokens: Option<u64>,
     /// Names and globs of the server's tools; `None` for all of the agent's.
@@ -56,6 +59,8 @@ pub struct NewRun {
     pub on_conflict: OnConflict,
     /// What the run keeps as it was asked for.
     pub options: RunOptions,
+    /// What the caller should know about the request.
+    pub warnings: Vec<String>,
 }
 
 /// Limits that a request asks for.

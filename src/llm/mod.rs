@@ -26,6 +26,8 @@ use crate::types::{Conversation, TurnEnd, Usage};
 
 pub mod demo;
 
+pub use self::openai::messages::parts as message_parts;
+
 /// What a model is asked.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {

@@ -186,6 +186,9 @@ pub struct Leg {
     /// What is to become of calls whose outcome is not known, and for which the client has no result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<(CallId, Decision)>,
+    /// What the client should know about its request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What a request that continues a run asks for. The run keeps the settings that it began with; an endpoint that shows

@@ -1,8 +1,8 @@
 //! The specification of a run, pinned when it starts.
 
-use std::time::Duration;
-
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -154,6 +154,9 @@ pub struct RunSpec {
     /// The id of the request that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The caller's notes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// Most tokens of input and output together that the model takes.
     pub context_window: u64,
     /// Most output tokens that are reserved for one model call.

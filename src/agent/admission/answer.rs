@@ -5,17 +5,19 @@ use std::sync::Arc;
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
 use crate::agent::admission::verdict::Target;
-use crate::agent::admission::{Admission, Started};
+use crate::agent::admission::{Admission, Started, transcript};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
 use crate::types::conversation::requested;
 use crate::types::event::{Asked, Decision, Leg};
-use crate::types::offer::ToolDefinition;
+use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::outcome::RequiredCall;
+use crate::types::sampling::Sampling;
 use crate::types::{CallId, Message, Role, RunId, RunSpec, RunStatus, Tenant};
 
 impl Admission {
@@ -103,8 +105,8 @@ impl Admission {
         let number = idle.run().leg() + 1;
         let decisions = decisions(new, &required);
         let answers = answers(new, &required, &decisions, spec.session.is_some());
-        let asked = Box::new(asked(new));
-        Ok(Leg { number, asked, answers: requested(&spec.id, number, answers), decisions })
+        let (asked, answers) = (Box::new(asked(new)), requested(&spec.id, number, answers));
+        Ok(Leg { number, asked, answers, decisions, warnings: warnings(new, idle.run()) })
     }
 }
 
@@ -148,6 +150,32 @@ fn check_unchanged(new: &NewRun, spec: &RunSpec, generation: &Generation) -> Res
     let Some((field, _)) = changed.into_iter().find(|(_, is_changed)| *is_changed) else { return Ok(()) };
     let message = "a run that goes on keeps what it was begun with; leave this out, or repeat it".to_owned();
     Err(StartError::Invalid { field, message })
+}
+
+/// What a client should know whose request goes on with a run: what of it changes nothing.
+fn warnings(new: &NewRun, run: &Run) -> Vec<String> {
+    let spec = run.spec();
+    let (asked, has) = (&new.options, &spec.options);
+    let other_choice = asked.tool_choice != ToolChoice::Auto && asked.tool_choice != has.tool_choice;
+    // A tier may have been left out when the run was accepted.
+    let [wanted, kept] = [asked, has].map(|options| Sampling { service_tier: None, ..(*options.sampling).clone() });
+    let other_sampling = wanted != Sampling::default() && wanted != kept;
+    let ignored = [
+        (
+            transcript::differs(&new.messages[..new.answers_from], run) || !spec.system.ends_with(&new.system),
+            "the messages before the tool results are not those of the run, which went on with its own",
+        ),
+        (
+            !new.metadata.is_empty() && new.metadata != spec.metadata,
+            "the run keeps the metadata of the request that began it",
+        ),
+        (
+            other_choice || other_sampling,
+            "the run asks its model as the request that began it said: other parameters changed nothing",
+        ),
+    ];
+    let ignored = ignored.into_iter().filter(|(is_ignored, _)| *is_ignored);
+    new.warnings.iter().cloned().chain(ignored.map(|(_, warning)| warning.to_owned())).collect()
 }
 
 /// Refuses a request that answers other calls than those that the run waits for.

@@ -13,6 +13,7 @@ mod price;
 mod select;
 mod specify;
 mod start;
+mod transcript;
 mod verdict;
 
 use std::sync::Arc;

@@ -73,7 +73,8 @@ fn pinned(
     selected: Selected,
     offer: &Offer,
 ) -> Result<RunSpec, StartError> {
-    let (options, warnings) = price::countable(&new.options, &resolved);
+    let (options, mut warnings) = price::countable(&new.options, &resolved);
+    warnings.extend(new.warnings.iter().cloned());
     let Resolved { agent_name, settings, upstream, model_name, facts, price_origin, terms: _ } = resolved;
     let system = settings.system.iter().map(|text| Message::text(Role::System, text));
     Ok(RunSpec {
@@ -97,6 +98,7 @@ fn pinned(
         client_tools: new.client_tools.clone(),
         trace: new.trace.clone(),
         request_id: new.request_id.clone(),
+        metadata: new.metadata.clone(),
         context_window: facts.context_window,
         max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),

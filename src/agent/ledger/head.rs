@@ -1,5 +1,7 @@
 //! A run's head: its status in one small document beside its log.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
@@ -15,6 +17,9 @@ pub struct Head {
     pub model: String,
     /// The agent that it runs as: a key that may not use this agent may do nothing to the run.
     pub agent: String,
+    /// The caller's notes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// When it ended or began to wait, Unix milliseconds.
@@ -50,6 +55,7 @@ impl Head {
             session: spec.session.clone(),
             model: spec.model.clone(),
             agent: spec.agent.clone(),
+            metadata: spec.metadata.clone(),
             created_ms: spec.created_ms,
             ended_ms: None,
             status: RunStatus::InProgress,

@@ -26,6 +26,7 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::ended::EndedRuns;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
+use crate::agent::machine::Run;
 use crate::store::pages::log_pages;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
 use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, Tenant};
@@ -87,15 +88,27 @@ impl Ledger {
 
     /// All records of a run.
     pub(super) async fn records(&self, spec: &RunSpec) -> Result<Vec<Arc<Record>>, ReadError> {
+        let mut records = Vec::new();
+        self.read(spec, |record| records.push(Arc::new(record))).await?;
+        Ok(records)
+    }
+
+    /// A run of which nothing happened yet, after all of its records. They are not kept.
+    pub(super) async fn replay(&self, mut run: Run) -> Result<Run, ReadError> {
+        let spec = run.spec().clone();
+        self.read(&spec, |record| run.apply(&record)).await?;
+        Ok(run)
+    }
+
+    async fn read(&self, spec: &RunSpec, mut take: impl FnMut(Record)) -> Result<(), ReadError> {
         let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
         let mut pages = pin!(log_pages(&*self.store, &partition, log, 0..u64::MAX, PAGE));
-        let mut records = Vec::new();
         while let Some(page) = pages.try_next().await? {
             for entry in &page {
-                records.push(Arc::new(log::decode(entry)?));
+                take(log::decode(entry)?);
             }
         }
-        Ok(records)
+        Ok(())
     }
 
     /// The newest record of a run; `None` if its log is empty or gone.

@@ -19,7 +19,7 @@ impl Run {
         } else {
             error
         };
-        let mut warnings = self.spec.warnings.clone();
+        let mut warnings = self.warnings.clone();
         warnings.extend(self.unpriced.iter().filter_map(|model| price_warning(model)));
         if self.usage.estimated {
             warnings.push("some of the usage is estimated: the upstream did not report it".to_owned());

@@ -136,6 +136,11 @@ impl Run {
         let Some(leg) = leg else { return };
         self.leg = leg.number;
         self.leg_usage = Usage::default();
+        for warning in &leg.warnings {
+            if !self.warnings.contains(warning) {
+                self.warnings.push(warning.clone());
+            }
+        }
         for answer in leg.answers.iter().cloned() {
             if self.is_retrying && answer.role != Role::Tool {
                 self.steering.push(answer);

@@ -19,7 +19,7 @@ pub use self::next::Step;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
-use crate::types::outcome::{Report, RequiredCall, StepReport};
+use crate::types::outcome::{Progress, Report, RequiredCall, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::shortfall::BudgetKind;
 use crate::types::usage::StepModel;
@@ -61,6 +61,8 @@ pub struct Run {
     /// What came of the current step's answer, in bytes.
     answer_bytes: usize,
     warned: Vec<BudgetKind>,
+    /// What its clients should know about their requests.
+    warnings: Vec<String>,
     broken: u32,
     /// How many calls failed without an answer since one was answered.
     unanswered: u32,
@@ -120,6 +122,7 @@ impl Run {
         Self {
             messages: spec.input.clone(),
             model: Arc::new(spec.step_model()),
+            warnings: spec.warnings.clone(),
             spec,
             phase: Phase::NotStarted,
             step: 0,
@@ -271,6 +274,13 @@ impl Run {
     #[must_use]
     pub fn commands_applied(&self) -> u64 {
         self.commands_applied
+    }
+
+    /// How far it came.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let (step, iterations, tool_calls) = (self.step, self.iterations, self.tool_calls);
+        Progress { step, iterations, tool_calls, usage: self.usage, budget: self.budget_status() }
     }
 
     /// What is known of the newest model call that counted.

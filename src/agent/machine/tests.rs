@@ -41,6 +41,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         client_tools: Vec::new(),
         trace: None,
         request_id: None,
+        metadata: std::collections::BTreeMap::new(),
         context_window: 128_000,
         max_output_tokens: 8_192,
         bounds_output: false,
@@ -161,7 +162,7 @@ fn leg(answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) -> Leg {
         max_output_tokens: None,
         options: options(),
     };
-    Leg { number: 1, asked: Box::new(asked), answers, decisions }
+    Leg { number: 1, asked: Box::new(asked), answers, decisions, warnings: Vec::new() }
 }
 
 #[test]

@@ -251,12 +251,14 @@ pub(super) fn request() -> NewRun {
         client_tools: Vec::new(),
         trace: None,
         request_id: None,
+        metadata: BTreeMap::new(),
         max_output_tokens: None,
         tools: None,
         limits: crate::agent::LimitsPatch::default(),
         on_limit: None,
         on_conflict: OnConflict::Reject,
         options: options(),
+        warnings: Vec::new(),
     }
 }
 

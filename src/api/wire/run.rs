@@ -1,11 +1,14 @@
 //! Runs as resources: the run object, the list of runs, and the messages that a client sends to a live run.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::agent::Head;
 use crate::agent::control::RunView;
+use crate::api::wire::agent::budget::Budget;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::body::{missing, parse};
 use crate::api::wire::error::WireError;
@@ -14,6 +17,7 @@ use crate::api::wire::openai_chat::message::check_messages;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
+use crate::types::outcome::Progress;
 use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 /// A run.
@@ -31,6 +35,9 @@ pub struct RunObject<'a> {
     pub session_id: Option<&'a str>,
     /// The model or agent as it was asked for.
     pub model: &'a str,
+    /// The notes of the request that began it.
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub metadata: &'a BTreeMap<String, String>,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// When it ended or began to wait, Unix milliseconds.
@@ -41,7 +48,10 @@ pub struct RunObject<'a> {
     /// How it ended; in lists and while it is under way it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentObject<'a>>,
-    /// Tokens of all steps.
+    /// How far it came; absent in lists, and unless it is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressObject>,
+    /// Tokens of all steps, so far while it is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageObject>,
     /// The final text.
@@ -70,10 +80,12 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             status: head.status.as_str(),
             session_id: head.session.as_ref().map(SessionId::as_str),
             model: &head.model,
+            metadata: &head.metadata,
             created_ms: head.created_ms,
             ended_ms: head.ended_ms,
             stop_reason: head.reason.map(StopReason::as_str),
             agent: None,
+            progress: None,
             usage: None,
             output_text: None,
             refusal: None,
@@ -84,8 +96,11 @@ impl<'a> From<&'a Head> for RunObject<'a> {
 
 impl<'a> From<&'a RunView> for RunObject<'a> {
     fn from(view: &'a RunView) -> Self {
-        let RunView { head, outcome } = view;
-        let Some(outcome) = outcome else { return head.into() };
+        let RunView { head, outcome, progress } = view;
+        let Some(outcome) = outcome else {
+            let usage = progress.as_ref().map(|progress| (&progress.usage).into());
+            return Self { progress: progress.as_ref().map(ProgressObject::from), usage, ..head.into() };
+        };
         Self {
             agent: Some(AgentObject::new(&head.id, head.session.as_ref(), outcome, true)),
             usage: Some((&outcome.usage).into()),
@@ -94,6 +109,26 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
             error: outcome.error.as_ref().map(ErrorObject::from),
             ..head.into()
         }
+    }
+}
+
+/// How far a run under way came. What a model call in flight takes is not known yet.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProgressObject {
+    /// The current step, counted from 1; 0 before the first.
+    pub step: u32,
+    /// Model calls that counted.
+    pub iterations: u32,
+    /// Tool calls that were answered.
+    pub tool_calls: u32,
+    /// Where the budgets stand.
+    pub budget: Budget,
+}
+
+impl From<&Progress> for ProgressObject {
+    fn from(progress: &Progress) -> Self {
+        let Progress { step, iterations, tool_calls, budget, usage: _ } = *progress;
+        Self { step, iterations, tool_calls, budget: (&budget).into() }
     }
 }
 

@@ -191,7 +191,9 @@ impl RequestContext {
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let request: CompletionRequest<'_> = parse(body)?;
     request.check()?;
-    let sampling = Arc::new(request.sampling(read_unknown(body)?));
+    let unknown = read_unknown(body)?;
+    let warnings = unknown.warning().into_iter().collect();
+    let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let include_usage = request.stream_options.and_then(|options| options.0.include_usage);
     let shape = ResponseShape::asked(request.stream, include_usage, &agent, context.default_events);
@@ -233,12 +235,14 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         client_tools: if no_tools { Vec::new() } else { client_tools },
         trace: context.trace,
         request_id: context.request_id,
+        metadata: request.metadata.unwrap_or_default(),
         max_output_tokens: request.max_completion_tokens.or(request.max_tokens),
         tools: if no_tools { Some(Vec::new()) } else { agent.tools },
         limits: agent.limits.unwrap_or_default().0.check()?,
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,
+        warnings,
     };
     Ok((new, shape))
 }

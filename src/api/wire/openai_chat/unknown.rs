@@ -45,12 +45,31 @@ const KNOWN: [&str; 28] = [
 /// How long all unknown members may be together, in bytes. They are stored with the run.
 const MAX_BYTES: usize = 64 << 10;
 
-/// The members of a request that are not known, as they were written. Those that are null say nothing, and those that
-/// upstreams are not sent are not kept.
-pub fn read_unknown(body: &str) -> Result<Members, WireError> {
-    let Unknown(members) = serde_json::from_str(body).map_err(|error| malformed(&error))?;
+/// Most members that are named in a warning.
+const MAX_NAMED: usize = 8;
+
+/// The members of a request that are not known.
+#[derive(Debug, Default, PartialEq)]
+pub struct Unknown {
+    /// As they were written. Those that are null say nothing.
+    pub members: Members,
+    /// The names of those that are neither kept nor sent to any upstream; not all of them where there are many.
+    withheld: Vec<String>,
+}
+
+impl Unknown {
+    /// What the caller should know about them.
+    pub fn warning(&self) -> Option<String> {
+        let names = self.withheld.join(", ");
+        (!names.is_empty()).then(|| format!("no upstream was sent these members, which the server decides: {names}"))
+    }
+}
+
+/// Reads the members of a request that are not known.
+pub fn read_unknown(body: &str) -> Result<Unknown, WireError> {
+    let unknown: Unknown = serde_json::from_str(body).map_err(|error| malformed(&error))?;
     let mut bytes = 0;
-    for (name, json) in &members.0 {
+    for (name, json) in &unknown.members.0 {
         bytes += name.len() + json.get().len();
         if bytes > MAX_BYTES {
             let message = format!("members that are not known may have {MAX_BYTES} bytes together");
@@ -61,10 +80,8 @@ pub fn read_unknown(body: &str) -> Result<Members, WireError> {
             return Err(WireError::invalid(clip(name), "is nested too deeply"));
         }
     }
-    Ok(members)
+    Ok(unknown)
 }
-
-struct Unknown(Members);
 
 impl<'de> Deserialize<'de> for Unknown {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -82,18 +99,21 @@ impl<'de> Visitor<'de> for UnknownVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unknown, A::Error> {
-        let mut members = Vec::new();
+        let mut unknown = Unknown::default();
         while let Some(name) = map.next_key::<String>()? {
-            if KNOWN.binary_search(&name.as_str()).is_ok() || is_withheld(&name) {
+            if KNOWN.binary_search(&name.as_str()).is_ok() {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
             let json: RawValueEq = map.next_value()?;
-            if json.get() != "null" {
-                members.push((name, json));
+            match json.get() {
+                "null" => {}
+                _ if !is_withheld(&name) => unknown.members.0.push((name, json)),
+                _ if unknown.withheld.len() < MAX_NAMED => unknown.withheld.push(clip(&name).to_owned()),
+                _ => {}
             }
         }
-        Ok(Unknown(Members(members)))
+        Ok(unknown)
     }
 }
 
@@ -117,9 +137,11 @@ mod tests {
     #[test]
     fn only_what_is_not_known_is_kept_and_within_bounds() {
         let read = |body: &str| read_unknown(body).map_err(|error| error.param);
-        let members =
-            read(r#"{"model":"m","top_k":40,"thinking":{"type": "x"},"min_p":null,"n":1,"api_key":"k"}"#).unwrap();
-        let found: Vec<_> = members.0.iter().map(|(name, json)| (name.as_str(), json.get())).collect();
+        let text =
+            r#"{"model":"m","top_k":40,"thinking":{"type": "x"},"min_p":null,"n":1,"api_key":"k","apiBase":null}"#;
+        let unknown = read(text).unwrap();
+        assert_eq!(unknown.withheld, ["api_key"]);
+        let found: Vec<_> = unknown.members.0.iter().map(|(name, json)| (name.as_str(), json.get())).collect();
         assert_eq!(found, [("top_k", "40"), ("thinking", r#"{"type": "x"}"#)]);
         let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         assert!(read(&deep).is_err());

@@ -1,0 +1,109 @@
+//! Whether the transcript that a client sends with its answers is that of the run.
+//!
+//! A run goes on with what it has stored. So a client that has edited its transcript is told that the edit changed nothing.
+//! The client has seen less than the run has: neither the calls of the server's tools nor their results, nor what others
+//! said to the run meanwhile; and it may keep the texts of several steps as one. Pure.
+
+use serde_json::Value;
+
+use crate::agent::machine::Run;
+use crate::llm::message_parts;
+use crate::types::conversation::{Origin, Part, PartKind, Parts, ToolResult, joined};
+use crate::types::{Message, Role, ToolCall};
+
+/// Whether the messages before the client's answers say something else than those of the run. A client may leave out
+/// how the conversation began.
+pub(super) fn differs(transcript: &[Message], run: &Run) -> bool {
+    let stored = run.messages().iter().filter(|message| !matches!(message.origin, Origin::Steering { .. }));
+    let (Some(theirs), Some(ours)) = (turns(transcript), turns(stored)) else { return false };
+    let is_longer = theirs.len() > ours.len() && run.spec().session.is_none();
+    is_longer || theirs.iter().rev().zip(ours.iter().rev()).any(|(theirs, ours)| !theirs.is_part_of(ours))
+}
+
+/// What one side said before the other one spoke.
+#[derive(Debug, PartialEq)]
+enum Turn {
+    /// A message of the client.
+    Client(Role, Vec<PartKind>),
+    /// Messages of the model, and the results of its calls.
+    Model(ModelTurn),
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct ModelTurn {
+    texts: Vec<String>,
+    calls: Vec<ToolCall>,
+    results: Vec<ToolResult>,
+}
+
+/// The turns of a conversation; `None` if one of its messages cannot be read.
+fn turns<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Option<Vec<Turn>> {
+    let mut turns = Vec::new();
+    for message in messages {
+        let parts = message_parts(message).ok()?;
+        match message.role {
+            Role::System | Role::Developer | Role::User => turns.push(Turn::Client(message.role, kinds(&parts.list))),
+            Role::Assistant | Role::Tool => {
+                if !matches!(turns.last(), Some(Turn::Model(_))) {
+                    turns.push(Turn::Model(ModelTurn::default()));
+                }
+                if let Some(Turn::Model(turn)) = turns.last_mut() {
+                    turn.take(&parts);
+                }
+            }
+        }
+    }
+    Some(turns)
+}
+
+fn kinds(parts: &[Part]) -> Vec<PartKind> {
+    parts.iter().map(|part| part.kind.clone()).collect()
+}
+
+impl Turn {
+    fn is_part_of(&self, stored: &Self) -> bool {
+        match (self, stored) {
+            (Self::Model(theirs), Self::Model(ours)) => theirs.is_part_of(ours),
+            (Self::Client(..), Self::Client(..)) => self == stored,
+            (Self::Client(..), Self::Model(_)) | (Self::Model(_), Self::Client(..)) => false,
+        }
+    }
+}
+
+impl ModelTurn {
+    fn take(&mut self, parts: &Parts) {
+        let text = joined(parts.list.iter().filter_map(|part| part.as_text().or_else(|| part.as_refusal())));
+        self.texts.extend(Some(text.trim().to_owned()).filter(|text| !text.is_empty()));
+        self.calls.extend(parts.list.iter().filter_map(Part::as_call).cloned());
+        self.results.extend(parts.list.iter().filter_map(Part::as_result).cloned());
+    }
+
+    fn is_part_of(&self, stored: &Self) -> bool {
+        let is_call = |one: &ToolCall, other: &ToolCall| {
+            let arguments = |call: &ToolCall| serde_json::from_str::<Value>(&call.arguments).ok();
+            one.id == other.id
+                && one.name == other.name
+                && (one.arguments == other.arguments || arguments(one).is_some_and(|one| Some(one) == arguments(other)))
+        };
+        let is_result =
+            |one: &ToolResult, other: &ToolResult| one.call == other.call && kinds(&one.parts) == kinds(&other.parts);
+        self.texts.iter().all(|text| is_said(text, &stored.texts))
+            && self.calls.iter().all(|call| stored.calls.iter().any(|other| is_call(call, other)))
+            && self.results.iter().all(|result| stored.results.iter().any(|other| is_result(result, other)))
+    }
+}
+
+/// Whether `text` is that of a step, or of several that follow each other.
+fn is_said(text: &str, steps: &[String]) -> bool {
+    (0..steps.len()).any(|first| {
+        let mut rest = text;
+        for step in &steps[first..] {
+            let Some(behind) = rest.strip_prefix(step.as_str()) else { break };
+            rest = behind.trim_start();
+            if rest.is_empty() {
+                return true;
+            }
+        }
+        false
+    })
+}
