@@ -20,6 +20,7 @@ mod round_trips;
 mod runs;
 mod sdk;
 mod sessions;
+mod startup;
 mod support;
 mod tidy;
 mod tools;

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::process::{Failure, env, say};
-use crate::config::{Change, Counts, Options, Settings};
+use crate::config::{Change, Counts, KeyConfig, Options, Settings};
 use crate::server::prices;
+use crate::types::pattern::matches;
 
 /// Read the configuration and name every mistake with its line.
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         settings.tools.len(),
         settings.keys.len(),
     ));
-    for remark in prices::remarks(&settings) {
+    for remark in prices::remarks(&settings).into_iter().chain(notes(&settings)) {
         say(remark);
     }
     if let Some(old) = &check.against {
@@ -39,6 +40,20 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         say(describe(&running.changes_to(&settings)));
     }
     Ok(())
+}
+
+/// What is valid, and yet does nothing.
+fn notes(settings: &Settings) -> Vec<String> {
+    let is_offered =
+        |tool: &str| settings.agents.values().any(|agent| agent.tools.iter().any(|pattern| matches(pattern, tool)));
+    let may_name = |key: &KeyConfig, agent: &String| key.agents.as_ref().is_none_or(|agents| agents.contains(agent));
+    let is_named = |agent: &String| settings.keys.is_empty() || settings.keys.iter().any(|key| may_name(key, agent));
+    let tools = settings.tools.iter().filter(|tool| !is_offered(&tool.name));
+    let agents = settings.agents.keys().filter(|agent| !is_named(agent));
+    tools
+        .map(|tool| format!("Note: no agent is offered the tool `{}`; see the `tools` of agents.", tool.name))
+        .chain(agents.map(|agent| format!("Note: no key may use the agent `{agent}`; see the `agents` of keys.")))
+        .collect()
 }
 
 /// What a reload changes, one change a line.

@@ -11,10 +11,14 @@ use super::reader::Section;
 use super::upstream::Upstream;
 use super::value::{FromToml, Misread, PLAIN_NAME, Word, is_plain_name, text, whole};
 use crate::types::Micros;
+use crate::types::pattern::matches;
 use crate::types::run::OnLimit;
 
 /// The agent that a request runs as if it names a model, and that other agents inherit from.
 pub const DEFAULT_AGENT: &str = "default";
+
+/// The tools that come with the server.
+pub const BUILTIN_TOOLS: [&str; 2] = ["calculator", "current_time"];
 
 /// The most model calls that any run may be given.
 pub const MAX_ITERATIONS_CEILING: u32 = 200;
@@ -53,7 +57,13 @@ pub struct LimitsConfig {
 
 impl AgentConfig {
     /// Reads an agent that inherits from `parent`, or the default agent if there is none.
-    pub(super) fn read(name: &str, section: &mut Section<'_>, parent: Option<&Self>, upstreams: &[Upstream]) -> Self {
+    pub(super) fn read(
+        name: &str,
+        section: &mut Section<'_>,
+        parent: Option<&Self>,
+        upstreams: &[Upstream],
+        known_tools: &[String],
+    ) -> Self {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
         }
@@ -71,8 +81,11 @@ impl AgentConfig {
         let tools = section.key(
             "tools",
             "Server-side tools that the model is offered; `*` matches any characters.",
-            parent.map_or_else(|| ["calculator", "current_time"].map(ToolPattern::new).into(), Self::tool_patterns),
+            parent.map_or_else(|| BUILTIN_TOOLS.map(ToolPattern::new).into(), Self::tool_patterns),
         );
+        if section.is_written("tools") {
+            refuse_unknown_tools(section, &tools, known_tools);
+        }
         let on_limit = section.key(
             "on_limit",
             "What a limit does to a run: `stop` ends it with the answer so far, `synthesize` asks the model for a \
@@ -92,6 +105,15 @@ impl AgentConfig {
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         self.tools.iter().map(|pattern| ToolPattern::new(pattern)).collect()
     }
+}
+
+/// Reports the first pattern that names no tool.
+fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: &[String]) {
+    let mut patterns = patterns.iter().map(|ToolPattern(pattern)| pattern.as_str());
+    let Some(pattern) = patterns.find(|pattern| !known.iter().any(|name| matches(pattern, name))) else { return };
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let what = if pattern.contains('*') { "no tool is named like" } else { "there is no tool" };
+    section.refuse("tools", format!("{what} `{pattern}`; {}", suggestion(pattern, &known)));
 }
 
 impl LimitsConfig {

@@ -32,7 +32,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentConfig, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
+pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITERATIONS_CEILING};
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
 pub use mistake::{ConfigErrors, Mistake, nearest};

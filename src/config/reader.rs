@@ -201,6 +201,12 @@ impl<'a> Section<'a> {
         self.entry(name).and_then(|(_, value)| value.get_ref().as_table()).is_some_and(|table| !table.is_empty())
     }
 
+    /// What the file names in a table whose keys the operator chose.
+    pub(super) fn names_in(&self, name: &str) -> Vec<String> {
+        let table = self.entry(name).and_then(|(_, value)| value.get_ref().as_table());
+        table.into_iter().flat_map(|table| table.keys().map(|key| key.get_ref().to_string())).collect()
+    }
+
     /// Reports a mistake of a key, at the place where it is written, or of the table.
     pub(super) fn refuse(&self, name: &str, what: impl Into<String>) {
         let at = self.entry(name).map(|(at, _)| at).or(self.at);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::agent::{AgentConfig, DEFAULT_AGENT};
+use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT};
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::mistake::ConfigErrors;
@@ -141,8 +141,10 @@ impl Settings {
         }
         let models = root.named("models", None, |name, section| Some((name.to_owned(), ModelConfig::read(section))));
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
+        let mut known_tools = BUILTIN_TOOLS.map(str::to_owned).to_vec();
+        known_tools.extend(root.names_in("tools"));
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
-            let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams);
+            let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools);
             agents.insert(name.to_owned(), agent);
             Some(())
         });

@@ -184,7 +184,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         system = 'Be brief.'
         [agents.default]
         model = 'demo/demo'
-        tools = ['weather']
+        tools = ['calc*']
         on_limit = 'error'
         [agents.default.limits]
         max_iterations = 200
@@ -197,7 +197,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         name: "small".into(),
         model: Some("demo/demo".into()),
         system: Some("Be brief.".into()),
-        tools: vec!["weather".into()],
+        tools: vec!["calc*".into()],
         on_limit: OnLimit::Error,
         limits: LimitsConfig {
             max_iterations: 3,

@@ -10,6 +10,7 @@ pub mod id;
 pub mod json;
 pub mod offer;
 pub mod outcome;
+pub mod pattern;
 pub mod pauses;
 pub mod run;
 pub mod sampling;

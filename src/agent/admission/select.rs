@@ -7,8 +7,8 @@ use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::NewRun;
 use crate::config::{AgentConfig, nearest};
-use crate::tools::registry::matches;
 use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::pattern::matches;
 
 /// The tools that a run is offered beside its client's.
 #[derive(Debug)]

@@ -188,8 +188,16 @@ cost_budget_usd = 0.0
 model = "openai/"
 [agents.c]
 model = ""
+[agents.d]
+tools = ["calculator", "calculater", "current_tim"]
+[agents.e]
+tools = ["*_time", "web__*"]
 [agents.fine]
 model = "openai/unheard-of"
+tools = ["c*", "look_up"]
+[tools.look_up]
+description = "Looks up"
+url = "http://localhost/look"
 [agents.fine-too]
 model = "vendor/model"
 "#), @r#"
@@ -205,6 +213,8 @@ model = "vendor/model"
     loopgate.toml:15: agents.a.limits.cost_budget_usd: must be above 0; leave it out for no limit
     loopgate.toml:17: agents.b.model: expected UPSTREAM/MODEL, found no model after the slash
     loopgate.toml:19: agents.c.model: expected UPSTREAM/MODEL, found nothing
+    loopgate.toml:21: agents.d.tools: there is no tool `calculater`; did you mean `calculator`?
+    loopgate.toml:23: agents.e.tools: no tool is named like `web__*`; known here: calculator, current_time, look_up
     "#);
 }
 

@@ -17,6 +17,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::BUILTIN_TOOLS;
     use crate::tools::Registry;
     use crate::types::Effect;
 
@@ -24,7 +25,7 @@ mod tests {
     fn all_can_be_registered() {
         let registry = Registry::new(all()).unwrap();
         let names: Vec<_> = registry.iter().map(|tool| tool.spec().name.as_str()).collect();
-        assert_eq!(names, ["calculator", "current_time"]);
+        assert_eq!(names, BUILTIN_TOOLS);
         assert!(registry.iter().all(|tool| tool.spec().effect == Effect::Read));
     }
 }

@@ -1,0 +1,57 @@
+//! What the program says before it serves: about its configuration, and where it listens.
+
+use serde_json::Value;
+
+use crate::support::server::loopgate;
+use crate::support::{TestServer, Upstream, within};
+
+/// What `check-config` says of this configuration, and whether it is valid.
+async fn checked(config: &str) -> (String, bool) {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    std::fs::write(directory.path().join("test.toml"), config).expect("it can be written to");
+    let mut command = loopgate(directory.path());
+    let output = within("an answer", command.args(["check-config", "--config", "test.toml"]).output()).await;
+    let output = output.expect("the binary was built with the tests");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it is text"));
+    (text.concat(), output.status.success())
+}
+
+#[tokio::test]
+async fn tools_that_do_not_exist_or_are_never_offered_are_told_of() {
+    let tool = "[tools.look]\ndescription = \"Looks\"\nurl = \"http://localhost/look\"\n";
+    let (said, is_valid) = checked(&format!("[agents.default]\ntools = [\"lok\"]\n{tool}")).await;
+    assert!(!is_valid && said.contains("there is no tool `lok`; did you mean `look`?"), "{said}");
+    let (said, is_valid) = checked(&format!("[agents.default]\ntools = [\"http__*\"]\n{tool}")).await;
+    assert!(!is_valid && said.contains("no tool is named like `http__*`"), "{said}");
+    let (said, is_valid) = checked(tool).await;
+    assert!(is_valid && said.contains("no agent is offered the tool `look`"), "{said}");
+    let (said, is_valid) = checked(&format!("[agents.default]\ntools = [\"l*\"]\n{tool}")).await;
+    assert!(is_valid && !said.contains("Note"), "{said}");
+}
+
+#[tokio::test]
+async fn agents_that_no_key_may_use_are_told_of() {
+    let hash = "0".repeat(64);
+    let config = |agents: &str| {
+        format!(
+            "[agents.a]\nmodel = \"demo/demo\"\n[agents.b]\nmodel = \"demo/demo\"\n[upstreams.demo]\nkind = \"demo\"\n\
+             [keys.k]\nkey_sha256 = \"{hash}\"\n{agents}"
+        )
+    };
+    let (said, is_valid) = checked(&config("agents = [\"a\", \"default\"]\n")).await;
+    assert!(is_valid && said.contains("no key may use the agent `b`") && !said.contains("`a`"), "{said}");
+    let (said, is_valid) = checked(&config("")).await;
+    assert!(is_valid && !said.contains("Note"), "{said}");
+}
+
+#[tokio::test]
+async fn a_log_for_machines_has_nothing_but_lines_of_json() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let line = server.logged(&format!("listens on http://{}", server.address())).await;
+    let line: Value = serde_json::from_str(&line).expect("it is a line of JSON");
+    assert_eq!((&line["upstreams"], &line["level"]), (&Value::from("scripted"), &Value::from("INFO")));
+    for line in server.output().lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line:?}");
+    }
+}
