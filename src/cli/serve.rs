@@ -7,11 +7,13 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::SignalStream;
 
 use super::local_server::with_ollama;
 use super::process::{Failure, complain, env, runtime};
 use super::reload;
-use crate::config::{Options, Settings, UpstreamKind};
+use crate::config::{LogFormat, Options, Settings, UpstreamKind};
 use crate::failpoint;
 use crate::server::{Server, Stopping};
 use crate::telemetry;
@@ -39,7 +41,10 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<
         Failure::new(format_args!("cannot listen on {listen}: {error}{hint}"))
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
-    complain(banner(address, reloader.settings()));
+    match options.log_format_on(std::io::stderr().is_terminal()) {
+        LogFormat::Text => complain(banner(address, reloader.settings())),
+        LogFormat::Json => log_start(address, reloader.settings()),
+    }
     let (stopping, told) = watch::channel(Stopping::No);
     let stopped = on_signals(stopping.clone())?;
     // In a task of its own: reading files may take time, and connections must be accepted meanwhile.
@@ -62,31 +67,41 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<
 /// SIGTERM leaves load balancers time to look elsewhere, Ctrl-C does not; a second signal of either kind
 /// does not wait for runs.
 fn on_signals(stopping: watch::Sender<Stopping>) -> Result<impl Future<Output = Infallible>, Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+    let signals = |kind| signal(kind).map(SignalStream::new).map_err(Failure::new);
+    let terminate = signals(SignalKind::terminate())?.map(|()| Stopping::AfterDelay);
+    let interrupt = signals(SignalKind::interrupt())?.map(|()| Stopping::Soon);
     Ok(async move {
-        let first = tokio::select! {
-            _ = terminate.recv() => Stopping::AfterDelay,
-            _ = interrupt.recv() => Stopping::Soon,
-        };
-        stopping.send_replace(first);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        let mut stops = terminate.merge(interrupt);
+        if let Some(first) = stops.next().await {
+            stopping.send_replace(first);
         }
-        stopping.send_replace(Stopping::Now);
+        if stops.next().await.is_some() {
+            stopping.send_replace(Stopping::Now);
+        }
         std::future::pending().await
     })
 }
 
+/// Says where the server listens to machines, which read nothing but lines of the log.
+fn log_start(address: std::net::SocketAddr, settings: &Settings) {
+    let (upstreams, origin, store) = (upstream_names(settings), &settings.upstream_origin, &settings.store.url);
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, %upstreams, %origin, %store, "loopgate listens on http://{address}");
+}
+
+fn upstream_names(settings: &Settings) -> String {
+    let names: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    names.join(", ")
+}
+
+/// What a person at a terminal is told.
 fn banner(address: std::net::SocketAddr, settings: &Settings) -> String {
-    let upstreams: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
     let demo = settings.upstreams.iter().find(|upstream| matches!(upstream.kind, UpstreamKind::Demo));
     let model = demo.map_or_else(|| "MODEL".to_owned(), |upstream| format!("{}/demo", upstream.name));
     let key = if settings.keys.is_empty() { "" } else { " -H 'authorization: Bearer KEY'" };
     let store = &settings.store.url;
     let origin = &settings.upstream_origin;
-    let names = upstreams.join(", ");
+    let names = upstream_names(settings);
     format!(
         "loopgate {version} listens on http://{address}\n\
          upstreams: {names} ({origin})\n\
