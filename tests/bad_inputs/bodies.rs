@@ -23,12 +23,18 @@ async fn refused(house: &House, bodies: impl IntoIterator<Item = (String, Allowe
     house.still_stands().await;
 }
 
+const DEEP_TOOL: &str = r#"{"type":"function","function":{"name":"t","parameters":{"type":"object","default":DEEP}}}"#;
+
 #[tokio::test]
 async fn that_are_not_json_are_refused() {
     let good = valid().to_string();
     let nested = format!(r#"{{"model":"test","messages":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     let deep: Allowed = &[(400, "invalid_json"), (400, "invalid_value")];
-    let rows: [(String, Allowed); 21] = [
+    let deeply = |text: &str| text.replace("DEEP", &format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)));
+    let rows: [(String, Allowed); 24] = [
+        (deeply(&good.replacen(r#""role""#, r#""x":DEEP,"role""#, 1)), JSON),
+        (deeply(&good.replacen('{', r#"{"response_format":{"type":"json_schema","json_schema":DEEP},"#, 1)), JSON),
+        (deeply(&good.replacen('{', &format!(r#"{{"tools":[{DEEP_TOOL}],"#), 1)), JSON),
         (String::new(), JSON),
         ("{".into(), JSON),
         (format!("{good}{good}"), JSON),

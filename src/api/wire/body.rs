@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::api::wire::MAX_NUMBER;
+use crate::api::wire::depth::{MAX_DEPTH, is_too_deep};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
 
@@ -35,6 +36,10 @@ const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Parses a JSON body; errors name the path of what is wrong.
 pub fn parse<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, WireError> {
+    if is_too_deep(body) {
+        let message = format!("the JSON is nested more than {MAX_DEPTH} levels deep");
+        return Err(WireError::new(ErrorCode::InvalidJson, message));
+    }
     located(body).map(|JsonObject(value)| value)
 }
 

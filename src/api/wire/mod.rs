@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod body;
 pub mod chunk;
+mod depth;
 pub mod error;
 pub mod escapes;
 pub mod image_url;
