@@ -85,6 +85,26 @@ async fn what_an_upstream_refuses_is_the_callers_error_in_its_own_words() {
 }
 
 #[tokio::test]
+async fn a_failure_is_told_in_one_sentence_everywhere_and_without_the_upstreams_key() {
+    let words = "Incorrect API key provided: up_secret. Ask your operator.";
+    let upstream = Upstream::start([Reply::error(402, "unpaid", words)]).await;
+    let config = format!("{}api_key_env = \"UP_KEY\"\n", upstream.config());
+    let server = TestServer::builder(&config).env("UP_KEY", "up_secret").start().await;
+    let answer = server.post(ENDPOINT, &request(&json!({}))).await;
+    assert_eq!((answer.status, answer.code()), (502, "provider_error"));
+    let message = answer.body["error"]["message"].as_str().expect("it says why");
+    assert!(message.contains("Ask your operator") && !message.contains("up_secret"), "{message}");
+    let path = format!("/v1/runs/{}", answer.header("x-loopgate-run-id"));
+    assert_eq!(server.get(&path).await.ok()["error"]["message"], message);
+    let events = server.get(&format!("{path}/events?stream=false")).await.ok();
+    let last = events["data"].as_array().and_then(|events| events.last()).expect("there are events");
+    assert_eq!(last["error"]["message"], message);
+    let line: Value = serde_json::from_str(&server.logged("the run failed").await).expect("it is a line of JSON");
+    assert!(line.to_string().contains(message), "{line}");
+    assert!(!server.output().contains("up_secret"));
+}
+
+#[tokio::test]
 async fn the_log_says_whose_run_it_was_how_it_ended_and_what_it_took() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
     let config = format!("{}[keys.ann]\nkey_env = \"KEY_ANN\"\n", upstream.config());
