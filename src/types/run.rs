@@ -121,6 +121,9 @@ pub struct RunSpec {
     /// Whether the run is concurrent: it runs at the same time as the session's other runs and never holds the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub concurrent: bool,
+    /// The replica that accepted it, if it was queued: until it begins, it is registered under this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_at: Option<Arc<str>>,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// The model or agent as the caller named it.

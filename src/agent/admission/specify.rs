@@ -83,6 +83,7 @@ fn pinned(
         key_name: new.key_name.clone(),
         session: new.session.clone(),
         concurrent: new.on_conflict == OnConflict::Concurrent,
+        queued_at: None,
         created_ms: now_ms(),
         model: asked.to_owned(),
         agent: agent_name,

@@ -121,7 +121,10 @@ impl Admission {
         };
         let Some(turn) = turn else { return Ok(None) };
         let holder = session.as_ref().and_then(|found| found.session.active_run.clone());
-        let candidate = self.prepare(new, session.as_ref()).await?;
+        let mut candidate = self.prepare(new, session.as_ref()).await?;
+        if turn.must_wait() {
+            Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
+        }
         let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
         let (first, entry) = log::encode(&mut 0, now_ms(), first);
         if let Err(cause) = self.store(&candidate, session, turn, entry).await {

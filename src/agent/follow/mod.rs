@@ -30,7 +30,7 @@ const PAGE: usize = 128;
 /// How often a reader looks without a nudge, since a nudge may be lost.
 const POLL: Duration = Duration::from_secs(1);
 /// How often this replica marks in the store that it has a reader of a run, and how long the mark counts.
-const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 const ANNOUNCED_FOR: Duration = Duration::from_secs(15);
 /// How long a reader waits for a store that does not answer.
 const STORE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,9 +5,11 @@
 //! replicas look. The run that ended stays registered until then, so a queue is found whose replica died in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::agent::context;
 use crate::agent::error::unavailable;
+use crate::agent::follow::ANNOUNCE_EVERY;
 use crate::agent::generation::Generation;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
@@ -16,7 +18,9 @@ use crate::agent::ledger::session::{SessionBudget, Versioned};
 use crate::agent::ledger::{commits, keys};
 use crate::agent::ownership::registry::Registration;
 use crate::store::Unavailable;
-use crate::types::{Event, RunSpec, RunStatus, SessionId, Tenant};
+use crate::types::clock::now_ms;
+use crate::types::run::OnDisconnect;
+use crate::types::{Event, RunSpec, RunStatus, SessionId, StopReason, Tenant};
 
 /// Most runs that wait in one session, and most that run beside the one that holds it.
 pub const MOST: usize = 64;
@@ -36,7 +40,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Begins a queued run if it is its turn; `false` if it must wait on.
+    /// Begins a queued run if it is its turn and no other replica does; `false` if it must wait on.
     pub(in crate::agent) async fn begin_queued(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -53,13 +57,63 @@ impl Launcher {
         if found.session.active_run.as_ref() != Some(&head.id) && !(is_first && is_free) {
             return Ok(false);
         }
-        let Some(idle) = self.acquire_idle(tenant, head).await? else { return Ok(false) };
+        // Another replica begins it, and registers it as its own.
+        let Some(idle) = self.acquire_idle(tenant, head).await? else { return Ok(true) };
         if idle.status() != RunStatus::Queued {
             idle.release().await?;
             return Ok(false);
         }
-        self.begin_idle(idle, found).await?;
+        if self.seems_abandoned(idle.spec()).await? {
+            // Found here if this process dies, and until then nowhere else.
+            if let Err(error) = self.ledger.commit(self.ownership.replica.register_queued(idle.spec())).await {
+                idle.release().await?;
+                return Err(unavailable(error));
+            }
+            let launcher = self.clone();
+            self.lifecycle.spawn(async move { launcher.begin_unless_abandoned(idle).await });
+        } else {
+            self.begin_idle(idle, found).await?;
+        }
         Ok(true)
+    }
+
+    /// Whether a run that is not to go on without readers seems to have none. No reader of a queued run is counted by
+    /// any driver, but each marks in the store that it is there.
+    async fn seems_abandoned(&self, spec: &RunSpec) -> Result<bool, Unavailable> {
+        let waited = now_ms().saturating_sub(spec.created_ms);
+        match spec.options.on_disconnect {
+            OnDisconnect::Cancel if waited >= spec.options.reconnect_grace_ms => {
+                Ok(self.ledger.store().get(&keys::partition_of(spec), &keys::reader(&spec.id)).await?.is_none())
+            }
+            OnDisconnect::Cancel | OnDisconnect::Continue => Ok(false),
+        }
+    }
+
+    /// Begins a queued run, or cancels it if it still seems to have no reader after each reader has had the time to mark
+    /// that it is there: marks expire while the store does not answer.
+    async fn begin_unless_abandoned(self: Arc<Self>, idle: Idle) {
+        let ending = self.lifecycle.ending();
+        tokio::select! {
+            () = tokio::time::sleep(ANNOUNCE_EVERY + Duration::from_secs(1)) => {}
+            () = ending.leaving() => {}
+        }
+        let (spec, entry) = (idle.spec().clone(), Registration::of(idle.spec()));
+        if let Err(error) = self.begin_or_cancel(idle).await {
+            tracing::warn!(run = %spec.id, %error, "could not begin the queued run; trying again");
+            self.ownership.orphan(&spec.id, &entry).await;
+        }
+    }
+
+    async fn begin_or_cancel(self: &Arc<Self>, idle: Idle) -> Result<(), Unavailable> {
+        let spec = idle.spec().clone();
+        if self.seems_abandoned(&spec).await? {
+            return self.stop_idle(idle, StopReason::Abandoned).await.map(drop);
+        }
+        let Some(id) = &spec.session else { return idle.release().await };
+        match self.ledger.find_session(&spec.tenant, id).await? {
+            Some(found) => self.begin_idle(idle, found).await,
+            None => self.stop_idle(idle, StopReason::Cancelled).await.map(drop),
+        }
     }
 
     async fn begin_idle(self: &Arc<Self>, mut idle: Idle, found: Versioned) -> Result<(), Unavailable> {
@@ -93,7 +147,7 @@ impl Launcher {
         let (started, entry) = idle.next_record(Event::RunStarted);
         let (spec, budget) = (idle.spec(), SessionBudget::of(&found.session));
         let tx = commits::begin(spec, idle.lease.fence(), entry, found, self.ledger.retention());
-        let live = self.ownership.replica.register(&spec.id, &Registration::of(spec));
+        let live = self.ownership.replica.register_queued(spec);
         self.ledger.commit(live).await.map_err(unavailable)?;
         self.ledger.commit(tx).await.map_err(unavailable)?;
         idle.push(started);

@@ -158,7 +158,7 @@ impl Launcher {
         let (launcher, tenant, head) = (self.clone(), tenant.clone(), head.clone());
         let stopping = Box::pin(async move {
             match launcher.acquire_idle(&tenant, &head).await? {
-                Some(idle) => launcher.stop_idle(idle).await,
+                Some(idle) => launcher.stop_idle(idle, StopReason::Cancelled).await,
                 None => Ok(false),
             }
         });
@@ -177,7 +177,7 @@ impl Launcher {
             // While the lease is held, no other replica changes the head.
             let now = launcher.ledger.head(&keys::partition_of(idle.spec()), &head.id).await;
             if now.as_ref().is_ok_and(|now| now.as_ref() == Some(&head)) {
-                return launcher.stop_idle(idle).await;
+                return launcher.stop_idle(idle, StopReason::Cancelled).await;
             }
             idle.release().await?;
             now.map(|_| false)
@@ -185,7 +185,8 @@ impl Launcher {
         self.lifecycle.run_detached(stopping).await
     }
 
-    async fn stop_idle(&self, idle: Idle) -> Result<bool, Unavailable> {
+    /// Ends a run without a driver for this reason; `false` if that is left to others.
+    pub(super) async fn stop_idle(&self, idle: Idle, reason: StopReason) -> Result<bool, Unavailable> {
         let (spec, due) = (idle.spec().clone(), idle.due());
         let budget = match &spec.session {
             Some(id) => {
@@ -203,7 +204,7 @@ impl Launcher {
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { leg: None });
         }
-        driver.recorder.queue(Event::stop(StopReason::Cancelled));
+        driver.recorder.queue(Event::stop(reason));
         let ended = run_loop::drive(&mut driver).await;
         lease.release().await?;
         match ended {
@@ -214,7 +215,7 @@ impl Launcher {
                     forget_due(&**self.ledger.store(), &due).await;
                 }
                 let next = driver.next_in_session.as_ref();
-                self.ownership.unregister(&spec.id, &Registration::of(&spec), next).await.map(|()| true)
+                self.ownership.unregister_idle(&spec, next).await.map(|()| true)
             }
             Err(Exit::HandedOff) => Ok(false),
             Err(Exit::NotRecorded(error)) => Err(unavailable(error)),

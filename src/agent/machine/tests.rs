@@ -26,6 +26,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         key_name: None,
         session: None,
         concurrent: false,
+        queued_at: None,
         created_ms: 1,
         model: "m".into(),
         agent: "default".into(),

@@ -73,6 +73,14 @@ impl Ownership {
         self.replica.unregister(run).await
     }
 
+    /// The same of a run that may never have begun.
+    pub(super) async fn unregister_idle(&self, spec: &RunSpec, next: Option<&RunId>) -> Result<(), Unavailable> {
+        if let Some((next, session)) = next.zip(spec.session.as_ref()) {
+            self.wake(&spec.tenant, session, next).await?;
+        }
+        self.replica.unregister_queued(spec).await
+    }
+
     /// Makes sure that a replica finds the run. This process tries as long as it lives; after its death, the
     /// replica that reaps its registrations finds the run.
     pub(super) async fn orphan(&self, run: &RunId, entry: &Registration) {

@@ -81,7 +81,6 @@ impl Replica {
     }
 
     /// Its name.
-    #[cfg(test)]
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -135,10 +134,28 @@ impl Replica {
         self.register_new(run, entry).write(Write::Delete { key: keys::live_entry(keys::ORPHANED, run) })
     }
 
+    /// Registers a queued run as this replica's. The replica that accepted the run forgets it.
+    pub fn register_queued(&self, spec: &RunSpec) -> Tx {
+        self.forget_queued(self.register(&spec.id, &Registration::of(spec)), spec)
+    }
+
     /// Forgets a run that this replica need not drive any more.
     pub async fn unregister(&self, run: &RunId) -> Result<(), Unavailable> {
         let tx = Tx::new(keys::live_partition()).write(Write::Delete { key: keys::live_entry(&self.id, run) });
         self.store.commit(tx).await.map_err(unavailable)
+    }
+
+    /// Forgets a run that ended and may never have begun. So does the replica that accepted it.
+    pub async fn unregister_queued(&self, spec: &RunSpec) -> Result<(), Unavailable> {
+        let tx = Tx::new(keys::live_partition()).write(Write::Delete { key: keys::live_entry(&self.id, &spec.id) });
+        self.store.commit(self.forget_queued(tx, spec)).await.map_err(unavailable)
+    }
+
+    fn forget_queued(&self, tx: Tx, spec: &RunSpec) -> Tx {
+        match spec.queued_at.as_ref().filter(|replica| ***replica != *self.id) {
+            Some(replica) => tx.write(Write::Delete { key: keys::live_entry(replica, &spec.id) }),
+            None => tx,
+        }
     }
 
     /// Registers a run as orphaned, and wakes the replicas that can drive it.

@@ -11,8 +11,8 @@ use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::llm::openai::messages::{joined, json};
-use crate::store::{Order, Store, Tx, Write};
-use crate::types::run::OnConflict;
+use crate::store::{Order, Scan, Store, Tx, Write};
+use crate::types::run::{OnConflict, OnDisconnect};
 use crate::types::session::Session;
 use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId, StopReason};
 
@@ -105,6 +105,53 @@ async fn a_queued_run_can_be_cancelled_and_leaves_nothing() {
     watch(first).await;
     assert_eq!(outcome(&watch(third).await).reason.status(), RunStatus::Completed);
     assert!(!history(&a).await.contains(&"two".to_owned()));
+    nothing_is_registered(&store).await;
+}
+
+/// Waits a moment, after which no run is registered at any replica.
+async fn nothing_is_registered(store: &Arc<dyn Store>) {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let scan = Scan { prefix: "run/".to_owned(), after: None, limit: 100, order: Order::Ascending };
+    let left = store.scan(&keys::live_partition(), scan).await.unwrap();
+    assert_eq!(left, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_that_begins_elsewhere_leaves_nothing_where_it_was_accepted() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Calls("", vec![("hang", "{}")]), Say::Text(&["slow"])]);
+    // It accepts runs, and no nudge tells it of their turns.
+    let b = replica(Link::deaf(&store), vec![]);
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
+    watch(first).await;
+    watch(second).await;
+    nothing_is_registered(&store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_whose_client_has_gone_asks_no_model() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let queued = |text: &str| {
+        let mut new = says(text, OnConflict::Enqueue);
+        (new.options.on_disconnect, new.options.reconnect_grace_ms) = (OnDisconnect::Cancel, 0);
+        new
+    };
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let gone = b.agent.start(queued("two"), None).await.unwrap();
+    let third = b.agent.start(queued("three"), None).await.unwrap();
+    let left = gone.head.id.clone();
+    drop(gone);
+    let (_, read) = tokio::join!(watch(first), watch(third));
+    assert_eq!(status(&a, &left).await, RunStatus::Cancelled);
+    assert_eq!(outcome(&read).reason, StopReason::Done, "its client is there");
+    let asked = [&a, &b].map(|replica| {
+        let requests = replica.agent.model.requests.lock();
+        requests.iter().filter(|request| joined(&request.conversation).contains("two")).count()
+    });
+    assert_eq!(asked, [0, 0]);
+    nothing_is_registered(&store).await;
 }
 
 #[tokio::test(start_paused = true)]
