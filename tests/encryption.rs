@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{Answer, TestServer};
+use crate::support::{Answer, Reply, TestServer, Upstream};
 
 /// What the model says, whatever it is asked.
 const SAYS: &str = concat!(
@@ -172,4 +172,16 @@ async fn models_are_trusted_by_the_authorities_that_the_environment_names() {
     assert_eq!(refused.status, 502, "{}", refused.body);
     assert!(refused.body.to_string().contains("certificate"), "{}", refused.body);
     assert_eq!(model.versions().len(), 1, "what is not trusted is told nothing");
+
+    // A tool's service is not trusted either, and the model learns that nothing was done.
+    let upstream = Upstream::start([Reply::calls("pay", &json!({})), Reply::says("Done.")]).await;
+    let tool = format!(
+        "[agents.default]\ntools = [\"pay\"]\n[tools.pay]\ndescription = \"Pays\"\nmethod = \"POST\"\n\
+         url = \"https://{}/pay\"\n",
+        model.address
+    );
+    let server = TestServer::start(&format!("{}{tool}", upstream.config())).await;
+    ask(&server).await.ok();
+    let told = upstream.requests()[1]["messages"][2]["content"].to_string();
+    assert!(told.contains("cannot be trusted") && told.contains("Nothing was sent"), "{told}");
 }

@@ -186,3 +186,24 @@ async fn the_log_says_once_a_minute_that_the_store_is_away() {
     }
     drop(in_flight);
 }
+
+/// Who operates the server learns of a takeover and of a call that may have been made from its log.
+#[tokio::test]
+async fn the_log_tells_of_a_replica_that_died_and_of_what_that_left_unknown() {
+    let tools = ToolServer::start([Reply::plain("").stall()]).await;
+    let upstream = Upstream::start([Reply::calls("pay", &json!({"note": "x"}))]).await;
+    let config = format!("{}{}[agents.default]\ntools = [\"pay\"]\n", upstream.config(), tools.config("pay", "write"));
+    let mut server = TestServer::start(&config).await;
+    let body = request(&json!({"agent": {"background": true}}));
+    let run = server.post(ENDPOINT, &body).await.ok()["id"].as_str().expect("it is text").to_owned();
+    tools.called(1).await;
+    server.kill9().await;
+    server.restart().await;
+    let failed = server.logged("the run failed").await;
+    assert!(failed.contains("outcome_unknown") && failed.contains(&run) && failed.contains("WARN"), "{failed}");
+    let gone = server.logged("a replica is gone").await;
+    assert!(gone.contains("WARN"), "{gone}");
+    assert!(server.logged("resuming an orphaned run").await.contains(&run));
+    let unknown = server.logged("whether a tool call took effect is not known").await;
+    assert!(unknown.contains("WARN") && unknown.contains("pay") && unknown.contains(&run), "{unknown}");
+}

@@ -128,8 +128,8 @@ impl OpenAiUpstream {
             written_calls: section
                 .optional(
                     "recover_text_tool_calls",
-                    "Whether a response that is nothing but tool calls in writing is run as these calls; if absent, \
-                     those of `read` tools are, except for `api.openai.com`.",
+                    "Whether the server makes tool calls that are all that a response's text says. If absent, it makes \
+                     those of `read` tools, and none for `api.openai.com`.",
                 )
                 .map_or_else(
                     || written_calls_of(&base_url),
@@ -138,8 +138,8 @@ impl OpenAiUpstream {
             pass_unknown_members: section
                 .optional(
                     "pass_unknown_members",
-                    "Whether members of a request that OpenAI does not document, such as `top_k`, are sent to it; if \
-                     absent, only `api.openai.com` is excepted, which refuses them.",
+                    "Whether members that OpenAI does not document, such as `top_k`, are sent on. If absent, they are \
+                     sent to every upstream but `api.openai.com`, which would refuse them.",
                 )
                 .unwrap_or_else(|| !is_openai(&base_url)),
             free: section.optional(
