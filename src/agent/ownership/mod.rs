@@ -30,13 +30,14 @@ pub struct Ownership {
     pub(super) replica: Replica,
     lifecycle: Arc<Lifecycle>,
     cannot_orphan: Seldom,
+    cannot_watch: Seldom,
 }
 
 impl Ownership {
     /// A replica of a name that none had before, without a lease.
     pub(super) fn new(store: &Arc<dyn Store>, lifecycle: Arc<Lifecycle>) -> Self {
         let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
-        Self { leases, replica, lifecycle, cannot_orphan: Seldom::default() }
+        Self { leases, replica, lifecycle, cannot_orphan: Seldom::default(), cannot_watch: Seldom::default() }
     }
 
     /// Registers this replica, so that other replicas find its runs after its death.

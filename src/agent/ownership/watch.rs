@@ -41,7 +41,11 @@ impl Ownership {
             match self.look_at_replicas(look).await {
                 Ok(()) if look == Look::All => turns_left = self.replica.count(),
                 Ok(()) => {}
-                Err(error) => tracing::warn!(%error, "could not look whether the other replicas live"),
+                Err(error) => {
+                    if self.cannot_watch.is_due() {
+                        tracing::warn!(%error, "could not look whether the other replicas live; trying again");
+                    }
+                }
             }
             turns_left = turns_left.saturating_sub(1);
             tokio::time::sleep(LOOK_EVERY + JITTER.mul_f64(random())).await;

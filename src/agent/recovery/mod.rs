@@ -25,6 +25,7 @@ pub struct Recovery {
     lifecycle: Arc<Lifecycle>,
     cannot_sweep: Seldom,
     cannot_resume: Seldom,
+    cannot_read_due: Seldom,
 }
 
 impl Recovery {
@@ -39,6 +40,7 @@ impl Recovery {
             launcher: launcher.clone(),
             cannot_sweep: Seldom::default(),
             cannot_resume: Seldom::default(),
+            cannot_read_due: Seldom::default(),
         }
     }
 }

@@ -33,8 +33,10 @@ impl Recovery {
             if self.lifecycle.is_ending() {
                 continue;
             }
-            if let Err(error) = self.do_what_is_due(now_ms()).await {
-                tracing::warn!(%error, "could not read what is due");
+            if let Err(error) = self.do_what_is_due(now_ms()).await
+                && self.cannot_read_due.is_due()
+            {
+                tracing::warn!(%error, "could not read what is due; trying again");
             }
         }
     }
