@@ -10,6 +10,25 @@ fn ask() -> Value {
     json!({"model": "test", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 300})
 }
 
+/// A model that may say far more than it does is allowed no more than one that may not, so that budgets have room for
+/// others.
+#[tokio::test]
+async fn no_more_output_is_reserved_than_an_answer_has_unless_the_caller_asks_for_more() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let model = "[models.test]\nmax_output_tokens = 100000\ncontext_window = 400000\n";
+    let server = TestServer::start(&format!("{}{model}", upstream.config())).await;
+    for (asked, bound) in [(None, 8_192), (Some(20_000), 20_000), (Some(200_000), 100_000)] {
+        let mut request = ask();
+        request["max_tokens"] = json!(asked);
+        request["agent"] = json!({"limits": {"token_budget": 1_000_000}});
+        server.post(DOORS[0], &request).await.ok();
+        let sent = upstream.requests().pop().expect("it was asked");
+        let sent = sent["max_tokens"].as_u64().or(sent["max_completion_tokens"].as_u64());
+        assert_eq!(sent, Some(bound), "asked for {asked:?}");
+    }
+}
+
 /// Retries of the server's and of a client library's would multiply.
 #[tokio::test]
 async fn a_client_is_told_not_to_repeat_what_the_server_has_repeated() {

@@ -384,3 +384,16 @@ pub struct CallReport {
     /// The result, if it describes a failure.
     pub error: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_did_nothing_before_it_was_abandoned_may_be_begun_anew() {
+        let ended = |reason, tool_calls| Outcome { tool_calls, ..Outcome::unknown(reason) }.was_abandoned_idle();
+        assert!(ended(StopReason::Abandoned, 0));
+        assert!(!ended(StopReason::Abandoned, 1), "its call would be made again");
+        assert!(!ended(StopReason::Cancelled, 0), "somebody cancelled it");
+    }
+}
