@@ -116,6 +116,8 @@ fn users(path: &str) -> Vec<&str> {
         {
             vec!["test", "prove"]
         }
+        // What scripts/test counts with; the other benchmarks are run by hand.
+        None if path == "benches/e2e/callgrind.rs" => vec!["test"],
         None if path.starts_with("benches/") => Vec::new(),
         None => vec!["test"],
     }

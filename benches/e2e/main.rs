@@ -7,7 +7,9 @@
 #![expect(clippy::disallowed_methods, reason = "the baselines and the load client have no task tracker to drain")]
 #![expect(clippy::print_stdout, reason = "a benchmark exists to print its figures")]
 
+mod callgrind;
 mod client;
+mod counts;
 mod failure;
 mod least_loop;
 mod live;
@@ -68,7 +70,7 @@ where
     })
 }
 
-/// Measures what is asked for. What cannot be measured is reported and does not fail the run.
+/// Measures what is asked for. What cannot be measured is reported, and fails the run with `--hold` only.
 fn measure(options: &Options) -> Result<(), Failure> {
     let open_files = machine::raise_open_files();
     // One thread: the client shares a core with the upstream and must not take the servers' one.
@@ -77,7 +79,7 @@ fn measure(options: &Options) -> Result<(), Failure> {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         // Whichever ends it, the servers' guards are dropped with the future that holds them.
         tokio::select! {
-            () = suite::run(options, open_files) => {}
+            measured = suite::run(options, open_files) => return measured,
             _ = interrupt.recv() => println!("interrupted"),
             _ = terminate.recv() => println!("terminated"),
             () = tokio::time::sleep(LONGEST_RUN) => println!("gave up after {} minutes", LONGEST_RUN.as_secs() / 60),

@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Let the servers use every core instead of one of their own.
     #[arg(long)]
     pub(crate) unpinned: bool,
+    /// Fail where a count does not keep its budget, or cannot be taken.
+    #[arg(long)]
+    pub(crate) hold: bool,
     /// Given by `cargo bench`; without it nothing is measured.
     #[arg(long = "bench", hide = true)]
     _bench: bool,
@@ -46,6 +49,8 @@ pub(crate) enum Scenario {
     Redis,
     /// A thousand streams at a reader's pace, over memory and over Redis.
     Live,
+    /// Instructions, allocations and tasks of a request, each beside its budget; needs valgrind.
+    Counts,
     /// Memory of streams that wait for an upstream that fell silent.
     Streams,
 }

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::callgrind;
 use crate::failure::Failure;
 use crate::machine::Cores;
 use crate::script;
@@ -22,6 +23,8 @@ pub(crate) const LEAST_LOOP: &str = "__least_loop";
 
 /// A process that does not answer by then never will.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same under callgrind, where everything takes fifty times as long.
+const COUNTED_START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +37,8 @@ pub(crate) enum Program {
     LeastLoop,
     /// What this is all about.
     Loopgate,
+    /// The same under callgrind, with one worker.
+    LoopgateCounted,
     /// The same with another store.
     LoopgateOverRedis,
 }
@@ -55,7 +60,7 @@ pub(crate) struct Process {
     /// From its start until it answered its first request.
     pub(crate) ready_after: Duration,
     /// Holds its output, its configuration and its working directory.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Process {
@@ -74,8 +79,9 @@ impl Process {
         };
         let child = child.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
         let unspecified = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, _directory: directory };
-        match timeout(START_TIMEOUT, process.wait_until_ready(&output, addresses)).await {
+        let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, directory };
+        let patience = if program == Program::LoopgateCounted { COUNTED_START_TIMEOUT } else { START_TIMEOUT };
+        match timeout(patience, process.wait_until_ready(&output, addresses)).await {
             Ok(ready) => ready?,
             Err(_) => return Err(format!("{program:?} did not answer in time; {}", last_words(&output)).into()),
         }
@@ -86,6 +92,11 @@ impl Process {
     /// Its id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Where it works.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     async fn wait_until_ready(&mut self, output: &PathBuf, addresses: Addresses) -> Result<(), Failure> {
@@ -118,14 +129,18 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
         Program::Upstream => (itself, Some(UPSTREAM)),
         Program::PassThrough => (itself, Some(PASSTHROUGH)),
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
-        Program::Loopgate | Program::LoopgateOverRedis => (loopgate(), None),
+        Program::Loopgate | Program::LoopgateCounted | Program::LoopgateOverRedis => (loopgate(), None),
     };
     let Addresses { upstream, redis } = addresses;
     let store = match redis.filter(|_| program == Program::LoopgateOverRedis) {
         Some(redis) => format!("redis://{redis}"),
         None => "memory:".to_owned(),
     };
-    let mut command = Command::new(executable);
+    let mut command = if program == Program::LoopgateCounted {
+        callgrind::command(&executable, directory)
+    } else {
+        Command::new(executable)
+    };
     if let Some(role) = role {
         command.arg(role).args(upstream.map(|address| address.to_string()));
         return Ok(command);
@@ -134,6 +149,9 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
     std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?))?;
     // Only what is set here, so that the caller's environment is not part of the result.
     command.env_clear().env("OPENAI_API_KEY", "bench");
+    if program == Program::LoopgateCounted {
+        command.env("TOKIO_WORKER_THREADS", "1").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    }
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store, "--log", "info", "--config"]).arg(file);
     Ok(command)
 }

@@ -44,6 +44,13 @@ pub(crate) struct Stored {
     pub(crate) keys: f64,
 }
 
+/// How much of something a request took, and how much it may take.
+pub(crate) struct Count {
+    pub(crate) what: &'static str,
+    pub(crate) counted: f64,
+    pub(crate) budget: Option<f64>,
+}
+
 /// Many streams at once.
 pub(crate) struct Live {
     pub(crate) subject: Subject,
@@ -218,6 +225,21 @@ pub(crate) fn stored(stored: &Stored) {
     table(["what", "takes"], rows);
 }
 
+/// What requests took, counted.
+pub(crate) fn counts<const N: usize>(requests: u32, rows: &[(&str, [Count; N])]) {
+    println!("\n### Counts of a request\n\nmeans of {requests} requests, one after the other\n");
+    let Some((_, first)) = rows.first() else { return };
+    let head = [vec!["request".to_owned()], first.iter().map(|count| count.what.to_owned()).collect()].concat();
+    let rows = rows.iter().map(|(title, counts)| {
+        let counts = counts.iter().map(|count| match count.budget {
+            Some(budget) => format!("{:.1} of {budget:.1}", count.counted),
+            None => format!("{:.1}", count.counted),
+        });
+        [vec![(*title).to_owned()], counts.collect()].concat()
+    });
+    lines(&[vec![head], rows.collect()].concat());
+}
+
 /// Many streams at once.
 pub(crate) fn live(count: u32, lives: &[Live]) {
     println!("\n### {count} runs that stream at once\n\n20 tokens a second each, for 15 s; servers on every core\n");
@@ -267,14 +289,20 @@ fn written(summary: Option<Summary>, decimals: usize) -> String {
 }
 
 fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
-    let rows: Vec<[String; N]> = [head.map(String::from)].into_iter().chain(rows).collect();
+    let rows = rows.into_iter().map(Vec::from);
+    lines(&[vec![head.map(String::from).to_vec()], rows.collect()].concat());
+}
+
+/// A table whose first row is its head.
+fn lines(rows: &[Vec<String>]) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     for (number, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         println!("| {} |", cells.join(" | "));
         if number == 0 {
-            println!("|{}|", widths.map(|width| "-".repeat(width + 2)).join("|"));
+            let rule: Vec<String> = widths.iter().map(|width| "-".repeat(width + 2)).collect();
+            println!("|{}|", rule.join("|"));
         }
     }
 }

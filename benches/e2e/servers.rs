@@ -20,6 +20,8 @@ pub(crate) enum Subject {
     LoopgateStreamed,
     /// Loopgate, through its own path, with all events.
     LoopgateAgent,
+    /// The same, under callgrind.
+    LoopgateCounted,
     /// Loopgate with Redis for its store, through OpenAI's path.
     OverRedis,
 }
@@ -34,6 +36,7 @@ impl Subject {
             Self::LoopgateChat => "Loopgate, chat endpoint",
             Self::LoopgateStreamed => "Loopgate, chat endpoint, streamed",
             Self::LoopgateAgent => "Loopgate, agent endpoint",
+            Self::LoopgateCounted => "Loopgate, counted",
             Self::OverRedis => "Loopgate, over Redis",
         }
     }
@@ -49,6 +52,7 @@ impl Subject {
             Self::PassThrough => Program::PassThrough,
             Self::LeastLoop => Program::LeastLoop,
             Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent => Program::Loopgate,
+            Self::LoopgateCounted => Program::LoopgateCounted,
             Self::OverRedis => Program::LoopgateOverRedis,
         }
     }

@@ -2,12 +2,13 @@
 
 use clap::ValueEnum;
 
+use crate::failure::Failure;
 use crate::options::{Options, Scenario};
 use crate::scenarios::{BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
-use crate::{live, over_redis, report};
+use crate::{counts, live, over_redis, report};
 
 /// Measures the chosen scenarios and prints each as soon as it is known.
-pub(crate) async fn run(options: &Options, open_files: u64) {
+pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failure> {
     report::machine(options.rounds, !options.unpinned);
     let chosen = if options.scenarios.is_empty() { Scenario::value_variants() } else { &options.scenarios };
     for &scenario in chosen {
@@ -22,10 +23,14 @@ pub(crate) async fn run(options: &Options, open_files: u64) {
             Scenario::Ttft => first_token(options).await,
             Scenario::Redis => over_redis::run(options).await,
             Scenario::Live => live::run().await,
+            Scenario::Counts => counts::run(options).await,
             Scenario::Streams => streams(options.streams, open_files).await,
         };
-        if let Err(error) = measured {
-            println!("\nthe scenario failed: {error}");
+        match measured {
+            Ok(()) => {}
+            Err(error) if options.hold => return Err(error),
+            Err(error) => println!("\nthe scenario failed: {error}"),
         }
     }
+    Ok(())
 }
