@@ -142,30 +142,6 @@ async fn an_address_has_only_so_many_connections() {
     within("the address to have its share again", again).await;
 }
 
-/// A vanished client cannot be staged without rights, but what would notice it can be seen: the kernel's timer.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn the_kernel_asks_whether_silent_clients_are_still_there() {
-    let upstream = Upstream::start([]).await;
-    let server = TestServer::start(&config(&upstream, "")).await;
-    let mut connection = Connection::open(&server).await;
-    assert_eq!(connection.ask(PROBE).await.0, 200);
-    let client = connection.0.get_ref().local_addr().expect("it is connected").port();
-    let port: u16 = server.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("there is a port");
-    let sockets = std::fs::read_to_string("/proc/net/tcp").expect("Linux lists its sockets");
-    let of_server = sockets.lines().find_map(|line| {
-        let cells: Vec<&str> = line.split_whitespace().collect();
-        let ends =
-            (cells.get(1)?.ends_with(&format!(":{port:04X}")), cells.get(2)?.ends_with(&format!(":{client:04X}")));
-        (ends == (true, true)).then(|| cells[5].to_owned())
-    });
-    let timer = of_server.expect("the connection is listed");
-    let (kind, hundredths) = timer.split_once(':').expect("it has a kind and a time");
-    let left = u32::from_str_radix(hundredths, 16).expect("it is a number");
-    assert_eq!(kind, "02", "no keepalive: {timer}");
-    assert!(left <= 1_500, "the kernel asks only in {left} hundredths of a second");
-}
-
 /// A run whose events are a megabyte, in a server with these settings.
 async fn long_run(settings: &str) -> (TestServer, String, [Box<dyn std::any::Any>; 2]) {
     const CALLS: usize = 20;

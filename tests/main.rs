@@ -25,3 +25,5 @@ mod support;
 mod tidy;
 mod tools;
 mod unknown_outcomes;
+#[cfg(target_os = "linux")]
+mod vanished_clients;
