@@ -1,5 +1,6 @@
 //! `/healthz` and `/readyz`.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -11,18 +12,26 @@ use crate::api::state::Api;
 /// Whether the server is ready, and why not.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
-    /// `ok`, `draining` or `store_unavailable`.
+    /// `ok`, `draining`, `store_unavailable` or `stalled`.
     #[schema(example = "ok")]
     status: &'static str,
 }
 
-/// Says that the process lives; depends on nothing else.
+/// Marks a request that arrived while the threads that serve requests hang.
+#[derive(Debug, Clone, Copy)]
+pub struct Stalled;
+
+/// Says that the process lives: that requests are served, however slowly. Depends on nothing else.
 #[utoipa::path(
     get, path = "/healthz", tag = "operation", operation_id = "getHealth",
-    responses((status = 200, description = "It lives", body = Health)),
+    responses((status = 200, description = "It lives", body = Health),
+              (status = 503, description = "The threads that serve requests have hung for 20 s; it should be restarted", body = Health)),
 )]
-pub async fn healthz() -> Response {
-    axum::Json(Health { status: "ok" }).into_response()
+pub async fn healthz(stalled: Option<Extension<Stalled>>) -> Response {
+    match stalled {
+        None => axum::Json(Health { status: "ok" }).into_response(),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, axum::Json(Health { status: "stalled" })).into_response(),
+    }
 }
 
 /// Says whether new requests are taken: the store answers and the server is not about to end.

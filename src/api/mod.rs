@@ -7,7 +7,7 @@ mod completions;
 mod description;
 pub mod error;
 mod extract;
-mod health;
+pub mod health;
 mod identity;
 mod models;
 mod paging;

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
+use crate::api::health::Stalled;
 use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, Scopes, key};
 use crate::store::layer::StoreLayer;
@@ -62,6 +63,21 @@ async fn every_route_but_the_probes_asks_for_a_key() {
         }
     }
     assert!(seen >= 16, "{seen} operations");
+}
+
+#[tokio::test]
+async fn liveness_fails_while_the_threads_that_serve_requests_hang() {
+    let request = |stalled: Option<Stalled>| {
+        let mut request = Request::builder().uri("/healthz").body(Body::empty()).unwrap();
+        stalled.map(|stalled| request.extensions_mut().insert(stalled));
+        request
+    };
+    let answer = async |stalled| {
+        let (status, body) = send(&guarded(), request(stalled)).await;
+        (status.as_u16(), body["status"].clone())
+    };
+    assert_eq!(answer(None).await, (200, "ok".into()));
+    assert_eq!(answer(Some(Stalled)).await, (503, "stalled".into()));
 }
 
 #[tokio::test]
