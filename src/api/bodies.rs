@@ -3,6 +3,9 @@
 //! The first bytes of every body come from a part of the memory that large bodies cannot use up, so small requests
 //! are taken while large ones wait. A large body gets room for all of it or none, so that two half-read ones never
 //! wait for each other. A body that waits is not read, and takes no memory.
+//!
+//! What is made of a large body, such as its messages and what the store is given of them, takes several times its
+//! length, if only for a moment. So of the large ones that have arrived only a few are worked on at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +21,11 @@ use crate::api::wire::error::ErrorCode;
 
 /// What counts as the first bytes of a body. Not a setting: nearly all requests are shorter.
 const FIRST: u64 = 64 << 10;
+/// What the first bytes take at most while they are added piece by piece.
+const FIRST_CAPACITY: u64 = 2 * FIRST;
+/// Of the memory for bodies, large ones of so much in all are worked on at the same time: one in so many parts; or one
+/// body, if it has more. Not a setting: more at once would not be done sooner.
+const WORK_PART: u64 = 4;
 /// How long a body may wait for room. Not a setting: a client that hears of it soon can try another replica.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is counted: semaphores count up to `u32`, which is too little for bytes.
@@ -28,6 +36,8 @@ const UNIT: u64 = 1 << 10;
 pub struct Bodies {
     first: Pool,
     rest: Pool,
+    /// Large bodies that are worked on.
+    work: Pool,
     /// Longest body.
     max_body: u64,
 }
@@ -43,6 +53,7 @@ struct Pool {
 pub struct Room {
     first: Option<OwnedSemaphorePermit>,
     rest: Option<OwnedSemaphorePermit>,
+    work: Option<OwnedSemaphorePermit>,
 }
 
 /// Without a bound.
@@ -69,11 +80,17 @@ pub(super) async fn read(request: Request) -> Result<(Vec<u8>, Room), ApiError> 
             while let Some(Ok(_)) = body.frame().await {}
             return Err(refusal);
         }
+        if room.rest.is_some() && read.capacity() as u64 <= FIRST_CAPACITY {
+            // There is room for all of it. Grown piece by piece, it would take up to three times its length meanwhile.
+            let length = length.unwrap_or_default().min(bodies.max_body);
+            read.reserve_exact(usize::try_from(length).unwrap_or_default().saturating_sub(read.len()));
+        }
         read.extend_from_slice(&data);
     }
     // What is added piece by piece may take twice its length.
     read.shrink_to_fit();
     room.shrink(read.len() as u64);
+    bodies.work(&mut room, read.len() as u64).await?;
     Ok((read, room))
 }
 
@@ -93,19 +110,28 @@ impl Bodies {
     #[must_use]
     pub fn new(bytes: u64, max_body: u64) -> Self {
         let first = (bytes / 4).max(FIRST);
-        Self { first: Pool::new(first), rest: Pool::new(bytes.saturating_sub(first).max(max_body)), max_body }
+        let rest = Pool::new(bytes.saturating_sub(first).max(max_body));
+        Self { first: Pool::new(first), rest, work: Pool::new(bytes / WORK_PART), max_body }
     }
 
     /// Room for the first bytes of a body that has `length` of them; `None` if that is not known.
     async fn first(&self, length: Option<u64>) -> Result<Room, ApiError> {
         let first = self.first.take(length.unwrap_or(FIRST).min(FIRST)).await?;
-        Ok(Room { first: Some(first), rest: None })
+        Ok(Room { first: Some(first), ..Room::default() })
     }
 
     /// Room for what follows the first bytes.
     async fn rest(&self, room: &mut Room, length: Option<u64>) -> Result<(), ApiError> {
         if room.rest.is_none() {
             room.rest = Some(self.rest.take(length.unwrap_or(self.max_body).saturating_sub(FIRST)).await?);
+        }
+        Ok(())
+    }
+
+    /// Waits until a body of `length` bytes may be worked on.
+    async fn work(&self, room: &mut Room, length: u64) -> Result<(), ApiError> {
+        if length > FIRST {
+            room.work = Some(self.work.take(length).await?);
         }
         Ok(())
     }
@@ -168,6 +194,23 @@ mod tests {
         drop(other);
         assert_eq!(bodies.rest.free.available_permits(), bodies.rest.units as usize);
         assert_eq!(bodies.first.free.available_permits(), bodies.first.units as usize);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_that_have_arrived_are_worked_on_a_few_at_a_time() {
+        let bodies = Bodies::new(64 * MIB, 10 * MIB);
+        let work = async |length| {
+            let mut room = Room::default();
+            bodies.work(&mut room, length).await.map(|()| room)
+        };
+        let (one, two) = (work(10 * MIB).await.unwrap(), work(6 * MIB).await.unwrap());
+        let begun = tokio::time::Instant::now();
+        assert_eq!(work(10 * MIB).await.unwrap_err().object().code, "overloaded");
+        assert_eq!(begun.elapsed().as_secs(), ROOM_TIMEOUT.as_secs());
+        work(FIRST).await.unwrap();
+        drop((one, two));
+        work(100 * MIB).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), ROOM_TIMEOUT.as_secs(), "they did not wait");
     }
 
     #[tokio::test(start_paused = true)]

@@ -104,9 +104,10 @@ async fn complete(
         caller.check(Scope::Cancel)?;
     }
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
+    let room = body.into_room();
     let started = api.agent.admission().start(new, key.as_ref()).await?;
-    // The run has what it needs of it, and may take long.
-    drop(body);
+    // The run may take long.
+    drop(room);
     let replayed = started.replayed;
     let mut response = respond(started, shape, identity).await?;
     if replayed {

@@ -24,7 +24,7 @@ const LIMIT: (usize, usize) = (20, 100);
 pub struct JsonText {
     text: Vec<u8>,
     /// Its share of the memory for bodies.
-    _room: Room,
+    room: Room,
 }
 
 impl JsonText {
@@ -32,6 +32,11 @@ impl JsonText {
     pub fn as_str(&self) -> Result<&str, ApiError> {
         std::str::from_utf8(&self.text)
             .map_err(|_| ApiError::new(ErrorCode::InvalidJson, "the body is not valid UTF-8"))
+    }
+
+    /// Forgets the text, which was read; keeps its share of the memory for what was made of it.
+    pub fn into_room(self) -> Room {
+        self.room
     }
 }
 
@@ -43,7 +48,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
         let body = tokio::time::timeout(BODY_TIMEOUT, bodies::read(request)).await;
         let too_slow = |_| ApiError::new(ErrorCode::RequestTimeout, "the body took too long to arrive");
         let (text, room) = body.map_err(too_slow)??;
-        Ok(Self { text, _room: room })
+        Ok(Self { text, room })
     }
 }
 
