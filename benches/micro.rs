@@ -11,7 +11,7 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use futures_util::future::join_all;
 use loopgate::agent::drive::recorder::Recorder;
-use loopgate::agent::machine::Run;
+use loopgate::agent::drive::replay::Replay;
 use loopgate::agent::ownership::lease::Leases;
 use loopgate::api::wire::agent::events::AgentEvents;
 use loopgate::api::wire::openai_chat::stream::ChatChunks;
@@ -166,5 +166,5 @@ async fn recorder() -> Recorder {
     let lease = format!("lease/{id}").into();
     let granted = Leases::new(store.clone()).acquire_named(partition, lease, "inbox".into()).await;
     let granted = granted.expect("the memory store answers").expect("the lease is free");
-    Recorder::resume(store, Run::new(Arc::new(spec)), &[], &granted)
+    Recorder::resume(store, Replay::new(Arc::new(spec)), &granted)
 }

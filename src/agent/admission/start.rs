@@ -239,7 +239,7 @@ impl Admission {
     /// Lets a stored run begin here.
     fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>) -> Started {
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
-        let idle = Idle::new(spec.clone(), vec![first], lease);
+        let idle = Idle::created(spec.clone(), first, lease);
         let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
         Started::new(&spec, turn, follower)

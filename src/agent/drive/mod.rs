@@ -5,6 +5,7 @@
 pub(super) mod driver;
 pub(super) mod meter;
 pub mod recorder;
+pub mod replay;
 pub(super) mod run_loop;
 pub(super) mod signals;
 pub(super) mod steps;

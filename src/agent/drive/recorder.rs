@@ -9,9 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 
+use crate::agent::drive::replay::Replay;
 use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
-use crate::agent::ledger::log::{encode, size};
+use crate::agent::ledger::log::encode;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::{Lease, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -44,28 +45,27 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Continues the log of a run under this lease; the run is the fold of `records`, which are in the log.
-    pub fn resume(store: Arc<dyn Store>, run: Run, records: &[Arc<Record>], granted: &Lease) -> Self {
-        let spec = run.spec();
+    /// Continues this log of a run under this lease.
+    pub fn resume(store: Arc<dyn Store>, log: Replay, granted: &Lease) -> Self {
+        let spec = log.run().spec();
         let partition = keys::partition_of(spec);
-        let (log, lease, topic) = (keys::events(&spec.id), keys::lease(&spec.id), keys::topic(&partition, &spec.id));
-        let seq = records.last().map_or(0, |record| record.seq);
-        let position = records.len() as u64;
+        let lease = keys::lease(&spec.id);
+        let topic = keys::topic(&partition, &spec.id);
         Self {
             store,
-            run,
-            tail: Arc::new(Tail::of(records)),
+            tail: log.tail().clone(),
             partition,
-            log,
+            log: keys::events(&spec.id),
             lease,
             topic,
             fence: granted.fence(),
             validity: granted.validity(),
             clock: Clock::start(),
-            position,
-            bytes: records.iter().map(|record| size(record) as u64).sum(),
-            seq,
+            position: log.entries(),
+            bytes: log.bytes(),
+            seq: log.seq(),
             queue: Vec::new(),
+            run: log.into_run(),
         }
     }
 

@@ -69,7 +69,7 @@ mod tests {
         let (active, run) = (Active::default(), RunId::mint());
         let live = || Live {
             tenant: Tenant::default_tenant(),
-            tail: Arc::new(Tail::of(&[])),
+            tail: Arc::<Tail>::default(),
             cancel: CancellationToken::new(),
             left: CancellationToken::new(),
         };

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::agent::ledger::log;
 use crate::types::Record;
 
 /// How many records are kept for readers that are a little behind.
@@ -52,24 +51,19 @@ struct Head {
     closed: bool,
 }
 
-impl Tail {
-    /// A tail of a run of which these records are stored, from the first one on.
-    pub fn of(records: &[Arc<Record>]) -> Self {
-        let public: Vec<_> = records.iter().filter(|record| record.event.is_public()).collect();
-        let (older, newest) = public.split_at(public.len().saturating_sub(CAPACITY));
-        let mut kept = Kept { before: older.last().map_or(0, |record| record.seq), ..Kept::default() };
-        for record in newest {
-            kept.push(Arc::clone(record), log::size(record));
-        }
-        let seq = public.last().map_or(0, |record| record.seq);
+impl Default for Tail {
+    /// A tail of a run of which nothing is stored.
+    fn default() -> Self {
         Self {
-            kept: Mutex::new(kept),
-            head: watch::Sender::new(Head { seq, closed: false }),
+            kept: Mutex::default(),
+            head: watch::Sender::new(Head { seq: 0, closed: false }),
             readers: watch::Sender::new(Readers { count: 0, streaming: 0, alone_since: Some(Instant::now()) }),
         }
     }
+}
 
-    /// Adds records that were just stored, with the bytes that each takes, and wakes the readers.
+impl Tail {
+    /// Adds records that are stored, with the bytes that each takes, and wakes the readers.
     pub fn push(&self, records: impl IntoIterator<Item = (Arc<Record>, usize)>) {
         let mut last = None;
         {
@@ -214,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_tail_is_streamed_unless_all_its_readers_wait_for_the_end() {
-        let tail = Arc::new(Tail::of(&[]));
+        let tail = Arc::<Tail>::default();
         assert!(tail.is_streamed(), "others may read elsewhere");
         let unary = tail.reader().waiting_for_the_end();
         assert!(!tail.is_streamed());
@@ -228,7 +222,8 @@ mod tests {
 
     #[test]
     fn large_records_push_old_ones_out_and_the_newest_stays() {
-        let tail = Arc::new(Tail::of(&[record(1)]));
+        let tail = Arc::new(Tail::default());
+        tail.push([(record(1), 1)]);
         let mut reader = tail.reader();
         let found = |reader: &mut Reader, seq| match reader.read(seq) {
             Found::Records(records) => records.iter().map(|record| record.seq).collect(),

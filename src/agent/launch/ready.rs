@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::replay::Replay;
 use crate::agent::generation::Generation;
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::log;
 use crate::agent::ledger::session::SessionBudget;
+use crate::agent::limits::charge::Charges;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
@@ -20,19 +22,23 @@ use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 /// A run without a driver, and the lease to drive it. Its log was read and folded once.
 #[derive(Debug)]
 pub(in crate::agent) struct Idle {
-    run: Run,
-    /// The records of its log.
-    records: Vec<Arc<Record>>,
+    log: Replay,
     pub(in crate::agent) lease: Lease,
     /// When its wait is over, if it waits: Unix milliseconds.
     waits_until_ms: Option<u64>,
 }
 
 impl Idle {
-    /// The run of this specification with these records.
-    pub(in crate::agent) fn new(spec: Arc<RunSpec>, records: Vec<Arc<Record>>, lease: Lease) -> Self {
-        let run = Run::new(spec).replayed(records.iter().map(Arc::as_ref));
-        Self { run, records, lease, waits_until_ms: None }
+    /// The run with this log.
+    pub(in crate::agent) fn new(log: Replay, lease: Lease) -> Self {
+        Self { log, lease, waits_until_ms: None }
+    }
+
+    /// A run that was just created with its first record.
+    pub(in crate::agent) fn created(spec: Arc<RunSpec>, first: Arc<Record>, lease: Lease) -> Self {
+        let mut idle = Self::new(Replay::new(spec), lease);
+        idle.push(first);
+        idle
     }
 
     /// The same run, which waits as long as `head` says.
@@ -47,44 +53,49 @@ impl Idle {
 
     /// The run as its records have it.
     pub(in crate::agent) fn run(&self) -> &Run {
-        &self.run
+        self.log.run()
     }
 
     /// Its specification.
     pub(in crate::agent) fn spec(&self) -> &Arc<RunSpec> {
-        self.run.spec()
+        self.run().spec()
     }
 
-    /// The records of its log.
-    pub(in crate::agent) fn records(&self) -> &[Arc<Record>] {
-        &self.records
+    /// Whether its log is empty.
+    pub(in crate::agent) fn has_lost_its_log(&self) -> bool {
+        self.log.entries() == 0
+    }
+
+    /// What its steps are to be charged.
+    pub(in crate::agent) fn charges(&self) -> &Charges {
+        self.log.charges()
     }
 
     /// Its status.
     pub(in crate::agent) fn status(&self) -> RunStatus {
-        self.run.status()
+        self.run().status()
     }
 
     /// The number of the last public event.
     pub(in crate::agent) fn seq(&self) -> u64 {
-        self.records.last().map_or(0, |record| record.seq)
+        self.log.seq()
     }
 
     /// The record of an event that happens now, the number of entries before it, and its entry.
     pub(super) fn next_record(&self, event: Event) -> (Arc<Record>, (u64, Bytes)) {
         let (record, entry) = log::encode(&mut self.seq(), now_ms(), event);
-        (record, (self.records.len() as u64, entry))
+        (record, (self.log.entries(), entry))
     }
 
     /// Applies a record that is in the log now.
     pub(super) fn push(&mut self, record: Arc<Record>) {
-        self.run.apply(&record);
-        self.records.push(record);
+        let bytes = log::size(&record);
+        self.log.push(record, bytes);
     }
 
     /// Replaces the run's specification, before it begins.
     pub(super) fn respecify(&mut self, spec: RunSpec) {
-        self.run = Run::new(Arc::new(spec)).replayed(self.records.iter().map(Arc::as_ref));
+        self.log.respecify(spec);
     }
 
     /// Leaves the run as it was.
@@ -92,8 +103,8 @@ impl Idle {
         self.lease.release().await
     }
 
-    pub(super) fn into_parts(self) -> (Run, Vec<Arc<Record>>, Lease) {
-        (self.run, self.records, self.lease)
+    pub(super) fn into_parts(self) -> (Replay, Lease) {
+        (self.log, self.lease)
     }
 }
 

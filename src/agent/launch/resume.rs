@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::driver::Exit;
+use crate::agent::drive::replay::Replay;
 use crate::agent::drive::run_loop;
 use crate::agent::error::unavailable;
 use crate::agent::follow::Follower;
@@ -46,8 +47,10 @@ impl Launcher {
         let Some(lease) = self.ownership.acquire(&spec).await? else { return Ok(None) };
         failpoint::hit("resume.leased");
         // Read after the lease was granted: no other replica can write now.
-        let records = match self.ledger.records(&spec).await {
-            Ok(records) => records,
+        let mut log = Replay::new(Arc::new(spec));
+        let spec = log.run().spec().clone();
+        match self.ledger.read_records(&spec, |record, bytes| log.push(Arc::new(record), bytes)).await {
+            Ok(()) => {}
             Err(ReadError::Damaged(error)) => {
                 // A later attempt could not read it either, and the run would block its session.
                 tracing::error!(run = %spec.id, %error, "an entry of the run's log cannot be read");
@@ -59,8 +62,8 @@ impl Launcher {
                 lease.release().await?;
                 return Err(error);
             }
-        };
-        let idle = Idle::new(Arc::new(spec), records, lease).under(head);
+        }
+        let idle = Idle::new(log, lease).under(head);
         // The head that led here may be older than the log.
         if idle.status().is_final() {
             idle.release().await?;
@@ -145,7 +148,7 @@ impl Launcher {
         idle: &Idle,
         generation: &Generation,
     ) -> Result<Option<Account>, Unavailable> {
-        self.limits.open_account(idle.spec(), idle.records(), &generation.quotas).await
+        self.limits.open_account(idle.spec(), idle.charges(), &generation.quotas).await
     }
 
     /// How many commands the run's inbox has.

@@ -114,10 +114,10 @@ impl Launcher {
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
         let Prepared { history, budget, account, commands, tools } = prepared;
-        let (run, records, lease) = idle.into_parts();
+        let (log, lease) = idle.into_parts();
         let is_lost = tools.is_none();
-        let spec = run.spec().clone();
-        let recorder = Recorder::resume(self.ledger.store().clone(), run, &records, &lease);
+        let spec = log.run().spec().clone();
+        let recorder = Recorder::resume(self.ledger.store().clone(), log, &lease);
         let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();

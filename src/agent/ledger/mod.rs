@@ -86,26 +86,24 @@ impl Ledger {
         document.map(|document| decode(&document.value)).transpose()
     }
 
-    /// All records of a run.
-    pub(super) async fn records(&self, spec: &RunSpec) -> Result<Vec<Arc<Record>>, ReadError> {
-        let mut records = Vec::new();
-        self.read(spec, |record| records.push(Arc::new(record))).await?;
-        Ok(records)
-    }
-
     /// A run of which nothing happened yet, after all of its records. They are not kept.
     pub(super) async fn replay(&self, mut run: Run) -> Result<Run, ReadError> {
         let spec = run.spec().clone();
-        self.read(&spec, |record| run.apply(&record)).await?;
+        self.read_records(&spec, |record, _| run.apply(&record)).await?;
         Ok(run)
     }
 
-    async fn read(&self, spec: &RunSpec, mut take: impl FnMut(Record)) -> Result<(), ReadError> {
+    /// Reads all records of a run, a page of the log at a time, with the bytes that each takes there.
+    pub(super) async fn read_records(
+        &self,
+        spec: &RunSpec,
+        mut take: impl FnMut(Record, usize),
+    ) -> Result<(), ReadError> {
         let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
         let mut pages = pin!(log_pages(&*self.store, &partition, log, 0..u64::MAX, PAGE));
         while let Some(page) = pages.try_next().await? {
             for entry in &page {
-                take(log::decode(entry)?);
+                take(log::decode(entry)?, entry.len());
             }
         }
         Ok(())

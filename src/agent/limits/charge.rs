@@ -1,5 +1,7 @@
 //! What a key is charged for a run's step, and in which period.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -17,37 +19,32 @@ pub enum Charge {
     Everything,
 }
 
-/// What the step of this number is to be charged by a run's records.
-pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> Charge {
-    let mut charge = Charge::Nothing;
-    let mut price = Price::default();
-    let with = |price: Price, before: Charge, usage: &Usage, unconfirmed: Used| {
-        let before = if let Charge::Used(used) = before { used } else { Used::default() };
-        Charge::Used(before + price.used(usage) + unconfirmed)
-    };
-    for record in records {
+/// What each step of a run is to be charged: the fold of the run's records.
+#[derive(Debug, Default)]
+pub struct Charges(BTreeMap<u32, (Price, Charge)>);
+
+impl Charges {
+    /// What the step of this number is to be charged.
+    pub fn of(&self, step: u32) -> Charge {
+        self.0.get(&step).map_or(Charge::Nothing, |(_, charge)| *charge)
+    }
+
+    /// Takes in the next record.
+    pub fn apply(&mut self, record: &Record) {
         match &record.event {
-            Event::StepStarted { step: started, model, .. } if *started == step => {
-                price = model.price;
-                charge = Charge::Everything;
+            Event::StepStarted { step, model, .. } => {
+                self.0.insert(*step, (model.price, Charge::Everything));
             }
-            Event::TurnFinished { step: finished, turn } if *finished == step => {
-                charge = with(price, charge, &turn.usage, Used::default());
-            }
-            Event::StepDiscarded { step: discarded, usage, unconfirmed, .. } if *discarded == step => {
-                charge = with(price, charge, usage, *unconfirmed);
-            }
+            Event::TurnFinished { step, turn } => self.add(*step, &turn.usage, Used::default()),
+            Event::StepDiscarded { step, usage, unconfirmed, .. } => self.add(*step, usage, *unconfirmed),
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }
-            | Event::StepStarted { .. }
             | Event::ThinkingDelta { .. }
             | Event::TextDelta { .. }
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
-            | Event::TurnFinished { .. }
-            | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
@@ -59,7 +56,12 @@ pub fn charge<'a>(records: impl IntoIterator<Item = &'a Record>, step: u32) -> C
             | Event::RunFinished(_) => {}
         }
     }
-    charge
+
+    fn add(&mut self, step: u32, usage: &Usage, unconfirmed: Used) {
+        let (price, charge) = self.0.entry(step).or_insert((Price::default(), Charge::Nothing));
+        let before = if let Charge::Used(used) = *charge { used } else { Used::default() };
+        *charge = Charge::Used(before + price.used(usage) + unconfirmed);
+    }
 }
 
 /// The name of the period in which a moment in Unix milliseconds lies: `2026-11-22`, `2026-11` or
@@ -138,6 +140,13 @@ mod tests {
         let log: Vec<_> = log.into_iter().map(|event| Record { seq: 1, at_ms: 1, event }).collect();
         let taken = Used { tokens: 110, cost: Micros(200) };
         let (used, doubted) = (Charge::Used(taken), Charge::Used(taken + doubt));
+        let charge = |records: &[Record], step| {
+            let mut charges = Charges::default();
+            for record in records {
+                charges.apply(record);
+            }
+            charges.of(step)
+        };
         let charges: Vec<_> = (1..=4).map(|step| charge(&log, step)).collect();
         assert_eq!(charges, [used, doubted, Charge::Everything, Charge::Nothing]);
         assert_eq!(charge(&log[..2], 1), Charge::Everything);

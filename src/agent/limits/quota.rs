@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
-use crate::agent::limits::charge::{Charge, charge, period_left_s, period_name};
+use crate::agent::limits::charge::{Charge, Charges, period_left_s, period_name};
 use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::quotas::Quotas;
@@ -36,7 +36,7 @@ use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, U
 use crate::types::clock::now_ms;
 use crate::types::event::Reservation;
 use crate::types::shortfall::BudgetKind;
-use crate::types::{BudgetOwner, Record, RunId, RunSpec, SessionId, Shortfall, Used};
+use crate::types::{BudgetOwner, RunId, RunSpec, SessionId, Shortfall, Used};
 
 /// How long a reservation outlives its run's deadline: time for other replicas to resume the run.
 pub(in crate::agent) const GRACE: Duration = Duration::from_secs(600);
@@ -102,17 +102,17 @@ impl Limits {
         })
     }
 
-    /// The account of a run that is resumed, of which `records` are in the log: its slot is kept, and the reservation
-    /// that another driver left is settled.
+    /// The account of a run that is resumed, whose steps are to be charged as `charges` say: its slot is kept, and the
+    /// reservation that another driver left is settled.
     pub(in crate::agent) async fn open_account(
         &self,
         spec: &RunSpec,
-        records: &[Arc<Record>],
+        charges: &Charges,
         quotas: &Quotas,
     ) -> Result<Option<Account>, Unavailable> {
         let Some(mut account) = self.account(spec, quotas) else { return Ok(None) };
         account.keep_slot().await?;
-        account.settle_left(records).await?;
+        account.settle_left(charges).await?;
         Ok(Some(account))
     }
 }
@@ -241,7 +241,7 @@ impl Account {
     }
 
     /// Settles what another driver of the run left reserved.
-    async fn settle_left(&self, records: &[Arc<Record>]) -> Result<(), Unavailable> {
+    async fn settle_left(&self, charges: &Charges) -> Result<(), Unavailable> {
         if !self.has_budgets() {
             return Ok(());
         }
@@ -251,7 +251,7 @@ impl Account {
             let Some(step) = key.strip_prefix(&prefix).and_then(|step| step.parse().ok()) else { continue };
             let shares = decode(&document.value)?;
             let held = Held { key: key.into(), version: document.version, shares };
-            let charge = charge(records.iter().map(Arc::as_ref), step);
+            let charge = charges.of(step);
             self.close(&held, charge).await.map_err(crate::agent::error::unavailable)?;
             let estimated = charge == Charge::Everything;
             tracing::info!(run = %self.run, step, estimated, "settled the reservation of an interrupted step");

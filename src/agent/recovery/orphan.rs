@@ -72,7 +72,7 @@ impl Need {
 
 /// Why a run that is resumed would not get further, if it would not.
 fn beyond_help(idle: &Idle) -> Option<StopReason> {
-    if idle.records().is_empty() {
+    if idle.has_lost_its_log() {
         return Some(StopReason::StoreLostState);
     }
     idle.run().is_beyond_help().then_some(StopReason::CrashLoop)

@@ -237,12 +237,9 @@ async fn a_stale_tail_does_not_tell_a_reader_where_the_log_ends() {
     let run = started.head.id.clone();
     let records = watch(started).await;
     let last = records.last().unwrap().seq;
-    let live = Live {
-        tenant: tenant(),
-        tail: Arc::new(Tail::of(&records[..2].iter().cloned().map(Arc::new).collect::<Vec<_>>())),
-        cancel: CancellationToken::new(),
-        left: CancellationToken::new(),
-    };
+    let tail = Arc::<Tail>::default();
+    tail.push(records[..2].iter().cloned().map(|record| (Arc::new(record), 1)));
+    let live = Live { tenant: tenant(), tail, cancel: CancellationToken::new(), left: CancellationToken::new() };
     frozen.agent.rooms.active.insert(run.clone(), live);
     for seen in 1..last {
         let following = frozen.agent.runs().follow(&tenant(), &run, seen).await;
