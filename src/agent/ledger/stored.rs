@@ -20,7 +20,9 @@ use crate::store::{CommitError, Document, Order, Scan, Tx, Unavailable, Write};
 use crate::types::session::Session;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
-/// What is counted for a run's log when the run is created. If it comes to more, the rest is counted at the end.
+/// What is counted for a run's log when the run is created. If it comes to more, the rest is counted at the end: the
+/// counter lies in another partition than the log, so counting each commit would take one more. Until then the log is
+/// bounded by what the run may do: its iterations, and the most that is taken of a turn and of a tool's answer.
 const LOG: u64 = 8 << 10;
 /// What a new session may take beside its messages.
 const SESSION: u64 = 8 << 10;

@@ -1,5 +1,6 @@
 //! What a tenant may store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::{RETENTION, Say, TestAgent, outcome, request, watch};
@@ -7,6 +8,10 @@ use crate::agent::Retention;
 use crate::agent::error::{ForkError, LookupError, StartError, StorageError};
 use crate::agent::session::NewSession;
 use crate::agent::session::fork::Fork;
+use crate::store::Store;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::redis::RedisStore;
+use crate::store::redis::tests::servers::RedisServer;
 use crate::types::{Message, Role, SessionId, StopReason, Tenant};
 
 const LIMIT: u64 = 1 << 20;
@@ -116,4 +121,52 @@ async fn what_never_fits_is_too_large() {
     let started = agent.start(new, None).await.map(drop);
     assert!(matches!(started, Err(StartError::Storage(StorageError::TooLarge { limit: LIMIT, .. }))), "{started:?}");
     create(&agent, &tenant(), "a").await.unwrap();
+}
+
+/// What every backend must do, by its own clock.
+async fn a_store_keeps_tenants_to_their_bound(store: Arc<dyn Store>) {
+    const SESSION_TTL: Duration = Duration::from_secs(8);
+    let retention = Retention { tenant_bytes: LIMIT, session: SESSION_TTL, ..RETENTION };
+    // A log has a text three times: as it came, in its turn, and in the run's end.
+    let long: &[&str] = vec![&*"x".repeat(EACH * 3 / 8).leak()].leak();
+    let agent = TestAgent::builder().store(store).turns(vec![Say::Text(long)]).retention(retention).build();
+    for name in ["a", "b"] {
+        create(&agent, &tenant(), name).await.unwrap();
+    }
+    agent.sessions().fork(&tenant(), &id("a"), Fork { id: Some(id("c")), ..Fork::default() }).await.unwrap();
+    let refused = create(&agent, &tenant(), "d").await;
+    assert!(is_full(&refused), "{refused:?}");
+    create(&agent, &Tenant::parse("other").unwrap(), "d").await.unwrap();
+    agent.sessions().delete(&tenant(), &id("c")).await.unwrap();
+    assert_eq!(outcome(&watch(agent.start(request(), None).await.unwrap()).await).reason, StopReason::Done);
+    // Its driver leaves it, and counts what it said.
+    agent.idle(Duration::from_secs(5)).await;
+    let refused = create(&agent, &tenant(), "d").await;
+    assert!(is_full(&refused), "what the run said counts: {refused:?}");
+    // Two of four expire, which is found once all is counted anew.
+    tokio::time::sleep(SESSION_TTL).await;
+    let again = async {
+        while create(&agent, &tenant(), "e").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), again).await.expect("what expired is free again");
+    create(&agent, &tenant(), "f").await.unwrap();
+    let refused = create(&agent, &tenant(), "g").await;
+    assert!(is_full(&refused), "what is there is counted: {refused:?}");
+}
+
+#[tokio::test]
+async fn a_file_keeps_tenants_to_their_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(EmbeddedStore::open(directory.path()).await.unwrap());
+    a_store_keeps_tenants_to_their_bound(store.clone()).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn redis_keeps_tenants_to_their_bound() {
+    let server = RedisServer::start().await;
+    let store = RedisStore::open(&server.url().parse().unwrap()).await.unwrap();
+    a_store_keeps_tenants_to_their_bound(Arc::new(store)).await;
 }
