@@ -20,7 +20,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 /// and what somebody hands in. By the file and the expression.
 const OURS: [(&str, &str); 19] = [
     (".ci/run", "$()/../scripts/test"),
-    ("tests/support/server/process.rs", "env!(\"CARGO_BIN_EXE_loopgate\")"),
+    ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
     ("benches/e2e/process.rs", "executable"),
     ("tests/k8s/check.py", "subprocess.run(arguments,"),

@@ -5,6 +5,7 @@
 //! names: `LOOPGATE_TEST_SEED`. `LOOPGATE_FAULTS=full` runs everything; without it a sample is run.
 
 mod balanced;
+mod bounds;
 mod chaos;
 mod cluster;
 mod inside;

@@ -1,9 +1,11 @@
 //! The real binary, started with a configuration in a directory of its own.
 
 mod answer;
+mod memory_limit;
 mod output;
 mod process;
 
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -17,6 +19,9 @@ use super::{SseReader, within};
 
 pub(crate) use answer::Answer;
 pub(crate) use process::loopgate;
+
+/// Names a server that was built with optimizations, as `scripts/prove` does.
+const OPTIMIZED: &str = "LOOPGATE_TEST_OPTIMIZED";
 
 /// How to start a server.
 #[derive(Debug, Default, Clone)]
@@ -34,6 +39,10 @@ struct Place {
     port: Option<u16>,
     /// The store; one of its own without it.
     store: Option<String>,
+    /// The server's program; without it the one that was built with the tests.
+    program: Option<PathBuf>,
+    /// The memory that it may need, in bytes.
+    memory: Option<u64>,
 }
 
 impl Builder {
@@ -58,6 +67,21 @@ impl Builder {
     /// Uses this store.
     pub(crate) fn store(mut self, url: &str) -> Self {
         self.place.store = Some(url.to_owned());
+        self
+    }
+
+    /// Takes a server that was built with optimizations, if that `is_needed`.
+    pub(crate) fn optimized(mut self, is_needed: bool) -> Self {
+        if is_needed {
+            let program = std::env::var_os(OPTIMIZED);
+            self.place.program = Some(program.unwrap_or_else(|| panic!("{OPTIMIZED} must name the server")).into());
+        }
+        self
+    }
+
+    /// Has it killed if it needs more memory than so many bytes, where the tests have the right to that.
+    pub(crate) fn memory(mut self, bytes: u64) -> Self {
+        self.place.memory = Some(bytes);
         self
     }
 
@@ -224,6 +248,11 @@ impl TestServer {
     /// The most memory that its process ever had resident, in bytes.
     pub(crate) fn most_memory(&self) -> u64 {
         self.process.most_memory()
+    }
+
+    /// Whether it is killed if it needs more memory than [`Builder::memory`] says: else that is only to be looked at.
+    pub(crate) fn has_memory_limit(&self) -> bool {
+        self.process.memory.is_some()
     }
 
     /// How much memory its process has resident now, in bytes.

@@ -9,13 +9,18 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
+use super::memory_limit::MemoryLimit;
 use super::output::Output;
 use super::{CONFIG, Place};
 use crate::support::MAX_WAIT;
 
 /// The binary, to be started in a directory, with nothing of the environment that would configure it.
 pub(crate) fn loopgate(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loopgate"));
+    program(Path::new(env!("CARGO_BIN_EXE_loopgate")), directory)
+}
+
+fn program(path: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         let upper = name.to_string_lossy().to_uppercase();
         if upper.starts_with("OPENAI_") || upper.starts_with("LOOPGATE_") || upper.ends_with("_PROXY") {
@@ -33,13 +38,16 @@ pub(super) struct Process {
     pub(super) url: String,
     pub(super) output: Output,
     _readers: JoinSet<()>,
+    /// After the process, without which it cannot be removed.
+    pub(super) memory: Option<MemoryLimit>,
 }
 
 impl Process {
     /// Starts one and waits until it is ready; or says how it died before.
     pub(super) async fn start(directory: &TempDir, place: &Place, env: &[(String, String)]) -> Result<Self, String> {
         let listen = format!("127.0.0.1:{}", place.port.unwrap_or(0));
-        let mut command = loopgate(directory.path());
+        let built = Path::new(env!("CARGO_BIN_EXE_loopgate"));
+        let mut command = program(place.program.as_deref().unwrap_or(built), directory.path());
         command.args(["serve", "--config", CONFIG, "--listen", &listen]);
         if let Some(store) = &place.store {
             command.args(["--store", store]);
@@ -47,6 +55,10 @@ impl Process {
         command.envs(env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the binary was built with the tests");
+        let memory = place.memory.and_then(MemoryLimit::new);
+        if let (Some(memory), Some(process)) = (&memory, child.id()) {
+            memory.bound(process);
+        }
         let output = Output::default();
         let mut readers = JoinSet::new();
         readers.spawn(output.clone().collect(child.stdout.take().expect("it is piped")));
@@ -64,7 +76,7 @@ impl Process {
                 return Err(format!("the server did not start, {status:?}:\n{}", output.text()));
             }
         };
-        Ok(Self { child, url, output, _readers: readers })
+        Ok(Self { child, url, output, _readers: readers, memory })
     }
 }
 
