@@ -10,3 +10,4 @@ pub(super) mod run_loop;
 pub(super) mod signals;
 pub(super) mod steps;
 pub(super) mod watcher;
+pub(super) mod when_woken;

@@ -16,6 +16,7 @@ use crate::agent::drive::run_loop;
 use crate::agent::drive::signals::Signals;
 use crate::agent::drive::steps;
 use crate::agent::drive::watcher::RunWatcher;
+use crate::agent::drive::when_woken::WhenWoken;
 use crate::agent::follow::Follower;
 use crate::agent::follow::active::Live;
 use crate::agent::launch::Launcher;
@@ -171,7 +172,7 @@ impl Launcher {
 async fn watched(driver: &mut Driver, watcher: &RunWatcher) -> Result<(), Exit> {
     tokio::select! {
         result = run_loop::drive(driver) => result,
-        () = watcher.watch() => Err(Exit::HandedOff),
+        () = WhenWoken::new(watcher.watch()) => Err(Exit::HandedOff),
     }
 }
 

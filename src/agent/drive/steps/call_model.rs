@@ -12,6 +12,7 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
+use crate::agent::drive::when_woken::WhenWoken;
 use crate::agent::machine::budget::{self, estimated_usage, partial_usage, whole_usage};
 use crate::failpoint;
 use crate::llm::retry::RetryPolicy;
@@ -156,7 +157,7 @@ async fn listen(
     closing: Option<StopReason>,
 ) -> Result<End, Exit> {
     let mut deltas = ask(driver, reserve, closing);
-    let mut interrupted = pin!(driver.signals.interrupted());
+    let mut interrupted = WhenWoken::new(driver.signals.interrupted());
     let mut pacing = Pacing::from_now(driver.recorder.store().pace());
     let mut timer = pin!(tokio::time::sleep_until(pacing.since));
     let end = loop {
