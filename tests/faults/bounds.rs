@@ -32,12 +32,7 @@ async fn a_server_of_512_mib_holds_what_is_promised_and_answers_probes_meanwhile
         Amounts { streams: 5_000, bodies: 60, readers: 100, logs: 30, runs: 10 },
     );
     let mut load = Load::start(amounts).await;
-    let mut server = TestServer::builder(&load.config())
-        .env("LOOPGATE_LOG", "warn")
-        .optimized(is_full())
-        .memory(MEMORY)
-        .start()
-        .await;
+    let mut server = TestServer::builder(&load.config()).optimized(is_full()).memory(MEMORY).start().await;
     println!("bounds: the server {} if it needs more", if server.has_memory_limit() { "is killed" } else { "fails" });
     load.prepare(&server).await;
     let probe = Probe::start(server.address());
