@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, TestServer, Upstream};
+use crate::support::{Frame, Reply, SseReader, TestServer, Upstream};
 
 const DOORS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 
@@ -54,4 +54,51 @@ async fn an_upstream_that_works_longer_than_it_may_is_asked_once_and_its_input_i
     let run = server.get(&format!("/v1/runs/{}", answer.header("x-loopgate-run-id"))).await.body;
     assert!(run["usage"]["prompt_tokens"].as_u64() > Some(0), "{run}");
     assert_eq!(run["usage"]["estimated"], true, "{run}");
+}
+
+/// A model that answers `Paying.`, calls a tool of the client's, and takes that back with an error.
+fn takes_its_call_back() -> Reply {
+    let error = json!({"error": {"message": "blocked", "code": "server_error"}});
+    let called = Reply::stream().text("Paying.").tool_call(0, "call_upstream", "pay", "{}").finish("tool_calls");
+    called.bytes(format!("data: {error}\n\n"))
+}
+
+fn ask_for_a_payment() -> Value {
+    let tool = json!({"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}});
+    let mut request = ask();
+    request["tools"] = json!([tool]);
+    request["stream"] = json!(true);
+    request
+}
+
+#[tokio::test]
+async fn an_answer_that_fails_after_its_calls_is_charged_and_void_before_it_is_asked_for_again() {
+    let upstream = Upstream::start([takes_its_call_back(), Reply::says("Hello")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let frames = server.stream(DOORS[0], &ask_for_a_payment()).await.rest().await;
+    let said = frames.iter().filter_map(|frame| match (frame.name.as_str(), frame.text()) {
+        ("step.discarded", _) => Some(frame.json()["reason"].as_str().expect("it has one").to_owned()),
+        (_, text) => text.filter(|text| !text.is_empty()),
+    });
+    assert_eq!(said.collect::<Vec<_>>(), ["Paying.", "stream_broke", "Hello"], "{frames:?}");
+    let end = frames.iter().find(|frame| frame.name == "run.completed").expect("it completes").json();
+    assert!(end["usage"]["prompt_tokens"].as_u64() > Some(10), "the first answer's input is charged: {end}");
+    assert_eq!(end["usage"]["estimated"], true, "{end}");
+    assert!(end["agent"]["budget"]["unconfirmed"]["tokens"].as_u64() > Some(0), "{end}");
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+/// A client of the chat endpoint cannot be told that text is void.
+#[tokio::test]
+async fn an_answer_that_fails_after_its_calls_is_not_asked_for_again_where_its_text_was_shown() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(takes_its_call_back());
+    let server = TestServer::start(&upstream.config()).await;
+    let response = server.respond(server.json(DOORS[1], &ask_for_a_payment())).await;
+    let run = response.headers()["x-loopgate-run-id"].to_str().expect("it is text").to_owned();
+    let frames = SseReader::of_chunks(response).rest().await;
+    assert_eq!(frames.iter().filter_map(Frame::text).collect::<String>(), "Paying.", "{frames:?}");
+    assert_eq!(upstream.requests().len(), 1);
+    let run = server.get(&format!("/v1/runs/{run}")).await.body;
+    assert_eq!((&run["usage"]["completion_tokens"], &run["usage"]["estimated"]), (&json!(300), &json!(true)), "{run}");
 }

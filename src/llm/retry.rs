@@ -81,9 +81,11 @@ impl Model for Retrying {
             let end = request.deadline.min(Instant::now() + policy.budget);
             for attempt in 1.. {
                 let mut deltas = inner.stream(request.clone());
+                let mut has_begun = false;
                 let error = loop {
                     match deltas.next().await {
                         Some(Ok(delta)) => {
+                            has_begun |= !matches!(delta, Delta::Retry { .. });
                             let last = matches!(delta, Delta::Finished(_));
                             yield Ok(delta);
                             if last {
@@ -95,6 +97,8 @@ impl Model for Retrying {
                     }
                 };
                 drop(deltas);
+                // An answer that began is neither free nor to be said again, whatever its failure is said to have cost.
+                let error = if has_begun { error.having(Spent::Unknown) } else { error };
                 let left = end.saturating_duration_since(Instant::now());
                 let delay = policy.delay(attempt, &error, left, random());
                 let delay = delay.filter(|_| error.spent == Spent::Nothing);

@@ -82,7 +82,7 @@ impl Answer {
         let arrived = match self.timer.wait_for(&self.upstream, self.body.chunk()).await {
             Ok(Ok(arrived)) => match self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)) {
                 // What an upstream says after the end of a turn may take back its calls.
-                Err(error) if self.decoder.has_calls() => return Err(error),
+                Err(error) if self.decoder.has_calls() => return Err(error.having(Spent::Unknown)),
                 taken => taken,
             },
             Ok(Err(error)) => Err(self.upstream.broken_off(&error)),

@@ -186,7 +186,7 @@ async fn an_error_after_the_finish_reason_takes_the_calls_back() {
         [(error.as_str(), "failed: blocked"), ("data: x\n\n", "sent something that is not a chat completion")]
     {
         let failed = ask(bytes(called.clone() + after), LONG, SHORT).await.1.unwrap_err();
-        assert_eq!(failed.message, format!("upstream test {message}"));
+        assert_eq!((failed.message, failed.spent), (format!("upstream test {message}"), Spent::Unknown));
     }
     // A connection that only ends says nothing.
     for act in [bytes(called.clone()), Act::Stall(called)] {

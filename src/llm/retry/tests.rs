@@ -112,6 +112,17 @@ async fn an_attempt_that_may_have_cost_something_is_not_repeated() {
     }
 }
 
+/// Whatever the failure is said to have cost.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_whose_answer_began_is_not_repeated() {
+    for begun in [Delta::Begun, text(), Delta::CallArguments { index: 0, delta: "{}".to_owned() }] {
+        let failed = failure(ModelErrorKind::Transient);
+        let (seen, took) = play(vec![vec![Ok(begun.clone()), failed.clone()]], LONG).await;
+        let charged = failed.map_err(|error| error.having(Spent::Unknown));
+        assert_eq!((seen, took), (vec![Ok(begun), charged], Duration::ZERO));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_just_ends_has_failed() {
     for said in [vec![], vec![Ok(text())]] {
