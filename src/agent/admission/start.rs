@@ -127,9 +127,10 @@ impl Admission {
         }
         let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
         let (first, entry) = log::encode(&mut 0, now_ms(), first);
-        if let Err(cause) = self.store(&candidate, session, turn, entry).await {
-            return Box::pin(self.abandon(candidate, cause)).await.map(|()| None);
-        }
+        let counted = match self.store(&candidate, session, turn, entry).await {
+            Ok(counted) => counted,
+            Err(cause) => return Box::pin(self.abandon(candidate, cause)).await.map(|()| None),
+        };
         if let Some(holder) = holder.filter(|_| turn == Turn::Next)
             && let Err(error) = Box::pin(self.interrupt(&new.tenant, &holder)).await
         {
@@ -138,7 +139,7 @@ impl Admission {
         let started = if turn.must_wait() {
             Box::pin(self.queue(candidate, turn)).await?
         } else {
-            self.launch(candidate, turn, first)
+            self.launch(candidate, turn, first, counted)
         };
         Ok(Some(started))
     }
@@ -160,14 +161,15 @@ impl Admission {
         Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
     }
 
-    /// Stores the run with its first event and the documents that are created with it.
+    /// Stores the run with its first event and the documents that are created with it. Returns how many bytes that counts
+    /// as stored.
     async fn store(
         &self,
         candidate: &Candidate,
         session: &mut Option<Versioned>,
         turn: Turn,
         entry: Bytes,
-    ) -> Result<(), NotStored> {
+    ) -> Result<u64, NotStored> {
         failpoint::hit("run.before_create");
         let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
@@ -188,7 +190,7 @@ impl Admission {
         match self.ledger.commit(commit.run).await {
             Ok(()) => {
                 failpoint::hit("run.created");
-                Ok(())
+                Ok(commit.counted)
             }
             Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => {
                 self.ledger.return_storage(&spec.tenant, commit.counted).await;
@@ -237,9 +239,9 @@ impl Admission {
     }
 
     /// Lets a stored run begin here.
-    fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>) -> Started {
+    fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>, counted: u64) -> Started {
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
-        let idle = Idle::created(spec.clone(), first, lease);
+        let idle = Idle::created(spec.clone(), first, lease, counted);
         let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
         Started::new(&spec, turn, follower)

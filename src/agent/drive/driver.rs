@@ -47,8 +47,10 @@ pub struct Driver {
     pub commands_seen: u64,
     /// The run of its session that is woken once this one has ended.
     pub next_in_session: Option<RunId>,
-    /// How many bytes it has stored, once it ended or waits.
-    pub stored: u64,
+    /// How many bytes of it were counted as stored when it began.
+    pub counted: u64,
+    /// How many more are to be counted, once it ended or waits.
+    pub uncounted: i64,
 }
 
 /// Why a driver stopped before its run did.

@@ -145,8 +145,8 @@ impl Launcher {
         idle.respecify(begun);
         let account = self.open_account(idle, generation).await?;
         let (started, entry) = idle.next_record(Event::RunStarted);
-        let (spec, budget) = (idle.spec(), SessionBudget::of(&found.session));
-        let tx = commits::begin(spec, idle.lease.fence(), entry, found, self.ledger.retention());
+        let (spec, head, budget) = (idle.spec(), idle.new_head(), SessionBudget::of(&found.session));
+        let tx = commits::begin((spec, &head), idle.lease.fence(), entry, found, self.ledger.retention());
         let live = self.ownership.replica.register_queued(spec);
         self.ledger.commit(live).await.map_err(unavailable)?;
         self.ledger.commit(tx).await.map_err(unavailable)?;

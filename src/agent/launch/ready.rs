@@ -26,24 +26,36 @@ pub(in crate::agent) struct Idle {
     pub(in crate::agent) lease: Lease,
     /// When its wait is over, if it waits: Unix milliseconds.
     waits_until_ms: Option<u64>,
+    /// How many bytes of it are counted as stored.
+    counted: u64,
 }
 
 impl Idle {
     /// The run with this log.
     pub(in crate::agent) fn new(log: Replay, lease: Lease) -> Self {
-        Self { log, lease, waits_until_ms: None }
+        Self { log, lease, waits_until_ms: None, counted: 0 }
     }
 
-    /// A run that was just created with its first record.
-    pub(in crate::agent) fn created(spec: Arc<RunSpec>, first: Arc<Record>, lease: Lease) -> Self {
-        let mut idle = Self::new(Replay::new(spec), lease);
+    /// A run that was just created with its first record, and with so many bytes counted as stored.
+    pub(in crate::agent) fn created(spec: Arc<RunSpec>, first: Arc<Record>, lease: Lease, counted: u64) -> Self {
+        let mut idle = Self { counted, ..Self::new(Replay::new(spec), lease) };
         idle.push(first);
         idle
     }
 
-    /// The same run, which waits as long as `head` says.
+    /// The same run, which waits as long as `head` says and is counted as it says.
     pub(super) fn under(self, head: &Head) -> Self {
-        Self { waits_until_ms: head.waits_until_ms, ..self }
+        Self { waits_until_ms: head.waits_until_ms, counted: head.bytes, ..self }
+    }
+
+    /// Its head once it is driven from now on.
+    pub(super) fn new_head(&self) -> Head {
+        Head { bytes: self.counted, ..Head::new(self.spec()) }
+    }
+
+    /// How many bytes of it are counted as stored.
+    pub(super) fn counted(&self) -> u64 {
+        self.counted
     }
 
     /// Its entry in the due index, if it waits.

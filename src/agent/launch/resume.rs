@@ -130,7 +130,8 @@ impl Launcher {
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
         let number = leg.as_ref().map_or_else(|| idle.run().leg(), |leg| leg.number);
         let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
-        let commit = commits::resume((&spec, number), idle.lease.fence(), entry, session, self.ledger.retention());
+        let head = Head { leg: number, ..idle.new_head() };
+        let commit = commits::resume((&spec, &head), idle.lease.fence(), entry, session, self.ledger.retention());
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
         tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live)).map_err(unavailable)?;
         failpoint::hit("resume.before_record");
@@ -212,7 +213,7 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
-                self.ledger.settle_storage(&spec, driver.stored).await;
+                self.ledger.settle_storage(&spec, driver.uncounted).await;
                 self.ledger.note_end(&spec.tenant, driver.recorder.partition(), &spec.id).await;
                 if let Some(due) = due {
                     forget_due(&**self.ledger.store(), &due).await;

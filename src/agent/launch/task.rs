@@ -78,7 +78,7 @@ impl Launcher {
         let spec = driver.recorder.run().spec().clone();
         let (run, entry) = (&spec.id, Registration::of(&spec));
         if result.is_ok() {
-            self.ledger.settle_storage(&spec, driver.stored).await;
+            self.ledger.settle_storage(&spec, driver.uncounted).await;
         }
         if result.is_ok() && driver.recorder.run().status().is_final() {
             self.ledger.note_end(&live.tenant, driver.recorder.partition(), run).await;
@@ -115,6 +115,7 @@ impl Launcher {
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
         let Prepared { history, budget, account, commands, tools } = prepared;
+        let counted = idle.counted();
         let (log, lease) = idle.into_parts();
         let is_lost = tools.is_none();
         let spec = log.run().spec().clone();
@@ -136,7 +137,8 @@ impl Launcher {
             commands,
             commands_seen: read,
             next_in_session: None,
-            stored: 0,
+            counted,
+            uncounted: 0,
         };
         if is_lost {
             let error = RunError::new(ErrorKind::StoreLostState, LOST_TOOLS);

@@ -76,9 +76,9 @@ pub fn create(
     session: Option<Versioned>,
     retention: Retention,
 ) -> Indexed {
-    let head = Head { status: turn.status(), ..Head::new(spec) };
     let specification = encode(spec);
     let counted = stored::of_new_run(specification.len());
+    let head = Head { status: turn.status(), bytes: counted, ..Head::new(spec) };
     let mut index = run_entry(spec, retention).write(stored::count(counted, retention.tenant_bytes));
     let mut tx = Tx::new(keys::partition_of(spec))
         .put_at(keys::spec(&spec.id), 0, specification, None)
@@ -109,7 +109,7 @@ pub fn create(
 
 /// A queued run, whose log has `length` entries, begins with this event, and its session is its own.
 pub fn begin(
-    spec: &RunSpec,
+    (spec, head): (&RunSpec, &Head),
     fence: Fence,
     (length, started): (u64, Bytes),
     session: Versioned,
@@ -119,15 +119,15 @@ pub fn begin(
     session.queue.retain(|queued| *queued != spec.id);
     session.active_run = Some(spec.id.clone());
     let ttl = retention.session_ttl_under(&session, spec);
-    let tx = put_session(drive_on(&Head::new(spec), spec, fence, (length, started)), &session, version, ttl);
+    let tx = put_session(drive_on(head, spec, fence, (length, started)), &session, version, ttl);
     let topic = keys::topic(&tx.partition, &spec.id);
     Tx { notify: Some(topic), ..tx }
 }
 
-/// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered
-/// for the `leg`th time. The session's document changes too, so a concurrent start or deletion fails by its version.
+/// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered.
+/// The session's document changes too, so a concurrent start or deletion fails by its version.
 pub fn resume(
-    (spec, leg): (&RunSpec, u32),
+    (spec, head): (&RunSpec, &Head),
     fence: Fence,
     entry: (u64, Bytes),
     session: Option<Versioned>,
@@ -135,8 +135,8 @@ pub fn resume(
 ) -> Indexed {
     let mut index = run_entry(spec, retention);
     // What was to expire with a waiting run lives again.
-    let mut tx = drive_on(&Head { leg, ..Head::new(spec) }, spec, fence, entry)
-        .write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
+    let mut tx =
+        drive_on(head, spec, fence, entry).write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
     tx = keep_inbox(tx, &spec.id, Duration::MAX);
     if let Some(Versioned { mut session, version }) = session {
         if !spec.concurrent {
@@ -162,6 +162,8 @@ pub struct Ending<'a> {
     pub at_ms: u64,
     /// How many bytes its log has, with this end.
     pub log_bytes: u64,
+    /// How many bytes of it are counted as stored so far.
+    pub counted: u64,
     /// How many commands its driver knows of: it does not end before it knows all.
     pub commands_seen: u64,
     /// Its session; `None` without one, or once it was deleted.
@@ -172,21 +174,33 @@ pub struct Ending<'a> {
     pub waits_until_ms: Option<u64>,
 }
 
-/// Adds to the commit of a run's last event what changes with it; the run that is next in the session.
-pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
-    if ending.outcome.status().is_final() { finish(tx, ending, retention) } else { (wait(tx, ending, retention), None) }
+/// The commit of a run's last event, and what follows from it.
+#[derive(Debug)]
+pub struct Ended {
+    /// All that changes.
+    pub tx: Tx,
+    /// The run that is next in the session.
+    pub next: Option<RunId>,
+    /// How many bytes are to be counted as stored beside those that are counted for the run so far.
+    pub delta: i64,
 }
 
-fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId>) {
-    let Ending { spec, leg, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms: _ } = ending;
+/// Adds to the commit of a run's last event what changes with it.
+pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
+    if ending.outcome.status().is_final() { finish(tx, ending, retention) } else { wait(tx, ending, retention) }
+}
+
+fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
+    let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
+    let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, .. } = ending;
     let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
     let mut tx = tx.write(no_more);
     if commands_seen > 0 {
         tx = delete_inbox(tx, &spec.id);
     }
-    let head = Head { leg, ..ended_head(spec, outcome, at_ms, log_bytes) };
     let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
-    let Some(Versioned { mut session, version }) = session else { return (tx, None) };
+    let delta = signed(head.bytes) - signed(counted);
+    let Some(Versioned { mut session, version }) = session else { return Ended { tx, next: None, delta } };
     let next = session.detach_run(&spec.id);
     let ttl =
         if session.has_runs() { retention.session_ttl_under(&session, spec) } else { retention.session_ttl(&session) };
@@ -194,7 +208,8 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
     let entries: Vec<Bytes> = messages.iter().flatten().map(encode).collect();
     session.updated_ms = at_ms;
     session.message_count += entries.len() as u64;
-    session.bytes += entries.iter().map(|entry| entry.len() as u64).sum::<u64>();
+    let bytes = entries.iter().map(|entry| entry.len() as u64).sum();
+    session.bytes += bytes;
     session.digest = session.digest.with(&entries);
     session.usage += outcome.usage;
     session.cost += outcome.cost;
@@ -203,22 +218,24 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> (Tx, Option<RunId
     if is_whole {
         tx = tx.write(Write::Append { log: keys::messages(), after, entries });
     }
-    (keep_session(tx, ttl), next)
+    Ended { tx: keep_session(tx, ttl), next, delta: delta + signed(bytes) }
 }
 
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
-fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Tx {
-    let Ending { spec, leg, outcome, at_ms, log_bytes, session, waits_until_ms, commands_seen: _, messages: _ } =
-        ending;
+fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
+    let specification = encode(ending.spec);
+    let bytes = stored::of_waiting_run(specification.len(), ending.log_bytes, ending.counted);
+    let head = Head { waits_until_ms: ending.waits_until_ms, bytes, ..ended_head(&ending) };
+    let Ending { spec, session, counted, .. } = ending;
     let ttl = retention.waiting_run_ttl();
-    let kept = Write::Put { key: keys::spec(&spec.id), value: encode(spec), ttl: Some(ttl) };
-    let head = Head { waits_until_ms, leg, ..ended_head(spec, outcome, at_ms, log_bytes) };
-    let tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
-    let Some(Versioned { session, version }) = session else { return tx };
-    let ttl = retention.session_ttl_under(&session, spec);
-    // A replica that saw the run under way, and is about to queue another run behind it, reads the session again.
-    let tx = put_session_document(tx, &session, version, ttl);
-    keep_session(tx, ttl)
+    let kept = Write::Put { key: keys::spec(&spec.id), value: specification, ttl: Some(ttl) };
+    let mut tx = keep_inbox(put_end(tx, &head, ttl).write(kept), &spec.id, ttl);
+    if let Some(Versioned { session, version }) = session {
+        let ttl = retention.session_ttl_under(&session, spec);
+        // A replica that saw the run under way, and is about to queue another run behind it, reads the session again.
+        tx = keep_session(put_session_document(tx, &session, version, ttl), ttl);
+    }
+    Ended { tx, next: None, delta: signed(bytes) - signed(counted) }
 }
 
 /// A run that cannot be driven, as it is found in the store.
@@ -315,11 +332,10 @@ fn index_run(spec: &RunSpec, ttl: Duration) -> Tx {
     Tx::new(keys::tenant_partition(&spec.tenant)).write(entry)
 }
 
-/// What a run's head says once it ended or waits.
-fn ended_head(spec: &RunSpec, outcome: &Outcome, at_ms: u64, log_bytes: u64) -> Head {
+/// What a run's head says once it ended or waits, beside what is counted for it.
+fn ended_head(&Ending { spec, leg, outcome, at_ms, .. }: &Ending<'_>) -> Head {
     let (status, reason) = (outcome.status(), Some(outcome.reason));
-    let bytes = stored::of_ended_run(log_bytes);
-    Head { ended_ms: Some(at_ms), status, reason, bytes, ..Head::new(spec) }
+    Head { ended_ms: Some(at_ms), status, reason, leg, ..Head::new(spec) }
 }
 
 /// Puts the head of a run that ended or waits, and keeps it and the log for `ttl`.

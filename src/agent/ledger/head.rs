@@ -30,7 +30,7 @@ pub struct Head {
     pub reason: Option<StopReason>,
     /// While it waits: when its wait is over, Unix milliseconds.
     pub waits_until_ms: Option<u64>,
-    /// Once it ended or waits: how many bytes it takes.
+    /// How many bytes of it are counted as stored by its tenant.
     pub bytes: u64,
     /// How often its client has continued it.
     #[serde(default, skip_serializing_if = "is_first")]

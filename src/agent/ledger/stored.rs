@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::agent::error::{StorageError, unavailable};
-use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::document::decode;
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::machine::budget::signed;
 use crate::store::pages::scan_pages;
@@ -20,14 +20,14 @@ use crate::store::{CommitError, Document, Order, Scan, Tx, Unavailable, Write};
 use crate::types::session::Session;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
-/// What is counted for a run's log when the run is created. If it comes to more, the rest is counted at the end: the
-/// counter lies in another partition than the log, so counting each commit would take one more. Until then the log is
-/// bounded by what the run may do: its iterations, and the most that is taken of a turn and of a tool's answer.
+/// What is counted for a run's log when the run is created. If it comes to more, the rest is counted once the run ends
+/// or waits: the counter lies in another partition than the log, so counting each commit would take one more. Until then
+/// the log is bounded by what the run may do: its iterations, and the most that is taken of a turn and of a tool's answer.
 const LOG: u64 = 8 << 10;
 /// What a new session may take beside its messages.
 const SESSION: u64 = 8 << 10;
 /// What a run takes beside its log, about.
-pub(super) const OVERHEAD: u64 = 2 << 10;
+const OVERHEAD: u64 = 2 << 10;
 /// Entries of an index read at a time, and documents that are read at the same time.
 const PAGE: usize = 512;
 const AT_ONCE: usize = 32;
@@ -55,9 +55,15 @@ pub(in crate::agent) fn of_new_session(messages: u64) -> u64 {
     messages + SESSION
 }
 
-/// What a run takes that ended or waits.
+/// What a run takes that ended.
 pub(super) fn of_ended_run(log: u64) -> u64 {
     log + OVERHEAD
+}
+
+/// What is counted for a run that waits, which keeps its specification of so many bytes. That is never less than was
+/// `counted` before, as the log of the run may go on.
+pub(super) fn of_waiting_run(spec: usize, log: u64, counted: u64) -> u64 {
+    counted.max(spec as u64 + of_ended_run(log))
 }
 
 /// All that these changes append.
@@ -100,15 +106,10 @@ impl Ledger {
         }
     }
 
-    /// Counts what a run that ended or waits has stored, `stored` in all, beyond what was counted when it was created.
-    /// In a store where that costs nothing, what the run has stored less is subtracted.
-    pub(in crate::agent) async fn settle_storage(&self, spec: &RunSpec, stored: u64) {
-        let stored = stored + OVERHEAD;
-        if stored <= LOG && self.ended.is_none() {
-            return;
-        }
-        let delta = signed(stored) - signed(of_new_run(encode(spec).len()));
-        if delta <= 0 && self.ended.is_none() {
+    /// Counts what a run that ended or waits has stored beyond what was counted for it so far. In a store where that
+    /// costs nothing, what the run has stored less is subtracted.
+    pub(in crate::agent) async fn settle_storage(&self, spec: &RunSpec, delta: i64) {
+        if delta == 0 || (delta < 0 && self.ended.is_none()) {
             return;
         }
         // The bytes are stored already, so they are counted even beyond the bound.
@@ -159,7 +160,7 @@ impl Ledger {
     }
 
     /// What a tenant stores.
-    async fn stored(&self, tenant: &Tenant) -> Result<u64, Unavailable> {
+    pub(in crate::agent) async fn stored(&self, tenant: &Tenant) -> Result<u64, Unavailable> {
         let partition = keys::tenant_partition(tenant);
         let mut sum = 0_u64;
         for prefix in [keys::RUNS, keys::SESSIONS, keys::OFFERS] {
@@ -190,11 +191,6 @@ impl Ledger {
 
     async fn weigh_run(&self, tenant: &Tenant, id: &RunId, session: Option<SessionId>) -> Result<u64, Unavailable> {
         let partition = keys::run_partition(tenant, session.as_ref(), id);
-        let Some(head) = self.head(&partition, id).await? else { return Ok(0) };
-        if !head.is_under_way() {
-            return Ok(head.bytes);
-        }
-        let spec = self.store.get(&partition, &keys::spec(id)).await?;
-        Ok(of_new_run(spec.map_or(0, |spec| spec.value.len())))
+        Ok(self.head(&partition, id).await?.map_or(0, |head| head.bytes))
     }
 }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{RETENTION, Say, TestAgent, outcome, request, watch};
-use crate::agent::Retention;
+use super::support::{RETENTION, Say, TestAgent, client_tool, outcome, request, watch};
 use crate::agent::error::{ForkError, LookupError, StartError, StorageError};
+use crate::agent::ledger::keys;
 use crate::agent::session::NewSession;
 use crate::agent::session::fork::Fork;
+use crate::agent::{NewRun, Retention};
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::servers::RedisServer;
-use crate::types::{Message, Role, SessionId, StopReason, Tenant};
+use crate::types::{CallId, Message, Outcome, Role, SessionId, StopReason, Tenant};
 
 const LIMIT: u64 = 1 << 20;
 /// Of this size, three fit and a fourth does not.
@@ -169,4 +171,88 @@ async fn redis_keeps_tenants_to_their_bound() {
     let server = RedisServer::start().await;
     let store = RedisStore::open(&server.url().parse().unwrap()).await.unwrap();
     a_store_keeps_tenants_to_their_bound(Arc::new(store)).await;
+}
+
+/// A request that says this, with a tool that its client executes.
+fn asking(says: &str) -> NewRun {
+    NewRun { client_tools: vec![client_tool("ask")], messages: vec![Message::text(Role::User, says)], ..request() }
+}
+
+/// Starts or continues a run, and returns how it ends or waits once its driver has left it.
+async fn leg(agent: &TestAgent, new: NewRun) -> Outcome {
+    let outcome = outcome(&watch(agent.start(new, None).await.unwrap()).await);
+    agent.idle(Duration::from_secs(5)).await;
+    outcome
+}
+
+/// What is counted for the tenant, and what counting it anew would come to.
+async fn counted(agent: &TestAgent) -> (i64, i64) {
+    let ledger = &agent.rooms.ledger;
+    let counter = ledger.store().counter(&keys::tenant_partition(&tenant()), &keys::stored()).await.unwrap();
+    (counter, i64::try_from(ledger.stored(&tenant()).await.unwrap()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_is_full_of_runs_that_wait_starts_no_more_however_often_it_is_counted() {
+    let agent = agent(vec![Say::Calls("", vec![("ask", "{}")])]);
+    let large = "x".repeat(EACH);
+    for _ in 0..3 {
+        assert_eq!(leg(&agent, asking(&large)).await.reason, StopReason::ClientTools);
+    }
+    for _ in 0..3 {
+        let refused = agent.start(asking(&large), None).await.map(drop);
+        let full =
+            matches!(refused, Err(StartError::Storage(StorageError::Full { limit: LIMIT, stored: TAKEN.., .. })));
+        assert!(full, "{refused:?}");
+        pause().await;
+    }
+}
+
+/// What every backend must do with a run that its client continues. It subtracts what an ended run takes less, or finds
+/// that when all is counted anew.
+async fn each_leg_of_a_run_is_counted_once(store: Arc<dyn Store>, ended_bytes: Option<u64>) {
+    const LEGS: usize = 4;
+    const ANSWER: usize = EACH / 8;
+    let retention = Retention { ended_bytes, ..RETENTION };
+    let turns = std::iter::repeat_n(Say::Calls("", vec![("ask", "{}")]), LEGS).chain([Say::Text(&["done"])]);
+    let agent = TestAgent::builder().store(store).turns(turns.collect()).retention(retention).build();
+    let mut outcome = leg(&agent, asking(&"x".repeat(EACH))).await;
+    let mut before = 0;
+    for number in 1..=LEGS {
+        assert_eq!(outcome.reason, StopReason::ClientTools, "leg {number}");
+        let (counter, stored) = counted(&agent).await;
+        assert_eq!(counter, stored, "leg {number}");
+        // Its request, and the answers so far, which its log has.
+        let said = i64::try_from(EACH + (number - 1) * ANSWER).unwrap();
+        assert!((said..said + (16 << 10)).contains(&stored), "leg {number}: {stored}");
+        before = counter;
+        let call: CallId = outcome.required_calls[0].call.id.clone();
+        let messages = vec![Message::tool(&call, &"y".repeat(ANSWER))];
+        outcome = leg(&agent, NewRun { answered: vec![call], messages, ..request() }).await;
+    }
+    assert_eq!(outcome.reason, StopReason::Done);
+    let (counter, stored) = counted(&agent).await;
+    let log = i64::try_from(LEGS * ANSWER).unwrap();
+    assert!((log..before).contains(&stored), "its request is gone, its log is not: {stored}");
+    assert_eq!(counter, if ended_bytes.is_some() { stored } else { before }, "of which {stored} are there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_counts_each_leg_of_a_run_once() {
+    each_leg_of_a_run_is_counted_once(Arc::new(MemoryStore::default()), Some(8 << 20)).await;
+}
+
+#[tokio::test]
+async fn a_file_counts_each_leg_of_a_run_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(EmbeddedStore::open(directory.path()).await.unwrap());
+    each_leg_of_a_run_is_counted_once(store.clone(), None).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn redis_counts_each_leg_of_a_run_once() {
+    let server = RedisServer::start().await;
+    let store = RedisStore::open(&server.url().parse().unwrap()).await.unwrap();
+    each_leg_of_a_run_is_counted_once(Arc::new(store), None).await;
 }

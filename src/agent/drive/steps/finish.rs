@@ -121,19 +121,29 @@ async fn record_end(
     let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
     let (spec, leg) = (run.spec().clone(), run.leg());
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
-    let (at_ms, commands_seen, retention) = (now_ms(), driver.commands_seen, driver.retention);
+    let (at_ms, commands_seen, counted, retention) = (now_ms(), driver.commands_seen, driver.counted, driver.retention);
     let before = driver.recorder.bytes();
-    let (mut next, mut stored) = (None, 0);
+    let (mut next, mut uncounted) = (None, 0);
     let change = |tx: Tx| {
         let log_bytes = before + appended(&tx);
-        let ending =
-            Ending { spec: &spec, leg, outcome, at_ms, log_bytes, commands_seen, session, messages, waits_until_ms };
-        let (tx, woken) = commits::end(tx, ending, retention);
-        (next, stored) = (woken, before + appended(&tx));
-        tx
+        let ending = Ending {
+            spec: &spec,
+            leg,
+            outcome,
+            at_ms,
+            log_bytes,
+            counted,
+            commands_seen,
+            session,
+            messages,
+            waits_until_ms,
+        };
+        let ended = commits::end(tx, ending, retention);
+        (next, uncounted) = (ended.next, ended.delta);
+        ended.tx
     };
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
-    driver.stored = stored;
+    driver.uncounted = uncounted;
     Ok(next)
 }
 

@@ -83,9 +83,19 @@ impl Place {
         let (spec, at_ms) = (&self.spec, now_ms());
         let waits_until_ms = (!outcome.status().is_final()).then(|| at_ms + RETENTION.wait.as_secs() * 1000);
         let outcome = &outcome;
-        let ending =
-            Ending { spec, leg: 0, outcome, at_ms, log_bytes: 0, commands_seen: 0, session, messages, waits_until_ms };
-        let (tx, next) = end(own, ending, RETENTION);
+        let ending = Ending {
+            spec,
+            leg: 0,
+            outcome,
+            at_ms,
+            log_bytes: 0,
+            counted: 0,
+            commands_seen: 0,
+            session,
+            messages,
+            waits_until_ms,
+        };
+        let Ended { tx, next, delta: _ } = end(own, ending, RETENTION);
         self.commit(tx).await;
         next
     }
@@ -106,7 +116,8 @@ async fn a_queued_run_begins_as_its_sessions_own() {
     assert_eq!(place.stands().await, (RunStatus::Queued, true, 1));
     assert_eq!(place.session().await.session.queue, [place.spec.id.clone()]);
     let (started, session) = (place.entry(Event::RunStarted), place.session().await);
-    place.commit(begin(&place.spec, place.fence, (1, started), session, RETENTION)).await;
+    let head = Head::new(&place.spec);
+    place.commit(begin((&place.spec, &head), place.fence, (1, started), session, RETENTION)).await;
     assert_eq!(place.stands().await, (RunStatus::InProgress, true, 2));
     let session = place.session().await.session;
     assert_eq!((session.queue, session.active_run), (Vec::new(), Some(place.spec.id.clone())));
@@ -140,7 +151,13 @@ async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     assert!(place.session().await.version > under_way, "who saw it under way cannot queue behind it any more");
     let resumed = place.entry(Event::RunResumed { leg: None });
     let session = Some(place.session().await);
-    let commit = resume((&place.spec, 1), place.fence, (2, resumed), session, RETENTION);
+    let commit = resume(
+        (&place.spec, &Head { leg: 1, ..Head::new(&place.spec) }),
+        place.fence,
+        (2, resumed),
+        session,
+        RETENTION,
+    );
     place.commit(commit.index).await;
     place.commit(commit.run).await;
     // Longer than a waiting run is kept.
