@@ -67,12 +67,12 @@ impl CallEnding {
         *self == Self::Answered
     }
 
-    /// Whether nothing came of the call: it was not made, or its answer was lost.
+    /// Whether nothing came of the call: it was not made, was stopped, or its answer was lost.
     #[must_use]
     pub fn is_without_answer(self) -> bool {
         match self {
-            Self::Answered | Self::Stopped => false,
-            Self::Skipped | Self::Lost => true,
+            Self::Answered => false,
+            Self::Stopped | Self::Skipped | Self::Lost => true,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps;
-use crate::agent::drive::steps::outcome::interrupted;
+use crate::agent::drive::steps::outcome::{interrupted, not_repeated};
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome, Usage, Used};
@@ -76,12 +76,18 @@ fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>) {
     }
 }
 
-/// Answers calls without dispatching them.
+/// Answers calls without dispatching them. One that was dispatched before a crash is not said not to have been made.
 fn skip_tools(driver: &mut Driver, calls: Vec<ToolCall>) {
-    let step = driver.recorder.run().step();
     for call in calls {
-        driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
-        driver.finish_call(&call, ToolOutcome::skipped("The call was not made: the run is stopping."));
+        let run = driver.recorder.run();
+        let (step, started) = (run.step(), run.started(&call.id));
+        let outcome = if let Some(began_as) = started {
+            not_repeated(began_as)
+        } else {
+            driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
+            ToolOutcome::skipped("The call was not made: the run is stopping.")
+        };
+        driver.finish_call(&call, outcome);
     }
 }
 

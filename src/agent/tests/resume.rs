@@ -12,6 +12,7 @@ use crate::agent::ownership::registry::{Registration, Replica};
 use crate::agent::{LimitsPatch, NewRun};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
+use crate::types::tool::CallEnding;
 use crate::types::{Effect, Event, Record, RunId, RunSpec, RunStatus, StopReason};
 
 fn turns() -> Vec<Say> {
@@ -122,6 +123,35 @@ async fn a_write_that_was_interrupted_is_not_run_again() {
     let outcome = outcome(&records);
     assert_eq!((outcome.reason, outcome.status()), (StopReason::OutcomeUnknown, RunStatus::Failed));
     assert!(agent.journal.lock().is_empty(), "neither the interrupted call nor the one behind it ran");
+}
+
+/// A replica that takes up a run only to end it tells calls that had begun from those that never were made.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_had_begun_is_not_said_not_to_have_been_made_when_its_run_is_cancelled() {
+    for (effect, ending, told) in [
+        (Effect::Read, CallEnding::Stopped, "The call was interrupted, and is not made again"),
+        (Effect::Idempotent, CallEnding::Lost, "Whether it took effect is unknown"),
+        (Effect::Write, CallEnding::Lost, "Whether it took effect is unknown"),
+    ] {
+        let (spec, whole) = undisturbed_with(effect).await;
+        let began = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
+        let (agent, _) = found(&spec, &whole[..=began], effect).await;
+        agent.runs().cancel(&spec.tenant, &spec.id).await.unwrap();
+        let records = ended(&agent, &spec.id).await;
+        assert_eq!(outcome(&records).reason, StopReason::Cancelled);
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        for record in &records {
+            match &record.event {
+                Event::ToolStarted { effect, .. } => begun.push(*effect),
+                Event::ToolFinished { outcome, .. } => ended.push((outcome.ending, outcome.text())),
+                _ => {}
+            }
+        }
+        assert_eq!(begun, [effect, Effect::Read], "each begins once");
+        assert!(ended[0].0 == ending && ended[0].1.contains(told), "{effect:?}: {ended:?}");
+        assert_eq!(ended[1].0, CallEnding::Skipped, "the one behind it was never dispatched");
+        assert!(agent.journal.lock().is_empty(), "neither is made");
+    }
 }
 
 #[tokio::test(start_paused = true)]

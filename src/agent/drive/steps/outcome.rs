@@ -24,6 +24,15 @@ pub(in crate::agent::drive) fn interrupted(began_as: Effect, why: &str) -> ToolO
     settled(ToolOutcome::lost(format!("The call was interrupted.{why}")), began_as)
 }
 
+/// What came of a call that began with this effect, was interrupted by a crash, and could be made again if its run were
+/// not stopping.
+pub(in crate::agent::drive) fn not_repeated(began_as: Effect) -> ToolOutcome {
+    match began_as {
+        Effect::Read => ToolOutcome::stopped("The call was interrupted, and is not made again: the run is stopping."),
+        Effect::Idempotent | Effect::Write => interrupted(began_as, ""),
+    }
+}
+
 /// A call that was stopped with its run.
 pub(super) fn stopped() -> ToolOutcome {
     ToolOutcome::stopped("The call was stopped with the run. It may have taken effect.")
