@@ -102,3 +102,20 @@ async fn an_answer_that_fails_after_its_calls_is_not_asked_for_again_where_its_t
     let run = server.get(&format!("/v1/runs/{run}")).await.body;
     assert_eq!((&run["usage"]["completion_tokens"], &run["usage"]["estimated"]), (&json!(300), &json!(true)), "{run}");
 }
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_while_its_upstream_is_down_is_charged_nothing() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::error(503, "busy", "later").header("retry-after", "20"));
+    let server = TestServer::start(&upstream.config()).await;
+    let mut request = ask();
+    request["stream"] = json!(true);
+    let mut stream = server.stream(DOORS[0], &request).await;
+    let frames = stream.until(|frame| frame.name == "provider.retry").await;
+    let run = frames.iter().find(|frame| frame.name == "run.started").expect("it began").json();
+    let run = run["run_id"].as_str().expect("it has an id").to_owned();
+    server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
+    stream.rest().await;
+    let run = server.get(&format!("/v1/runs/{run}")).await.ok();
+    assert_eq!((&run["status"], &run["usage"]["total_tokens"]), (&json!("cancelled"), &json!(0)), "{run}");
+}

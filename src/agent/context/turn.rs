@@ -2,6 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use tokio::time::Instant;
+
 use crate::agent::context::recover::alone::LoneCalls;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::Run;
@@ -10,7 +12,7 @@ use crate::llm::{Delta, Model, ModelPart, Spent, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
 use crate::types::tool::WrittenCalls;
-use crate::types::{Event, RunId, TurnEnd};
+use crate::types::{Event, RunId, TurnEnd, Usage};
 
 /// Whether a call of this name with these arguments would be valid.
 type IsCall = Box<dyn Fn(&str, &str) -> bool + Send>;
@@ -32,6 +34,10 @@ pub struct TurnBuffer {
     bytes: usize,
     /// Whether the upstream began to answer.
     begun: bool,
+    /// Until when surely nothing is sent, since the attempts so far have failed at no cost.
+    pauses_until: Option<Instant>,
+    /// What a call that failed says that it may have cost.
+    failed_at: Option<Spent>,
     news: VecDeque<Event>,
 }
 
@@ -56,6 +62,8 @@ impl TurnBuffer {
             parts: Vec::new(),
             bytes: 0,
             begun: false,
+            pauses_until: None,
+            failed_at: None,
             news: VecDeque::new(),
         }
     }
@@ -95,6 +103,7 @@ impl TurnBuffer {
             }
             Delta::Retry { attempt, delay, cause } => {
                 let (upstream, model) = self.upstream.clone();
+                self.pauses_until = Some(Instant::now() + delay);
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
                 self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, cause });
             }
@@ -118,9 +127,20 @@ impl TurnBuffer {
         self.bytes
     }
 
+    /// Notes that the call failed, having cost so much at most.
+    pub fn note_failure(&mut self, spent: Spent) {
+        self.failed_at = Some(spent);
+    }
+
     /// What the call may have cost so far.
-    pub fn spent(&self) -> Spent {
-        if self.begun || self.bytes > 0 { Spent::Unknown } else { Spent::Input }
+    fn spent(&self) -> Spent {
+        let pauses = self.pauses_until.is_some_and(|until| Instant::now() < until);
+        match self.failed_at {
+            _ if self.begun || self.bytes > 0 => Spent::Unknown,
+            Some(spent) => spent,
+            None if pauses => Spent::Nothing,
+            None => Spent::Input,
+        }
     }
 
     /// The turn, with a text that is nothing but calls taken for these, and the text to show yet.
@@ -145,7 +165,8 @@ impl TurnBuffer {
     pub fn take_partial(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
         let usage = match self.spent() {
             Spent::Unknown => whole_usage(reserve),
-            Spent::Nothing | Spent::Input => estimated_usage(reserve, 0),
+            Spent::Input => estimated_usage(reserve, 0),
+            Spent::Nothing => Usage::default(),
         };
         Turn { parts: std::mem::take(&mut self.parts), usage, end: TurnEnd::Interrupted, latency_ms }
     }

@@ -68,6 +68,32 @@ async fn a_call_that_is_cancelled_before_its_answer_begins_is_charged_its_input(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_between_attempts_that_cost_nothing_is_charged_nothing() {
+    for (seconds, is_charged) in [(1, false), (11, true)] {
+        let agent = TestAgent::builder().turns(vec![Say::Pauses]).begin();
+        let mut started = agent.start(request(), None).await.unwrap();
+        let (tenant, run) = (request().tenant, started.head.id.clone());
+        until_the_model_is_asked(&mut started).await;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        agent.runs().cancel(&tenant, &run).await.unwrap();
+        let outcome = outcome(&watch(started).await);
+        assert_eq!(outcome.reason, StopReason::Cancelled);
+        let charged = (outcome.usage.prompt_tokens > 0, outcome.usage.estimated);
+        assert_eq!(charged, (is_charged, is_charged), "after {seconds} s the next attempt has begun: {is_charged}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_costs_nothing_also_when_the_runs_time_is_up() {
+    for (turn, is_free) in [(Say::Refused, true), (Say::Deadline(&[]), false)] {
+        let agent = TestAgent::builder().turns(vec![turn]).begin();
+        let limits = LimitsPatch { timeout_ms: Some(2_000), ..LimitsPatch::default() };
+        let outcome = outcome(&watch(agent.start(request_with(limits), None).await.unwrap()).await);
+        assert_eq!((outcome.reason, outcome.usage.total() == 0), (StopReason::Timeout, is_free));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn attempts_that_may_have_cost_something_are_charged_and_made_again_within_the_budget() {
     let ways = &[
         (ModelErrorKind::Transient, Spent::Input),

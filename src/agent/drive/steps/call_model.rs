@@ -88,7 +88,10 @@ pub async fn call_model(
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let end = match (end, driver.signals.now()) {
         // The model gave up because the run's time was up: that is no failure of the model's.
-        (End::Failed(_), Some(interruption)) => End::Interrupted(interruption),
+        (End::Failed(error), Some(interruption)) => {
+            buffer.note_failure(error.spent);
+            End::Interrupted(interruption)
+        }
         (end, _) => end,
     };
     match end {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -28,6 +29,10 @@ pub(in crate::agent::tests) enum Say {
     Rambled(&'static [&'static str]),
     /// Streams the pieces, then fails once the request's time is up, as a real one does.
     Deadline(&'static [&'static str]),
+    /// Fails at no cost once the request's time is up.
+    Refused,
+    /// An attempt has failed at no cost, and the next one begins ten seconds later.
+    Pauses,
     /// Streams a text in pieces of which a call is written as text.
     Written(&'static [&'static str]),
     /// Thinks, then answers, and does not say what that took.
@@ -66,6 +71,11 @@ impl Say {
                 return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
             }
             Self::Silent => return vec![Ok(Delta::Begun)],
+            Self::Refused => return Vec::new(),
+            Self::Pauses => {
+                let (delay, cause) = (Duration::from_secs(10), "it is down".into());
+                return vec![Ok(Delta::Retry { attempt: 1, delay, cause })];
+            }
             Self::Panic => panic!("as told"),
             Self::Fails(_) => (vec!["at last"], [].as_slice()),
         };
@@ -82,6 +92,8 @@ impl Say {
             | Self::Unmetered(..)
             | Self::Boasts(..)
             | Self::Silent
+            | Self::Refused
+            | Self::Pauses
             | Self::Panic => {}
         }
         deltas
@@ -126,10 +138,12 @@ impl Model for Scripted {
                 self.breaks.fetch_add(1, Ordering::Relaxed);
                 deltas.push(broken(ModelErrorKind::Transient, "it broke"));
             }
-            Say::Deadline(_) => {
+            Say::Deadline(_) | Say::Refused => {
+                let is_free = matches!(turn, Say::Refused);
                 let late = async move {
                     tokio::time::sleep_until(deadline).await;
-                    broken(ModelErrorKind::Timeout, "time is up")
+                    let late = broken(ModelErrorKind::Timeout, "time is up");
+                    late.map_err(|error: ModelError| if is_free { error.having(Spent::Nothing) } else { error })
                 };
                 return futures_util::stream::iter(deltas).chain(futures_util::stream::once(late)).boxed();
             }
@@ -138,7 +152,7 @@ impl Model for Scripted {
                     deltas = vec![Err(ModelError::new(*kind, "it failed").having(*spent))];
                 }
             }
-            Say::Stall(_) | Say::Silent => {
+            Say::Stall(_) | Say::Silent | Say::Pauses => {
                 return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
             }
             Say::Text(_)
