@@ -12,6 +12,11 @@ pub(super) type Arguments = BTreeMap<String, Box<RawValue>>;
 /// What is written as it is; everything else is percent-encoded, in the path and in the query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// Most bytes of an argument in the path: most servers refuse a longer request line.
+const MAX_PATH_VALUE: usize = 4 << 10;
+/// How often an argument in the path may be percent-encoded: more often than any chain of proxies decodes it.
+const MAX_ENCODINGS: usize = 4;
+
 /// A parsed template: literal text and parameters in turn.
 pub(super) struct Template {
     parts: Vec<Part>,
@@ -130,8 +135,12 @@ fn path_value(name: &str, value: &str) -> Result<String, String> {
     if value.is_empty() {
         return Err(format!("The argument `{name}` must not be empty."));
     }
+    if value.len() > MAX_PATH_VALUE {
+        return Err(format!("The argument `{name}` is longer than the {MAX_PATH_VALUE} bytes that fit in a path."));
+    }
     let mut decoded = value.to_owned();
-    loop {
+    // Bounded, as a model chooses how often the argument is encoded, and nothing interrupts this.
+    for _ in 0..=MAX_ENCODINGS {
         if decoded.contains(|char: char| matches!(char, '/' | '\\') || char.is_control()) {
             return Err(format!("The argument `{name}` must not contain `/`, `\\` or control characters."));
         }
@@ -142,6 +151,7 @@ fn path_value(name: &str, value: &str) -> Result<String, String> {
         }
         decoded = next;
     }
+    Err(format!("The argument `{name}` is percent-encoded too often: at most {MAX_ENCODINGS} times are allowed."))
 }
 
 /// Whether a segment of the path is one that URL parsers take for "here" or "one up". Some servers ignore what
@@ -231,6 +241,23 @@ mod tests {
             ("https://a.test/u?id={id}", "{}", "`id` is missing"),
         ] {
             let error = filled(template, arguments).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn path_arguments_that_would_take_long_to_decode_are_refused() {
+        let fill = |value: &str| filled("https://a.test/u/{a}/x", &format!(r#"{{"a":"{value}"}}"#));
+        let encoded = |times: usize| format!("%{}41", "25".repeat(times - 1));
+        assert!(fill(&encoded(MAX_ENCODINGS)).is_ok());
+        assert!(fill(&"x".repeat(MAX_PATH_VALUE)).is_ok());
+        for (value, reason) in [
+            (encoded(MAX_ENCODINGS + 1), "`a` is percent-encoded too often"),
+            (encoded(MAX_PATH_VALUE / 2 - 1), "`a` is percent-encoded too often"),
+            ("x".repeat(MAX_PATH_VALUE + 1), "`a` is longer than the 4096 bytes"),
+            (encoded(MAX_PATH_VALUE), "`a` is longer than the 4096 bytes"),
+        ] {
+            let error = fill(&value).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
     }
