@@ -19,9 +19,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::support::{Answer, Reply, TestServer, Upstream};
 
@@ -73,6 +75,8 @@ struct EncryptedModel {
     versions: Arc<Mutex<Vec<Version>>>,
     /// How many connections were opened to it, trusted or not.
     connections: Arc<AtomicUsize>,
+    /// How many requests it has yet to answer with what is no TLS.
+    breaks: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -91,15 +95,21 @@ impl EncryptedModel {
         let versions: Arc<Mutex<Vec<Version>>> = Arc::default();
         let mut tasks = JoinSet::new();
         let connections: Arc<AtomicUsize> = Arc::default();
-        let (record, opened) = (Arc::clone(&versions), Arc::clone(&connections));
+        let breaks: Arc<AtomicUsize> = Arc::default();
+        let (record, opened, to_break) = (versions.clone(), connections.clone(), breaks.clone());
         tasks.spawn(async move {
             let mut served = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 opened.fetch_add(1, Ordering::SeqCst);
-                served.spawn(serve(acceptor.clone(), socket, record.clone()));
+                served.spawn(serve(acceptor.clone(), socket, record.clone(), to_break.clone()));
             }
         });
-        Self { address, versions, connections, _tasks: tasks }
+        Self { address, versions, connections, breaks, _tasks: tasks }
+    }
+
+    /// Answers the next request with what is no TLS.
+    fn break_next(&self) {
+        self.breaks.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The versions of HTTP in which it was asked so far.
@@ -114,9 +124,13 @@ impl EncryptedModel {
     }
 }
 
-async fn serve(acceptor: TlsAcceptor, socket: TcpStream, record: Arc<Mutex<Vec<Version>>>) {
+async fn serve(acceptor: TlsAcceptor, socket: TcpStream, record: Arc<Mutex<Vec<Version>>>, breaks: Arc<AtomicUsize>) {
     // A client that does not trust us goes away.
     let Ok(stream) = acceptor.accept(socket).await else { return };
+    if breaks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+        record.lock().expect("no one panics with it").push(Version::HTTP_11);
+        return break_off(stream).await;
+    }
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let answer = service_fn(move |request: Request<Incoming>| {
         let record = record.clone();
@@ -133,6 +147,23 @@ async fn serve(acceptor: TlsAcceptor, socket: TcpStream, record: Arc<Mutex<Vec<V
     } else {
         drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
     }
+}
+
+/// Reads a request whole and answers it past the encryption, as a middlebox may.
+async fn break_off(mut stream: TlsStream<TcpStream>) {
+    let mut request = Vec::new();
+    loop {
+        let read = stream.read_buf(&mut request).await.expect("the client sends a request");
+        assert_ne!(read, 0, "the request is whole");
+        let text = String::from_utf8_lossy(&request);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if body.len() >= length.map_or(0, |length| length.parse().expect("it is a number")) {
+            break;
+        }
+    }
+    let (mut socket, _) = stream.into_inner();
+    socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await.expect("the client listens");
 }
 
 async fn ask(server: &TestServer) -> Answer {
@@ -184,4 +215,36 @@ async fn models_are_trusted_by_the_authorities_that_the_environment_names() {
     ask(&server).await.ok();
     let told = upstream.requests()[1]["messages"][2]["content"].to_string();
     assert!(told.contains("cannot be trusted") && told.contains("Nothing was sent"), "{told}");
+}
+
+/// An answer was lost with the encryption, but the request was not.
+#[tokio::test]
+async fn a_request_to_a_model_is_charged_after_which_encryption_breaks() {
+    let authority = Authority::make();
+    let model = EncryptedModel::start(&authority, &["http/1.1"]).await;
+    let server = model.server(&authority).await;
+    model.break_next();
+    let answer = ask(&server).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Hello", "it is asked again");
+    assert_eq!(model.versions().len(), 2);
+    let charged = answer["usage"]["prompt_tokens"].as_u64().expect("it is a number");
+    assert!(charged > 1, "the first request may have cost something: {answer}");
+}
+
+#[tokio::test]
+async fn the_outcome_of_a_call_after_which_encryption_breaks_is_unknown() {
+    let authority = Authority::make();
+    let service = EncryptedModel::start(&authority, &["http/1.1"]).await;
+    let upstream = Upstream::start([Reply::calls("pay", &json!({})), Reply::says("Done.")]).await;
+    let tool = format!(
+        "[agents.default]\ntools = [\"pay\"]\n[tools.pay]\ndescription = \"Pays\"\nmethod = \"POST\"\n\
+         url = \"https://{}/pay\"\n",
+        service.address
+    );
+    let config = format!("{}{tool}", upstream.config());
+    let server = TestServer::builder(&config).env("SSL_CERT_FILE", &authority.root()).start().await;
+    service.break_next();
+    let failed = ask(&server).await;
+    assert_eq!((failed.status, &failed.body["error"]["code"]), (500, &json!("outcome_unknown")), "{}", failed.body);
+    assert_eq!((service.versions().len(), upstream.requests().len()), (1, 1), "the model cannot repeat the call");
 }

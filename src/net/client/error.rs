@@ -23,9 +23,10 @@ impl HttpError {
         self.cause().is::<TooSlow>()
     }
 
-    /// Whether the two do not understand or trust each other in TLS, which will be so again the next time.
+    /// Whether no connection could be opened because the two do not understand or trust each other in TLS, which will be
+    /// so again the next time. What breaks TLS later may come after the request.
     pub fn is_tls(&self) -> bool {
-        tls_error(&*self.0).is_some_and(is_final)
+        self.is_connect() && tls_error(&*self.0).is_some_and(is_final)
     }
 
     /// Whether the server closed the connection before it answered. Servers close connections that were kept for the
