@@ -175,17 +175,19 @@ impl Recorder {
             match self.store.commit(tx.clone()).await {
                 // Boxed, as every wait of a run for its store would have room for it otherwise.
                 Err(CommitError::Unavailable(error)) if Box::pin(retry.lasts(&error)).await => unsure = true,
-                // The log grew since the first attempt: by that attempt, or by the replica that took over the run.
-                Err(CommitError::SequenceConflict { log, .. }) if unsure && log == self.log => {
-                    return Box::pin(self.is_recorded(tx)).await;
+                // What changed since the first attempt was changed by that attempt, or by another writer.
+                Err(conflict @ (CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }))
+                    if unsure =>
+                {
+                    return Box::pin(self.is_recorded(tx, conflict)).await;
                 }
                 result => return result,
             }
         }
     }
 
-    /// Whether what `tx` appends to the log is what it holds there.
-    async fn is_recorded(&self, tx: &Tx) -> Result<(), CommitError> {
+    /// Whether what `tx` appends to the log is what it holds there; `conflict` if it holds nothing there.
+    async fn is_recorded(&self, tx: &Tx, conflict: CommitError) -> Result<(), CommitError> {
         let Some(Write::Append { entries, .. }) = tx.writes.first() else {
             unreachable!("a change of a run begins with what it appends to its log");
         };
@@ -195,6 +197,12 @@ impl Recorder {
             pages.try_concat().await
         };
         let found = RetryWhileLeased::new(&self.validity).read(read).await?;
-        if found == *entries { Ok(()) } else { Err(CommitError::Fenced { lease: self.lease.clone() }) }
+        if found == *entries {
+            Ok(())
+        } else if found.is_empty() {
+            Err(conflict)
+        } else {
+            Err(CommitError::Fenced { lease: self.lease.clone() })
+        }
     }
 }

@@ -25,7 +25,7 @@ const AROUND: [Duration; 2] = [Duration::from_millis(7_500), Duration::from_mill
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Whether a commit records such an event.
-fn records(is_it: fn(&Event) -> bool) -> impl Fn(&Tx) -> bool + Send + 'static {
+pub(super) fn records(is_it: fn(&Event) -> bool) -> impl Fn(&Tx) -> bool + Send + 'static {
     move |tx| {
         let appended = tx.writes.iter().filter_map(|write| match write {
             Write::Append { entries, .. } => Some(entries),

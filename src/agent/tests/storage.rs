@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fencing::records;
 use super::support::{RETENTION, Say, TestAgent, client_tool, outcome, request, watch};
 use crate::agent::error::{ForkError, LookupError, StartError, StorageError};
 use crate::agent::ledger::keys;
-use crate::agent::session::NewSession;
 use crate::agent::session::fork::Fork;
+use crate::agent::session::{NewSession, SessionPatch};
 use crate::agent::{NewRun, Retention};
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::servers::RedisServer;
-use crate::types::{CallId, Message, Outcome, Role, SessionId, StopReason, Tenant};
+use crate::types::{CallId, Event, Message, Outcome, Role, SessionId, StopReason, Tenant};
 
 const LIMIT: u64 = 1 << 20;
 /// Of this size, three fit and a fourth does not.
@@ -108,6 +110,40 @@ async fn what_a_run_says_counts_and_a_full_tenant_starts_no_run() {
     pause().await;
     let again = agent.start(request(), None).await.map(drop);
     assert!(again.is_ok(), "the runs expired: {again:?}");
+}
+
+/// The store takes the end of a run in a session, and its answer is lost: the session stands at another version then.
+#[tokio::test(start_paused = true)]
+async fn what_a_run_says_counts_also_if_the_store_does_not_say_that_it_took_the_end() {
+    let text: &[&str] = vec![&*"x".repeat(EACH).leak()].leak();
+    let store = Faulty::memory();
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(text)]).build();
+    agent.sessions().create(&tenant(), NewSession { id: Some(id("a")), ..NewSession::default() }).await.unwrap();
+    store.next(records(|event| matches!(event, Event::RunFinished(_))), Fate::FailsAfterwards);
+    let run = NewRun { session: Some(id("a")), ..request() };
+    assert_eq!(outcome(&watch(agent.start(run, None).await.unwrap()).await).reason, StopReason::Done);
+    // Its driver leaves it, and counts what it said.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(store.has_struck());
+    let counted = store.counter(&keys::tenant_partition(&tenant()), &keys::stored()).await.unwrap();
+    assert!(counted > i64::try_from(EACH).unwrap(), "{counted}");
+    let session = agent.sessions().get(&tenant(), &id("a")).await.unwrap().session;
+    assert_eq!((session.runs, session.message_count), (1, 2), "it ended once");
+}
+
+/// The end was not taken, and the session changed before it was tried again.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_store_did_not_take_goes_into_the_session_as_it_is_then() {
+    let store = Faulty::memory();
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["done"])]).build();
+    agent.sessions().create(&tenant(), NewSession { id: Some(id("a")), ..NewSession::default() }).await.unwrap();
+    store.next(records(|event| matches!(event, Event::RunFinished(_))), Fate::Fails);
+    let run = agent.start(NewRun { session: Some(id("a")), ..request() }, None).await.unwrap();
+    store.reached().await;
+    agent.sessions().patch(&tenant(), &id("a"), SessionPatch::default()).await.unwrap();
+    assert_eq!(outcome(&watch(run).await).reason, StopReason::Done);
+    let session = agent.sessions().get(&tenant(), &id("a")).await.unwrap().session;
+    assert_eq!((session.runs, session.message_count), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
