@@ -121,6 +121,20 @@ async fn the_log_says_whose_run_it_was_how_it_ended_and_what_it_took() {
 }
 
 #[tokio::test]
+async fn the_log_tells_a_run_that_waits_from_one_that_ended() {
+    let upstream = Upstream::start([Reply::calls("pay", &json!({}))]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let tools = json!({"tools": [{"type": "function", "function": {"name": "pay"}}]});
+    let answer = server.post("/v1/agent/completions", &request(&tools)).await.ok();
+    assert_eq!(answer["agent"]["status"], "requires_action");
+    let line = server.logged("the run waits for its caller").await;
+    for word in [answer["agent"]["run_id"].as_str().expect("it has an id"), "\"tenant\":", "test\"", "\"tokens\":15"] {
+        assert!(line.contains(word), "{word} is not in: {line}");
+    }
+    assert!(!server.output().contains("the run ended"));
+}
+
+#[tokio::test]
 async fn every_model_of_the_list_is_found_by_its_id() {
     let upstream = Upstream::start([]).await;
     let config = upstream.config().replace("[\"test\"]", "[\"test\", \"meta/llama/big\"]");

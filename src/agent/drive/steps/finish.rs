@@ -77,8 +77,10 @@ fn log_end(spec: &RunSpec, outcome: &Outcome) {
     if let Some(error) = &outcome.error {
         let error = &error.message;
         tracing::warn!(%run, %tenant, key, model, reason, tokens, cost_usd, error, "the run failed");
-    } else {
+    } else if outcome.status().is_final() {
         tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run ended");
+    } else {
+        tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run waits for its caller");
     }
 }
 
