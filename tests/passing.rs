@@ -135,6 +135,30 @@ async fn the_log_tells_a_run_that_waits_from_one_that_ended() {
 }
 
 #[tokio::test]
+async fn the_line_of_a_request_says_all_that_became_known_of_it() {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let config = format!("{}[keys.ann]\nkey_env = \"KEY_ANN\"\n", upstream.config());
+    let mut server = TestServer::builder(&config).env("KEY_ANN", "lg_aaaa").start().await;
+    server.use_key("lg_aaaa");
+    let served = async |path: &str| -> Value {
+        let line = server.logged(&format!("\"path\":\"{path}\"")).await;
+        serde_json::from_str(&line).expect("it is a line of JSON")
+    };
+    let answer = server.post("/v1/agent/completions", &request(&json!({}))).await;
+    let line = served("/v1/agent/completions").await;
+    assert_eq!(line["run"], answer.header("x-loopgate-run-id"));
+    assert_eq!(line["span"]["id"], answer.header("x-request-id"));
+    assert_eq!((&line["tenant"], &line["key"], &line["status"]), (&json!("ann"), &json!("ann"), &json!(200)));
+    assert!(line["model"].is_string() && line["latency_ms"].is_f64() && line["tokens"] == 15, "{line}");
+
+    // Of a request that fails there is less to say, but whose it is.
+    assert_eq!(server.get("/v1/runs/run_none").await.status, 404);
+    let line = served("/v1/runs/run_none").await;
+    assert_eq!((&line["tenant"], &line["key"], &line["status"]), (&json!("ann"), &json!("ann"), &json!(404)));
+    assert!(line.get("run").is_none() && line.get("model").is_none(), "{line}");
+}
+
+#[tokio::test]
 async fn every_model_of_the_list_is_found_by_its_id() {
     let upstream = Upstream::start([]).await;
     let config = upstream.config().replace("[\"test\"]", "[\"test\", \"meta/llama/big\"]");

@@ -10,6 +10,7 @@ use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
+use crate::api::log_fields::LogFields;
 use crate::api::params::CompletionHeaders;
 use crate::api::run_events::without_void;
 use crate::api::sse;
@@ -119,7 +120,6 @@ async fn complete(
 async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
     let Started { head, follower, joined, replayed } = started;
     let names = RunNames::from(&head);
-    tracing::Span::current().record("model", names.model.as_str());
     if shape.background {
         let run = if replayed { RunObject::from(&head) } else { RunObject::queued(&head) };
         let mut response = (StatusCode::ACCEPTED, axum::Json(run)).into_response();
@@ -169,9 +169,6 @@ async fn unary(
         }
     }
     let outcome = outcome.ok_or_else(|| ApiError::internal(&"a run's log ended without its last event"))?;
-    let span = tracing::Span::current();
-    span.record("tokens", outcome.usage.total());
-    span.record("cost_usd", outcome.cost.as_usd());
     let mut response = match &outcome.error {
         Some(error) => {
             let error = ApiError::from(error);
@@ -180,6 +177,8 @@ async fn unary(
         None => axum::Json(completion(&names, &outcome, with_report)).into_response(),
     };
     sse::name_run(&mut response, &names);
+    let logged = LogFields::of(&mut response);
+    (logged.tokens, logged.cost_usd) = (Some(outcome.usage.total()), Some(outcome.cost.as_usd()));
     Ok(response)
 }
 

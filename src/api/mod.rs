@@ -9,6 +9,7 @@ pub mod error;
 mod extract;
 pub mod health;
 mod identity;
+pub mod log_fields;
 mod models;
 mod paging;
 mod params;

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::agent::follow::{FollowError, Follower};
 use crate::api::error::ApiError;
+use crate::api::log_fields::LogFields;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::{DONE, Encoder, RunNames, write_json};
 
@@ -91,7 +92,7 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
     }
 }
 
-/// Adds the headers that every response about a run bears.
+/// Adds the headers that every response about a run bears, and lets the request's line in the log name its model.
 pub fn name_run(response: &mut Response, names: &RunNames) {
     let headers = response.headers_mut();
     if let Ok(run) = HeaderValue::from_str(names.id.as_str()) {
@@ -102,6 +103,7 @@ pub fn name_run(response: &mut Response, names: &RunNames) {
     {
         headers.insert(HeaderName::from_static("x-loopgate-session-id"), session);
     }
+    LogFields::of(response).model = Some(names.model.clone());
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tracing::{Span, field};
 use super::entrance::{Entrance, enter};
 use crate::agent::Agent;
 use crate::api::error::ApiError;
+use crate::api::log_fields::LogFields;
 use crate::config::ServerConfig;
 
 /// Longest request id that is taken over from a caller. Not a setting: a longer one is replaced, which does no harm.
@@ -60,15 +61,16 @@ fn drop_bad_request_id(mut request: Request) -> Request {
 fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
     let route = request.extensions().get::<MatchedPath>().map_or_else(|| request.uri().path(), MatchedPath::as_str);
-    tracing::info_span!("request", id, method = %request.method(), path = route, run = field::Empty,
-        tenant = field::Empty, key = field::Empty, model = field::Empty, tokens = field::Empty, cost_usd = field::Empty)
+    tracing::info_span!("request", id, method = %request.method(), path = route)
 }
 
 fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
-    if let Some(run) = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok()) {
-        span.record("run", run);
-    }
-    tracing::info!(parent: span, status = response.status().as_u16(), latency_ms = latency.as_secs_f64() * 1e3, "served");
+    let (status, latency_ms) = (response.status().as_u16(), latency.as_secs_f64() * 1e3);
+    let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
+    let unknown = LogFields::default();
+    let LogFields { tenant, key, model, tokens, cost_usd } = response.extensions().get().unwrap_or(&unknown);
+    let tenant = tenant.as_ref().map(field::display);
+    tracing::info!(parent: span, status, latency_ms, run, tenant, key, model, tokens, cost_usd, "served");
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

@@ -22,6 +22,7 @@ use crate::agent::limits::rate::RateKey;
 use crate::agent::{Agent, Generation};
 use crate::api::auth::rate_limit::{LocalRateKey, too_many, write_allowance};
 use crate::api::error::ApiError;
+use crate::api::log_fields::LogFields;
 
 /// What stands before the routes that are not open to everyone.
 #[derive(Debug, Clone)]
@@ -37,13 +38,6 @@ pub fn check_key(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<()
     keys::identify(generation, headers).map(drop)
 }
 
-/// Lets the request's line in the log say whose it is.
-fn name_in_log(caller: &Caller) {
-    let span = tracing::Span::current();
-    span.record("tenant", tracing::field::display(&caller.tenant));
-    span.record("key", caller.key_name.as_deref());
-}
-
 /// Lets a request pass if its key is valid and its allowance is not used up. The handler then
 /// extracts its [`Caller`].
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
@@ -53,7 +47,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         Ok(known) => known,
         Err(error) => return error.into_response(),
     };
-    name_in_log(&caller);
+    let (tenant, key) = (caller.tenant.clone(), caller.key_name.clone());
     let local_key = caller.key_name.clone().map_or(LocalRateKey::Address(address), LocalRateKey::Key);
     let mut allowance = limit.map(|limit| guard.rates.count(&local_key, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
@@ -77,5 +71,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
     if let Some(allowance) = allowance {
         write_allowance(&allowance, response.headers_mut());
     }
+    let logged = LogFields::of(&mut response);
+    (logged.tenant, logged.key) = (Some(tenant), key);
     response
 }

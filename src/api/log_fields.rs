@@ -1,0 +1,29 @@
+//! What the line of the log that a request ends with says beside the request's head and status.
+
+use axum::response::Response;
+
+use crate::types::Tenant;
+
+/// What became known of a request; it travels in the extensions of the response to the layer that writes the line.
+///
+/// It is not recorded into the request's span, whose fields would be parsed and written again with each addition.
+#[derive(Debug, Clone, Default)]
+pub struct LogFields {
+    /// Whose request it is.
+    pub tenant: Option<Tenant>,
+    /// The name of its key.
+    pub key: Option<String>,
+    /// The model or agent of its run, as the caller named it.
+    pub model: Option<String>,
+    /// All tokens of its run, where the run has ended.
+    pub tokens: Option<u64>,
+    /// What its run cost, where the run has ended.
+    pub cost_usd: Option<f64>,
+}
+
+impl LogFields {
+    /// Those of the request that this response answers.
+    pub fn of(response: &mut Response) -> &mut Self {
+        response.extensions_mut().get_or_insert_default()
+    }
+}
