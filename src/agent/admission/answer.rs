@@ -97,10 +97,16 @@ impl Admission {
         check_unchanged(new, spec, generation)?;
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
-        self.limits.take_slot(spec, &generation.quotas).await?;
+        let account = self.limits.take_slot(spec, &generation.quotas).await?;
         if let Some(claim) = claim {
             let target = Target::Run { id: spec.id.clone(), session: spec.session.clone(), after: idle.seq() };
-            self.set_target(claim, target).await?;
+            if let Err(error) = self.set_target(claim, target).await {
+                // The run goes on waiting: this request has its lease, so no other acquired the slot.
+                if let Some(mut account) = account {
+                    account.free_slot().await;
+                }
+                return Err(error);
+            }
         }
         let number = idle.run().leg() + 1;
         let decisions = decisions(new, &required);

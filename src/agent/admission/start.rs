@@ -156,7 +156,11 @@ impl Admission {
         let Specified { spec, offer, tools } = self.specify(new, &generation, found, history.weight()).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
-        let lease = self.ownership.acquire(&spec).await?.ok_or(ClaimError::Busy)?;
+        let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return Err(Box::pin(without_slot(account, ClaimError::Busy.into())).await),
+            Err(error) => return Err(Box::pin(without_slot(account, error)).await),
+        };
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
         Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
     }
@@ -246,6 +250,14 @@ impl Admission {
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
         Started::new(&spec, turn, follower)
     }
+}
+
+/// Returns the slot of a run that cannot begin because of this error.
+async fn without_slot(account: Option<Account>, error: StartError) -> StartError {
+    if let Some(mut account) = account {
+        account.return_new_slot().await;
+    }
+    error
 }
 
 /// Refuses results of tool calls that no run waits for.

@@ -27,6 +27,8 @@ use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// How often slots without a run under way are looked for. No slot is acquired so long before its run is created.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// The version of a slot that was acquired once.
+const FIRST_VERSION: u64 = 1;
 /// Slots read at a time.
 const PAGE: usize = 256;
 
@@ -124,6 +126,14 @@ impl Account {
             && let Err(error) = release_slot(&*self.store, &self.partition, keys::slot(&self.run), version).await
         {
             tracing::warn!(run = %self.run, %error, "could not release the run's slot");
+        }
+    }
+
+    /// Gives back the slot of a run that does not begin, unless another request for the same run had acquired the slot
+    /// before: that run may be under way.
+    pub async fn return_new_slot(&mut self) {
+        if self.slot == Some(FIRST_VERSION) {
+            self.free_slot().await;
         }
     }
 

@@ -1,16 +1,18 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::idempotency::by_key;
 use super::quota::{count, keyed, memory, quotas, runs, two_steps};
 use super::support::{Say, TestAgent, client_tool, outcome, watch};
 use crate::agent::NewRun;
-use crate::agent::error::StartError;
+use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::store::faulty::{Fate, Faulty};
-use crate::store::{Tx, Write};
-use crate::types::{CallId, Message, RunId, SessionId, StopReason, Tenant};
+use crate::store::{Store, Tx, Write};
+use crate::types::{CallId, Message, RunId, RunSpec, SessionId, StopReason, Tenant};
 
 #[tokio::test(start_paused = true)]
 async fn a_keys_concurrency_limit_holds_over_all_replicas() {
@@ -94,6 +96,50 @@ async fn a_dead_replicas_runs_keep_their_slots_until_they_end_elsewhere() {
     }
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);
     second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_lease_is_anothers_gives_its_slot_back() {
+    let store = memory();
+    let agent = TestAgent::builder().store(store.clone()).turns(two_steps()).quotas(quotas(runs(1))).build();
+    let new = keyed();
+    let spec = RunSpec { id: new.id.clone(), ..crate::agent::machine::tests::spec() };
+    let _lease = agent.rooms.ownership.leases.acquire(&spec).await.unwrap().unwrap();
+    let refused = agent.start(new, None).await.map(|started| started.head.id);
+    assert!(matches!(refused, Err(StartError::Claim(ClaimError::Busy))), "{refused:?}");
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+    assert_eq!(outcome(&watch(agent.start(keyed(), None).await.unwrap()).await).reason, StopReason::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_claim_cannot_be_stored_gives_the_slot_back() {
+    let store = Faulty::new(memory(), |_: &Tx| Fate::Happens);
+    let shared: Arc<dyn Store> = store.clone();
+    let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["done"])];
+    let agent = TestAgent::builder().store(shared.clone()).turns(turns).quotas(quotas(runs(1))).build();
+    let new = NewRun { client_tools: vec![client_tool("ask")], ..keyed() };
+    let run = new.id.clone();
+    let call = outcome(&watch(agent.start(new, None).await.unwrap()).await).required_calls[0].call.id.clone();
+    let answer = || NewRun {
+        run: Some(run.clone()),
+        answered: vec![call.clone()],
+        messages: vec![Message::tool(&call, "yes")],
+        ..keyed()
+    };
+    // The claim is stored twice: as it is made, and with the run that the request continues.
+    let mut claims = 0;
+    store.follow(move |tx| {
+        claims += usize::from(puts(tx, &keys::claim()));
+        if claims == 2 && puts(tx, &keys::claim()) { Fate::Fails } else { Fate::Happens }
+    });
+    let refused = agent.start(answer(), Some(&by_key())).await;
+    assert!(store.has_struck() && matches!(refused, Err(StartError::Store(_))), "{refused:?}");
+    assert_eq!(count(&shared, &keys::slots_taken()).await, 0);
+    assert_eq!(outcome(&watch(agent.start(answer(), None).await.unwrap()).await).reason, StopReason::Done);
+}
+
+fn puts(tx: &Tx, prefix: &str) -> bool {
+    tx.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.starts_with(prefix)))
 }
 
 /// A slot is taken before its run is created.
