@@ -30,7 +30,7 @@ const FLOORS: [(&str, u8); 14] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 24] = [
+const ROOMS: [(&str, u8); 25] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -53,6 +53,7 @@ const ROOMS: [(&str, u8); 24] = [
     ("lifecycle", 0),
     ("machine", 0),
     ("request_key", 0),
+    ("request_memory", 0),
     ("listed", 0),
     ("error", 0),
 ];

@@ -37,6 +37,7 @@ mod quotas;
 mod recovery;
 mod request;
 mod request_key;
+mod request_memory;
 mod requester;
 mod rooms;
 pub mod session;
@@ -54,6 +55,7 @@ pub use ledger::session::Versioned;
 pub use quotas::Quotas;
 pub use request::{LimitsPatch, NewRun};
 pub use request_key::{RequestKey, RequestKeyKind};
+pub use request_memory::RequestMemory;
 pub use requester::Requester;
 
 use crate::agent::control::Control;

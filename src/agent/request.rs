@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::agent::generation::Generation;
+use crate::agent::request_memory::RequestMemory;
 use crate::agent::requester::Requester;
 use crate::types::event::Decision;
 use crate::types::offer::ToolDefinition;
@@ -61,6 +62,8 @@ pub struct NewRun {
     pub options: RunOptions,
     /// What the caller should know about the request.
     pub warnings: Vec<String>,
+    /// The memory that is counted for all of this.
+    pub memory: Arc<RequestMemory>,
 }
 
 /// Limits that a request asks for.

@@ -38,4 +38,5 @@ mod storage;
 pub(crate) mod support;
 mod syncs;
 mod tools;
+mod waiting;
 mod watching;

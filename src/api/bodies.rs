@@ -6,6 +6,9 @@
 //!
 //! What is made of a large body, such as its messages and what the store is given of them, takes several times its
 //! length, if only for a moment. So of the large ones that have arrived only a few are worked on at the same time.
+//!
+//! A request that waits, such as for a budget, may wait for minutes. It is counted apart, in a small part of the memory,
+//! and is not worked on meanwhile; what does not fit there does not wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +19,7 @@ use http::header;
 use http_body_util::{BodyExt, LengthLimitError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::agent::RequestMemory;
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 
@@ -26,6 +30,10 @@ const FIRST_CAPACITY: u64 = 2 * FIRST;
 /// Of the memory for bodies, large ones of so much in all are worked on at the same time: one in so many parts; or one
 /// body, if it has more. Not a setting: more at once would not be done sooner.
 const WORK_PART: u64 = 4;
+/// Of the memory for bodies, requests that wait take one in so many parts. Not a setting: a refused one can be repeated.
+const WAITING_PART: u64 = 8;
+/// What a request that waits takes at least, beside its body.
+const WAITING_LEAST: u64 = 16 << 10;
 /// How long a body may wait for room. Not a setting: a client that hears of it soon can try another replica.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is counted: semaphores count up to `u32`, which is too little for bytes.
@@ -38,6 +46,8 @@ pub struct Bodies {
     rest: Pool,
     /// Large bodies that are worked on.
     work: Pool,
+    /// Requests that wait.
+    waiting: Pool,
     /// Longest body.
     max_body: u64,
 }
@@ -54,6 +64,8 @@ pub struct Room {
     first: Option<OwnedSemaphorePermit>,
     rest: Option<OwnedSemaphorePermit>,
     work: Option<OwnedSemaphorePermit>,
+    /// Where the body is counted once its request waits, and with how much.
+    waiting: Option<(Arc<Semaphore>, u32)>,
 }
 
 /// Without a bound.
@@ -91,6 +103,7 @@ pub(super) async fn read(request: Request) -> Result<(Vec<u8>, Room), ApiError> 
     read.shrink_to_fit();
     room.shrink(read.len() as u64);
     bodies.work(&mut room, read.len() as u64).await?;
+    room.waiting = Some(bodies.waiting(read.len() as u64));
     Ok((read, room))
 }
 
@@ -110,8 +123,10 @@ impl Bodies {
     #[must_use]
     pub fn new(bytes: u64, max_body: u64) -> Self {
         let first = (bytes / 4).max(FIRST);
-        let rest = Pool::new(bytes.saturating_sub(first).max(max_body));
-        Self { first: Pool::new(first), rest, work: Pool::new(bytes / WORK_PART), max_body }
+        let waiting = bytes / WAITING_PART;
+        let rest = Pool::new(bytes.saturating_sub(first).saturating_sub(waiting).max(max_body));
+        let (work, waiting) = (Pool::new(bytes / WORK_PART), Pool::new(waiting));
+        Self { first: Pool::new(first), rest, work, waiting, max_body }
     }
 
     /// Room for the first bytes of a body that has `length` of them; `None` if that is not known.
@@ -135,9 +150,20 @@ impl Bodies {
         }
         Ok(())
     }
+
+    /// Where a body of `length` bytes is counted once its request waits, and with how much.
+    fn waiting(&self, length: u64) -> (Arc<Semaphore>, u32) {
+        (self.waiting.free.clone(), units(length.max(WAITING_LEAST)).min(self.waiting.units))
+    }
 }
 
 impl Room {
+    /// The same for as long as the request is there that was made of the body.
+    pub fn into_memory(self) -> RequestMemory {
+        let body = [self.first, self.rest].into_iter().flatten().collect();
+        self.waiting.map_or_else(RequestMemory::default, |waiting| RequestMemory::new(body, self.work, waiting))
+    }
+
     /// Gives back what a body of `length` bytes does not need.
     fn shrink(&mut self, length: u64) {
         for (permit, length) in [(&mut self.first, length.min(FIRST)), (&mut self.rest, length.saturating_sub(FIRST))] {
@@ -211,6 +237,22 @@ mod tests {
         drop((one, two));
         work(100 * MIB).await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), ROOM_TIMEOUT.as_secs(), "they did not wait");
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_leave_room_for_others() {
+        let bodies = Bodies::new(64 * MIB, 10 * MIB);
+        let wait = |length| {
+            let (pool, units) = bodies.waiting(length);
+            pool.try_acquire_many_owned(units)
+        };
+        let one = wait(100 * MIB).expect("the largest one may wait");
+        assert!(wait(1).is_err());
+        drop(one);
+        let small: Vec<_> = std::iter::from_fn(|| wait(1).ok()).collect();
+        assert_eq!(small.len() as u64, 8 * MIB / WAITING_LEAST);
+        let all = [&bodies.first, &bodies.rest, &bodies.waiting].map(|pool| u64::from(pool.units) * UNIT);
+        assert_eq!(all.iter().sum::<u64>(), 64 * MIB);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! `POST /v1/agent/completions` and `POST /v1/chat/completions`: two endpoints of one loop.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
@@ -100,15 +102,13 @@ async fn complete(
         // A client that names its request comes back for the answer.
         default_on_disconnect: if identity.is_key() { OnDisconnect::Continue } else { OnDisconnect::Cancel },
     };
-    let (new, shape) = read_request(text, context)?;
+    let (mut new, shape) = read_request(text, context)?;
     if new.on_conflict == OnConflict::Interrupt {
         caller.check(Scope::Cancel)?;
     }
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
-    let room = body.into_room();
+    new.memory = Arc::new(body.into_memory());
     let started = api.agent.admission().start(new, key.as_ref()).await?;
-    // The run may take long.
-    drop(room);
     let replayed = started.replayed;
     let mut response = respond(started, shape, identity).await?;
     if replayed {

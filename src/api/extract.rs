@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use utoipa::IntoParams;
 
+use crate::agent::RequestMemory;
 use crate::api::bodies::{self, Room};
 use crate::api::error::ApiError;
 use crate::api::wire::body::clip;
@@ -35,8 +36,8 @@ impl JsonText {
     }
 
     /// Forgets the text, which was read; keeps its share of the memory for what was made of it.
-    pub fn into_room(self) -> Room {
-        self.room
+    pub fn into_memory(self) -> RequestMemory {
+        self.room.into_memory()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::outcome::RequiredCall;
 use crate::types::sampling::Sampling;
-use crate::types::{CallId, Message, Role, RunId, RunSpec, RunStatus, Tenant};
+use crate::types::{CallId, Message, Role, RunId, RunSpec, RunStatus};
 
 impl Admission {
     /// Continues this run if it waits for its client, who may have named it.
@@ -42,8 +42,8 @@ impl Admission {
 
     /// The lease and the log of a waiting run. While another process has the lease, this waits: that process is about
     /// to resume the run, or it died and its lease expires.
-    async fn acquire_waiting(&self, tenant: &Tenant, head: &Head) -> Result<Idle, StartError> {
-        let mut wait = Backoff::new(self.lifecycle.ending());
+    async fn acquire_waiting(&self, new: &NewRun, head: &Head) -> Result<Idle, StartError> {
+        let (tenant, mut wait) = (&new.tenant, Backoff::new(self.lifecycle.ending(), new.memory.clone()));
         loop {
             if let Some(idle) = self.launcher.acquire_idle(tenant, head).await? {
                 if idle.status() == RunStatus::RequiresAction {
@@ -69,7 +69,7 @@ impl Admission {
         claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
-        let idle = self.acquire_waiting(&new.tenant, head).await?;
+        let idle = self.acquire_waiting(new, head).await?;
         let leg = match self.admit_answers(new, &idle, &generation, claim).await {
             Ok(leg) => leg,
             Err(error) => {

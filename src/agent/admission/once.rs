@@ -46,7 +46,7 @@ impl Admission {
             return Err(StartError::Draining);
         }
         let (named, longest) = (new.run.clone(), self.longest(&new));
-        let mut wait = Backoff::new(self.lifecycle.ending());
+        let mut wait = Backoff::new(self.lifecycle.ending(), new.memory.clone());
         loop {
             let fresh = Target::Run { id: RunId::mint(), session: new.session.clone(), after: 0 };
             let held = match self.claim(&new.tenant, key, fresh, longest, &mut wait).await? {
@@ -147,7 +147,7 @@ impl Admission {
         {
             return Err(LookupError::SessionExists(id));
         }
-        let wait = &mut Backoff::new(self.lifecycle.ending());
+        let wait = &mut Backoff::new(self.lifecycle.ending(), Arc::default());
         Ok(self.claim(tenant, key, Target::Session { id }, Duration::ZERO, wait).await?)
     }
 

@@ -74,7 +74,7 @@ impl Started {
 impl Admission {
     /// Starts a run, or continues the waiting run whose calls the request answers. The waiting run is stored in the
     /// claim before it is resumed. While a budget lacks only what other runs have reserved, the start is repeated until
-    /// the request's time is up.
+    /// the request's time is up, unless too many requests wait already.
     pub(super) async fn start_under(
         &self,
         new: &NewRun,
@@ -96,16 +96,20 @@ impl Admission {
             {
                 return Ok(started);
             }
-            let left = match self.try_start(new, &mut session).await {
+            let (refusal, left) = match self.try_start(new, &mut session).await {
                 Ok(Some(started)) => return Ok(started),
                 Ok(None) => continue,
                 // Other runs have reserved what the budget lacks, and most of that is released.
                 Err(StartError::BudgetExceeded { short, timeout }) if short.may_pass() && since.elapsed() < timeout => {
-                    timeout.saturating_sub(since.elapsed())
+                    let left = timeout.saturating_sub(since.elapsed());
+                    (StartError::BudgetExceeded { short, timeout }, left)
                 }
                 Err(error) => return Err(error),
             };
-            tokio::time::sleep(pauses.draw().min(left)).await;
+            let pause = tokio::time::sleep(pauses.draw().min(left));
+            if Box::pin(new.memory.wait(pause)).await.is_none() {
+                return Err(refusal);
+            }
             retry = RetryConflicts::new();
         }
         Err(new.session.clone().map_or(ClaimError::Busy.into(), StartError::VersionConflict))

@@ -259,6 +259,7 @@ pub(super) fn request() -> NewRun {
         on_conflict: OnConflict::Reject,
         options: options(),
         warnings: Vec::new(),
+        memory: Arc::default(),
     }
 }
 

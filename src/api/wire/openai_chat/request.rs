@@ -243,6 +243,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,
         warnings,
+        memory: Arc::default(),
     };
     Ok((new, shape))
 }
