@@ -37,15 +37,30 @@ struct Budget {
 
 /// By the profile `bench`. To renew them run `cargo bench --bench e2e -- counts` and say in the commit why they changed.
 const BUDGETS: [Budget; 4] = [
-    Budget { title: "an answer of 20 tokens, not streamed", model: script::CHAT, streamed: false, most: None },
-    Budget { title: "two calls of the calculator, then 10 tokens", model: script::TOOLS3, streamed: true, most: None },
+    Budget {
+        title: "an answer of 20 tokens, not streamed",
+        model: script::CHAT,
+        streamed: false,
+        most: Some([628.2, 469.0, 3.0]),
+    },
+    Budget {
+        title: "two calls of the calculator, then 10 tokens",
+        model: script::TOOLS3,
+        streamed: true,
+        most: Some([1229.6, 894.0, 7.0]),
+    },
     Budget {
         title: "three calls of an HTTP tool, then 20 tokens, not streamed",
         model: script::LOOP,
         streamed: false,
-        most: None,
+        most: Some([1652.5, 1254.0, 9.0]),
     },
-    Budget { title: "100 tokens in one burst", model: script::BURST100, streamed: true, most: None },
+    Budget {
+        title: "100 tokens in one burst",
+        model: script::BURST100,
+        streamed: true,
+        most: Some([1323.5, 684.0, 3.0]),
+    },
 ];
 
 /// Counts, prints, and with `--hold` fails where a budget is not kept.
@@ -94,7 +109,9 @@ fn is_kept(count: &Count) -> bool {
     if count.what == "thousand instructions" {
         return ARCH != TAKEN_ON || (count.counted / budget - 1.0).abs() <= TOLERANCE;
     }
-    (count.counted - budget).abs() < 0.5
+    // The mean of so many allocations falls to one side of a half or the other.
+    let tolerance = if count.what == "tasks" { 0.5 } else { 1.5 };
+    (count.counted - budget).abs() < tolerance
 }
 
 fn complaint(title: &str, count: &Count) -> String {
