@@ -48,18 +48,25 @@ pub(crate) async fn switch(watched: &Watched) {
     settle(watched).await;
 }
 
-/// Waits until the primary has its replica again, which has all that was written before and gets what is
-/// written from now on: it is called online before that.
+/// Waits until the primary has its replica again, and this has what was written after it came. It is called online, and
+/// names an offset, before it takes anything.
 async fn settle(watched: &Watched) {
-    eventually("the replica to be in step", async || {
-        let port = primary(watched).await;
-        let both = [&watched.primary, &watched.replica];
-        let Some(primary) = both.into_iter().find(|server| server.port() == port) else { return false };
-        let replication = primary.cli(&["INFO", "replication"]).await;
-        let in_step = |line: &str| line.contains("state=online,offset=") && !line.contains("offset=0,");
-        replication.contains("role:master") && replication.lines().any(in_step)
-    })
-    .await;
+    eventually("the replica to come back", async || replication(watched).await.is_some()).await;
+    let (written, _) = replication(watched).await.unwrap_or_default();
+    let is_in_step = async || replication(watched).await.is_some_and(|(_, taken)| taken > written);
+    eventually("the replica to be in step", is_in_step).await;
+}
+
+/// How far the primary has written, and how far its replica says that it has taken it; `None` without a replica.
+async fn replication(watched: &Watched) -> Option<(u64, u64)> {
+    let port = primary(watched).await;
+    let both = [&watched.primary, &watched.replica];
+    let primary = both.into_iter().find(|server| server.port() == port)?;
+    let told = primary.cli(&["INFO", "replication"]).await;
+    let number = |text: &str| text.split(',').next()?.trim().parse::<u64>().ok();
+    let written = told.lines().find_map(|line| number(line.strip_prefix("master_repl_offset:")?))?;
+    let taken = told.lines().find_map(|line| number(line.split_once("state=online,offset=")?.1))?;
+    told.contains("role:master").then_some((written, taken))
 }
 
 async fn primary(watched: &Watched) -> u16 {
