@@ -10,6 +10,8 @@ use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome, Usage, Used};
 
+/// What a model is told of a call that was never dispatched.
+const NOT_MADE: &str = "The call was not made: the run is stopping.";
 /// How long a run that is left may take to record what has happened in it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -76,16 +78,18 @@ fn settle_unknown(driver: &mut Driver, calls: Vec<ToolCall>) {
     }
 }
 
-/// Answers calls without dispatching them. One that was dispatched before a crash is not said not to have been made.
+/// Answers calls without dispatching them. One that was dispatched before, in this attempt or in an earlier one, is not
+/// said not to have been made.
 fn skip_tools(driver: &mut Driver, calls: Vec<ToolCall>) {
     for call in calls {
         let run = driver.recorder.run();
-        let (step, started) = (run.step(), run.started(&call.id));
+        let (step, started, attempt) = (run.step(), run.started(&call.id), run.attempt(&call.id));
         let outcome = if let Some(began_as) = started {
             not_repeated(began_as)
         } else {
             driver.recorder.queue(Event::ToolStarted { step, call: call.clone(), effect: Effect::Read });
-            ToolOutcome::skipped("The call was not made: the run is stopping.")
+            // The caller wanted it to be repeated, because the outcome of the attempt before is unknown.
+            if attempt > 1 { not_repeated(Effect::Write) } else { ToolOutcome::skipped(NOT_MADE) }
         };
         driver.finish_call(&call, outcome);
     }

@@ -1,5 +1,6 @@
 //! How the tool calls of one turn run: in which order, for how long, and what becomes of those that break.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ enum Does {
 #[derive(Debug)]
 struct Worker {
     spec: ToolSpec,
-    script: Mutex<Vec<Does>>,
+    script: Mutex<VecDeque<Does>>,
     journal: Arc<Mutex<Vec<String>>>,
     calls: Arc<Mutex<Vec<(CallId, u32)>>>,
     timeouts: Arc<Mutex<Vec<Duration>>>,
@@ -44,7 +45,7 @@ impl Tool for Worker {
     async fn call(&self, _: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
         self.calls.lock().push((context.call.clone(), context.attempt));
         self.timeouts.lock().push(context.timeout);
-        let does = self.script.lock().pop().unwrap_or(Does::Work);
+        let does = self.script.lock().pop_front().unwrap_or(Does::Work);
         self.journal.lock().push(format!("+{}", self.spec.name));
         match does {
             Does::Work => tokio::time::sleep(Duration::from_secs(1)).await,
@@ -68,7 +69,7 @@ struct Workshop {
 }
 
 impl Workshop {
-    /// Adds a worker whose first call does the last of `script`.
+    /// Adds a worker whose calls do what `script` says, one after the other.
     fn with(mut self, name: &str, effect: Effect, script: &[Does]) -> Self {
         let spec = Echo::new(name, effect, 0).spec().clone();
         self.add(spec, script);
@@ -77,7 +78,13 @@ impl Workshop {
 
     fn add(&mut self, spec: ToolSpec, script: &[Does]) {
         let (journal, calls, timeouts) = (self.journal.clone(), self.calls.clone(), self.timeouts.clone());
-        self.tools.push(Arc::new(Worker { spec, script: Mutex::new(script.to_vec()), journal, calls, timeouts }));
+        self.tools.push(Arc::new(Worker {
+            spec,
+            script: Mutex::new(script.iter().copied().collect()),
+            journal,
+            calls,
+            timeouts,
+        }));
     }
 
     /// An agent whose model calls these tools in one turn, then answers.
@@ -232,4 +239,24 @@ async fn a_caller_that_is_asked_says_what_came_of_the_call() {
         let last = request.conversation.iter().last().map(|message| json(message).to_owned());
         assert!(last.as_ref().is_some_and(|last| last.contains(told)), "{content}: {last:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_to_be_repeated_is_not_said_not_to_have_been_made_when_its_run_stops() {
+    let workshop = Workshop::default().with("v", Effect::Write, &[Does::Lose, Does::Hang]);
+    let workshop = workshop.with("w", Effect::Write, &[Does::Lose]);
+    let agent = workshop.agent(&["v", "w"]);
+    let mut new = asking(OnUnknownOutcome::Ask);
+    new.limits.timeout_ms = Some(3_000);
+    let waiting = outcome(&run(&agent, new).await);
+    let ids: Vec<_> = waiting.required_calls.iter().map(|asked| asked.call.id.clone()).collect();
+    assert_eq!((waiting.reason, ids.len()), (StopReason::OutcomeAsked, 2));
+    let messages = ids.iter().map(|id| Message::tool(id, "retry")).collect();
+    let decisions = ids.iter().map(|id| (id.clone(), Decision::Retry)).collect();
+    let named = ids[0].run();
+    let records = run(&agent, NewRun { run: named, answered: ids, messages, decisions, ..request() }).await;
+    assert_eq!(outcome(&records).reason, StopReason::Timeout, "the first one hangs");
+    assert_eq!(workshop.calls.lock().len(), 3, "the second one is not made again");
+    let last = results(&records).pop().unwrap();
+    assert!(last.ending == CallEnding::Lost && last.text().contains("took effect is unknown"), "{last:?}");
 }
