@@ -54,8 +54,9 @@ impl Process {
         }
         command.envs(env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().expect("the binary was built with the tests");
+        // Before the process, and so dropped after it: it cannot be removed while the process is in it.
         let memory = place.memory.and_then(MemoryLimit::new);
+        let mut child = command.spawn().expect("the binary was built with the tests");
         if let (Some(memory), Some(process)) = (&memory, child.id()) {
             memory.bound(process);
         }
