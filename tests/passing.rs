@@ -175,7 +175,8 @@ async fn every_model_of_the_list_is_found_by_its_id() {
     assert_eq!(server.get("/v1/models/scripted/absent").await.code(), "model_not_found");
 }
 
-/// Whoever looks for a slow or failed call finds it under the same names everywhere.
+/// An operator finds a slow or failed call under the same names in the logs of the caller, the server, the upstream and
+/// the tool.
 #[tokio::test]
 async fn upstreams_and_tools_are_told_the_trace_and_the_request() {
     let tools = ToolServer::start([]).await;

@@ -102,7 +102,7 @@ async fn ambiguous_arguments_reach_no_tool() {
     assert!(told(&upstream).contains("the member \"note\" is given twice"), "{}", told(&upstream));
 }
 
-/// Whoever writes the setting knows the model; without it only what changes nothing is called.
+/// The operator who turns the setting on knows the model. Without the setting only tools that change nothing are called.
 #[tokio::test]
 async fn a_written_call_of_a_tool_with_side_effects_is_made_only_where_the_operator_wants_it() {
     for (effect, setting, calls) in

@@ -40,7 +40,7 @@ async fn undisturbed_with(effect: Effect) -> (RunSpec, Vec<Record>) {
     (document::decode(&spec.value).unwrap(), records)
 }
 
-/// A process that finds a run of which `records` are in the log, and nobody drives it.
+/// A replica that finds an orphaned run with these records in its log.
 async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (TestAgent, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let agent = TestAgent::builder().store(store.clone()).turns(turns()).echo(effect).build();

@@ -27,7 +27,7 @@ const WITHHELD: &[&str] = &[
     "regionname",
     "sslverify",
     "webhookurl",
-    // Who pays for it, and as whom it goes.
+    // The account that pays for the call, and the user in whose name it is made.
     "apikey",
     "apitoken",
     "authorization",

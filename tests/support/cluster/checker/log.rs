@@ -62,7 +62,7 @@ pub(super) struct Call {
 pub(super) struct CallResult {
     pub(super) content: String,
     pub(super) is_error: bool,
-    /// Whether it says that nobody knows whether the call took effect.
+    /// Whether it says that the outcome of the call is unknown.
     pub(super) is_unknown: bool,
 }
 

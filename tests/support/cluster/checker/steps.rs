@@ -92,7 +92,7 @@ pub(super) fn check_shown(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], co
 }
 
 /// Every model call was reserved by a step that was recorded before, and what the upstream bills for it is charged: all of
-/// what it said that it took, and no more; where nobody heard that, its input at least and a reservation at most.
+/// what it said that it took, and no more; where the server did not hear that, its input at least and a reservation at most.
 pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], complaints: &mut Complaints<'_>) {
     let calls: Vec<_> = model.iter().filter(|call| call.what.tag == plan.tag).collect();
     let reserved = log.steps.len() + log.retried;
@@ -119,7 +119,7 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
             format!("it is charged {charged} tokens, and the upstream bills {billed}, with {estimated} estimates");
         complaints.add(Promise::Steps, what);
     }
-    // What nobody heard is charged by estimate, and that is said.
+    // What the server did not hear is charged by estimate, and the run says so.
     let known: u64 =
         finished.iter().filter(|call| call.what.breaks != Break::Untold).map(|call| call.what.tokens).sum();
     if charged != known && terminal["usage"]["estimated"] != true {

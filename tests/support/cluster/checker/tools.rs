@@ -48,7 +48,7 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
         if answer.as_ref() == Some(content) && !is_error && !is_unknown {
             continue;
         }
-        // What else a call may have for a result, and never as if it had gone well: that nobody knows what became of it
+        // What else a call may have for a result, and never as if it had gone well: that its outcome is unknown
         // or, where that does no harm, that its answer was lost. Not that nothing was sent, if the tool was asked.
         let is_told = if call.name == Tool::Book.name() {
             *is_unknown && content.contains("unknown")

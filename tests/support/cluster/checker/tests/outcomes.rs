@@ -32,7 +32,7 @@ fn is_found(evidence: &Evidence, promise: Promise, what: &str) -> bool {
     check(evidence).iter().any(|found| found.promise == promise && found.what.contains(what))
 }
 
-/// After a crash within `book` nobody knows whether it took effect, and the model is told so.
+/// After a crash within `book` its outcome is unknown, and the model is told so.
 fn unknown() -> Evidence {
     let (mut evidence, told) = (good(), "Whether it took effect is unknown.");
     tell(&mut evidence, told);
