@@ -194,6 +194,48 @@ async fn upstreams_and_tools_are_told_the_trace_and_the_request() {
     }
 }
 
+/// A service may act for the caller's user, so it must know who that is, and no text of the caller's may forge a header.
+#[tokio::test]
+async fn a_tool_is_told_of_the_caller_what_its_operator_allows() {
+    let tools = ToolServer::start([]).await;
+    let upstream = Upstream::start([]).await;
+    let quiet = tools.config("quiet", "read");
+    let told = tools.config("told", "read")
+        + "send_identity = [\"tenant\", \"session\", \"user\", \"metadata\"]\n\
+                                               headers = { x-loopgate-user = \"nobody\" }\n";
+    let config = format!("{}{quiet}{told}[agents.default]\ntools = [\"*\"]\n", upstream.config());
+    let config = format!("{config}[keys.web]\ntenant = \"acme\"\nkey_env = \"KEY_WEB\"\n");
+    let mut server = TestServer::builder(&config).env("KEY_WEB", "lg_aaaa").start().await;
+    server.use_key("lg_aaaa");
+    let names = ["x-loopgate-tenant", "x-loopgate-session-id", "x-loopgate-user", "x-loopgate-metadata"];
+    let called = async |tool: &str, members: Value| -> [Option<String>; 4] {
+        upstream.then(Reply::calls(tool, &json!({"note": "x"})));
+        upstream.then(Reply::says("Done."));
+        server.post(ENDPOINT, &request(&members)).await.ok();
+        let call = tools.calls().pop().expect("the tool was called");
+        assert_eq!(call.target, format!("/{tool}"));
+        names.map(|name| call.headers.get(name).cloned())
+    };
+    let members = json!({
+        "user": "Zoë, 50%\r\nx-loopgate-tenant: other",
+        "metadata": {"order": "17", "für": "a b"},
+        "agent": {"session_id": "s:1"},
+    });
+    assert_eq!(called("quiet", members.clone()).await, [const { None }; 4]);
+    let expected = [
+        "acme",
+        "s:1",
+        "Zo%C3%AB%2C%2050%25%0D%0Ax-loopgate-tenant:%20other",
+        "{%22f%C3%BCr%22:%22a%20b%22%2C%22order%22:%2217%22}",
+    ];
+    assert_eq!(called("told", members).await, expected.map(|value| Some(value.to_owned())));
+    // A header of the configuration is not taken for what the caller said.
+    assert_eq!(called("told", json!({})).await, [Some("acme".to_owned()), None, None, None]);
+    for asked in upstream.raw_requests() {
+        assert!(!names.iter().any(|name| asked.headers.contains_key(*name)), "{:?}", asked.headers);
+    }
+}
+
 /// Several runs wait for the store, are left when their leases run out, and requests come meanwhile. Each of these says
 /// something of it again and again, and the log has each sentence once.
 #[tokio::test]

@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeValue};
 use url::Url;
 
+use super::identity::SentIdentity;
 use super::quantity::Size;
 use super::reader::Section;
 use super::secret::Secret;
@@ -33,6 +34,8 @@ pub struct HttpToolConfig {
     pub effect: Effect,
     /// Sent with each call.
     pub headers: Vec<(HeaderName, Secret)>,
+    /// What each call tells of the caller.
+    pub send_identity: SentIdentity,
     /// JSON schema of its arguments, an object.
     pub parameters: Box<RawValue>,
     /// For each call; `None` leaves it to the agent.
@@ -60,6 +63,12 @@ impl HttpToolConfig {
             Effect::Write,
         );
         let headers = read_headers(section);
+        let send_identity = section.key(
+            "send_identity",
+            "What each call tells the service of the caller, in headers `x-loopgate-…`: the key's tenant, the run's session, \
+             `user` and `metadata` of the request. Nothing, unless the service may know it.",
+            SentIdentity::default(),
+        );
         let parameters: Option<Schema> =
             section.optional("parameters", "JSON schema of the arguments; if absent, there are none.");
         let is_misread = parameters.is_none() && section.is_written("parameters");
@@ -78,6 +87,7 @@ impl HttpToolConfig {
             method,
             effect,
             headers,
+            send_identity,
             parameters: to_raw_value(&parameters).expect("a value of JSON is always JSON text"),
             timeout,
             max_response,

@@ -3,6 +3,7 @@
 //! A tool takes a JSON object and returns text and pictures. Other modules offer tools, check arguments, measure and
 //! record calls; a tool knows nothing of runs, models or stores.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub use progress::ProgressSink;
 
 use crate::types::conversation::Part;
 use crate::types::json::RawValueEq;
-use crate::types::{CallId, Effect, RunId, Tenant};
+use crate::types::{CallId, Effect, RunId, SessionId, Tenant};
 
 mod arguments;
 pub mod builtin;
@@ -72,8 +73,12 @@ impl Source {
 pub struct CallContext {
     /// Whose run it is.
     pub tenant: Tenant,
+    /// The session that the run continues, where there is one.
+    pub session: Option<SessionId>,
     /// The end user, where the caller names one.
     pub user: Option<String>,
+    /// The caller's notes.
+    pub metadata: BTreeMap<String, String>,
     /// The agent that calls.
     pub agent: String,
     /// The run that calls.

@@ -1,5 +1,6 @@
 //! Tools for tests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,7 +96,9 @@ pub(crate) fn context(timeout: Duration) -> CallContext {
     let run = RunId::mint();
     CallContext {
         tenant: Tenant::default_tenant(),
+        session: None,
         user: None,
+        metadata: BTreeMap::new(),
         agent: "default".into(),
         call: run.call(1),
         run,

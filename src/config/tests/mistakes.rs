@@ -232,6 +232,7 @@ headers = { "a b" = "x", c = 1, d = {}, e = { env = "A", file = "B" }, f = { env
 parameters = { type = "string" }
 timeout = "1"
 max_response = 0
+send_identity = "user"
 [tools.c]
 description = "d"
 url = "https://example.com/{city"
@@ -247,6 +248,7 @@ parameters = "object"
 [tools.f]
 description = "d"
 url = "https://example.com/{city}"
+send_identity = ["name"]
 "#), @r#"
     loopgate.toml:2: tools."a.b": a tool's name has 1 to 64 characters of A-Z a-z 0-9 _ -
     loopgate.toml:2: tools."a.b": `description` is missing: what the tool does; the model decides by it when to call the tool
@@ -263,12 +265,14 @@ url = "https://example.com/{city}"
     loopgate.toml:10: tools.b.parameters: must be a table with type = "object"
     loopgate.toml:11: tools.b.timeout: this is not a duration such as "500ms", "30s", "5m", "24h" or "30d"
     loopgate.toml:12: tools.b.max_response: must be an integer from 1 to 9223372036854775807
-    loopgate.toml:15: tools.c.url: each { needs its } and a name between
-    loopgate.toml:16: tools.c.parameters: this is not a JSON schema, see /properties/city/type: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword
-    loopgate.toml:19: tools.d.url: this is not a URL such as "https://api.example.com/weather?city={city}"
-    loopgate.toml:20: tools.d.parameters: JSON knows no dates; write it as a string
-    loopgate.toml:24: tools.e.parameters: must be a table with type = "object"
-    loopgate.toml:27: tools.f.url: {city} is none of parameters.properties
+    loopgate.toml:13: tools.b.send_identity: expected a list of "tenant", "session", "user", "metadata", found a string
+    loopgate.toml:16: tools.c.url: each { needs its } and a name between
+    loopgate.toml:17: tools.c.parameters: this is not a JSON schema, see /properties/city/type: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword
+    loopgate.toml:20: tools.d.url: this is not a URL such as "https://api.example.com/weather?city={city}"
+    loopgate.toml:21: tools.d.parameters: JSON knows no dates; write it as a string
+    loopgate.toml:25: tools.e.parameters: must be a table with type = "object"
+    loopgate.toml:28: tools.f.url: {city} is none of parameters.properties
+    loopgate.toml:29: tools.f.send_identity: must be "tenant" or "session" or "user" or "metadata"
     "#);
 }
 

@@ -6,6 +6,7 @@
 
 mod answer;
 mod declared;
+mod identity;
 mod template;
 
 use std::fmt;
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use serde_json::value::RawValue;
 
-use crate::config::HttpToolConfig;
+use crate::config::{HttpToolConfig, SentIdentity};
 use crate::failpoint;
 use crate::net::client::{CannotConnect, HttpClient, Reach, common_headers};
 use crate::tools::http::answer::{Answer, Unreadable};
@@ -50,6 +51,7 @@ pub struct HttpTool {
     template: Template,
     declared: Declared,
     headers: HeaderMap,
+    send_identity: SentIdentity,
     max_response_bytes: usize,
     client: HttpClient,
 }
@@ -57,8 +59,18 @@ pub struct HttpTool {
 impl HttpTool {
     /// A tool that sends its requests with `client`, which should be one that [`client`] made.
     pub fn new(config: &HttpToolConfig, client: HttpClient) -> Result<Self, HttpToolError> {
-        let HttpToolConfig { name, description, method, url, effect, headers, parameters, timeout, max_response } =
-            config.clone();
+        let HttpToolConfig {
+            name,
+            description,
+            method,
+            url,
+            effect,
+            headers,
+            send_identity,
+            parameters,
+            timeout,
+            max_response,
+        } = config.clone();
         if arguments_go(&method).is_none() {
             return Err(HttpToolError(format!(
                 "the method {method} is not one of GET, HEAD, DELETE, POST, PUT, PATCH"
@@ -80,7 +92,7 @@ impl HttpTool {
         headers.extend(own);
         let max_response_bytes = usize::try_from(max_response).unwrap_or(usize::MAX);
         let spec = ToolSpec { name, description, parameters, effect, timeout, source: Source::Http };
-        Ok(Self { spec, method, template, declared, headers, max_response_bytes, client })
+        Ok(Self { spec, method, template, declared, headers, send_identity, max_response_bytes, client })
     }
 
     fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
@@ -99,6 +111,17 @@ impl HttpTool {
         let uri = Uri::try_from(String::from(url))
             .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
         let (mut request, mut headers) = (Request::new(Full::default()), self.headers.clone());
+        self.add_headers(&mut headers, context)?;
+        if let Some(body) = body {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+            *request.body_mut() = Full::from(body);
+        }
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method.clone(), uri, headers);
+        Ok(request)
+    }
+
+    /// Adds what the service should know of the call.
+    fn add_headers(&self, headers: &mut HeaderMap, context: &CallContext) -> Result<(), ToolError> {
         let id = |text: &str| {
             HeaderValue::from_str(text).map_err(|_| ToolError::Failed("The call's id fits no header.".into()))
         };
@@ -115,12 +138,7 @@ impl HttpTool {
         if let Some(id) = context.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert("x-request-id", id);
         }
-        if let Some(body) = body {
-            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-            *request.body_mut() = Full::from(body);
-        }
-        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method.clone(), uri, headers);
-        Ok(request)
+        identity::add(headers, &self.send_identity, context)
     }
 }
 

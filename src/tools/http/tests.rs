@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::config::Secret;
+use crate::config::{Identity, Secret};
 use crate::net::testing::{Act, nowhere, serve, serve_with};
 use crate::tools::registry::Registry;
 use crate::tools::testing::context;
@@ -50,6 +50,7 @@ impl Endpoint {
             url: format!("http://{}{path}", self.address),
             effect: Effect::Write,
             headers: vec![(HeaderName::from_static("authorization"), Secret::new("Bearer s3cr3t-key"))],
+            send_identity: SentIdentity::default(),
             parameters: RawValue::from_string(
                 r#"{"type":"object","properties":{"city":{"type":"string"},"n":{}}}"#.into(),
             )
@@ -125,6 +126,23 @@ async fn a_get_takes_its_arguments_in_the_url() {
     assert_eq!(headers["x-loopgate-step"], "1");
     assert_eq!(headers["x-loopgate-fence"], "7");
     assert_eq!(headers["x-loopgate-deadline-ms"], "7500");
+}
+
+#[tokio::test]
+async fn a_user_of_any_length_makes_no_header_that_services_refuse() {
+    let endpoint = Endpoint::start().await;
+    let mut tool = endpoint.tool(Method::GET, "/weather");
+    tool.send_identity = SentIdentity(vec![Identity::User]);
+    let arguments = RawValue::from_string("{}".into()).unwrap();
+    let called = async |user: String| {
+        let context = CallContext { user: Some(user), ..context(Duration::from_millis(7_500)) };
+        tool.call(&arguments, &context).await.map_err(|error| error.to_string())
+    };
+    assert!(called("x".repeat(8 << 10)).await.is_ok());
+    assert_eq!(endpoint.last().2["x-loopgate-user"].len(), 8 << 10);
+    let refused = "The value of the header x-loopgate-user is too long. Nothing was sent.";
+    assert_eq!(called("x".repeat((8 << 10) + 1)).await, Err(refused.into()));
+    assert_eq!(endpoint.seen.lock().len(), 1);
 }
 
 #[tokio::test]

@@ -147,7 +147,9 @@ fn answer(
     let timeout = move || limit.min(deadline.saturating_duration_since(Instant::now()));
     let context = CallContext {
         tenant: spec.tenant.clone(),
+        session: spec.session.clone(),
         user: spec.options.sampling.user.clone(),
+        metadata: spec.metadata.clone(),
         agent: spec.agent.clone(),
         run: spec.id.clone(),
         call: call.id.clone(),
