@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::conversation::{Part, joined};
 use crate::types::error::RunError;
+use crate::types::json::is_default;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::run::RunOptions;
 use crate::types::shortfall::{BudgetKind, Shortfall};
@@ -54,8 +55,9 @@ pub enum Event {
         step: u32,
         /// What was set aside for it.
         reserved: Reservation,
-        /// Which model is called.
-        model: Arc<StepModel>,
+        /// Which model is called; `None` if it is that of the step before. The first step names its model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Arc<StepModel>>,
         /// The limit after which this is the closing answer, without tools.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         closing: Option<StopReason>,
@@ -237,6 +239,7 @@ pub struct Reservation {
     /// The output limit sent upstream.
     pub output_tokens: u64,
     /// What both would cost.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cost: Micros,
 }
 

@@ -31,6 +31,11 @@ pub fn compact<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, serde_json::Er
     })
 }
 
+/// Whether a value is its type's default: then it is not written, and read as the default.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Raw JSON that can be compared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -1,14 +1,15 @@
 //! The status of a run, and how it ended.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::ToolCall;
 use crate::types::error::{ErrorKind, RunError};
+use crate::types::json::is_default;
+use crate::types::report::Report;
 use crate::types::shortfall::Shortfall;
-use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage};
-use crate::types::{CallId, ToolCall, TurnEnd};
+use crate::types::usage::{BudgetStatus, Micros, Usage};
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,9 +221,11 @@ pub struct Outcome {
     pub required_calls: Vec<RequiredCall>,
     /// Tokens of all steps.
     pub usage: Usage,
-    /// Tokens since the request came that the run was on when it ended: all, unless its client answered it.
-    pub leg_usage: Usage,
+    /// Tokens since the request came that the run was on when it ended; `None` if that is the request that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leg_usage: Option<Usage>,
     /// Cost of all steps.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cost: Micros,
     /// Where its budgets stand.
     pub budget: BudgetStatus,
@@ -290,7 +293,7 @@ impl Outcome {
             error: reason.default_error(),
             required_calls: Vec::new(),
             usage: Usage::default(),
-            leg_usage: Usage::default(),
+            leg_usage: None,
             cost: Micros::default(),
             budget: BudgetStatus::default(),
             short: None,
@@ -299,6 +302,12 @@ impl Outcome {
             warnings: vec!["the usage of the run is unknown: its events were lost".to_owned()],
             report: Report::default(),
         }
+    }
+
+    /// Tokens since the request came that the run was on when it ended.
+    #[must_use]
+    pub fn leg_usage(&self) -> &Usage {
+        self.leg_usage.as_ref().unwrap_or(&self.usage)
     }
 
     /// Which limit ended the run, in a sentence.
@@ -328,61 +337,6 @@ impl Outcome {
     pub fn was_abandoned_idle(&self) -> bool {
         self.tool_calls == 0 && self.reason == StopReason::Abandoned
     }
-}
-
-/// What a run did and how long it took.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// From start to end, in milliseconds.
-    pub total_ms: u64,
-    /// In model calls.
-    pub llm_time_ms: u64,
-    /// In tool calls, summed; parallel calls count each.
-    pub tool_time_ms: u64,
-    /// One entry for each model call that counted.
-    pub steps: Vec<StepReport>,
-}
-
-/// One model call and its tools.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StepReport {
-    /// Counted from 1.
-    pub index: u32,
-    /// The model call's time in milliseconds.
-    pub llm_latency_ms: u64,
-    /// The tools' time in milliseconds, summed.
-    pub tool_latency_ms: u64,
-    /// The model that was called.
-    pub model: Arc<StepModel>,
-    /// The model call's tokens.
-    pub usage: Usage,
-    /// What they cost.
-    pub cost: Micros,
-    /// Why the model's turn ended.
-    pub turn_end: TurnEnd,
-    /// In call order.
-    pub tool_calls: Vec<CallReport>,
-}
-
-/// One tool call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallReport {
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    pub name: String,
-    /// The arguments as the model wrote them.
-    pub arguments: String,
-    /// The result's size.
-    pub result_bytes: u64,
-    /// The tool's time in milliseconds.
-    pub latency_ms: u64,
-    /// Whether it was never dispatched.
-    pub skipped: bool,
-    /// Whether it was dispatched, and it is unknown whether it took effect.
-    pub outcome_unknown: bool,
-    /// The result, if it describes a failure.
-    pub error: Option<String>,
 }
 
 #[cfg(test)]

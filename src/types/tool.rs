@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::CallId;
 use crate::types::conversation::{Part, ToolResult, lines};
-use crate::types::json::RawValueEq;
+use crate::types::json::{RawValueEq, is_default};
 
 /// What repeating a call would do, as its operator declares it. The greater one asks for more care.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -62,11 +62,6 @@ pub enum CallEnding {
 }
 
 impl CallEnding {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-    fn is_answered(&self) -> bool {
-        *self == Self::Answered
-    }
-
     /// Whether nothing came of the call: it was not made, was stopped, or its answer was lost.
     #[must_use]
     pub fn is_without_answer(self) -> bool {
@@ -86,18 +81,19 @@ pub struct ToolOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<RawValueEq>,
     /// Whether it describes a failure.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub is_error: bool,
     /// Whether its text was cut to the size limit.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub truncated: bool,
     /// How far the call came.
-    #[serde(default, skip_serializing_if = "CallEnding::is_answered")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub ending: CallEnding,
     /// From dispatch to answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub latency_ms: u64,
     /// What was received from the tool, in bytes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub bytes: u64,
     /// The status with which it answered, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,9 +158,4 @@ pub struct ToolProgress {
     /// What it does now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-pub(crate) fn is_false(flag: &bool) -> bool {
-    !flag
 }

@@ -4,7 +4,7 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::tool::is_false;
+use crate::types::json::is_default;
 
 /// Tokens that one or more model calls took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,13 +14,13 @@ pub struct Usage {
     /// Output tokens, reasoning included.
     pub completion_tokens: u64,
     /// The part of the input that the upstream had cached.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cached_tokens: u64,
     /// The part of the output that was reasoning.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reasoning_tokens: u64,
     /// Whether any of it was estimated because the upstream did not say.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub estimated: bool,
 }
 
@@ -89,6 +89,7 @@ pub struct Used {
     /// Input and output tokens.
     pub tokens: u64,
     /// Their cost.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cost: Micros,
 }
 
@@ -140,10 +141,13 @@ pub struct BudgetStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
     /// Uncached input.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub input: u64,
     /// Input that the upstream had cached.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cached_input: u64,
     /// Output.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub output: u64,
 }
 

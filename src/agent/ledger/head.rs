@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::json::is_default;
 use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
 
 /// The status of a run, as lists show it.
@@ -12,6 +13,7 @@ pub struct Head {
     /// The run.
     pub id: RunId,
     /// Its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// The model or agent as the caller named it.
     pub model: String,
@@ -23,23 +25,21 @@ pub struct Head {
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// When it ended or began to wait, Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// Its status.
     pub status: RunStatus,
     /// Why it ended or waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<StopReason>,
     /// While it waits: when its wait is over, Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_until_ms: Option<u64>,
     /// How many bytes of it are counted as stored by its tenant.
     pub bytes: u64,
     /// How often its client has continued it.
-    #[serde(default, skip_serializing_if = "is_first")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub leg: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_first(leg: &u32) -> bool {
-    *leg == 0
 }
 
 impl Head {

@@ -21,19 +21,24 @@ pub enum Charge {
 
 /// What each step of a run is to be charged: the fold of the run's records.
 #[derive(Debug, Default)]
-pub struct Charges(BTreeMap<u32, (Price, Charge)>);
+pub struct Charges {
+    steps: BTreeMap<u32, (Price, Charge)>,
+    /// Of the model that the newest step calls.
+    price: Price,
+}
 
 impl Charges {
     /// What the step of this number is to be charged.
     pub fn of(&self, step: u32) -> Charge {
-        self.0.get(&step).map_or(Charge::Nothing, |(_, charge)| *charge)
+        self.steps.get(&step).map_or(Charge::Nothing, |(_, charge)| *charge)
     }
 
     /// Takes in the next record.
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::StepStarted { step, model, .. } => {
-                self.0.insert(*step, (model.price, Charge::Everything));
+                self.price = model.as_ref().map_or(self.price, |model| model.price);
+                self.steps.insert(*step, (self.price, Charge::Everything));
             }
             Event::TurnFinished { step, turn } => self.add(*step, &turn.usage, Used::default()),
             Event::StepDiscarded { step, usage, unconfirmed, .. } => self.add(*step, usage, *unconfirmed),
@@ -58,7 +63,7 @@ impl Charges {
     }
 
     fn add(&mut self, step: u32, usage: &Usage, unconfirmed: Used) {
-        let (price, charge) = self.0.entry(step).or_insert((Price::default(), Charge::Nothing));
+        let (price, charge) = self.steps.entry(step).or_insert((Price::default(), Charge::Nothing));
         let before = if let Charge::Used(used) = *charge { used } else { Used::default() };
         *charge = Charge::Used(before + price.used(usage) + unconfirmed);
     }
@@ -120,8 +125,11 @@ mod tests {
     fn the_charge_of_a_step_follows_from_its_log() {
         let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() };
         let model = Arc::new(StepModel { price: Price::from_usd(1.0, 1.0, 10.0), ..StepModel::default() });
-        let started =
-            |step| Event::StepStarted { step, reserved: Reservation::default(), model: model.clone(), closing: None };
+        // The steps after the first call the same model, which is not named again.
+        let started = |step| {
+            let model = (step == 1).then(|| model.clone());
+            Event::StepStarted { step, reserved: Reservation::default(), model, closing: None }
+        };
         let discarded = |step, usage, unconfirmed| {
             let reason = DiscardReason::EmptyResponse;
             Event::StepDiscarded { step, reason, usage, unconfirmed }

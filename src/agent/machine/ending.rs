@@ -1,7 +1,8 @@
 //! The last event of a run.
 
 use super::{Run, budget};
-use crate::types::outcome::{Report, limit_message};
+use crate::types::outcome::limit_message;
+use crate::types::report::Report;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
 use crate::types::usage::{PriceOrigin, StepModel};
@@ -47,7 +48,7 @@ impl Run {
                 Vec::new()
             },
             usage: self.usage,
-            leg_usage: self.leg_usage,
+            leg_usage: (self.leg > 0).then_some(self.leg_usage),
             cost: self.used.cost,
             budget: self.budget_status(),
             short,

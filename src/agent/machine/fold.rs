@@ -4,7 +4,7 @@ use super::calls::{CallState, Executor, OpenCall};
 use super::{ContextEstimate, Phase, Run, Stop, UNANSWERED};
 use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
-use crate::types::outcome::{CallReport, StepReport};
+use crate::types::report::{CallReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{
@@ -24,7 +24,9 @@ impl Run {
             Event::RunStarted => self.phase = Phase::Ready,
             Event::RunResumed { leg } => self.resume(leg.as_ref()),
             Event::StepStarted { step, reserved, model, closing } => {
-                self.model = model.clone();
+                if let Some(model) = model {
+                    self.model = model.clone();
+                }
                 self.phase = Phase::ModelRunning;
                 self.step = *step;
                 self.reserved = *reserved;
@@ -157,7 +159,6 @@ impl Run {
             index: self.step,
             llm_latency_ms: turn.latency_ms,
             tool_latency_ms: 0,
-            model: self.model.clone(),
             usage: turn.usage,
             cost: self.model.price.cost(&turn.usage),
             turn_end: turn.end.clone(),

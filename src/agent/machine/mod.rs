@@ -19,7 +19,8 @@ pub use self::next::Step;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
-use crate::types::outcome::{Progress, Report, RequiredCall, StepReport};
+use crate::types::outcome::{Progress, RequiredCall};
+use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::shortfall::BudgetKind;
 use crate::types::usage::StepModel;
@@ -258,6 +259,12 @@ impl Run {
     #[must_use]
     pub fn leg(&self) -> u32 {
         self.leg
+    }
+
+    /// The model that its next step calls, unless the log names it already.
+    #[must_use]
+    pub fn unnamed_model(&self) -> Option<&Arc<StepModel>> {
+        (self.step == 0).then_some(&self.model)
     }
 
     /// The model that its next step calls.

@@ -97,7 +97,7 @@ impl Story {
         let Step::CallModel { step, reserve, closing } = self.run.next_step() else {
             panic!("expected a model call, not {:?}", self.run.next_step())
         };
-        let model = self.run.model().clone();
+        let model = self.run.unnamed_model().cloned();
         self.happens(Event::StepStarted { step, reserved: reserve, model, closing });
     }
 

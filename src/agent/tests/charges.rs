@@ -182,11 +182,11 @@ async fn a_response_counts_what_it_took_and_the_run_counts_all() {
     let agent = agent.begin();
     let new = NewRun { client_tools: vec![client_tool("theirs")], ..request() };
     let first = outcome(&watch(agent.start(new, None).await.unwrap()).await);
-    assert_eq!((first.leg_usage, first.usage.total()), (first.usage, 15));
+    assert_eq!((*first.leg_usage(), first.usage.total()), (first.usage, 15));
     let call = first.required_calls[0].call.id.clone();
     let answer = NewRun { messages: vec![Message::tool(&call, "yes")], answered: vec![call], ..request() };
     let second = outcome(&watch(agent.start(answer, None).await.unwrap()).await);
-    assert_eq!((second.reason, second.leg_usage.total(), second.usage.total()), (StopReason::Done, 15, 30));
+    assert_eq!((second.reason, second.leg_usage().total(), second.usage.total()), (StopReason::Done, 15, 30));
 }
 
 #[tokio::test(start_paused = true)]

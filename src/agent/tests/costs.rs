@@ -2,24 +2,26 @@
 //! worth it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
-use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
+use crate::store::{CommitError, Partition, Store, Tx, Unavailable, Write};
 use crate::types::{Event, StopReason};
 
-/// Counts operations, and those of them that are commits.
+/// Counts operations, those of them that are commits, and the bytes that commits append to logs.
 #[derive(Debug, Default)]
 struct Counted {
     inner: MemoryStore,
     asked: AtomicU32,
     commits: AtomicU32,
+    appended: AtomicUsize,
 }
 
 #[async_trait]
@@ -35,16 +37,21 @@ impl StoreLayer for Counted {
 
     async fn on_commit(&self, tx: Tx) -> Result<(), CommitError> {
         self.commits.fetch_add(1, Relaxed);
+        for write in &tx.writes {
+            if let Write::Append { entries, .. } = write {
+                self.appended.fetch_add(entries.iter().map(Bytes::len).sum(), Relaxed);
+            }
+        }
         self.inner.commit(tx).await
     }
 }
 
-/// How many operations a run takes in which the model speaks like this, and how many of them are commits, if its text is
-/// streamed or not.
-async fn cost_of(turns: Vec<Say>, streamed: bool) -> (u32, u32) {
+/// What a run takes in which the model speaks like this, if its text is streamed or not: operations, those of them that
+/// are commits, and bytes of its log.
+async fn cost_of(turns: Vec<Say>, streamed: bool) -> (u32, u32, usize) {
     let store = Arc::new(Counted::default());
     let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
-    let counted = || (store.asked.load(Relaxed), store.commits.load(Relaxed));
+    let counted = || (store.asked.load(Relaxed), store.commits.load(Relaxed), store.appended.load(Relaxed));
     let mut before = counted();
     // The first joins the replica to the others, once.
     for _ in 0..2 {
@@ -58,16 +65,16 @@ async fn cost_of(turns: Vec<Say>, streamed: bool) -> (u32, u32) {
         agent.idle(Duration::from_secs(5)).await;
     }
     let after = counted();
-    (after.0 - before.0, after.1 - before.1)
+    (after.0 - before.0, after.1 - before.1, after.2 - before.2)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_asks_the_store_only_so_often() {
+async fn a_run_asks_the_store_only_so_often_and_leaves_only_so_many_bytes_in_its_log() {
     let call = || Say::Calls("", vec![("echo", r#"{"n":1}"#)]);
-    for (streamed, costs) in [(true, ((9, 7), (15, 13))), (false, ((8, 6), (14, 12)))] {
+    for (streamed, costs) in [(true, ((9, 7, 1_096), (15, 13, 4_614))), (false, ((8, 6, 1_096), (14, 12, 4_614)))] {
         let chat = cost_of(vec![Say::Text(&["hello"])], streamed).await;
         let looped = cost_of(vec![call(), call(), call(), Say::Text(&["hello"])], streamed).await;
-        let what = "operations and commits of an answer, and of three calls and an answer";
+        let what = "operations, commits and bytes of an answer, and of three calls and an answer";
         assert_eq!((chat, looped), costs, "{what}, streamed: {streamed}");
     }
 }

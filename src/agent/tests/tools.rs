@@ -189,8 +189,21 @@ async fn every_message_says_where_it_came_from() {
     let step = |step| Origin::Step { run: run.clone(), step };
     let origins: Vec<Origin> = messages.into_iter().map(|message| message.origin).collect();
     assert_eq!(origins, [request(0, 0), step(1), step(1), step(2), request(1, 0), request(1, 1), step(3)]);
-    let costs = outcome(&records).report.steps;
-    assert!(costs.iter().all(|step| (step.model.upstream.as_str(), step.model.model.as_str()) == ("scripted", "m")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_names_the_model_and_its_price_at_the_first_step_that_calls_it() {
+    let call = || Say::Calls("", vec![("echo", "{}")]);
+    let agent = TestAgent::builder().turns(vec![call(), call(), Say::Text(&["fine"])]).begin();
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
+    let named = records.iter().filter_map(|record| match &record.event {
+        Event::StepStarted { model, .. } => {
+            Some(model.as_ref().map(|model| (&*model.upstream, &*model.model, model.price.output)))
+        }
+        _ => None,
+    });
+    assert_eq!(named.collect::<Vec<_>>(), [Some(("scripted", "m", 15_000_000)), None, None]);
+    assert_eq!(outcome(&records).reason, StopReason::Done);
 }
 
 #[tokio::test(start_paused = true)]

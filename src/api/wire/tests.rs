@@ -1,7 +1,5 @@
 //! One run, in every dialect, frame for frame.
 
-use std::sync::Arc;
-
 use bytes::BytesMut;
 
 use super::agent::events::AgentEvents;
@@ -11,7 +9,8 @@ use super::{Encoder, Resumed, RunNames};
 use crate::api::wire::agent::object::AgentObject;
 use crate::types::conversation::Part;
 use crate::types::event::{DiscardReason, Reservation};
-use crate::types::outcome::{CallReport, Report, RequiredCall, StepReport};
+use crate::types::outcome::RequiredCall;
+use crate::types::report::{CallReport, Report, StepReport};
 use crate::types::shortfall::BudgetKind;
 use crate::types::{
     BudgetOwner, BudgetStatus, CallId, Effect, ErrorKind, Event, Micros, Outcome, Record, RunError, RunId, SessionId,
@@ -71,7 +70,6 @@ fn outcome(reason: StopReason) -> Outcome {
         index: 1,
         llm_latency_ms: 7,
         tool_latency_ms: 1,
-        model: Arc::default(),
         usage: usage(),
         cost: Micros(1230),
         turn_end: TurnEnd::ToolCalls,
@@ -85,7 +83,7 @@ fn outcome(reason: StopReason) -> Outcome {
         error: None,
         required_calls: Vec::new(),
         usage: usage(),
-        leg_usage: usage(),
+        leg_usage: None,
         cost: Micros(1230),
         budget: budget(),
         short: None,
@@ -117,7 +115,7 @@ fn story() -> Vec<Record> {
     };
     let started = |step| {
         let reserved = Reservation::default();
-        Event::StepStarted { step, reserved, model: Arc::default(), closing: None }
+        Event::StepStarted { step, reserved, model: None, closing: None }
     };
     record(vec![
         Event::RunStarted,
@@ -238,7 +236,8 @@ fn a_run_that_a_budget_ended_says_which_one_and_how_much_it_lacked() {
 #[test]
 fn the_usage_of_a_response_is_its_own_and_the_runs_is_in_agent() {
     let (leg, own, whole) = (usage(), r#""usage":{"prompt_tokens":10,"#, r#""usage":{"prompt_tokens":70,"#);
-    let second = Outcome { leg_usage: leg, usage: Usage { prompt_tokens: 70, ..leg }, ..outcome(StopReason::Done) };
+    let second =
+        Outcome { leg_usage: Some(leg), usage: Usage { prompt_tokens: 70, ..leg }, ..outcome(StopReason::Done) };
     let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(second.clone()))]);
     let json = serde_json::to_string(&completion(&names(), &second, false)).unwrap();
     let native = encode(AgentEvents::new(names(), false), &records);

@@ -67,7 +67,7 @@ async fn try_begin(
     closing: Option<StopReason>,
 ) -> Result<bool, Refusal> {
     driver.meter.reserve(&driver.recorder, step, reserve).await?;
-    let model = driver.recorder.run().model().clone();
+    let model = driver.recorder.run().unnamed_model().cloned();
     let event = Event::StepStarted { step, reserved: reserve, model, closing };
     let change = driver.meter.begin(driver.recorder.run(), reserve);
     match driver.record_unless_told([event], change).await {

@@ -284,7 +284,7 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
     let ending = Ending {
         seq,
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
-        usage: (&outcome.leg_usage).into(),
+        usage: outcome.leg_usage().into(),
         output_text: &outcome.output_text,
         refusal: Some(outcome.refusal.as_str()).filter(|text| !text.is_empty()),
         error: outcome.error.as_ref().map(ErrorObject::from),

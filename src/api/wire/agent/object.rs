@@ -12,7 +12,8 @@ use crate::api::wire::agent::budget::Budget;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
-use crate::types::outcome::{self, CallReport, Outcome, Report, StepReport};
+use crate::types::outcome::{self, Outcome};
+use crate::types::report::{CallReport, Report, StepReport};
 use crate::types::{Micros, RunId, SessionId, StopReason};
 
 /// How a run ended or why it waits.

@@ -75,7 +75,7 @@ pub fn completion<'a>(names: &'a RunNames, outcome: &'a Outcome, with_report: bo
         created: names.created_ms / 1000,
         model: &names.model,
         choices: [Choice { index: 0, message, logprobs: None, finish_reason }],
-        usage: (&outcome.leg_usage).into(),
+        usage: outcome.leg_usage().into(),
         agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
     }
 }

@@ -165,7 +165,7 @@ impl ChatChunks {
                 created: self.names.created_ms / 1000,
                 model: &self.names.model,
                 choices: [],
-                usage: (&outcome.leg_usage).into(),
+                usage: outcome.leg_usage().into(),
             };
             out.put_slice(b"data: ");
             write_json(&usage, out);

@@ -1,0 +1,70 @@
+//! What a run did, step by step.
+//!
+//! The last event of a run holds it, so it leaves out what the log has anyway, such as the model that each step called.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::json::is_default;
+use crate::types::usage::{Micros, Usage};
+use crate::types::{CallId, TurnEnd};
+
+/// What a run did and how long it took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// From start to end, in milliseconds.
+    pub total_ms: u64,
+    /// In model calls.
+    pub llm_time_ms: u64,
+    /// In tool calls, summed; parallel calls count each.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tool_time_ms: u64,
+    /// One entry for each model call that counted.
+    pub steps: Vec<StepReport>,
+}
+
+/// One model call and its tools.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Counted from 1.
+    pub index: u32,
+    /// The model call's time in milliseconds.
+    pub llm_latency_ms: u64,
+    /// The tools' time in milliseconds, summed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tool_latency_ms: u64,
+    /// The model call's tokens.
+    pub usage: Usage,
+    /// What they cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cost: Micros,
+    /// Why the model's turn ended.
+    pub turn_end: TurnEnd,
+    /// In call order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<CallReport>,
+}
+
+/// One tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReport {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub arguments: String,
+    /// The result's size.
+    pub result_bytes: u64,
+    /// The tool's time in milliseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub latency_ms: u64,
+    /// Whether it was never dispatched.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub skipped: bool,
+    /// Whether it was dispatched, and it is unknown whether it took effect.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub outcome_unknown: bool,
+    /// The result, if it describes a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
