@@ -1,20 +1,61 @@
 //! Logs: one line an event, as text for people or as JSON for machines. No bodies, no secrets.
 
+mod log_writer;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+use std::time::Duration;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
+use self::log_writer::LogWriter;
 use crate::config::LogFormat;
 
+/// How long the end of the process waits for the last lines to be written. The reader of the log has stopped if that
+/// takes longer.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The log of this process. Dropping it waits until its lines are written.
+#[derive(Debug)]
+pub struct Log(LogWriter);
+
+impl Log {
+    /// Writes a text for people among the lines.
+    pub fn print(&self, text: &str) {
+        self.0.add(format!("{text}\n").as_bytes());
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush(FLUSH_TIMEOUT);
+    }
+}
+
 /// Writes logs of `filter` to standard error from now on. A second call changes nothing.
-pub fn begin(filter: &str, format: LogFormat, colours: bool) -> Result<(), String> {
+pub fn begin(filter: &str, format: LogFormat, colours: bool) -> Result<Log, String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("the log filter is not valid: {error}"))?;
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).with_target(false);
-    // If the log can no longer be written, for example to a closed terminal, the server continues without a complaint.
+    let writer = LogWriter::start(std::io::stderr());
+    let writer = writer.map_err(|error| format!("the thread that writes the log cannot be started: {error}"))?;
+    let builder = fmt().with_env_filter(filter).with_writer(writer.clone()).with_ansi(colours).with_target(false);
     let builder = builder.log_internal_errors(false);
     // A logger that is there already stays: it belongs to the program that embeds the server.
-    let _ = match format {
+    let begun = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
     };
-    Ok(())
+    if begun.is_ok() {
+        // The default hook writes to standard error itself, which may stop the thread that panics.
+        std::panic::set_hook(Box::new(log_panic));
+    }
+    Ok(Log(writer))
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let (thread, at) = (std::thread::current(), panic.location().map(ToString::to_string));
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    let words = panic.payload_as_str().unwrap_or("without words");
+    tracing::error!(thread = thread.name(), at, backtrace, "a thread panicked: {words}");
 }

@@ -10,6 +10,7 @@ mod durability;
 mod encryption;
 mod faults;
 mod idempotency;
+mod logs;
 mod memory;
 mod offers;
 mod passing;

@@ -11,29 +11,30 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::SignalStream;
 
 use super::local_server::with_ollama;
-use super::process::{Failure, complain, env, runtime};
+use super::process::{Failure, env, runtime};
 use super::reload;
 use crate::config::{LogFormat, Options, Settings, UpstreamKind};
 use crate::failpoint;
 use crate::server::{Server, Stopping};
-use crate::telemetry;
+use crate::telemetry::{self, Log};
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     failpoint::check().map_err(Failure::config)?;
     let terminal = std::io::stderr().is_terminal();
     let format = options.log_format_on(terminal);
     let settings = Settings::load(options, &env).map_err(Failure::config)?;
-    telemetry::begin(&options.log, format, terminal && env("NO_COLOR").is_none_or(|value| value.is_empty()))
-        .map_err(Failure::config)?;
+    let colours = terminal && env("NO_COLOR").is_none_or(|value| value.is_empty());
+    // Dropped when all is over, so that the last lines are written.
+    let log = telemetry::begin(&options.log, format, colours).map_err(Failure::config)?;
     runtime()?.block_on(async {
         // Before anything else: until then the signal ends the process.
         let hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
         let settings = with_ollama(options, settings).await;
-        serve(options, settings, hangup).await
+        serve(options, settings, hangup, &log).await
     })
 }
 
-async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<(), Failure> {
+async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log) -> Result<(), Failure> {
     let listen = settings.server.listen;
     let (server, reloader) = Server::build(settings).await.map_err(Failure::new)?;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
@@ -42,7 +43,7 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal) -> Result<
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
     match options.log_format_on(std::io::stderr().is_terminal()) {
-        LogFormat::Text => complain(banner(address, reloader.settings())),
+        LogFormat::Text => log.print(&banner(address, reloader.settings())),
         LogFormat::Json => log_start(address, reloader.settings()),
     }
     let (stopping, told) = watch::channel(Stopping::No);
