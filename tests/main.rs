@@ -28,3 +28,4 @@ mod tools;
 mod unknown_outcomes;
 #[cfg(target_os = "linux")]
 mod vanished_clients;
+mod waiting;

@@ -1,5 +1,7 @@
 //! Copies of sessions: `/v1/sessions/{id}/fork`, `/v1/sessions/{id}/export`, `/v1/sessions/import`.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -36,14 +38,15 @@ pub async fn fork(
     query: Query,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let body = body.as_str()?;
+    let text = body.as_str()?;
     let round_down = query.parsed("round", |text| (text == "down").then_some(()))?.is_some();
-    let fork = read_fork(body, round_down)?;
+    let fork = read_fork(text, round_down)?;
     let route = if round_down { "fork/down" } else { "fork" };
-    let key = identity.chosen_key(&format!("sessions/{source}/{route}"), &caller, body)?;
+    let key = identity.chosen_key(&format!("sessions/{source}/{route}"), &caller, text)?;
+    let memory = Arc::new(body.into_memory());
     let id = fork.id.clone().unwrap_or_else(SessionId::mint);
     let make = |id| api.agent.sessions().fork(&caller.tenant, &source, Fork { id: Some(id), ..fork });
-    make_session(&api, &caller, key.as_ref(), id, make).await
+    make_session(&api, &caller, key.as_ref(), id, memory, make).await
 }
 
 /// Reads a session with all of its messages, as `import` takes it.
@@ -91,10 +94,11 @@ pub async fn import(
     identity: RequestIdentity,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let body = body.as_str()?;
-    let Snapshot { session, messages } = read_snapshot(body)?;
-    let key = identity.chosen_key("sessions/import", &caller, body)?;
-    let id = session.id.clone();
-    let make = |id| api.agent.sessions().import(&caller.tenant, Session { id, ..session }, messages);
-    make_session(&api, &caller, key.as_ref(), id, make).await
+    let text = body.as_str()?;
+    let Snapshot { session, messages } = read_snapshot(text)?;
+    let key = identity.chosen_key("sessions/import", &caller, text)?;
+    let memory = Arc::new(body.into_memory());
+    let (id, counted) = (session.id.clone(), memory.clone());
+    let make = |id| api.agent.sessions().import(&caller.tenant, Session { id, ..session }, messages, counted);
+    make_session(&api, &caller, key.as_ref(), id, memory, make).await
 }

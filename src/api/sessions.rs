@@ -1,5 +1,7 @@
 //! `/v1/sessions`: conversations as resources.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -10,7 +12,7 @@ use crate::agent::error::NotMade;
 use crate::agent::listed::Listed;
 use crate::agent::session::NewSession;
 use crate::agent::session::list::AfterSession;
-use crate::agent::{RequestKey, Versioned};
+use crate::agent::{RequestKey, RequestMemory, Versioned};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, Query, SessionPath};
@@ -48,15 +50,17 @@ pub async fn create(
     identity: RequestIdentity,
     body: JsonText,
 ) -> Result<Response, ApiError> {
-    let body = body.as_str()?;
-    let new = read_create(body)?;
+    let text = body.as_str()?;
+    let new = read_create(text)?;
     if let Some(agent) = &new.agent {
         caller.resolve(agent).await.map_err(|error| ApiError::from(error).at("agent"))?;
     }
-    let key = identity.chosen_key("sessions", &caller, body)?;
+    let key = identity.chosen_key("sessions", &caller, text)?;
+    let memory = Arc::new(body.into_memory());
     let id = new.id.clone().unwrap_or_else(SessionId::mint);
+    let new = NewSession { memory: memory.clone(), ..new };
     let make = |id| api.agent.sessions().create(&caller.tenant, NewSession { id: Some(id), ..new });
-    make_session(&api, &caller, key.as_ref(), id, make).await
+    make_session(&api, &caller, key.as_ref(), id, memory, make).await
 }
 
 /// Answers with the session that `make` makes, or that the same request made before.
@@ -65,10 +69,11 @@ pub async fn make_session<E: NotMade + Into<ApiError>, F: Future<Output = Result
     caller: &Caller,
     key: Option<&RequestKey>,
     id: SessionId,
+    memory: Arc<RequestMemory>,
     make: impl FnOnce(SessionId) -> F,
 ) -> Result<Response, ApiError> {
     let (made, replayed) =
-        api.agent.admission().make_session(&caller.tenant, key, id, make).await.map_err(Into::into)?;
+        api.agent.admission().make_session(&caller.tenant, key, id, memory, make).await.map_err(Into::into)?;
     let mut response = (StatusCode::CREATED, axum::Json(SessionObject::from(&made))).into_response();
     if replayed {
         mark_replayed(response.headers_mut());

@@ -20,6 +20,7 @@ use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
+use crate::agent::request_memory::RequestMemory;
 use crate::failpoint;
 use crate::types::run::OnUnknownOutcome;
 use crate::types::{RunId, SessionId, Tenant};
@@ -90,19 +91,20 @@ impl Admission {
     }
 
     /// Makes a session of the id that `make` gets; with a key, once. A repetition of the request reads the session as
-    /// it is now. The second value says whether the session existed.
+    /// it is now. The second value says whether the session existed. `memory` is counted for the request's data.
     pub async fn make_session<E: NotMade, F>(
         self: &Arc<Self>,
         tenant: &Tenant,
         key: Option<&RequestKey>,
         id: SessionId,
+        memory: Arc<RequestMemory>,
         make: impl FnOnce(SessionId) -> F,
     ) -> Result<(Versioned, bool), E>
     where
         F: Future<Output = Result<Versioned, E>>,
     {
         let Some(key) = key else { return make(id).await.map(|made| (made, false)) };
-        let held = match self.claim_session(tenant, key, id).await? {
+        let held = match self.claim_session(tenant, key, id, memory).await? {
             Claimed::Ours(held) => held,
             Claimed::Theirs { target, .. } => return Ok((self.made_session(tenant, &target).await?, true)),
         };
@@ -140,14 +142,20 @@ impl Admission {
         self.generation_of(new).catalog.longest_timeout().saturating_add(wait)
     }
 
-    async fn claim_session(&self, tenant: &Tenant, key: &RequestKey, id: SessionId) -> Result<Claimed, LookupError> {
+    async fn claim_session(
+        &self,
+        tenant: &Tenant,
+        key: &RequestKey,
+        id: SessionId,
+        memory: Arc<RequestMemory>,
+    ) -> Result<Claimed, LookupError> {
         // A session that existed before the first request is not the request's.
         if self.ledger.find_session(tenant, &id).await?.is_some()
             && self.read_claim(&keys::claim_partition(tenant, &key.name)).await?.is_none()
         {
             return Err(LookupError::SessionExists(id));
         }
-        let wait = &mut Backoff::new(self.lifecycle.ending(), Arc::default());
+        let wait = &mut Backoff::new(self.lifecycle.ending(), memory);
         Ok(self.claim(tenant, key, Target::Session { id }, Duration::ZERO, wait).await?)
     }
 

@@ -22,6 +22,7 @@ use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::ledger::session::keep_session;
 use crate::agent::lifecycle::Lifecycle;
+use crate::agent::request_memory::RequestMemory;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
 use crate::store::pages::{log_pages, scan_pages};
@@ -55,6 +56,8 @@ pub struct NewSession {
     pub cost_budget: Option<Micros>,
     /// How long it is kept after its last change, in seconds.
     pub ttl_s: Option<u64>,
+    /// What is counted for the messages, also after the client has hung up.
+    pub memory: Arc<RequestMemory>,
 }
 
 /// What is to change in a session; `None` leaves a thing as it is, `Some(None)` unsets it.
@@ -94,7 +97,10 @@ impl Sessions {
         };
         let (sessions, tenant) = (self.clone(), tenant.clone());
         self.lifecycle
-            .run_detached(Box::pin(async move { sessions.write(&tenant, session, in_pages(&new.messages)).await }))
+            .run_detached(Box::pin(async move {
+                let _counted = new.memory;
+                sessions.write(&tenant, session, in_pages(&new.messages)).await
+            }))
             .await
     }
 

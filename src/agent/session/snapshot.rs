@@ -8,6 +8,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use crate::agent::error::LookupError;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::request_memory::RequestMemory;
 use crate::agent::session::Sessions;
 use crate::agent::session::history::{decoded, in_pages, pages};
 use crate::types::session::Session;
@@ -43,17 +44,21 @@ impl Sessions {
         Ok(Export { session, pages: pages.boxed() })
     }
 
-    /// Stores a session as it was when it was read: with its times and what it has used, but with no
-    /// run.
+    /// Stores a session as it was when it was read: with its times and what it has used, but with no run. `memory` is
+    /// counted for the messages, also after the client has hung up.
     pub async fn import(
         self: &Arc<Self>,
         tenant: &Tenant,
         session: Session,
         messages: Vec<Message>,
+        memory: Arc<RequestMemory>,
     ) -> Result<Versioned, LookupError> {
         let (sessions, tenant, session) = (self.clone(), tenant.clone(), Session { active_run: None, ..session });
         self.lifecycle
-            .run_detached(Box::pin(async move { sessions.write(&tenant, session, in_pages(&messages)).await }))
+            .run_detached(Box::pin(async move {
+                let _counted = memory;
+                sessions.write(&tenant, session, in_pages(&messages)).await
+            }))
             .await
     }
 }

@@ -16,7 +16,7 @@ async fn a_session_is_made_once() {
     let make = async |name: &str| {
         let once = RequestKey { name: name.into(), ..by_key() };
         let make = |id| agent.sessions().create(&TENANT, NewSession { id: Some(id), ..NewSession::default() });
-        agent.admission().make_session(&TENANT, Some(&once), SessionId::mint(), make).await
+        agent.admission().make_session(&TENANT, Some(&once), SessionId::mint(), Arc::default(), make).await
     };
     let (first, was_there) = make("a").await.unwrap();
     let (again, was_there_then) = make("a").await.unwrap();
@@ -46,12 +46,12 @@ async fn creating_a_session_whose_chosen_id_exists_is_refused() {
     let new = NewSession { id: Some(id.clone()), ..NewSession::default() };
     agent.sessions().create(&TENANT, new.clone()).await.unwrap();
     let make = |_| agent.sessions().create(&TENANT, new.clone());
-    let refused = agent.admission().make_session(&TENANT, Some(&by_key()), id.clone(), make).await;
+    let refused = agent.admission().make_session(&TENANT, Some(&by_key()), id.clone(), Arc::default(), make).await;
     assert!(matches!(refused, Err(LookupError::SessionExists(_))), "{refused:?}");
     agent.sessions().delete(&*TENANT, &id).await.unwrap();
     let make = |_| agent.sessions().create(&TENANT, new);
     assert!(
-        !agent.admission().make_session(&TENANT, Some(&by_key()), id, make).await.unwrap().1,
+        !agent.admission().make_session(&TENANT, Some(&by_key()), id, Arc::default(), make).await.unwrap().1,
         "the key was given back"
     );
 }

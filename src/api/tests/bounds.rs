@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::streams::{asked, replica};
-use super::{agent_that_stores, router, send};
-use crate::store::Store;
+use super::{agent_over, agent_that_stores, router, send};
+use crate::api::Bodies;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
+use crate::store::{Store, Write};
 
 fn post(path: &str, text: usize) -> Request<Body> {
     let body = json!({"messages": [{"role": "user", "content": "x".repeat(text)}]});
@@ -71,4 +73,78 @@ async fn a_tenant_that_is_full_is_told_how_much_it_stores_and_when_expired_thing
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(send(&router, post("/v1/sessions", 400_000)).await.0, StatusCode::CREATED, "the sessions have expired");
+}
+
+const MAKES_SESSIONS: [&str; 2] = ["/v1/sessions", "/v1/sessions/import"];
+
+/// A request for a session of `length` bytes that counts in `bodies`. With a key it is always the same one.
+fn makes_session(path: &str, bodies: &Arc<Bodies>, key: Option<&str>, length: usize) -> Request<Body> {
+    let messages = json!([{"role": "user", "content": "x".repeat(length)}]);
+    let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0,
+                       "estimated": false});
+    let session = json!({"id": "s", "created_ms": 1, "updated_ms": 1, "metadata": {}, "usage": usage, "cost_usd": 0,
+                         "runs": 0});
+    let mut body = json!({"messages": messages});
+    if path.ends_with("import") {
+        body = json!({"object": "session.export", "version": 1, "session": session, "messages": messages});
+    }
+    let mut request = Request::post(path).header("content-type", "application/json").extension(bodies.clone());
+    match key {
+        Some(key) => request = request.header("idempotency-key", key),
+        None => body["id"] = "other".into(),
+    }
+    request.body(Body::from(body.to_string())).unwrap()
+}
+
+/// A store in which the first session that is made hangs.
+fn hanging() -> Arc<Faulty> {
+    let store = Faulty::memory();
+    let is_session = |write: &Write| matches!(write, Write::Put { key, .. } if **key == *"session");
+    store.next(move |tx| tx.writes.iter().any(is_session), Fate::Hangs);
+    store
+}
+
+/// The first request with a key hangs in the store, and the next ones with that key wait for it.
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_session_with_their_key_let_others_be_worked_on() {
+    for path in MAKES_SESSIONS {
+        let store = hanging();
+        let router = router(agent_over(store.clone(), []), &Arc::default());
+        // Two such requests are worked on at the same time, and one may wait.
+        let bodies = Arc::new(Bodies::new(2 << 20, 1 << 20));
+        let ask = |key| send(&router, makes_session(path, &bodies, key, 200_000));
+        let others = async {
+            store.reached().await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let since = tokio::time::Instant::now();
+            let refused = error(ask(Some("k")).await);
+            assert_eq!(refused, (409, "version_conflict".to_owned()), "{path}: there are enough that wait");
+            assert_eq!(ask(None).await.0, StatusCode::CREATED, "{path}");
+            assert_eq!(since.elapsed(), Duration::ZERO, "{path}: another request waited too");
+            store.go_on();
+        };
+        let waits = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            ask(Some("k")).await
+        };
+        let ((first, _), (waits, _), ()) = tokio::join!(ask(Some("k")), waits, others);
+        assert_eq!((first, waits), (StatusCode::CREATED, StatusCode::CREATED), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_being_stored_is_counted_though_its_client_hangs_up() {
+    for path in MAKES_SESSIONS {
+        let store = hanging();
+        let router = router(agent_over(store.clone(), []), &Arc::default());
+        let bodies = Arc::new(Bodies::new(2 << 20, 1 << 20));
+        tokio::select! {
+            () = store.reached() => {}
+            answer = send(&router, makes_session(path, &bodies, Some("k"), 200_000)) => panic!("{path}: {answer:?}"),
+        }
+        let other = || send(&router, makes_session(path, &bodies, None, 400_000));
+        assert_eq!(error(other().await), (503, "overloaded".to_owned()), "{path}");
+        store.go_on();
+        assert_eq!(other().await.0, StatusCode::CREATED, "{path}");
+    }
 }

@@ -175,6 +175,7 @@ pub fn read_create(body: &str) -> Result<NewSession, WireError> {
         token_budget: tokens(create.token_budget)?,
         cost_budget: money(create.cost_budget_usd)?,
         ttl_s: create.ttl_s,
+        memory: std::sync::Arc::default(),
     })
 }
 
