@@ -11,7 +11,8 @@ use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::store::faulty::{Fate, Faulty};
-use crate::store::{Store, Tx, Write};
+use crate::store::layer::StoreLayer;
+use crate::store::{Partition, Store, Tx, Unavailable, Write};
 use crate::types::{CallId, Message, RunId, RunSpec, SessionId, StopReason, Tenant};
 
 #[tokio::test(start_paused = true)]
@@ -96,6 +97,39 @@ async fn a_dead_replicas_runs_keep_their_slots_until_they_end_elsewhere() {
     }
     assert_eq!(count(&store, &keys::slots_taken()).await, 0);
     second.close().await;
+}
+
+/// A store that does not answer for this partition once a slot was acquired.
+#[derive(Debug)]
+struct Unreachable {
+    store: Arc<dyn Store>,
+    partition: Partition,
+}
+
+#[async_trait::async_trait]
+impl StoreLayer for Unreachable {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn pass(&self, partition: Option<&Partition>) -> Result<(), Unavailable> {
+        if partition == Some(&self.partition) && count(&self.store, &keys::slots_taken()).await > 0 {
+            return Err(Unavailable("it is away".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_lease_cannot_be_acquired_gives_its_slot_back() {
+    let (store, new) = (memory(), keyed());
+    let partition = keys::run_partition(&new.tenant, None, &new.id);
+    let layer = Arc::new(Unreachable { store: store.clone(), partition });
+    let agent = TestAgent::builder().store(layer).turns(two_steps()).quotas(quotas(runs(1))).build();
+    let refused = agent.start(new, None).await.map(|started| started.head.id);
+    assert!(matches!(refused, Err(StartError::Store(_))), "{refused:?}");
+    assert_eq!(count(&store, &keys::slots_taken()).await, 0);
+    assert_eq!(outcome(&watch(agent.start(keyed(), None).await.unwrap()).await).reason, StopReason::Done);
 }
 
 #[tokio::test(start_paused = true)]
