@@ -264,9 +264,8 @@ async fn the_log_says_once_a_minute_that_the_store_is_away() {
         "could not read what is due",
         "the store cannot count requests",
     ];
-    for sentence in sentences {
-        assert_eq!(output.matches(sentence).count(), 1, "{sentence}:\n{output}");
-    }
+    let said = sentences.map(|sentence| (sentence, output.matches(sentence).count()));
+    assert_eq!(said, sentences.map(|sentence| (sentence, 1)), "{output}");
     drop(in_flight);
 }
 

@@ -107,7 +107,7 @@ async fn with_parameters_out_of_range_are_refused() {
         (with("model", "x".repeat(300)), NO_MODEL),
         (with("model", "🦀"), NO_MODEL),
         (with("model", 7), VALUE),
-        (no_model, &[(400, "missing_field"), (400, "invalid_value")]),
+        (no_model, MISSING),
         (with("tools", (0..10_000).map(|n| tool(&format!("t{n}"))).collect::<Value>()), VALUE),
         (tools(&["a b"]), VALUE),
         (tools(&[""]), VALUE),
