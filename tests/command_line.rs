@@ -1,5 +1,7 @@
 //! The commands of the binary that end by themselves.
 
+mod runs;
+
 use std::path::Path;
 use std::process::Output;
 

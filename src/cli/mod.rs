@@ -2,12 +2,18 @@
 
 mod ask;
 mod check_config;
+mod client;
+mod frames;
 mod key;
 mod local_server;
 mod openapi;
 mod process;
 mod reload;
+mod runs;
+mod screen;
 mod serve;
+mod story;
+mod text;
 
 use std::process::ExitCode;
 
@@ -41,6 +47,9 @@ enum Command {
     CheckConfig(check_config::CheckConfig),
     /// Ask a question and watch the run: text and tool events as they come
     Ask(ask::Ask),
+    /// List, show, follow and cancel the runs of a server
+    #[command(subcommand)]
+    Runs(runs::Runs),
     /// Make API keys
     #[command(subcommand)]
     Key(key::Key),
@@ -62,13 +71,16 @@ pub fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::CheckConfig(check) => check_config::run(&check),
         Command::Ask(ask) => ask::run(&ask),
+        Command::Runs(runs) => runs::run(&runs),
         Command::Key(key) => key::run(&key),
         Command::Openapi => openapi::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, code }) => {
-            complain(&message);
+            if !message.is_empty() {
+                complain(&message);
+            }
             ExitCode::from(code)
         }
     }

@@ -5,6 +5,7 @@ use std::io::Write;
 /// Why a command failed.
 #[derive(Debug)]
 pub(super) struct Failure {
+    /// Empty if everything was said.
     pub(super) message: String,
     pub(super) code: u8,
 }
@@ -15,6 +16,11 @@ const EX_CONFIG: u8 = 78;
 impl Failure {
     pub(super) fn new(message: impl std::fmt::Display) -> Self {
         Self { message: message.to_string(), code: 1 }
+    }
+
+    /// A command that did its work and tells by its exit code alone what came of it.
+    pub(super) fn code(code: u8) -> Self {
+        Self { message: String::new(), code }
     }
 
     pub(super) fn config(message: impl std::fmt::Display) -> Self {
@@ -36,6 +42,11 @@ pub(super) fn say(text: impl std::fmt::Display) {
 #[expect(clippy::print_stderr, reason = "what a person should see beside the answer goes to standard error")]
 pub(super) fn complain(text: impl std::fmt::Display) {
     eprintln!("{text}");
+}
+
+/// Whether a stream gets colours that is a terminal or not: <https://no-color.org>.
+pub(super) fn takes_colours(is_terminal: bool) -> bool {
+    is_terminal && env("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// A runtime for one command.

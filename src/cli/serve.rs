@@ -11,7 +11,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::SignalStream;
 
 use super::local_server::with_ollama;
-use super::process::{Failure, env, runtime};
+use super::process::{Failure, env, runtime, takes_colours};
 use super::reload;
 use crate::config::{LogFormat, Options, Settings, UpstreamKind};
 use crate::failpoint;
@@ -23,9 +23,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let terminal = std::io::stderr().is_terminal();
     let format = options.log_format_on(terminal);
     let settings = Settings::load(options, &env).map_err(Failure::config)?;
-    let colours = terminal && env("NO_COLOR").is_none_or(|value| value.is_empty());
     // Dropped when all is over, so that the last lines are written.
-    let log = telemetry::begin(&options.log, format, colours).map_err(Failure::config)?;
+    let log = telemetry::begin(&options.log, format, takes_colours(terminal)).map_err(Failure::config)?;
     runtime()?.block_on(async {
         // Before anything else: until then the signal ends the process.
         let hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;

@@ -1,0 +1,129 @@
+//! `loopgate runs show`: what happened in a run, in words.
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::client::Client;
+use super::super::process::{Failure, say};
+use super::super::story::{Detail, Ending, Event, Story, Told};
+use super::super::text::{clean_json, line};
+use super::{Named, Run, failure, read, when};
+use crate::types::clock::now_ms;
+
+/// Most characters of a name, of an error and of a step's text that are shown.
+const MOST_SHOWN: usize = 400;
+
+/// Say what happened in a run.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Show {
+    #[command(flatten)]
+    named: Named,
+
+    /// Print the run as the server's JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Deserialize)]
+struct Events {
+    data: Vec<Box<RawValue>>,
+}
+
+pub(super) async fn run(show: &Show) -> Result<(), Failure> {
+    let (client, id) = (show.named.target.client()?, &show.named.id);
+    let value: Value = client.get(&["v1", "runs", id], &[]).await.map_err(|error| failure(&error))?;
+    if show.json {
+        say(clean_json(&serde_json::to_string_pretty(&value).map_err(Failure::new)?));
+        return Ok(());
+    }
+    let run = read(&value)?;
+    summary(&run).iter().for_each(say);
+    say("\nWhat happened:");
+    match events(&client, id).await {
+        Ok(lines) => lines.iter().for_each(|line| say(format_args!("  {line}"))),
+        Err(Failure { message, .. }) => say(format_args!("  its events cannot be read: {message}")),
+    }
+    Ok(())
+}
+
+/// The run's name, as it may be shown.
+pub(super) fn name(run: &Run) -> String {
+    line(&run.id, MOST_SHOWN)
+}
+
+/// How the run stands, a fact a line.
+pub(super) fn summary(run: &Run) -> Vec<String> {
+    let until = run.ended_ms.filter(|_| !run.is_under_way()).unwrap_or_else(now_ms);
+    let took = when::duration(until.saturating_sub(run.created_ms));
+    let status = match &run.stop_reason {
+        Some(reason) => format!("{} ({reason}): {}", run.status, reason_sentence(reason)),
+        None => run.status.clone(),
+    };
+    let mut facts = vec![
+        ("status", status),
+        ("model", run.model.clone()),
+        (
+            "created",
+            format!("{}, {} {took}", when::time(run.created_ms), if run.is_under_way() { "for" } else { "took" }),
+        ),
+    ];
+    facts.extend(run.session_id.clone().map(|session| ("session", session)));
+    facts.extend(run.usage.as_ref().map(|usage| ("usage", usage.to_string())));
+    facts.extend(run.agent.as_ref().map(|agent| ("cost", format!("${}", agent.cost_usd))));
+    facts.extend(run.error.as_ref().map(|error| ("error", error.message.clone())));
+    let facts = facts.into_iter().map(|(name, value)| format!("  {name:10} {}", line(&value, MOST_SHOWN)));
+    let remarks = run.agent.iter().flat_map(Ending::remarks).map(|remark| format!("  {:10} {remark}", "note"));
+    std::iter::once(name(run)).chain(facts).chain(remarks).collect()
+}
+
+/// What happened, a line each. The text of a step is one line.
+async fn events(client: &Client, id: &str) -> Result<Vec<String>, Failure> {
+    let path = ["v1", "runs", id, "events"];
+    let events: Events = client.get(&path, &[("stream", "false")]).await.map_err(|error| failure(&error))?;
+    let (mut story, mut lines, mut text) = (Story::new(Detail::All), Vec::new(), String::new());
+    for event in events.data {
+        // An event that this version does not know says nothing to it.
+        let Ok(event) = serde_json::from_str::<Event>(event.get()) else { continue };
+        for told in story.tell(&event) {
+            match told {
+                Told::Text(more) => text.push_str(&more),
+                Told::Note(note) | Told::End { line: note, .. } => {
+                    lines.extend(quoted(&std::mem::take(&mut text)));
+                    lines.push(note);
+                }
+            }
+        }
+    }
+    lines.extend(quoted(&text));
+    Ok(lines)
+}
+
+fn quoted(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| format!("“{}”", line(text, MOST_SHOWN)))
+}
+
+/// Why a run ended or waits.
+fn reason_sentence(reason: &str) -> &'static str {
+    match reason {
+        "done" => "the model answered",
+        "length" => "the model reached its own limit of length",
+        "content_filter" => "the upstream's content filter held the answer back",
+        "max_iterations" => "its limit of model calls was reached",
+        "token_budget" => "a token budget has no room for another model call",
+        "cost_budget" => "a cost budget has no room for another model call",
+        "timeout" => "its time was up",
+        "client_tools" => "it waits for its client's tools",
+        "outcome_asked" => "it waits until its caller says whether a tool call took effect",
+        "cancelled" => "it was cancelled, or its last reader left",
+        "provider_error" => "the upstream failed",
+        "context_limit" => "the conversation has grown beyond what the model takes",
+        "empty_response" => "the model answered nothing",
+        "outcome_unknown" => "it is unknown whether a tool call took effect",
+        "crash_loop" => "it was interrupted too often without progress",
+        "store_lost_state" => "part of it is no longer in the store or the configuration",
+        "internal_error" => "the server failed",
+        _ => "for a reason that this version does not know",
+    }
+}
