@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Reply, TestServer, Upstream};
+use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -49,6 +49,8 @@ async fn a_run_under_way_tells_how_far_it_came() {
     let accepted = server.post(CHAT, &ask(&json!({"agent": limits}))).await.ok();
     let path = format!("/v1/runs/{}", accepted["id"].as_str().expect("it has an id"));
     gate.reached().await;
+    let id = path.trim_start_matches("/v1/runs/");
+    server.events(id, 0).await.until(|frame| frame.text().is_some_and(|text| !text.is_empty())).await;
     let run = server.get(&path).await.ok();
     assert_eq!(run["status"], "in_progress");
     let progress = &run["progress"];
@@ -59,6 +61,11 @@ async fn a_run_under_way_tells_how_far_it_came() {
     let used = |run: &Value| (run["usage"]["prompt_tokens"].clone(), run["usage"]["completion_tokens"].clone());
     assert_eq!(used(&run), (json!(10), json!(5)));
     assert_eq!(progress["budget"]["tokens_used"], 15);
+    assert_eq!((&progress["tools"], &progress["last_event"]["type"]), (&json!([]), &json!("text")));
+    let (seq, at_ms) = (&progress["last_event"]["seq"], progress["last_event"]["at_ms"].as_u64());
+    assert!(*seq == 7 && at_ms >= run["created_ms"].as_u64(), "{progress}");
+    let replica = progress["replica"].as_str().expect("a replica drives it");
+    assert!(server.logged("loopgate listens").await.contains(&format!("\"replica\":\"{replica}\"")), "{replica}");
     assert!(server.get("/v1/runs").await.ok()["data"][0].get("progress").is_none());
     gate.open();
     server.events(path.trim_start_matches("/v1/runs/"), 0).await.rest().await;
@@ -66,6 +73,26 @@ async fn a_run_under_way_tells_how_far_it_came() {
     assert_eq!((used(&run), run.get("progress")), ((json!(40), json!(12)), None));
     server.sigterm();
     assert!(server.drained().await.success());
+}
+
+#[tokio::test]
+async fn a_run_under_way_names_the_tools_that_it_waits_for() {
+    let gate = Gate::new();
+    let tools = ToolServer::start([Reply::status(200).bytes("so").gate(&gate).bytes("on")]).await;
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done.")]).await;
+    let config = format!("{}{}[agents.default]\ntools = [\"look\"]\n", upstream.config(), tools.config("look", "read"));
+    let server = TestServer::start(&config).await;
+    let accepted = server.post(CHAT, &ask(&json!({"agent": {"background": true}}))).await.ok();
+    let path = format!("/v1/runs/{}", accepted["id"].as_str().expect("it has an id"));
+    gate.reached().await;
+    let progress = server.get(&path).await.ok()["progress"].clone();
+    let [call] = &progress["tools"].as_array().expect("it is a list")[..] else { panic!("{progress}") };
+    assert_eq!((&call["name"], &progress["last_event"]["type"]), (&json!("look"), &json!("tool.call")));
+    assert!(call["call_id"].as_str().is_some_and(|id| id.starts_with("call_")), "{progress}");
+    assert_eq!(call["started_ms"], progress["last_event"]["at_ms"]);
+    gate.open();
+    let events = server.events(path.trim_start_matches("/v1/runs/"), 0).await.rest().await;
+    assert!(events.iter().any(|event| event.name == "run.completed"));
 }
 
 /// A client's tool, and the transcript of a client that answered the call of it.

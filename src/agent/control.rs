@@ -19,12 +19,13 @@ use crate::agent::ledger::{Ledger, ReadError, keys};
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::listed::{Listed, MOST_LOOKED_AT};
 use crate::agent::machine::Run;
+use crate::agent::machine::watched::Watched;
 use crate::agent::request_key::RequestKey;
 use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Partition, Scan, Unavailable};
-use crate::types::outcome::Progress;
+use crate::types::progress::Progress;
 use crate::types::{Message, Outcome, RunId, RunStatus, SessionId, Tenant};
 
 /// How long a caller waits for a run to stop.
@@ -104,7 +105,7 @@ impl Control {
         let requester = requester.into();
         let (partition, head) = self.find(requester, id).await?;
         if head.is_under_way() {
-            let progress = self.progress(&partition, id).await?;
+            let progress = self.progress(&partition, &head).await?;
             return Ok(RunView { head, outcome: None, progress });
         }
         let outcome = self.ledger.outcome(&partition, id).await?;
@@ -112,12 +113,29 @@ impl Control {
     }
 
     /// How far a run came, whichever replica drives it; `None` if it has just ended, or its log cannot be read.
-    async fn progress(&self, partition: &Partition, id: &RunId) -> Result<Option<Progress>, Unavailable> {
-        let Some(spec) = self.ledger.spec(partition, id).await? else { return Ok(None) };
-        match self.ledger.replay(Run::new(Arc::new(spec))).await {
-            Ok(run) => Ok(Some(run.progress())),
+    async fn progress(&self, partition: &Partition, head: &Head) -> Result<Option<Progress>, Unavailable> {
+        let Some(spec) = self.ledger.spec(partition, &head.id).await? else { return Ok(None) };
+        let spec = Arc::new(spec);
+        let mut watched = Watched::new(Run::new(spec.clone()));
+        match self.ledger.read_records(&spec, |record, _| watched.take(record)).await {
+            Ok(()) => Ok(Some(Progress { replica: self.driver_of(head).await?, ..watched.progress() })),
             Err(ReadError::Damaged(_)) => Ok(None),
             Err(ReadError::Store(error)) => Err(error),
+        }
+    }
+
+    /// The replica that drives a run. A queued run is registered too, and has no driver.
+    async fn driver_of(&self, head: &Head) -> Result<Option<String>, Unavailable> {
+        let own = &self.launcher.ownership.replica;
+        match head.status {
+            _ if self.active.get(&head.id).is_some() => Ok(Some(own.id().to_owned())),
+            RunStatus::InProgress => own.driver_of(&head.id).await,
+            RunStatus::Queued
+            | RunStatus::RequiresAction
+            | RunStatus::Completed
+            | RunStatus::Incomplete
+            | RunStatus::Cancelled
+            | RunStatus::Failed => Ok(None),
         }
     }
 

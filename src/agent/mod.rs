@@ -101,6 +101,12 @@ impl Agent {
         &self.rooms.limits
     }
 
+    /// This process's name among the replicas that share its store. It has another one in its next life.
+    #[must_use]
+    pub fn replica(&self) -> &str {
+        self.rooms.ownership.replica.id()
+    }
+
     /// The generation of the configuration that serves requests now.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {

@@ -43,7 +43,7 @@ async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log)
     let address = listener.local_addr().map_err(Failure::new)?;
     match options.log_format_on(std::io::stderr().is_terminal()) {
         LogFormat::Text => log.print(&banner(address, reloader.settings())),
-        LogFormat::Json => log_start(address, reloader.settings()),
+        LogFormat::Json => log_start(address, reloader.settings(), server.agent().replica()),
     }
     let (stopping, told) = watch::channel(Stopping::No);
     let stopped = on_signals(stopping.clone())?;
@@ -83,10 +83,10 @@ fn on_signals(stopping: watch::Sender<Stopping>) -> Result<impl Future<Output = 
 }
 
 /// Says where the server listens to machines, which read nothing but lines of the log.
-fn log_start(address: std::net::SocketAddr, settings: &Settings) {
+fn log_start(address: std::net::SocketAddr, settings: &Settings, replica: &str) {
     let (upstreams, origin, store) = (upstream_names(settings), &settings.upstream_origin, &settings.store.url);
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(version, %upstreams, %origin, %store, "loopgate listens on http://{address}");
+    tracing::info!(version, replica, %upstreams, %origin, %store, "loopgate listens on http://{address}");
 }
 
 fn upstream_names(settings: &Settings) -> String {

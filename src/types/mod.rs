@@ -12,6 +12,7 @@ pub mod offer;
 pub mod outcome;
 pub mod pattern;
 pub mod pauses;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod sampling;

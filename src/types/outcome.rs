@@ -256,21 +256,6 @@ pub fn limit_message(reason: StopReason, short: Option<&Shortfall>) -> Option<Co
     }))
 }
 
-/// How far a run under way came. What a model call in flight takes is not known yet.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
-    /// The current step, counted from 1; 0 before the first.
-    pub step: u32,
-    /// Model calls that counted.
-    pub iterations: u32,
-    /// Tool calls that were answered.
-    pub tool_calls: u32,
-    /// Tokens of all steps.
-    pub usage: Usage,
-    /// Where its budgets stand.
-    pub budget: BudgetStatus,
-}
-
 /// A call that the caller is to answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequiredCall {

@@ -238,9 +238,12 @@ async fn a_run_is_cancelled_and_its_follower_is_told() {
     let server = TestServer::start(&upstream.config()).await;
     let run = begun(&server).await;
     gate.reached().await;
+    server.events(&run, 0).await.until(|frame| frame.text().is_some_and(|text| !text.is_empty())).await;
     let line = CommandLine::of(&server);
     let shown = line.run(&["show", &run]).await;
-    assert!(shown.out.contains("in_progress") && shown.out.contains("step 1: the model is called"), "{shown:?}");
+    for words in ["in_progress", "step 1: the model is called", "  replica    ", "  last event 3 text, "] {
+        assert!(shown.out.contains(words), "{words}: {shown:?}");
+    }
     let (follow, cancel) = (["follow", &*run], ["cancel", &*run]);
     let (followed, cancelled) = tokio::join!(line.run(&follow), line.run(&cancel));
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");

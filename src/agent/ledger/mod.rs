@@ -26,7 +26,6 @@ use crate::agent::ledger::document::decode;
 use crate::agent::ledger::ended::EndedRuns;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::retention::Retention;
-use crate::agent::machine::Run;
 use crate::store::pages::log_pages;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable};
 use crate::types::{Event, Outcome, Record, RunId, RunSpec, SessionId, Tenant};
@@ -84,13 +83,6 @@ impl Ledger {
     pub(super) async fn spec(&self, partition: &Partition, run: &RunId) -> Result<Option<RunSpec>, Unavailable> {
         let document = self.store.get(partition, &keys::spec(run)).await?;
         document.map(|document| decode(&document.value)).transpose()
-    }
-
-    /// A run of which nothing happened yet, after all of its records. They are not kept.
-    pub(super) async fn replay(&self, mut run: Run) -> Result<Run, ReadError> {
-        let spec = run.spec().clone();
-        self.read_records(&spec, |record, _| run.apply(&record)).await?;
-        Ok(run)
     }
 
     /// Reads all records of a run, a page of the log at a time, with the bytes that each takes there.

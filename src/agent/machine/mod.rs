@@ -10,6 +10,7 @@ mod elapsed;
 mod ending;
 mod fold;
 mod next;
+pub mod watched;
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub use self::next::Step;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
-use crate::types::outcome::{Progress, RequiredCall};
+use crate::types::outcome::RequiredCall;
 use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::shortfall::BudgetKind;
@@ -283,17 +284,16 @@ impl Run {
         self.commands_applied
     }
 
-    /// How far it came.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        let (step, iterations, tool_calls) = (self.step, self.iterations, self.tool_calls);
-        Progress { step, iterations, tool_calls, usage: self.usage, budget: self.budget_status() }
-    }
-
     /// What is known of the newest model call that counted.
     #[must_use]
     pub fn last_step(&self) -> Option<&StepReport> {
         self.report.steps.last()
+    }
+
+    /// Whether the replica that drove it last left it by order, so that the next one takes nothing for lost.
+    #[must_use]
+    pub fn was_handed_off(&self) -> bool {
+        self.handed_off
     }
 
     /// How many model calls counted.

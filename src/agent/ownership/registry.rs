@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -184,6 +185,18 @@ impl Replica {
         let prefix = keys::live_entries(&self.id);
         let scan = Scan { prefix, after: None, limit: MOVED, order: Order::Ascending };
         scan_pages(&*self.store, &keys::live_partition(), scan).try_concat().await
+    }
+
+    /// The name of the replica that a run is registered with; `None` while none drives it.
+    pub async fn driver_of(&self, run: &RunId) -> Result<Option<String>, Unavailable> {
+        let scan = Scan { prefix: keys::REPLICAS.to_owned(), after: None, limit: MOVED, order: Order::Ascending };
+        let all = scan_pages(&*self.store, &keys::live_partition(), scan).try_concat().await?;
+        let ids = all.iter().filter_map(|(name, _)| name.strip_prefix(keys::REPLICAS));
+        let looked = ids.map(|id| async move {
+            let entry = self.store.get(&keys::live_partition(), &keys::live_entry(id, run)).await?;
+            Ok::<_, Unavailable>(entry.map(|_| id.to_owned()))
+        });
+        Ok(try_join_all(looked).await?.into_iter().flatten().next())
     }
 
     /// Reads which other replicas there are.

@@ -67,6 +67,18 @@ async fn a_run_is_cancelled_from_a_replica_that_does_not_drive_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_under_way_names_the_replica_that_drives_it_whichever_is_asked() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Stall(&["x"])]);
+    let b = replica(Link::to(&store), vec![]);
+    let run = a.agent.start(request(), None).await.unwrap().head.id;
+    for asked in [&a, &b] {
+        let progress = asked.agent.runs().get(&tenant(), &run).await.unwrap().progress.unwrap();
+        assert_eq!(progress.replica.as_deref(), Some(a.agent.replica().id()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancellation_whose_nudge_was_lost_only_takes_longer() {
     let store = shared();
     let a = replica(Link::deaf(&store), vec![Say::Stall(&["x"])]);

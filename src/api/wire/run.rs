@@ -8,7 +8,9 @@ use utoipa::ToSchema;
 
 use crate::agent::Head;
 use crate::agent::control::RunView;
+use crate::api::wire::RunNames;
 use crate::api::wire::agent::budget::Budget;
+use crate::api::wire::agent::events::native;
 use crate::api::wire::agent::object::AgentObject;
 use crate::api::wire::body::{missing, parse};
 use crate::api::wire::error::WireError;
@@ -17,7 +19,7 @@ use crate::api::wire::openai_chat::message::check_messages;
 use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
-use crate::types::outcome::Progress;
+use crate::types::progress::Progress;
 use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 /// A run.
@@ -50,7 +52,7 @@ pub struct RunObject<'a> {
     pub agent: Option<AgentObject<'a>>,
     /// How far it came; absent in lists, and unless it is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<ProgressObject>,
+    pub progress: Option<ProgressObject<'a>>,
     /// Tokens of all steps, so far while it is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageObject>,
@@ -99,7 +101,8 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
         let RunView { head, outcome, progress } = view;
         let Some(outcome) = outcome else {
             let usage = progress.as_ref().map(|progress| (&progress.usage).into());
-            return Self { progress: progress.as_ref().map(ProgressObject::from), usage, ..head.into() };
+            let progress = progress.as_ref().map(|progress| ProgressObject::new(progress, head));
+            return Self { progress, usage, ..head.into() };
         };
         Self {
             agent: Some(AgentObject::new(&head.id, head.session.as_ref(), outcome, true)),
@@ -114,7 +117,7 @@ impl<'a> From<&'a RunView> for RunObject<'a> {
 
 /// How far a run under way came. What a model call in flight takes is not known yet.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ProgressObject {
+pub struct ProgressObject<'a> {
     /// The current step, counted from 1; 0 before the first.
     pub step: u32,
     /// Model calls that counted.
@@ -123,12 +126,61 @@ pub struct ProgressObject {
     pub tool_calls: u32,
     /// Where the budgets stand.
     pub budget: Budget,
+    /// The calls of the server's tools that have begun and have no result.
+    pub tools: Vec<OpenCallObject<'a>>,
+    /// The replica that drives the run, as its log names itself; null where no replica does.
+    #[schema(required)]
+    pub replica: Option<&'a str>,
+    /// What happened last.
+    #[schema(required)]
+    pub last_event: Option<LastEvent>,
 }
 
-impl From<&Progress> for ProgressObject {
-    fn from(progress: &Progress) -> Self {
-        let Progress { step, iterations, tool_calls, budget, usage: _ } = *progress;
-        Self { step, iterations, tool_calls, budget: (&budget).into() }
+/// A tool call that has begun.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OpenCallObject<'a> {
+    /// The call.
+    pub call_id: &'a str,
+    /// The tool.
+    pub name: &'a str,
+    /// When it began, Unix milliseconds.
+    pub started_ms: u64,
+}
+
+/// The newest event of a run.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LastEvent {
+    /// Its number.
+    pub seq: u64,
+    /// Its type, as on the stream of events; `text` for a piece of text.
+    #[schema(value_type = String, example = "step.started")]
+    pub r#type: &'static str,
+    /// When it happened, Unix milliseconds.
+    pub at_ms: u64,
+}
+
+impl<'a> ProgressObject<'a> {
+    fn new(progress: &'a Progress, head: &Head) -> Self {
+        let Progress { step, iterations, tool_calls, budget, open_calls, last, replica, usage: _ } = progress;
+        let tools = open_calls.iter().map(|call| OpenCallObject {
+            call_id: call.call_id.as_str(),
+            name: &call.name,
+            started_ms: call.since_ms,
+        });
+        let last_event = last.as_ref().map(|record| {
+            let names = RunNames::from(head);
+            let r#type = native(record, &names, false).map_or("text", |event| event.name());
+            LastEvent { seq: record.seq, r#type, at_ms: record.at_ms }
+        });
+        Self {
+            step: *step,
+            iterations: *iterations,
+            tool_calls: *tool_calls,
+            budget: budget.into(),
+            tools: tools.collect(),
+            replica: replica.as_deref(),
+            last_event,
+        }
     }
 }
 

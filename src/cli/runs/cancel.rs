@@ -7,9 +7,11 @@ use http::Method;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use super::super::client::RequestError;
 use super::super::process::{Failure, say};
 use super::super::text::clean_json;
-use super::{Named, about, failure, read, show};
+use super::shared::{Named, about, failure, read};
+use super::show;
 
 /// The server waits for half a minute and then says that the run has not stopped yet. A run whose replica died stops once
 /// another one has it.
@@ -38,7 +40,7 @@ pub(super) async fn run(cancel: &Cancel) -> Result<(), Failure> {
         match client.read(request).await {
             Ok(value) => break value,
             Err(error) => {
-                was_there |= !matches!(error, super::RequestError::Unreachable { .. });
+                was_there |= !matches!(error, RequestError::Unreachable { .. });
                 if !was_there || !error.is_temporary() || Instant::now() >= deadline {
                     return Err(failure(&error));
                 }

@@ -14,7 +14,7 @@ use super::super::process::{Failure, complain, say, takes_colours};
 use super::super::screen::Screen;
 use super::super::story::{Detail, Event, Story, Told};
 use super::super::text::clean_json;
-use super::{Named, about, code_of, failure, read};
+use super::shared::{Named, about, code_of, failure, read};
 
 /// How long a server is looked for that was there before. Not a setting: a restart takes less, and the command can be given
 /// again.

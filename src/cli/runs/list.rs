@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::super::client::{Client, Target};
 use super::super::process::{Failure, complain, env, say, takes_colours};
 use super::super::text::{clean_json, line};
+use super::shared::{RUNS, Run, failure, read};
 use super::table::{Column, lines};
-use super::{RUNS, Run, failure, read, when};
+use super::when;
 use crate::types::clock::now_ms;
 
 /// Runs that are asked for at a time; the server gives no more.

@@ -3,33 +3,14 @@
 mod cancel;
 mod follow;
 mod list;
+mod shared;
 mod show;
 mod table;
 mod when;
 
-use clap::{Args, Subcommand};
-use http::{Method, StatusCode};
-use serde::Deserialize;
-use serde_json::Value;
+use clap::Subcommand;
 
-use super::client::{RequestError, Target};
 use super::process::{Failure, runtime};
-use super::story::{Ending, Usage};
-
-/// Exit codes of `follow`, by how the run ended. All commands have 0 for success, 1 for other errors, 2 for a command line
-/// that cannot be read and 78 for a wrong configuration.
-mod exit {
-    pub(super) const FAILED: u8 = 3;
-    pub(super) const CANCELLED: u8 = 4;
-    /// A limit ended the run.
-    pub(super) const INCOMPLETE: u8 = 5;
-    /// The run waits for its client.
-    pub(super) const WAITS: u8 = 6;
-    /// There is no such run, or its events are no longer kept.
-    pub(super) const NOT_FOUND: u8 = 7;
-    /// The server does not answer.
-    pub(super) const NO_CONNECTION: u8 = 8;
-}
 
 const EXIT_CODES: &str = "Exit codes:\n  \
     0  done; `follow`: the run completed\n  \
@@ -61,17 +42,6 @@ pub(super) enum Runs {
     Cancel(cancel::Cancel),
 }
 
-/// A run of a server.
-#[derive(Debug, Args)]
-struct Named {
-    /// The run, such as run_019a0000000070008000000000000000
-    #[arg(value_name = "RUN")]
-    id: String,
-
-    #[command(flatten)]
-    target: Target,
-}
-
 pub(super) fn run(runs: &Runs) -> Result<(), Failure> {
     runtime()?.block_on(async {
         match runs {
@@ -81,60 +51,4 @@ pub(super) fn run(runs: &Runs) -> Result<(), Failure> {
             Runs::Cancel(cancel) => cancel::run(cancel).await,
         }
     })
-}
-
-/// A failed request, with the exit code that it has.
-fn failure(error: &RequestError) -> Failure {
-    let code = match error {
-        RequestError::Unreachable { .. } => exit::NO_CONNECTION,
-        RequestError::Refused { status, .. } if matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE) => {
-            exit::NOT_FOUND
-        }
-        RequestError::Refused { .. } | RequestError::Malformed { .. } => 1,
-    };
-    Failure { code, ..Failure::new(error) }
-}
-
-/// The exit code of a command that saw a run end so.
-fn code_of(status: &str) -> u8 {
-    match status {
-        "completed" => 0,
-        "cancelled" => exit::CANCELLED,
-        "incomplete" => exit::INCOMPLETE,
-        "requires_action" => exit::WAITS,
-        _ => exit::FAILED,
-    }
-}
-
-/// A run as the server shows it.
-#[derive(Debug, Deserialize)]
-struct Run {
-    id: String,
-    status: String,
-    session_id: Option<String>,
-    model: String,
-    created_ms: u64,
-    ended_ms: Option<u64>,
-    stop_reason: Option<String>,
-    agent: Option<Ending>,
-    usage: Option<Usage>,
-    error: Option<super::client::ErrorText>,
-}
-
-impl Run {
-    fn is_under_way(&self) -> bool {
-        matches!(self.status.as_str(), "queued" | "in_progress")
-    }
-}
-
-/// Reads what the server shows of a run.
-fn read(run: &Value) -> Result<Run, Failure> {
-    serde::Deserialize::deserialize(run).map_err(Failure::new)
-}
-
-const RUNS: [&str; 2] = ["v1", "runs"];
-
-/// A request about one run.
-fn about(client: &super::client::Client, method: Method, id: &str, what: &[&str]) -> reqwest::RequestBuilder {
-    client.request(method, &[&RUNS[..], &[id], what].concat(), &[])
 }

@@ -9,7 +9,8 @@ use super::super::client::Client;
 use super::super::process::{Failure, say};
 use super::super::story::{Detail, Ending, Event, Story, Told};
 use super::super::text::{clean_json, line};
-use super::{Named, Run, failure, read, when};
+use super::shared::{Named, Progress, Run, failure, read};
+use super::when;
 use crate::types::clock::now_ms;
 
 /// Most characters of a name, of an error and of a step's text that are shown.
@@ -73,9 +74,27 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
     facts.extend(run.usage.as_ref().map(|usage| ("usage", usage.to_string())));
     facts.extend(run.agent.as_ref().map(|agent| ("cost", format!("${}", agent.cost_usd))));
     facts.extend(run.error.as_ref().map(|error| ("error", error.message.clone())));
+    facts.extend(run.progress.iter().flat_map(|progress| under_way(progress, now_ms())));
     let facts = facts.into_iter().map(|(name, value)| format!("  {name:10} {}", line(&value, MOST_SHOWN)));
     let remarks = run.agent.iter().flat_map(Ending::remarks).map(|remark| format!("  {:10} {remark}", "note"));
     std::iter::once(name(run)).chain(facts).chain(remarks).collect()
+}
+
+/// How far a run under way came.
+fn under_way(progress: &Progress, now: u64) -> Vec<(&'static str, String)> {
+    let Progress { step, iterations, tool_calls, tools, replica, last_event } = progress;
+    let for_so_long = |since: u64| when::duration(now.saturating_sub(since));
+    let mut facts =
+        vec![("step", format!("{step}, after {iterations} model calls and {tool_calls} tool calls that are done"))];
+    facts.extend(
+        tools.iter().map(|tool| ("tool", format!("{}, called for {}", tool.name, for_so_long(tool.started_ms)))),
+    );
+    facts.extend(replica.iter().map(|replica| ("replica", replica.clone())));
+    let last = last_event.as_ref();
+    facts.extend(
+        last.map(|last| ("last event", format!("{} {}, {} ago", last.seq, last.r#type, for_so_long(last.at_ms)))),
+    );
+    facts
 }
 
 /// What happened, a line each. The text of a step is one line.

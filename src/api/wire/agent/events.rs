@@ -304,7 +304,8 @@ fn budget_warning(seq: u64, kind: BudgetKind, used: u64, limit: u64) -> NativeEv
 }
 
 impl NativeEvent<'_> {
-    fn name(&self) -> &'static str {
+    /// Its type, which is the event's name on the stream.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::RunQueued { .. } => "run.queued",
             Self::RunStarted { .. } => "run.started",

@@ -1,0 +1,119 @@
+//! What the commands about runs share: the run as the server shows it, requests about it, and exit codes.
+
+use clap::Args;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::client::{Client, ErrorText, RequestError, Target};
+use super::super::process::Failure;
+use super::super::story::{Ending, Usage};
+
+/// Exit codes of `follow`, by how the run ended. All commands have 0 for success, 1 for other errors, 2 for a command line
+/// that cannot be read and 78 for a wrong configuration.
+mod exit {
+    pub(super) const FAILED: u8 = 3;
+    pub(super) const CANCELLED: u8 = 4;
+    /// A limit ended the run.
+    pub(super) const INCOMPLETE: u8 = 5;
+    /// The run waits for its client.
+    pub(super) const WAITS: u8 = 6;
+    /// There is no such run, or its events are no longer kept.
+    pub(super) const NOT_FOUND: u8 = 7;
+    /// The server does not answer.
+    pub(super) const NO_CONNECTION: u8 = 8;
+}
+
+/// A run of a server.
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// The run, such as run_019a0000000070008000000000000000
+    #[arg(value_name = "RUN")]
+    pub(super) id: String,
+
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+/// A failed request, with the exit code that it has.
+pub(super) fn failure(error: &RequestError) -> Failure {
+    let code = match error {
+        RequestError::Unreachable { .. } => exit::NO_CONNECTION,
+        RequestError::Refused { status, .. } if matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE) => {
+            exit::NOT_FOUND
+        }
+        RequestError::Refused { .. } | RequestError::Malformed { .. } => 1,
+    };
+    Failure { code, ..Failure::new(error) }
+}
+
+/// The exit code of a command that saw a run end so.
+pub(super) fn code_of(status: &str) -> u8 {
+    match status {
+        "completed" => 0,
+        "cancelled" => exit::CANCELLED,
+        "incomplete" => exit::INCOMPLETE,
+        "requires_action" => exit::WAITS,
+        _ => exit::FAILED,
+    }
+}
+
+/// A run as the server shows it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Run {
+    pub(super) id: String,
+    pub(super) status: String,
+    pub(super) session_id: Option<String>,
+    pub(super) model: String,
+    pub(super) created_ms: u64,
+    pub(super) ended_ms: Option<u64>,
+    pub(super) stop_reason: Option<String>,
+    pub(super) agent: Option<Ending>,
+    pub(super) usage: Option<Usage>,
+    pub(super) error: Option<ErrorText>,
+    pub(super) progress: Option<Progress>,
+}
+
+/// How far a run under way came.
+#[derive(Debug, Deserialize)]
+pub(super) struct Progress {
+    pub(super) step: u32,
+    pub(super) iterations: u32,
+    pub(super) tool_calls: u32,
+    /// A server of an earlier version tells none of the following.
+    #[serde(default)]
+    pub(super) tools: Vec<OpenCall>,
+    pub(super) replica: Option<String>,
+    pub(super) last_event: Option<LastEvent>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct OpenCall {
+    pub(super) name: String,
+    pub(super) started_ms: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct LastEvent {
+    pub(super) seq: u64,
+    pub(super) r#type: String,
+    pub(super) at_ms: u64,
+}
+
+impl Run {
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.status.as_str(), "queued" | "in_progress")
+    }
+}
+
+/// Reads what the server shows of a run.
+pub(super) fn read(run: &Value) -> Result<Run, Failure> {
+    serde::Deserialize::deserialize(run).map_err(Failure::new)
+}
+
+pub(super) const RUNS: [&str; 2] = ["v1", "runs"];
+
+/// A request about one run.
+pub(super) fn about(client: &Client, method: Method, id: &str, what: &[&str]) -> reqwest::RequestBuilder {
+    client.request(method, &[&RUNS[..], &[id], what].concat(), &[])
+}
