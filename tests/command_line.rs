@@ -1,5 +1,6 @@
 //! The commands of the binary that end by themselves.
 
+mod doctor;
 mod runs;
 
 use std::path::Path;

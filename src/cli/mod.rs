@@ -3,6 +3,7 @@
 mod ask;
 mod check_config;
 mod client;
+mod doctor;
 mod frames;
 mod key;
 mod local_server;
@@ -47,6 +48,8 @@ enum Command {
     CheckConfig(check_config::CheckConfig),
     /// Ask a question and watch the run: text and tool events as they come
     Ask(ask::Ask),
+    /// Check the configuration, the store, the upstreams, the tools and this machine
+    Doctor(doctor::Doctor),
     /// List, show, follow and cancel the runs of a server
     #[command(subcommand)]
     Runs(runs::Runs),
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::CheckConfig(check) => check_config::run(&check),
         Command::Ask(ask) => ask::run(&ask),
+        Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Runs(runs) => runs::run(&runs),
         Command::Key(key) => key::run(&key),
         Command::Openapi => openapi::run(),

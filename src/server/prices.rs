@@ -23,6 +23,12 @@ pub(super) fn terms(upstream: &Upstream) -> Terms {
 /// What the operator should know of the prices that the configuration leaves open, a sentence each.
 #[must_use]
 pub fn remarks(settings: &Settings) -> Vec<String> {
+    [assumptions(settings), refusals(settings)].concat()
+}
+
+/// What is taken for free without being declared so.
+#[must_use]
+pub fn assumptions(settings: &Settings) -> Vec<String> {
     let free = settings.upstreams.iter().filter(|upstream| terms(upstream).undeclared == Undeclared::AssumedFree);
     let free = free.map(|Upstream { name, .. }| {
         format!(
@@ -30,7 +36,13 @@ pub fn remarks(settings: &Settings) -> Vec<String> {
              true` or `free = false` to decide"
         )
     });
-    free.chain(settings.agents.values().filter_map(|agent| refused(settings, agent))).collect()
+    free.collect()
+}
+
+/// Whose runs are all refused for the want of a price.
+#[must_use]
+pub fn refusals(settings: &Settings) -> Vec<String> {
+    settings.agents.values().filter_map(|agent| refused(settings, agent)).collect()
 }
 
 /// Writes these remarks to the log.

@@ -114,7 +114,17 @@ impl Dialer {
 
     /// Asks a server, primary or not, over a connection that is closed afterwards.
     pub(super) async fn ask(&self, host: &RedisHost, questions: &Pipeline) -> Result<Vec<Value>, ConnectionError> {
-        self.within(host, ASK_TIMEOUT, async {
+        self.ask_within(ASK_TIMEOUT, host, questions).await
+    }
+
+    /// The same, with more patience.
+    pub(super) async fn ask_within(
+        &self,
+        most: Duration,
+        host: &RedisHost,
+        questions: &Pipeline,
+    ) -> Result<Vec<Value>, ConnectionError> {
+        self.within(host, most, async {
             let mut connection = self.open(host, Arc::new(|_| {})).await?;
             connection
                 .send_packed_commands(questions, 0, questions.len())
@@ -277,7 +287,7 @@ pub(super) fn read_role(answer: &Value, host: &RedisHost) -> Result<Role, Connec
 }
 
 /// The value of a map at this name.
-fn field(map: &Value, name: &str) -> Option<String> {
+pub(super) fn field(map: &Value, name: &str) -> Option<String> {
     let map = map.as_map_iter()?;
     let mut found = map.filter(|(key, _)| String::from_redis_value_ref(key).is_ok_and(|key| key == name));
     found.next().and_then(|(_, value)| String::from_redis_value_ref(value).ok())

@@ -22,6 +22,7 @@
 //! the clock. A server without replicas keeps what its own persistence keeps.
 
 mod call;
+mod checkup;
 mod connection;
 mod connection_context;
 mod dial;
@@ -52,6 +53,7 @@ use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 use self::call::{Call, Work, call};
+pub use self::checkup::{Checkup, checkup};
 use self::event::Event;
 use self::keys::KeySpace;
 use self::node::Purpose;

@@ -24,7 +24,24 @@ const START_TIMEOUT: Duration = Duration::from_secs(3);
 /// Why a deployment of Redis is refused. The text names hosts, never passwords.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refusal(String);
+pub struct Refusal(pub(super) String);
+
+/// How the primaries of a deployment are found, and how connections to them are opened.
+pub(super) fn ways_in(url: &RedisUrl) -> Result<(Finder, Dialer), Refusal> {
+    let mode = if matches!(url.layout, RedisLayout::Cluster) { Mode::Cluster } else { Mode::Standalone };
+    let dialer = |login, database| {
+        let dialer = Dialer::new(login, database, url.tls.as_ref(), mode);
+        dialer.map_err(|error| Refusal(format!("the certificates to trust cannot be read: {error}")))
+    };
+    let finder = match &url.layout {
+        RedisLayout::Single => Finder::Fixed(url.hosts[0].clone()),
+        RedisLayout::Sentinel { master, login } => {
+            Finder::Sentinels { hosts: url.hosts.clone(), master: master.clone(), dialer: dialer(login, 0)? }
+        }
+        RedisLayout::Cluster => Finder::Cluster { hosts: url.hosts.clone(), dialer: dialer(&url.login, 0)? },
+    };
+    Ok((finder, dialer(&url.login, url.database)?))
+}
 
 impl RedisStore {
     /// Opens the store in the deployment that a URL names.
@@ -33,21 +50,10 @@ impl RedisStore {
     /// answer are waited for shortly and then looked for in the background; until they are found, every operation
     /// fails as unavailable.
     pub async fn open(url: &RedisUrl) -> Result<Self, Refusal> {
-        let mode = if matches!(url.layout, RedisLayout::Cluster) { Mode::Cluster } else { Mode::Standalone };
-        let dialer = |login, database| {
-            let dialer = Dialer::new(login, database, url.tls.as_ref(), mode);
-            dialer.map_err(|error| Refusal(format!("the certificates to trust cannot be read: {error}")))
-        };
-        let finder = match &url.layout {
-            RedisLayout::Single => Finder::Fixed(url.hosts[0].clone()),
-            RedisLayout::Sentinel { master, login } => {
-                Finder::Sentinels { hosts: url.hosts.clone(), master: master.clone(), dialer: dialer(login, 0)? }
-            }
-            RedisLayout::Cluster => Finder::Cluster { hosts: url.hosts.clone(), dialer: dialer(&url.login, 0)? },
-        };
+        let (finder, dialer) = ways_in(url)?;
         let own: Arc<str> = uuid::Uuid::now_v7().simple().to_string().into();
         let (events, received) = mpsc::unbounded_channel();
-        let topology = Arc::new(Topology::new(finder, dialer(&url.login, url.database)?, events.clone()));
+        let topology = Arc::new(Topology::new(finder, dialer, events.clone()));
         let topics = Arc::new(Topics::default());
         let mut tasks = JoinSet::new();
         tasks.spawn(Follower::new(topics.clone(), own.clone(), topology.clone()).follow(received));

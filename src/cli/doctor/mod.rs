@@ -1,0 +1,94 @@
+//! `loopgate doctor`: whether a server can run here by this configuration, and what to do where it cannot.
+//!
+//! It changes nothing but one document in the store, which it removes again, and spends no tokens.
+
+mod attempt;
+mod configuration;
+mod embedded;
+mod finding;
+mod host;
+mod redis;
+mod store;
+mod tools;
+mod upstreams;
+
+use std::io::{IsTerminal, stdout};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::json;
+
+use self::finding::{Finding, Level};
+use super::local_server::with_ollama;
+use super::process::{Failure, env, runtime, say, takes_colours};
+use super::text::{clean, clean_json};
+use crate::config::{Options, Settings};
+
+/// How long one check may take. Not a setting: what takes longer is broken, and says so.
+const MOST_TIME: Duration = Duration::from_secs(15);
+
+/// Check the configuration, the store, the upstreams, the tools and this machine.
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+type Check<'a> = (&'static str, BoxFuture<'a, Vec<Finding>>);
+
+pub(super) fn run(doctor: &Doctor) -> Result<(), Failure> {
+    let runtime = runtime()?;
+    let findings = runtime.block_on(examine(doctor));
+    // A name server that does not answer keeps a thread busy, which is not waited for.
+    runtime.shutdown_background();
+    let has_failed = findings.iter().any(|finding| finding.level == Level::Fail);
+    if doctor.json {
+        let checks: Vec<_> = findings.iter().map(Finding::json).collect();
+        let report = json!({"ok": !has_failed, "checks": checks});
+        say(clean_json(&serde_json::to_string_pretty(&report).map_err(Failure::new)?));
+    } else {
+        print(&findings);
+    }
+    if has_failed { Err(Failure::code(1)) } else { Ok(()) }
+}
+
+async fn examine(doctor: &Doctor) -> Vec<Finding> {
+    let settings = match Settings::load(&doctor.options, &env) {
+        Ok(settings) => with_ollama(&doctor.options, settings).await,
+        Err(errors) => return configuration::mistakes(&errors),
+    };
+    let settings = &settings;
+    let checks: [Check<'_>; 5] = [
+        ("configuration", Box::pin(async { configuration::check(settings) })),
+        ("store", Box::pin(store::check(settings))),
+        ("upstreams", Box::pin(upstreams::check(settings))),
+        ("tools", Box::pin(tools::check(settings))),
+        ("host", Box::pin(host::check(settings))),
+    ];
+    let within = checks.map(|(area, check)| async move {
+        tokio::time::timeout(MOST_TIME, check).await.unwrap_or_else(|_| {
+            let advice = "Something that it waits for hangs: a name server, a file system or a server.";
+            vec![Finding::fail(area, format!("not known within {} s", MOST_TIME.as_secs())).advice(advice)]
+        })
+    });
+    join_all(within).await.into_iter().flatten().collect()
+}
+
+fn print(findings: &[Finding]) {
+    let colours = takes_colours(stdout().is_terminal());
+    for Finding { area, level, message, advice } in findings {
+        let (word, colour) = (level.word(), level.colour());
+        let word = if colours { format!("\x1b[{colour}m{word:4}\x1b[0m") } else { format!("{word:4}") };
+        say(format_args!("{word}  {area}: {}", clean(message)));
+        if let Some(advice) = advice {
+            say(format_args!("      → {}", clean(advice)));
+        }
+    }
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    say(format_args!("\n{} ok, {} warnings, {} failures", count(Level::Ok), count(Level::Warn), count(Level::Fail)));
+}

@@ -1,0 +1,88 @@
+//! The upstreams: that they answer, accept the key, and have the models that are named. Only their lists of models are
+//! asked for, so no tokens are spent.
+
+use futures_util::future::join_all;
+
+use super::finding::Finding;
+use crate::config::{OpenAiUpstream, Settings, UpstreamKind};
+use crate::llm::http::http_client;
+use crate::llm::openai::OpenAiModel;
+use crate::llm::{Model, ModelError};
+
+/// Asks all upstreams at the same time.
+pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
+    let asked = settings.upstreams.iter().map(|upstream| async {
+        match &upstream.kind {
+            UpstreamKind::Demo => vec![Finding::ok(area(&upstream.name), "the built-in demo model")],
+            UpstreamKind::OpenAi(openai) => ask(settings, &upstream.name, openai).await,
+        }
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+fn area(upstream: &str) -> String {
+    format!("upstreams.{upstream}")
+}
+
+async fn ask(settings: &Settings, name: &str, openai: &OpenAiUpstream) -> Vec<Finding> {
+    let model = match http_client(openai.connect_timeout) {
+        Ok(client) => OpenAiModel::new(name, openai, client).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let model = match model {
+        Ok(model) => model,
+        Err(error) => return vec![Finding::fail(area(name), error)],
+    };
+    match model.list_models().await {
+        Ok(models) => known(settings, name, openai, &models),
+        Err(error) => vec![refused(name, openai, error)],
+    }
+}
+
+/// What an upstream's error means.
+fn refused(name: &str, openai: &OpenAiUpstream, ModelError { message, status, .. }: ModelError) -> Finding {
+    let finding =
+        |level: fn(String, String) -> Finding, advice: String| level(area(name), message.clone()).advice(advice);
+    match status {
+        Some(401 | 403) if openai.api_key.is_none() => {
+            finding(Finding::fail, "It wants a key: name it with api_key_env or api_key_file.".to_owned())
+        }
+        Some(401 | 403) => {
+            finding(Finding::fail, "Its key is not accepted: check what api_key_env or api_key_file names.".to_owned())
+        }
+        Some(404 | 405 | 501) => finding(
+            Finding::warn,
+            format!(
+                "It lists no models at {}/models. If it has none of this API, base_url is wrong; else declare `models`.",
+                openai.base_url.as_str().trim_end_matches('/')
+            ),
+        ),
+        Some(_) => finding(Finding::warn, "It answers, and not as it should. Try again later.".to_owned()),
+        None => finding(
+            Finding::fail,
+            "Check base_url, the network, and proxies named in HTTPS_PROXY or HTTP_PROXY.".to_owned(),
+        ),
+    }
+}
+
+/// Whether the upstream has the models that the configuration names.
+fn known(settings: &Settings, name: &str, openai: &OpenAiUpstream, models: &[String]) -> Vec<Finding> {
+    let key = if openai.api_key.is_some() { ", and accepts the key" } else { "" };
+    let mut findings = vec![Finding::ok(area(name), format!("answers{key}; it lists {} models", models.len()))];
+    let lacks = |model: &str| !models.iter().any(|known| known == model);
+    for model in openai.models.iter().flatten().filter(|model| lacks(model)) {
+        let advice = "Runs with it fail, unless the upstream has models that it does not list.";
+        findings.push(Finding::warn(area(name), format!("does not list the model {model} of `models`")).advice(advice));
+    }
+    for agent in settings.agents.values() {
+        let Some(model) = agent.model.as_deref().and_then(|model| model.strip_prefix(name)?.strip_prefix('/')) else {
+            continue;
+        };
+        if lacks(model) {
+            let message = format!("does not list the model {model} of agents.{}", agent.name);
+            let advice = "Its runs fail, unless the upstream has models that it does not list.";
+            findings.push(Finding::warn(area(name), message).advice(advice));
+        }
+    }
+    findings
+}
