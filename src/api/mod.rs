@@ -29,6 +29,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use utoipa::openapi::OpenApi as Document;
 
@@ -40,21 +42,30 @@ use crate::api::error::ApiError;
 use crate::api::routes::routes;
 use crate::api::wire::error::ErrorCode;
 
+/// Where the description of the HTTP contract is served.
+const DESCRIPTION: &str = "/openapi.json";
+
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
 pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
     let guard = Guard { rates: rates.clone(), agent: agent.clone() };
     let guard = axum::middleware::from_fn_with_state(guard, auth::admit);
-    let (router, document) = routes(|guarded| guarded.layer(guard)).split_for_parts();
-    let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", description::finish(document));
+    let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from(DESCRIPTION));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
-    let router = router.merge(docs).method_not_allowed_fallback(method_not_allowed).fallback(unknown_route);
+    let router = routes(|guarded| guarded.layer(guard)).route(DESCRIPTION, get(description)).merge(docs);
+    let router = router.method_not_allowed_fallback(method_not_allowed).fallback(unknown_route);
     router.with_state(Api { agent })
 }
 
-/// The description of the HTTP contract.
+/// The description of the HTTP contract, built of what the code says.
 #[must_use]
 pub fn openapi() -> Document {
-    description::finish(routes(|guarded| guarded).split_for_parts().1)
+    description::finish(routes::describe())
+}
+
+/// The description as it was built before the server was: to build it takes some MB, most of what a server at rest
+/// would hold.
+async fn description() -> Response {
+    ([(CONTENT_TYPE, "application/json")], include_str!("../../openapi/openapi.json")).into_response()
 }
 
 /// The pages' own 404 has no body.

@@ -1,10 +1,12 @@
 //! The routes, and the description of them.
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use axum::routing::MethodRouter;
+use axum::routing::{MethodRouter, get};
 use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Document;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
@@ -29,53 +31,84 @@ use crate::config::Scope;
 )]
 struct Description;
 
+/// A row of the table of routes.
+struct Row {
+    path: &'static str,
+    handlers: MethodRouter<Api>,
+    /// Builds the description. It takes some MB for a moment, so a server does without it.
+    describe: fn() -> UtoipaMethodRouter<Api>,
+}
+
+/// A row whose handlers each have a method. A handler's description names method and path too, which must be the same.
+macro_rules! row {
+    ($path:literal, $($method:ident $handler:path),+) => {
+        Row {
+            path: $path,
+            handlers: MethodRouter::new()$(.$method($handler))+,
+            describe: || routes!($($handler),+),
+        }
+    };
+}
+
 /// All routes; `guard` stands before those that are not open to everyone.
-pub fn routes(guard: impl FnOnce(OpenApiRouter<Api>) -> OpenApiRouter<Api>) -> OpenApiRouter<Api> {
-    let mut guarded = table([
-        ("/v1/agent/completions", needs(Scope::Run, routes!(completions::agent_completions))),
-        ("/v1/chat/completions", needs(Scope::Run, routes!(completions::chat_completions))),
-        ("/v1/runs", needs(Scope::Read, routes!(runs::list))),
-        ("/v1/runs/{id}", needs(Scope::Read, routes!(runs::get))),
-        ("/v1/runs/{id}/events", needs(Scope::Read, routes!(run_events::follow))),
-        ("/v1/runs/{id}/cancel", needs(Scope::Cancel, routes!(runs::cancel))),
-        ("/v1/runs/{id}/messages", needs(Scope::Steer, routes!(runs::steer))),
-        ("/v1/sessions", needs(Scope::Read, routes!(sessions::list))),
-        ("/v1/sessions", needs(Scope::Sessions, routes!(sessions::create))),
-        ("/v1/sessions/{id}", needs(Scope::Read, routes!(sessions::get))),
-        ("/v1/sessions/{id}", needs(Scope::Sessions, routes!(sessions::patch, sessions::delete))),
-        ("/v1/sessions/{id}/messages", needs(Scope::Read, routes!(sessions::messages))),
-        ("/v1/sessions/{id}/cancel", needs(Scope::Cancel, routes!(sessions::cancel))),
-        ("/v1/sessions/{id}/fork", needs(Scope::Sessions, routes!(session_copies::fork))),
-        ("/v1/sessions/{id}/export", needs(Scope::Read, routes!(session_copies::export))),
-        ("/v1/sessions/import", needs(Scope::Sessions, routes!(session_copies::import))),
-        ("/v1/models", routes!(models::list)),
-        ("/v1/models/{id}", routes!(models::get)),
-        ("/v1/tools", routes!(models::tools)),
-    ])
-    .route("/v1/models/{id}/{*rest}", axum::routing::get(models::get));
+pub fn routes(guard: impl FnOnce(Router<Api>) -> Router<Api>) -> Router<Api> {
+    let router =
+        |rows: Vec<Row>| rows.into_iter().fold(Router::new(), |router, row| router.route(row.path, row.handlers));
+    let guarded = router(guarded()).route("/v1/models/{id}/{*rest}", get(models::get));
+    guard(guarded).merge(router(open()))
+}
+
+/// What handlers and types say of the routes.
+pub fn describe() -> Document {
+    let mut guarded = table(guarded());
     description::guard(guarded.get_openapi_mut());
-    let open = table([("/healthz", routes!(health::healthz)), ("/readyz", routes!(health::readyz))]);
-    OpenApiRouter::with_openapi(Description::openapi()).merge(guard(guarded)).merge(open)
+    OpenApiRouter::with_openapi(Description::openapi()).merge(guarded).merge(table(open())).into_openapi()
+}
+
+fn open() -> Vec<Row> {
+    vec![row!("/healthz", get health::healthz), row!("/readyz", get health::readyz)]
+}
+
+fn guarded() -> Vec<Row> {
+    vec![
+        needs(Scope::Run, row!("/v1/agent/completions", post completions::agent_completions)),
+        needs(Scope::Run, row!("/v1/chat/completions", post completions::chat_completions)),
+        needs(Scope::Read, row!("/v1/runs", get runs::list)),
+        needs(Scope::Read, row!("/v1/runs/{id}", get runs::get)),
+        needs(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),
+        needs(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
+        needs(Scope::Steer, row!("/v1/runs/{id}/messages", post runs::steer)),
+        needs(Scope::Read, row!("/v1/sessions", get sessions::list)),
+        needs(Scope::Sessions, row!("/v1/sessions", post sessions::create)),
+        needs(Scope::Read, row!("/v1/sessions/{id}", get sessions::get)),
+        needs(Scope::Sessions, row!("/v1/sessions/{id}", patch sessions::patch, delete sessions::delete)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/messages", get sessions::messages)),
+        needs(Scope::Cancel, row!("/v1/sessions/{id}/cancel", post sessions::cancel)),
+        needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
+        needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
+        needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),
+        row!("/v1/models", get models::list),
+        row!("/v1/models/{id}", get models::get),
+        row!("/v1/tools", get models::tools),
+    ]
 }
 
 /// Handlers for callers whose keys have this scope.
-fn needs(scope: Scope, (schemas, paths, handlers): UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Api> {
-    (schemas, paths, scoped(scope, handlers))
-}
-
-fn scoped(scope: Scope, handlers: MethodRouter<Api>) -> MethodRouter<Api> {
+fn needs(scope: Scope, Row { path, handlers, describe }: Row) -> Row {
     let check =
         async |State(scope): State<Scope>, caller: Caller, request: Request, next: Next| match caller.check(scope) {
             Ok(()) => next.run(request).await,
             Err(error) => error.into_response(),
         };
-    handlers.route_layer(axum::middleware::from_fn_with_state(scope, check))
+    let handlers = handlers.route_layer(axum::middleware::from_fn_with_state(scope, check));
+    Row { path, handlers, describe }
 }
 
-/// The rows of a table of routes. A handler's description names its path too, which must be the same.
-fn table<const N: usize>(rows: [(&str, UtoipaMethodRouter<Api>); N]) -> OpenApiRouter<Api> {
-    rows.into_iter().fold(OpenApiRouter::new(), |router, (path, handlers)| {
-        assert!(handlers.1.paths.keys().eq([path]), "{path} has handlers of {:?}", handlers.1.paths.keys());
-        router.routes(handlers)
+fn table(rows: Vec<Row>) -> OpenApiRouter<Api> {
+    rows.into_iter().fold(OpenApiRouter::new(), |router, row| {
+        let described = (row.describe)();
+        let paths = described.1.paths.keys();
+        assert!(paths.clone().eq([row.path]), "{} has handlers of {paths:?}", row.path);
+        router.routes(described)
     })
 }

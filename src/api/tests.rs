@@ -36,6 +36,34 @@ fn the_committed_description_is_that_of_the_code() {
 }
 
 #[tokio::test]
+async fn the_description_that_is_served_is_the_committed_one() {
+    let request = Request::builder().uri("/openapi.json").body(Body::empty()).unwrap();
+    let response = guarded().oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let served = response.into_body().collect().await.unwrap().to_bytes();
+    let served: Value = serde_json::from_slice(&served).unwrap();
+    assert!(served == serde_json::to_value(openapi()).unwrap());
+    let script = Request::builder().uri("/docs/swagger-initializer.js").body(Body::empty()).unwrap();
+    let script = guarded().oneshot(script).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&script).contains("\"/openapi.json\""), "the page names the description");
+}
+
+#[tokio::test]
+async fn every_described_operation_is_routed() {
+    let agent = agent_over(Arc::new(MemoryStore::default()), []);
+    let router = crate::api::routes::routes(|guarded| guarded).with_state(crate::api::Api { agent });
+    let described = serde_json::to_value(openapi()).unwrap();
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        for method in ["get", "post", "put", "patch", "delete"] {
+            let request = Request::builder().method(&*method.to_uppercase()).uri(path.replace("{id}", "x"));
+            let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            let is_routed = response.status() != StatusCode::METHOD_NOT_ALLOWED;
+            assert_eq!(is_routed, operations.get(method).is_some(), "{method} {path}: {}", response.status());
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_route_but_the_probes_asks_for_a_key() {
     let router = guarded();
     let description: Value = serde_json::from_str(&openapi().to_json().unwrap()).unwrap();

@@ -260,6 +260,11 @@ impl TestServer {
         self.process.resident_memory()
     }
 
+    /// How much of that is its own, in bytes: not pages of its binary.
+    pub(crate) fn own_memory(&self) -> u64 {
+        self.process.own_memory()
+    }
+
     /// Whether it has ended, by itself or by force.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.child.try_wait().expect("a child can be asked").is_some()

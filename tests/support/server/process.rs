@@ -92,6 +92,11 @@ impl Process {
         self.memory("VmRSS:")
     }
 
+    /// How much of that is its own, in bytes: not pages of files, which the kernel can drop.
+    pub(super) fn own_memory(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
     fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id().expect("it is running"));
         let status = std::fs::read_to_string(path).expect("it is running");
