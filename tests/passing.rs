@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::cluster::client::Client;
 use crate::support::cluster::plan::Plan;
 use crate::support::cluster::{KEY, TestServices};
-use crate::support::redis::durable;
+use crate::support::redis::{durable, free_port};
 use crate::support::seed::Seed;
 use crate::support::{Reply, TestServer, ToolServer, Upstream};
 
@@ -110,11 +110,21 @@ async fn the_log_says_whose_run_it_was_how_it_ended_and_what_it_took() {
     let config = format!("{}[keys.ann]\nkey_env = \"KEY_ANN\"\n", upstream.config());
     let mut server = TestServer::builder(&config).env("KEY_ANN", "lg_aaaa").start().await;
     server.use_key("lg_aaaa");
-    let answer = server.post("/v1/agent/completions", &request(&json!({}))).await.ok();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let asked = server.json("/v1/agent/completions", &request(&json!({"agent": {"session_id": "s:1"}})));
+    let asked = asked.header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01")).header("x-request-id", "req-7");
+    let answer = server.send(asked).await.ok();
     let run = answer["agent"]["run_id"].as_str().expect("it has an id");
+    let line: Value = serde_json::from_str(&server.logged("the run ended").await).expect("it is a line of JSON");
+    for (field, value) in [("session", "s:1"), ("request", "req-7"), ("trace_id", trace), ("reason", "done")] {
+        assert_eq!(line[field], value, "{field}: {line}");
+    }
+    let times = ["total_ms", "llm_ms", "tool_ms"].map(|field| line[field].as_u64());
+    assert!(times.iter().all(Option::is_some) && times[0] >= times[1], "{line}");
+    assert_eq!((&line["iterations"], &line["tool_calls"]), (&json!(1), &json!(0)));
     for subject in ["\"message\":\"the run ended\"", "\"path\":\"/v1/agent/completions\""] {
         let line = server.logged(subject).await;
-        for word in [run, "\"tenant\":\"ann\"", "\"key\":\"ann\"", "test\"", "\"tokens\":15", "\"cost_usd\":"] {
+        for word in [run, "\"tenant\":\"ann\"", "\"key\":\"ann\"", "test\"", "\"tokens\":15", "\"cost_usd\":", trace] {
             assert!(line.contains(word), "{word} is not in: {line}");
         }
     }
@@ -156,6 +166,37 @@ async fn the_line_of_a_request_says_all_that_became_known_of_it() {
     let line = served("/v1/runs/run_none").await;
     assert_eq!((&line["tenant"], &line["key"], &line["status"]), (&json!("ann"), &json!("ann"), &json!(404)));
     assert!(line.get("run").is_none() && line.get("model").is_none(), "{line}");
+    assert_eq!((&line["code"], &line["level"]), (&json!("run_not_found"), &json!("INFO")));
+}
+
+/// What failed is a warning; what a caller did wrong is none.
+#[tokio::test]
+async fn the_line_of_a_request_that_failed_is_a_warning_with_its_code() {
+    let upstream = Upstream::start([Reply::error(402, "unpaid", "Pay first.")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    assert_eq!(server.post("/v1/agent/completions", &request(&json!({}))).await.status, 502);
+    let line: Value = serde_json::from_str(&server.logged("\"status\":502").await).expect("it is JSON");
+    assert_eq!((&line["level"], &line["code"]), (&json!("WARN"), &json!("provider_error")));
+}
+
+#[tokio::test]
+async fn the_log_says_why_a_tool_gave_no_answer() {
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done.")]).await;
+    let tool = format!(
+        "[tools.look]\ndescription = \"d\"\nurl = \"http://127.0.0.1:{}/?key=in_query\"\neffect = \"read\"\n\
+         parameters = {{ type = \"object\", properties = {{ note = {{ type = \"string\" }} }} }}\n",
+        free_port()
+    );
+    let server = TestServer::start(&format!("{}{tool}[agents.default]\ntools = [\"look\"]\n", upstream.config())).await;
+    let answer = server.post("/v1/agent/completions", &request(&json!({}))).await.ok();
+    let line: Value =
+        serde_json::from_str(&server.logged("an HTTP tool gave no answer").await).expect("it is a line of JSON");
+    assert_eq!(
+        (&line["level"], &line["run"], &line["tool"]),
+        (&json!("WARN"), &answer["agent"]["run_id"], &json!("look"))
+    );
+    assert!(line["error"].as_str().is_some_and(|error| error.contains("refused")), "{line}");
+    assert!(line["call"].is_string() && !server.output().contains("in_query"), "{line}");
 }
 
 #[tokio::test]
@@ -285,7 +326,8 @@ async fn the_log_tells_of_a_replica_that_died_and_of_what_that_left_unknown() {
     assert!(failed.contains("outcome_unknown") && failed.contains(&run) && failed.contains("WARN"), "{failed}");
     let gone = server.logged("a replica is gone").await;
     assert!(gone.contains("WARN"), "{gone}");
-    assert!(server.logged("resuming an orphaned run").await.contains(&run));
+    let taken_over = server.logged("resuming an orphaned run").await;
+    assert!(taken_over.contains(&run) && taken_over.contains("WARN"), "{taken_over}");
     let unknown = server.logged("whether a tool call took effect is not known").await;
     assert!(unknown.contains("WARN") && unknown.contains("pay") && unknown.contains(&run), "{unknown}");
 }

@@ -17,6 +17,7 @@ use crate::api::params::CompletionHeaders;
 use crate::api::run_events::without_void;
 use crate::api::sse;
 use crate::api::state::Api;
+use crate::api::trace::traceparent;
 use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::openai_chat::completion::{Completion, completion};
@@ -95,7 +96,7 @@ async fn complete(
         generation: caller.generation.clone(),
         key_name: caller.key_name.clone(),
         allowed_agents: caller.agents.clone(),
-        trace: trace(headers),
+        trace: traceparent(headers),
         request_id: header_text(headers, "x-request-id")?.map(str::to_owned),
         session_header: session.map(str::to_owned),
         default_events: endpoint.events,
@@ -180,13 +181,4 @@ async fn unary(
     let logged = LogFields::of(&mut response);
     (logged.tokens, logged.cost_usd) = (Some(outcome.usage.total()), Some(outcome.cost.as_usd()));
     Ok(response)
-}
-
-/// The trace that a request names. A header that is none is ignored, as its standard demands.
-fn trace(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get("traceparent")?.to_str().ok()?;
-    let hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let fields: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = fields.iter().map(|field| field.len()).collect();
-    (lengths == [2, 32, 16, 2] && fields.into_iter().all(hex)).then(|| text.to_owned())
 }

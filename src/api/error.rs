@@ -9,8 +9,9 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::agent::error::{ClaimError, Field, ForkError, LookupError, StartError, StorageError};
 use crate::agent::follow::FollowError;
+use crate::api::log_fields::LogFields;
 use crate::api::wire::error::{ErrorCode, WireError};
-use crate::api::wire::openai_error::{ErrorBody, ErrorObject, row};
+use crate::api::wire::openai_error::{ErrorBody, ErrorObject, Row, row};
 use crate::types::{RunError, RunId};
 
 /// Tells OpenAI's clients not to repeat a request by themselves.
@@ -83,7 +84,8 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(row(self.0.error.code).status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let Row { status, code, .. } = row(self.0.error.code);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, axum::Json(ErrorBody { error: self.object() })).into_response();
         let headers = response.headers_mut();
         if self.0.permanent {
@@ -95,6 +97,7 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.0.retry_after_s {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        LogFields::of(&mut response).code = Some(code);
         response
     }
 }

@@ -13,6 +13,10 @@ pub struct LogFields {
     pub tenant: Option<Tenant>,
     /// The name of its key.
     pub key: Option<String>,
+    /// The trace that its caller names.
+    pub trace_id: Option<String>,
+    /// The code of the error that answers it.
+    pub code: Option<&'static str>,
     /// The model or agent of its run, as the caller named it.
     pub model: Option<String>,
     /// All tokens of its run, where the run has ended.

@@ -22,6 +22,7 @@ mod sse;
 mod state;
 #[cfg(test)]
 mod tests;
+mod trace;
 pub mod wire;
 
 use std::sync::Arc;

@@ -68,9 +68,17 @@ fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
     let (status, latency_ms) = (response.status().as_u16(), latency.as_secs_f64() * 1e3);
     let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
     let unknown = LogFields::default();
-    let LogFields { tenant, key, model, tokens, cost_usd } = response.extensions().get().unwrap_or(&unknown);
+    let fields = response.extensions().get().unwrap_or(&unknown);
+    let LogFields { tenant, key, trace_id, code, model, tokens, cost_usd, .. } = fields;
     let tenant = tenant.as_ref().map(field::display);
-    tracing::info!(parent: span, status, latency_ms, run, tenant, key, model, tokens, cost_usd, "served");
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                parent: span, status, latency_ms, run, tenant, key, trace_id, code, model, tokens, cost_usd, "served"
+            )
+        };
+    }
+    if response.status().is_server_error() { line!(warn) } else { line!(info) }
 }
 
 fn cors(origins: &[String]) -> Option<CorsLayer> {

@@ -183,6 +183,12 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// The id of the trace that it belongs to.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        self.trace.as_deref()?.split('-').nth(1)
+    }
+
     /// The model that its steps call.
     #[must_use]
     pub fn step_model(&self) -> StepModel {

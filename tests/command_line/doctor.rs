@@ -120,7 +120,7 @@ async fn a_doctor_says_what_is_wrong_and_what_to_do() {
     }
     let locked = RedisServer::start_with(&["--requirepass", "right"]).await;
     let wrong = locked.url().replace("redis://", "redis://:in_url@");
-    let refused = examine(place.path(), "", &["--listen", &listen, "--store", &wrong], &[]).await;
+    let refused = examine(place.path(), "", &["--listen", &self::listen(), "--store", &wrong], &[]).await;
     assert!(refused.has("fail", "store", "Check `store.url`"), "{}", refused.written);
     for secret in ["up_secret", "in_query", "in_header", "in_url"] {
         assert!(!report.written.contains(secret) && !refused.written.contains(secret), "{secret}: {}", report.written);

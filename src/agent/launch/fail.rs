@@ -19,7 +19,7 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::store::{CommitError, Unavailable};
 use crate::types::clock::now_ms;
-use crate::types::{Event, Outcome, RunId, StopReason};
+use crate::types::{Event, Outcome, RunId, SessionId, StopReason};
 
 impl Launcher {
     /// Ends the run, unless it has a driver or has ended by itself.
@@ -34,7 +34,8 @@ impl Launcher {
         let ended = self.record_end(run, entry, why, &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
-            tracing::error!(%run, reason = why.as_str(), "the run cannot be resumed; it fails");
+            let (tenant, session) = (&entry.tenant, entry.session.as_ref().map(SessionId::as_str));
+            tracing::error!(%run, session, %tenant, reason = why.as_str(), "the run cannot be resumed; it fails");
             self.ledger.note_end(&entry.tenant, &partition, run).await;
             self.ownership.unregister(run, entry, next.as_ref()).await?;
         }

@@ -108,7 +108,12 @@ impl Recovery {
         if idle.status() != RunStatus::InProgress {
             return idle.release().await;
         }
-        tracing::info!(%run, "resuming an orphaned run");
+        let tenant = &entry.tenant;
+        if idle.run().was_handed_off() {
+            tracing::info!(%run, %tenant, "resuming a run that its replica handed over");
+        } else {
+            tracing::warn!(%run, %tenant, "resuming an orphaned run: its replica died or lost the store");
+        }
         self.launcher.resume(idle, None, self.generations.current()).await.map(drop)
     }
 

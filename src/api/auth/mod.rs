@@ -23,6 +23,7 @@ use crate::agent::{Agent, Generation};
 use crate::api::auth::rate_limit::{LocalRateKey, too_many, write_allowance};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
+use crate::api::trace::trace_id;
 
 /// What stands before the routes that are not open to everyone.
 #[derive(Debug, Clone)]
@@ -48,6 +49,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         Err(error) => return error.into_response(),
     };
     let (tenant, key) = (caller.tenant.clone(), caller.key_name.clone());
+    let trace_id = trace_id(request.headers());
     let local_key = caller.key_name.clone().map_or(LocalRateKey::Address(address), LocalRateKey::Key);
     let mut allowance = limit.map(|limit| guard.rates.count(&local_key, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
@@ -72,6 +74,6 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         write_allowance(&allowance, response.headers_mut());
     }
     let logged = LogFields::of(&mut response);
-    (logged.tenant, logged.key) = (Some(tenant), key);
+    (logged.tenant, logged.key, logged.trace_id) = (Some(tenant), key, trace_id);
     response
 }

@@ -154,7 +154,7 @@ impl Tool for HttpTool {
         let response = self.client.send(request).await.map_err(|error| {
             // Of all failures only this one is certain to have come before the service got the request.
             let was_reached = !error.is_connect();
-            tracing::debug!(tool = name, was_reached, %error, "an HTTP tool gave no answer");
+            tracing::warn!(run = %context.run, call = %context.call, tool = name, was_reached, %error, "an HTTP tool gave no answer");
             if error.is_tls() {
                 ToolError::Failed(format!(
                     "The service behind `{name}` cannot be trusted or understood in TLS. Nothing was sent."
@@ -171,7 +171,7 @@ impl Tool for HttpTool {
         let status = response.status;
         let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| match error {
             Unreadable::Broken(error) => {
-                tracing::debug!(tool = name, %error, "an HTTP tool's answer broke off");
+                tracing::warn!(run = %context.run, call = %context.call, tool = name, %error, "an HTTP tool's answer broke off");
                 let why = format!("The service behind `{name}` broke off its answer, HTTP {status}.");
                 // A status of failure says what came of the call, whatever its reasons were.
                 if status.is_success() { ToolError::Lost(why) } else { ToolError::Failed(why) }

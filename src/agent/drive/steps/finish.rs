@@ -16,6 +16,7 @@ use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
 use crate::types::clock::now_ms;
+use crate::types::report::Report;
 use crate::types::session::Session;
 use crate::types::{Event, Outcome, RunId, RunSpec, RunStatus, SessionId, StopReason};
 
@@ -72,15 +73,26 @@ fn outcome(driver: &Driver, reason: StopReason) -> Outcome {
 
 /// One line for each run that ends or waits: whose it is, how it ended and what it took.
 fn log_end(spec: &RunSpec, outcome: &Outcome) {
-    let (run, tenant, key, model) = (&spec.id, &spec.tenant, spec.key_name.as_deref(), &spec.model);
+    let (run, session, tenant) = (&spec.id, spec.session.as_ref().map(SessionId::as_str), &spec.tenant);
+    let (key, model, request) = (spec.key_name.as_deref(), &spec.model, spec.request_id.as_deref());
     let (reason, tokens, cost_usd) = (outcome.reason.as_str(), outcome.usage.total(), outcome.cost.as_usd());
+    let (Outcome { iterations, tool_calls, report, .. }, trace_id) = (outcome, spec.trace_id());
+    let Report { total_ms, llm_time_ms: llm_ms, tool_time_ms: tool_ms, .. } = report;
+    macro_rules! line {
+        ($level:ident, $($error:ident,)? $message:literal) => {
+            tracing::$level!(
+                %run, session, %tenant, key, model, request, trace_id, reason, iterations, tool_calls, tokens, cost_usd,
+                total_ms, llm_ms, tool_ms, $($error,)? $message
+            )
+        };
+    }
     if let Some(error) = &outcome.error {
         let error = &error.message;
-        tracing::warn!(%run, %tenant, key, model, reason, tokens, cost_usd, error, "the run failed");
+        line!(warn, error, "the run failed");
     } else if outcome.status().is_final() {
-        tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run ended");
+        line!(info, "the run ended");
     } else {
-        tracing::info!(%run, %tenant, key, model, reason, tokens, cost_usd, "the run waits for its caller");
+        line!(info, "the run waits for its caller");
     }
 }
 
