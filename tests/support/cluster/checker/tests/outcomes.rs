@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use super::super::{Promise, check};
 use super::Doctor;
-use super::recorded::{RUN, change_data, good, renumber, rewrite, session};
+use super::recorded::{RUN, change_data, good, recorded, renumber, rewrite, session};
 use crate::support::Frame;
 use crate::support::cluster::evidence::Evidence;
-use crate::support::cluster::plan::Tool;
+use crate::support::cluster::plan::{Plan, Tool};
+use crate::support::journal::Ending;
 
 /// Changes the log's result of `book`, the last call.
 fn change_result(evidence: &mut Evidence, change: impl Fn(&mut Value)) {
@@ -17,13 +18,13 @@ fn change_result(evidence: &mut Evidence, change: impl Fn(&mut Value)) {
     });
 }
 
-/// Lets `book` have this error for its result, in the log and in the history.
+/// Lets the last call, of `book`, have this error for its result, in the log and in the history.
 fn tell(evidence: &mut Evidence, content: &str) {
     change_result(evidence, |data| {
         data["content"] = json!(content);
         data["is_error"] = json!(true);
     });
-    let told = session(evidence).messages.iter_mut().find(|message| message["content"] == "book r1.2.0").unwrap();
+    let told = session(evidence).messages.iter_mut().rfind(|message| message["role"] == "tool").unwrap();
     told["content"] = json!(content);
 }
 
@@ -62,6 +63,31 @@ fn unmade() -> Evidence {
     });
     end_as(&mut evidence, "cancelled", "cancelled");
     evidence.allowed_reasons.push("cancelled".to_owned());
+    evidence
+}
+
+/// Of two calls of `book` in a turn the first lost its answer, and the run failed of that before the second was made.
+fn behind_a_lost_one() -> Evidence {
+    let mut evidence = recorded(&Plan { calls: 2, ..Plan::new("r1").with_tools(1, &[Tool::Book]) });
+    tell(&mut evidence, "The call was not made: the run is stopping.");
+    evidence.tools.pop();
+    evidence.tools[0].ended = Some((2, Ending::Dropped));
+    evidence.model.pop();
+    let told = "Whether it took effect is unknown.";
+    session(&mut evidence).messages.pop();
+    session(&mut evidence).messages[2]["content"] = json!(told);
+    rewrite(&mut evidence, |log| {
+        change_data(log, "tool.result", |data| {
+            data["content"] = json!(told);
+            (data["is_error"], data["outcome_unknown"]) = (json!(true), json!(true));
+        });
+        let last_step = log.iter().rposition(|event| event.name == "step.started").unwrap();
+        let end = log.len() - 1;
+        log.drain(last_step..end);
+        renumber(log);
+    });
+    end_as(&mut evidence, "failed", "outcome_unknown");
+    evidence.clients[0].fails_if_unknown = true;
     evidence
 }
 
@@ -122,7 +148,7 @@ fn a_lost_answer_of_a_reader_is_no_proof_that_nothing_was_sent() {
     let told = |content: &str| {
         let mut evidence = good();
         let look = evidence.tools.iter_mut().find(|entry| entry.what.tool == Tool::Look).unwrap();
-        look.ended = Some((2, crate::support::journal::Ending::Dropped));
+        look.ended = Some((2, Ending::Dropped));
         rewrite(&mut evidence, |log| {
             change_data(log, "tool.result", |data| {
                 data["content"] = json!(content);
@@ -147,6 +173,39 @@ fn a_call_that_was_not_made_is_good_where_the_run_stopped_and_its_tool_was_not_a
     ];
     for (what, lie) in lies {
         let mut evidence = unmade();
+        lie(&mut evidence);
+        assert!(is_found(&evidence, Promise::Tools, "of book has the result"), "{what}, which is believed");
+    }
+}
+
+#[test]
+fn a_call_behind_one_whose_outcome_is_unknown_is_truly_not_made_where_the_run_fails_of_that() {
+    assert_eq!(check(&behind_a_lost_one()), []);
+    let lies: [(&str, Doctor); 5] = [
+        ("the second was made", |evidence| {
+            let mut second = evidence.tools[0].clone();
+            (second.what.task.index, second.what.call, second.what.key) = (1, "call_1".into(), "call_1".into());
+            evidence.tools.push(second);
+        }),
+        ("the outcome of the second is unknown", |evidence| {
+            tell(evidence, "Whether it took effect is unknown.");
+            change_result(evidence, |data| data["outcome_unknown"] = json!(true));
+        }),
+        ("the first was not made", |evidence| {
+            rewrite(evidence, |log| {
+                change_data(log, "tool.result", |data| {
+                    data["content"] = json!("The call was not made: the run is stopping.");
+                    data["outcome_unknown"] = json!(false);
+                });
+            });
+        }),
+        ("the first was answered", |evidence| {
+            evidence.tools[0].ended = Some((2, Ending::Finished));
+        }),
+        ("the run went on", |evidence| end_as(evidence, "completed", "done")),
+    ];
+    for (what, lie) in lies {
+        let mut evidence = behind_a_lost_one();
         lie(&mut evidence);
         assert!(is_found(&evidence, Promise::Tools, "of book has the result"), "{what}, which is believed");
     }

@@ -62,11 +62,15 @@ pub(super) fn probe() -> Probe {
 /// A run that was interrupted within its first model call, and again within `put`, which was repeated;
 /// then all went well.
 pub(super) fn good() -> Evidence {
-    let plan = plan();
+    recorded(&plan())
+}
+
+/// The same of a run with this plan.
+pub(super) fn recorded(plan: &Plan) -> Evidence {
     let mut log = Script::default();
     let (mut tools, mut model, mut messages) = (Vec::new(), Vec::new(), Vec::new());
     messages.push(json!({"role": "user", "content": plan.to_string()}));
-    let ask = |round, ending| Entry { at_ms: 1, ended: Some((2, ending)), what: asked(&plan, round) };
+    let ask = |round, ending| Entry { at_ms: 1, ended: Some((2, ending)), what: asked(plan, round) };
     log.event("run.started", json!({"run_id": RUN}));
     log.event("step.started", json!({"step": 1}));
     log.text(1, &plan.piece(0, 0));
@@ -80,9 +84,10 @@ pub(super) fn good() -> Evidence {
         for piece in 0..plan.pieces {
             log.text(step, &plan.piece(round, piece));
         }
-        let mut turn = json!({"role": "assistant", "content": plan.text(round)});
+        let (mut turn, mut calls) = (json!({"role": "assistant", "content": plan.text(round)}), Vec::new());
+        let mut results = Vec::new();
         for (tool, task) in plan.tasks(round) {
-            let (name, call) = (tool.name(), format!("call_{round}"));
+            let (name, call) = (tool.name(), format!("call_{}", plan.calls * round + task.index));
             log.event("tool.call", json!({"step": step, "call_id": call, "name": name, "arguments": task}));
             let dispatch = Dispatch {
                 tool,
@@ -100,14 +105,14 @@ pub(super) fn good() -> Evidence {
             let answer = task.answer(tool);
             let result = json!({"step": step, "call_id": call, "name": name, "is_error": false, "content": answer});
             log.event("tool.result", result);
-            turn["tool_calls"] =
-                json!([{"id": call, "function": {"name": name, "arguments": json!(task).to_string()}}]);
-            messages.push(turn.clone());
-            messages.push(json!({"role": "tool", "tool_call_id": call, "content": answer}));
+            calls.push(json!({"id": call, "function": {"name": name, "arguments": json!(task).to_string()}}));
+            results.push(json!({"role": "tool", "tool_call_id": call, "content": answer}));
         }
-        if round == plan.rounds {
-            messages.push(turn);
+        if !calls.is_empty() {
+            turn["tool_calls"] = json!(calls);
         }
+        messages.push(turn);
+        messages.extend(results);
         log.event("step.completed", json!({"step": step}));
     }
     let agent =
