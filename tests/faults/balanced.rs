@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::cluster::TestCluster;
 use super::{mixed, scaled};
 use crate::support::balancer::Balancer;
+use crate::support::cluster::evidence::Window;
 use crate::support::redis::{Watched, fail_over};
 
 /// How long runs may stand still: a takeover after a failover.
@@ -25,7 +26,6 @@ async fn replicas_behind_a_balancer_keep_their_promises() {
         let mut seed = cluster.seed.part("pauses");
         move || tokio::time::sleep(Duration::from_millis(500 + seed.below(1000)))
     };
-    cluster.forgotten = scaled(1, 3);
     for round in 0..scaled(1, 3) {
         pause().await;
         let victim = round % 3;
@@ -34,7 +34,7 @@ async fn replicas_behind_a_balancer_keep_their_promises() {
         cluster.replicas[victim].restart().await;
         pause().await;
         // The killed primary stays away until everyone has learned that it is one no more.
-        fail_over(&mut watched, Duration::from_secs(4)).await;
+        cluster.forgotten.push(Window::of(fail_over(&mut watched, Duration::from_secs(4))).await);
         for replica in &mut cluster.replicas {
             pause().await;
             replica.sigterm();

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::TestServer;
 use crate::support::cluster::client::Client;
-use crate::support::cluster::evidence::ClientTrace;
+use crate::support::cluster::evidence::{ClientTrace, Window};
 use crate::support::cluster::{Figures, InFlight, Job, TestServices, hold, keep};
 use crate::support::seed::Seed;
 
@@ -18,8 +18,8 @@ pub(super) struct TestCluster {
     pub(super) replicas: Vec<TestServer>,
     pub(super) client: Client,
     pub(super) seed: Seed,
-    /// How often the store may have forgotten what it acknowledged.
-    pub(super) forgotten: u32,
+    /// When the store may have forgotten what it acknowledged.
+    pub(super) forgotten: Vec<Window>,
     /// The store, for the probe after the runs.
     store: String,
 }
@@ -45,7 +45,7 @@ impl TestCluster {
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
         let store = stores[stores.len() - 1].clone();
-        Self { name: name.to_owned(), services, replicas, client, seed, forgotten: 0, store }
+        Self { name: name.to_owned(), services, replicas, client, seed, forgotten: Vec::new(), store }
     }
 
     /// Lets clients run these jobs, in sessions whose budgets show whether all was settled.
@@ -65,7 +65,7 @@ impl TestCluster {
             keep(&format!("{}-{index}.log", self.name), &replica.output());
         }
         let mut evidence = self.services.evidence(&self.client, traces).await;
-        evidence.forgotten = self.forgotten;
+        evidence.forgotten.clone_from(&self.forgotten);
         evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
         hold(&self.name, &evidence)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cluster::TestCluster;
 use super::{mixed, scaled};
+use crate::support::cluster::evidence::Window;
 use crate::support::proxy::Proxy;
 use crate::support::redis::{Cluster, Watched, address, durable, fail_over, switch};
 
@@ -42,15 +43,18 @@ async fn redis_fails_over() {
 async fn a_redis_cluster_fails_over() {
     let mut redis = Cluster::start(true).await;
     let mut cluster = TestCluster::start("cluster", &vec![redis.url(); 2]).await;
-    cluster.forgotten = scaled(1, 3);
     let jobs = mixed("cluster", scaled(24, 100), &mut cluster.seed, 200);
     let in_flight = cluster.launch(jobs).await;
     for turn in 0..scaled(1, 3) {
         pass(&mut cluster, 500).await;
-        redis.primaries[turn].kill().await;
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        // It comes back as the replica of the one that replaced it.
-        redis.primaries[turn].restart().await;
+        let primary = &mut redis.primaries[turn];
+        let replaced = async {
+            primary.kill().await;
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            // It comes back as the replica of the one that replaced it.
+            primary.restart().await;
+        };
+        cluster.forgotten.push(Window::of(replaced).await);
     }
     cluster.finish(in_flight).await;
 }
@@ -59,13 +63,14 @@ async fn fails_over(name: &str, later: Duration) {
     let mut watched = Watched::start().await;
     let mut cluster = TestCluster::start(name, &vec![watched.url(); 2]).await;
     let turns = scaled(1, 10);
-    cluster.forgotten = turns;
     cluster.client.spread = cluster.client.spread.max(Duration::from_secs(10) * (turns - 1));
     let jobs = mixed(name, scaled(24, 200), &mut cluster.seed, 200);
     let in_flight = cluster.launch(jobs).await;
     for turn in 0..turns {
         pass(&mut cluster, 500).await;
-        if turn % 2 == 0 { fail_over(&mut watched, later).await } else { switch(&watched).await }
+        let replaced =
+            async { if turn % 2 == 0 { fail_over(&mut watched, later).await } else { switch(&watched).await } };
+        cluster.forgotten.push(Window::of(replaced).await);
     }
     cluster.finish(in_flight).await;
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use loopgate::types::clock::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,10 +33,20 @@ pub(crate) struct Evidence {
     pub(crate) allowed_reasons: Vec<String>,
     /// What became of a run that was tried with another budget for all runs, if one was.
     pub(crate) all_runs: Option<Probe>,
-    /// How often the store may have forgotten what it acknowledged, so that clients had to begin anew.
-    pub(crate) forgotten: u32,
+    /// When the store may have forgotten what it acknowledged, so that clients had to begin anew.
+    pub(crate) forgotten: Vec<Window>,
     /// Whether clients send idempotency keys, so that even a broken request starts one run at most.
     pub(crate) keyed: bool,
+}
+
+/// A time in which a primary of the store was replaced: what it acknowledged then, no other server may have. Unix
+/// milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Window {
+    /// Its begin.
+    pub(crate) from_ms: u64,
+    /// Its end.
+    pub(crate) to_ms: u64,
 }
 
 /// What a client saw.
@@ -124,7 +135,25 @@ pub(crate) struct Probe {
     pub(crate) enough_left: u16,
 }
 
+impl Window {
+    /// Before its end, a primary may acknowledge for so long what its replica does not get any more. The replica gets it
+    /// within milliseconds, unless the machine is busy.
+    const LAG_MS: u64 = 2_000;
+
+    /// The time that this takes, which replaces a primary.
+    pub(crate) async fn of(replacing: impl Future<Output = ()>) -> Self {
+        let from_ms = now_ms().saturating_sub(Self::LAG_MS);
+        replacing.await;
+        Self { from_ms, to_ms: now_ms() }
+    }
+}
+
 impl Evidence {
+    /// In how many windows the store may have forgotten what it acknowledged between these times.
+    pub(crate) fn forgotten_between(&self, from_ms: u64, to_ms: u64) -> usize {
+        self.forgotten.iter().filter(|window| window.from_ms <= to_ms && from_ms <= window.to_ms).count()
+    }
+
     /// What the key was charged for all runs together, in tokens: what they used, what calls that were cut off may
     /// have taken beyond that, and what runs took that were tried with the budgets of sessions.
     pub(crate) fn charged(&self) -> u64 {

@@ -74,8 +74,9 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         let name = trace.run().map_or(trace.plan.tag.clone(), |run| format!("{run} ({})", trace.plan.tag));
         let mut complaints = Complaints { of: name, all: &mut all };
         clients::check_client(trace, &mut complaints);
-        if trace.resets > evidence.forgotten {
-            let (resets, forgotten) = (trace.resets, evidence.forgotten);
+        let forgotten = evidence.forgotten_between(trace.asked_ms, trace.ended_ms.unwrap_or(u64::MAX));
+        if trace.resets as usize > forgotten {
+            let resets = trace.resets;
             let what = format!(
                 "its client was told {resets} times to begin anew, of which the store gave cause for {forgotten}"
             );
@@ -90,10 +91,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         clients::check_end(trace, view, &log, &evidence.allowed_reasons, &mut complaints);
         steps::check_steps(&trace.plan, &log, &mut complaints);
         steps::check_charges(&trace.plan, &log, &evidence.model, &mut complaints);
-        // What a store forgot may have been shown to the model.
-        if evidence.forgotten == 0 {
-            steps::check_shown(&trace.plan, &log, &evidence.model, &mut complaints);
-        }
+        steps::check_shown(&trace.plan, &log, evidence, &mut complaints);
         tools::check_run(trace, &log, &evidence.tools, &mut complaints);
     }
     // Runs whose clients never learned that they were accepted end as well.

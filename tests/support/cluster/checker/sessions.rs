@@ -74,9 +74,10 @@ pub(super) fn check_session(
         complaints.add(Promise::Runs, format!("its history has the run {tag}, which nobody asked for"));
     }
     let known: BTreeSet<&str> = own.iter().flat_map(|trace| trace.runs.iter().map(String::as_str)).collect();
-    // What a store forgot may be that a run is one of its session's.
-    for run in known.iter().filter(|run| evidence.forgotten == 0 && !session.runs.iter().any(|own| own == *run)) {
-        complaints.add(Promise::Runs, format!("the list of its runs lacks {run}"));
+    for trace in own.iter().filter(|trace| !may_be_unlisted(trace, evidence)) {
+        for run in trace.runs.iter().filter(|run| !session.runs.contains(run)) {
+            complaints.add(Promise::Runs, format!("the list of its runs lacks {run}"));
+        }
     }
     for run in session.runs.iter().filter(|run| evidence.keyed && !known.contains(run.as_str())) {
         complaints.add(Promise::Runs, format!("it has the run {run}, which no client has"));
@@ -90,6 +91,11 @@ pub(super) fn check_session(
     } else if own.iter().any(|trace| trace.run().is_some()) {
         complaints.add(Promise::Runs, format!("it does not exist: {}", session.object));
     }
+}
+
+/// Whether the store may have forgotten that a run is one of its session's.
+fn may_be_unlisted(trace: &ClientTrace, evidence: &Evidence) -> bool {
+    evidence.forgotten_between(trace.asked_ms, trace.accepted_ms.unwrap_or(u64::MAX)) > 0
 }
 
 fn is_completed(trace: &ClientTrace, evidence: &Evidence) -> bool {

@@ -2,6 +2,7 @@
 
 use super::log::{Log, Step, StepEnd};
 use super::{Complaints, Promise, clip};
+use crate::support::cluster::evidence::Evidence;
 use crate::support::cluster::harm::{Break, Progress};
 use crate::support::cluster::model::ModelCall;
 use crate::support::cluster::plan::Plan;
@@ -78,11 +79,15 @@ fn check_calls(plan: &Plan, progress: &Progress, step: &Step, complaints: &mut C
     }
 }
 
-/// The model is shown what the tools answered, as the log has it, and nothing else.
-pub(super) fn check_shown(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], complaints: &mut Complaints<'_>) {
+/// The model is shown what the tools answered, as the log has it, and nothing else. What it was shown before a primary of
+/// the store was replaced stays in the log, and after that drivers know the log anew: only in between may it have been
+/// shown what the store forgot.
+pub(super) fn check_shown(plan: &Plan, log: &Log, evidence: &Evidence, complaints: &mut Complaints<'_>) {
     let kept = log.steps.iter().filter(|step| step.end == StepEnd::Completed);
     let turns: Vec<Vec<&str>> = kept.map(results).collect();
-    for ModelCall { round, results, .. } in model.iter().map(|call| &call.what).filter(|call| call.tag == plan.tag) {
+    let calls = evidence.model.iter().filter(|call| call.what.tag == plan.tag);
+    let calls = calls.filter(|call| evidence.forgotten_between(call.at_ms, call.at_ms) == 0);
+    for ModelCall { round, results, .. } in calls.map(|call| &call.what) {
         let before = turns.get(..*round as usize).map(<[_]>::concat);
         if before.as_ref().is_none_or(|before| before != results) {
             let what = format!("turn {round} was asked for with the results {results:?}, and its log has {before:?}");

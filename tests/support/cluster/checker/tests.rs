@@ -6,7 +6,7 @@ mod recorded;
 use serde_json::json;
 
 use super::{Promise, check};
-use crate::support::cluster::evidence::{End, Evidence, Probe};
+use crate::support::cluster::evidence::{End, Evidence, Probe, Window};
 use crate::support::cluster::plan::{Plan, Tool};
 use recorded::{RUN, change_data, dispatches, good, probe, remove, renumber, repeat, rewrite, session};
 
@@ -151,10 +151,39 @@ fn torn_streams_are_found() {
             ("of its list is", |e| e.runs.get_mut(RUN).unwrap().list[3] = json!(1)),
             ("could not be read afterwards", |e| e.runs.get_mut(RUN).unwrap().streams.clear()),
             ("1 times to begin anew", |e| e.clients[0].resets = 1),
-            ("3 times to begin anew", |e| (e.forgotten, e.clients[0].resets) = (2, 3)),
+            ("3 times to begin anew", |e| {
+                (e.forgotten, e.clients[0].resets) = (vec![Window { from_ms: 0, to_ms: 9 }; 2], 3);
+            }),
             ("answered 409", |e| e.clients[0].complaints.push("a answered 409".to_owned())),
         ],
     );
+}
+
+/// The run is asked for at 0, accepted at 1, its model is asked at 1, and it ends at 9.
+#[test]
+fn what_a_store_forgot_excuses_nothing_that_was_acknowledged_before_or_after() {
+    let shown: Doctor = |e| e.model[3].what.results[0] = "look r1.0.0, or not".to_owned();
+    let anew: Doctor = |e| e.clients[0].resets = 1;
+    let unlisted: Doctor = |e| session(e).runs.clear();
+    let lies = [
+        (shown, "with the results", 1),
+        (anew, "1 times to begin anew", 9),
+        (unlisted, "the list of its runs lacks", 1),
+    ];
+    for (lie, what, last) in lies {
+        for (from_ms, to_ms, is_excused) in [(0, 1, true), (last, 99, true), (last + 1, 99, false)] {
+            let mut evidence = good();
+            lie(&mut evidence);
+            evidence.forgotten = vec![Window { from_ms, to_ms }];
+            let is_found = check(&evidence).iter().any(|violation| violation.what.contains(what));
+            assert_eq!(is_found, !is_excused, "{what}: {from_ms} to {to_ms}");
+        }
+    }
+    let mut evidence = good();
+    evidence.model.iter_mut().for_each(|call| call.at_ms = 8);
+    (evidence.forgotten, evidence.clients[0].asked_ms) = (vec![Window { from_ms: 0, to_ms: 7 }], 0);
+    shown(&mut evidence);
+    assert!(check(&evidence).iter().any(|violation| violation.what.contains("with the results")), "it was asked later");
 }
 
 #[test]

@@ -162,7 +162,7 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
         sessions: BTreeMap::from([("s1".to_owned(), session)]),
         allowed_reasons: Vec::new(),
         all_runs: Some(probe()),
-        forgotten: 0,
+        forgotten: Vec::new(),
         keyed: true,
     }
 }
