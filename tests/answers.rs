@@ -49,6 +49,9 @@ async fn each_response_of_a_run_has_an_id_of_its_own() {
     assert_eq!(ids(&server.events(run, before).await.rest().await), [second]);
     let list = server.get(&format!("/v1/runs/{run}/events?stream=false&after={before}")).await.ok();
     assert_eq!((&list["data"][0]["id"], &list["data"][0]["seq"]), (&json!(second), &json!(before + 1)));
+    let end = before + list["data"].as_array().map_or(0, Vec::len) as u64;
+    let ends = [before + 1, end].map(|seq| json!(seq.to_string()));
+    assert_eq!([&list["first_id"], &list["last_id"]], [&ends[0], &ends[1]]);
     let chunks = server.request(Method::GET, &format!("/v1/runs/{run}/events?events=none"));
     let mut seen = ids(&SseReader::of_chunks(server.respond(chunks).await).rest().await);
     seen.dedup();

@@ -22,6 +22,7 @@ mod large;
 mod limits;
 mod link;
 mod lists;
+mod logs;
 mod lost;
 mod made_once;
 mod memory;
