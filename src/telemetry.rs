@@ -56,6 +56,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     let (thread, at) = (std::thread::current(), panic.location().map(ToString::to_string));
     let backtrace = Backtrace::capture();
     let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
-    let words = panic.payload_as_str().unwrap_or("without words");
-    tracing::error!(thread = thread.name(), at, backtrace, "a thread panicked: {words}");
+    // Its words stay out of the log: they may quote what callers, models and tools wrote, as those of a text that is cut
+    // within a character do.
+    tracing::error!(thread = thread.name(), at, backtrace, "a thread panicked");
 }

@@ -51,7 +51,31 @@ async fn a_log_for_machines_has_nothing_but_lines_of_json() {
     let line = server.logged(&format!("listens on http://{}", server.address())).await;
     let line: Value = serde_json::from_str(&line).expect("it is a line of JSON");
     assert_eq!((&line["upstreams"], &line["level"]), (&Value::from("scripted"), &Value::from("INFO")));
-    for line in server.output().lines() {
+    all_json(&server.output());
+}
+
+fn all_json(output: &str) {
+    for line in output.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_serve_says_why_in_the_format_of_its_log() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let ran = async |format: &str| {
+        let mut command = loopgate(directory.path());
+        command.args(["serve", "--listen", &address, "--store", "memory:", "--log-format", format]);
+        let output = command.output().await.expect("the binary was built");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).expect("it is text")
+    };
+    let said = format!("cannot listen on {address}");
+    let json = ran("json").await;
+    all_json(&json);
+    assert!(json.contains(&said) && json.contains("the server cannot serve"), "{json}");
+    let text = ran("text").await;
+    assert!(text.lines().any(|line| line.starts_with(&said)), "{text}");
 }

@@ -26,6 +26,12 @@ impl Failure {
     pub(super) fn config(message: impl std::fmt::Display) -> Self {
         Self { message: message.to_string(), code: EX_CONFIG }
     }
+
+    /// The same, told to the log instead of to a person.
+    pub(super) fn logged(self) -> Self {
+        tracing::error!(why = self.message, "the server cannot serve");
+        Self::code(self.code)
+    }
 }
 
 /// An environment variable; the one place that reads them besides the flags' own.

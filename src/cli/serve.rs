@@ -25,11 +25,15 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let settings = Settings::load(options, &env).map_err(Failure::config)?;
     // Dropped when all is over, so that the last lines are written.
     let log = telemetry::begin(&options.log, format, takes_colours(terminal)).map_err(Failure::config)?;
-    runtime()?.block_on(async {
+    let served = runtime()?.block_on(async {
         // Before anything else: until then the signal ends the process.
         let hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
         let settings = with_ollama(options, settings).await;
         serve(options, settings, hangup, &log).await
+    });
+    served.map_err(|failure| match format {
+        LogFormat::Text => failure,
+        LogFormat::Json => failure.logged(),
     })
 }
 

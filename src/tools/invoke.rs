@@ -42,7 +42,7 @@ fn told(name: &str, joined: Result<Result<ToolAnswer, ToolError>, JoinError>) ->
         Ok(Err(ToolError::Failed(reason))) => (failure(reason), CallEnding::Answered),
         Ok(Err(ToolError::Lost(reason))) => lost(reason),
         Err(error) => {
-            // The panic's words stay out of the log and the answer: they may quote arguments.
+            // The panic's words stay out of the answer, as out of the log: they may quote arguments.
             tracing::error!(tool = name, panicked = error.is_panic(), "the task of a tool broke off");
             lost(crashed(name))
         }

@@ -62,7 +62,7 @@ async fn answer(driver: &mut Driver, tool: &dyn OwnTool, call: &ToolCall) -> Res
     let mut outcome = match answered {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => {
-            // The panic's words stay out of the log and the answer: they may quote arguments.
+            // The panic's words stay out of the answer, as out of the log: they may quote arguments.
             tracing::error!(tool = call.name, "a tool of the run panicked");
             ToolOutcome::lost(format!("The tool `{}` crashed.", call.name))
         }
