@@ -23,8 +23,9 @@ use crate::api::wire::body::clip;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::stream::ChatChunks;
 use crate::api::wire::run::List;
-use crate::api::wire::{MAX_NUMBER, Resumed, RunNames, StreamEvent, write_json};
+use crate::api::wire::{Resumed, RunNames, StreamEvent, write_json};
 use crate::types::Record;
+use crate::types::json::MAX_NUMBER;
 
 /// What of a run's events is asked for, and how they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,11 +20,11 @@ use crate::api::identity::{RequestIdentity, mark_replayed};
 use crate::api::paging::{Window, page_of};
 use crate::api::params::{IdempotencyKey, MessagesQuery, SessionsQuery};
 use crate::api::state::Api;
-use crate::api::wire::MAX_NUMBER;
 use crate::api::wire::run::{List, RunObject};
 use crate::api::wire::session::{CreateSession, MessageObject, PatchSession, SessionObject, read_create, read_patch};
 use crate::store::Order;
 use crate::types::SessionId;
+use crate::types::json::MAX_NUMBER;
 
 /// That a session is gone.
 #[derive(Debug, Serialize, ToSchema)]

@@ -5,12 +5,15 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeFloat, DeInteger, DeValue};
 
-use super::value::{FromToml, Misread, text};
+use super::value::{FromToml, Misread, text, whole};
 use crate::types::Micros;
+use crate::types::usage::MAX_USD;
 
 /// The longest duration: a hundred years, so that a moment plus a duration is always a moment.
 const LONGEST: Duration = Duration::from_secs(36_500 * DAY);
 const DAY: u64 = 86_400;
+/// The largest size, which is where the counters of stores end.
+const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
 
 impl FromToml for Duration {
     fn form() -> String {
@@ -79,7 +82,7 @@ impl FromToml for Size {
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
         const FORM: &str = "a size such as \"512KiB\", \"10MiB\", \"1GiB\" or a number of bytes";
         if matches!(value.get_ref(), DeValue::Integer(_)) {
-            return u64::read(value).map(Self);
+            return whole(value, MOST_BYTES).map(Self);
         }
         let bytes = amount(text(value, FORM)?, |unit| match unit {
             "B" => Some(1),
@@ -89,7 +92,7 @@ impl FromToml for Size {
             _ => None,
         });
         match bytes {
-            Some(bytes) if (1..=i64::MAX.unsigned_abs()).contains(&bytes) => Ok(Self(bytes)),
+            Some(bytes) if (1..=MOST_BYTES).contains(&bytes) => Ok(Self(bytes)),
             Some(_) => Err(Misread::new(value, "must be above 0 and below 8192 PiB")),
             None => Err(Misread::new(value, format!("this is not {FORM}"))),
         }
@@ -119,16 +122,15 @@ impl FromToml for Micros {
     }
 
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        const MOST: f64 = 1e12;
         let written = value.get_ref().as_float().map(DeFloat::as_str);
         let written =
             written.or_else(|| value.get_ref().as_integer().filter(|n| n.radix() == 10).map(DeInteger::as_str));
         let written = written.ok_or_else(|| Misread::expected(value, "a number of US dollars"))?;
         let usd: f64 = written.parse().unwrap_or(f64::NAN);
-        if (0.0..=MOST).contains(&usd) {
+        if (0.0..=MAX_USD).contains(&usd) {
             Ok(Self::from_usd(usd))
         } else {
-            Err(Misread::new(value, "must be a number of US dollars, 0 or more"))
+            Err(Misread::new(value, format!("must be a number of US dollars from 0 to {MAX_USD}")))
         }
     }
 
@@ -190,9 +192,15 @@ mod tests {
     fn money_and_counts_are_read() {
         assert_eq!(read("0.5"), Ok(Micros(500_000)));
         assert_eq!(read("3"), Ok(Micros(3_000_000)));
-        for bad in ["-1", "nan", "inf", "1e300", "-0.1"] {
-            assert_eq!(read::<Micros>(bad).unwrap_err(), "must be a number of US dollars, 0 or more", "{bad}");
+        assert_eq!(read("1e9"), Ok(Micros(1_000_000_000_000_000)));
+        for bad in ["-1", "nan", "inf", "1e300", "-0.1", "1000000001"] {
+            let wrong = read::<Micros>(bad).unwrap_err();
+            assert_eq!(wrong, "must be a number of US dollars from 0 to 1000000000", "{bad}");
         }
+        assert_eq!(read("9007199254740992"), Ok(1_u64 << 53));
+        let wrong = read::<u64>("9007199254740993").unwrap_err();
+        assert_eq!(wrong, "must be an integer from 1 to 9007199254740992");
+        assert_eq!(read("9223372036854775807"), Ok(Size(MOST_BYTES)));
         assert_eq!(read("4294967295"), Ok(u32::MAX));
         for bad in ["0", "-3", "4294967296", "99999999999999999999999"] {
             assert_eq!(read::<u32>(bad).unwrap_err(), "must be an integer from 1 to 4294967295", "{bad}");

@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::values::Recorded;
+use crate::types::json::MAX_NUMBER;
 
 /// Something that a key can hold.
 pub(super) trait FromToml: Sized {
@@ -112,14 +113,14 @@ impl FromToml for u32 {
     }
 }
 
+/// A number of tokens.
 impl FromToml for u64 {
     fn form() -> String {
         "integer".into()
     }
 
-    /// Ends where a store's counters end.
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        whole(value, i64::MAX.unsigned_abs())
+        whole(value, MAX_NUMBER)
     }
 
     fn show(&self) -> String {

@@ -12,6 +12,9 @@ use serde_json::value::RawValue;
 /// Memory that a thread keeps to write JSON in, at most. Longer JSON is rare.
 const MAX_SCRATCH: usize = 64 << 10;
 
+/// The largest whole number that every reader of JSON tells from the next.
+pub const MAX_NUMBER: u64 = 1 << 53;
+
 thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::json::is_default;
 
+/// The most that an amount of money can be, in US dollars.
+pub const MAX_USD: f64 = 1e9;
+
 /// Tokens that one or more model calls took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

@@ -126,10 +126,17 @@ pub fn estimate(text_bytes: usize) -> u64 {
     (text_bytes as u64).div_ceil(4)
 }
 
-/// Whether a call whose answer has so many bytes can have taken this: no more than `most` tokens, and neither its input nor
-/// an answer that was given is nothing. Servers that do not count report nothing.
-pub fn can_be(usage: &Usage, most: u64, output_bytes: usize) -> bool {
-    usage.total() <= most && usage.prompt_tokens > 0 && (usage.completion_tokens > 0 || output_bytes == 0)
+/// What a call whose answer has so many bytes can have taken of this: `None` if it is more than `most` tokens, or if its
+/// input or an answer that was given is nothing, as servers report that do not count. What was cached is at most the input,
+/// and reasoning at most the output.
+pub fn believable(usage: &Usage, most: u64, output_bytes: usize) -> Option<Usage> {
+    let (input, output) = (usage.prompt_tokens, usage.completion_tokens);
+    let can_be = usage.total() <= most && input > 0 && (output > 0 || output_bytes == 0);
+    can_be.then(|| Usage {
+        cached_tokens: usage.cached_tokens.min(input),
+        reasoning_tokens: usage.reasoning_tokens.min(output),
+        ..*usage
+    })
 }
 
 /// What a call took by estimate: its planned input and an output of so many bytes.
@@ -243,9 +250,10 @@ mod tests {
     #[test]
     fn an_answer_is_not_believed_to_have_taken_nothing() {
         let usage = |prompt_tokens, completion_tokens| Usage { prompt_tokens, completion_tokens, ..Usage::default() };
-        assert!(can_be(&usage(10, 5), 15, 20) && can_be(&usage(10, 0), 15, 0));
-        assert!(!can_be(&usage(10, 6), 15, 20), "more than the model takes");
-        assert!(!can_be(&usage(10, 0), 15, 1) && !can_be(&usage(0, 5), 15, 1));
+        let can_be = |usage: &Usage, output_bytes| believable(usage, 15, output_bytes).is_some();
+        assert!(can_be(&usage(10, 5), 20) && can_be(&usage(10, 0), 0));
+        assert!(!can_be(&usage(10, 6), 20), "more than the model takes");
+        assert!(!can_be(&usage(10, 0), 1) && !can_be(&usage(0, 5), 1));
     }
 
     #[test]

@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::api::wire::MAX_NUMBER;
 use crate::api::wire::depth::{MAX_DEPTH, is_too_deep};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
-
-/// The most money that an amount can be, in US dollars.
-pub const MAX_COST_USD: f64 = 1e9;
+use crate::types::json::MAX_NUMBER;
+use crate::types::usage::MAX_USD;
 
 /// What is wrong with a token budget; without one there is `instead`.
 pub fn bad_tokens(budget: Option<u64>, instead: &str) -> Option<String> {
@@ -26,7 +24,7 @@ pub fn bad_tokens(budget: Option<u64>, instead: &str) -> Option<String> {
 pub fn bad_money(budget: Option<f64>, instead: &str) -> Option<String> {
     match budget {
         Some(usd) if !usd.is_finite() || usd <= 0.0 => Some(format!("must be above 0; leave it out for {instead}")),
-        Some(usd) if usd > MAX_COST_USD => Some(format!("must be at most {MAX_COST_USD}")),
+        Some(usd) if usd > MAX_USD => Some(format!("must be at most {MAX_USD}")),
         Some(_) | None => None,
     }
 }
@@ -135,7 +133,7 @@ mod tests {
         let wrong = |tokens| bad_tokens(Some(tokens), "none").is_some();
         assert_eq!([0, 1, MAX_NUMBER, MAX_NUMBER + 1, u64::MAX].map(wrong), [true, false, false, true, true]);
         let wrong = |usd| bad_money(Some(usd), "none").is_some();
-        let amounts = [0.0, -1.0, 0.01, MAX_COST_USD, MAX_COST_USD * 1.1, 1e300, f64::INFINITY, f64::NAN];
+        let amounts = [0.0, -1.0, 0.01, MAX_USD, MAX_USD * 1.1, 1e300, f64::INFINITY, f64::NAN];
         assert_eq!(amounts.map(wrong), [true, true, false, false, true, true, true, true]);
         assert_eq!((bad_tokens(None, "none"), bad_money(None, "none")), (None, None));
     }

@@ -31,9 +31,6 @@ use utoipa::ToSchema;
 use crate::agent::Head;
 use crate::types::{Event, Record, RunId, SessionId};
 
-/// The largest number that every client can read and write.
-pub const MAX_NUMBER: u64 = 1 << 53;
-
 /// An event of a stream, as the standard of server-sent events has it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StreamEvent {

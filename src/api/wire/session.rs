@@ -115,10 +115,10 @@ pub struct CreateSession<'a> {
     #[schema(value_type = Option<Vec<ChatMessage>>, max_items = 10_000)]
     pub messages: Option<Vec<&'a RawValue>>,
     /// Most tokens of all its runs.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_992_u64)]
     pub token_budget: Option<u64>,
     /// Most money of all its runs, in US dollars.
-    #[schema(exclusive_minimum = 0)]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub cost_budget_usd: Option<f64>,
     /// How long it is kept after its last change, in seconds.
     #[schema(minimum = 1, maximum = 316_224_000)]
@@ -144,11 +144,11 @@ pub struct PatchSession {
     /// Entries to set, or to remove where null.
     pub metadata: Option<BTreeMap<String, Option<String>>>,
     /// The token budget; null removes it.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_992_u64)]
     #[serde(default, deserialize_with = "present")]
     pub token_budget: Option<Option<u64>>,
     /// The cost budget in US dollars; null removes it.
-    #[schema(exclusive_minimum = 0)]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     #[serde(default, deserialize_with = "present")]
     pub cost_budget_usd: Option<Option<f64>>,
 }

@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::wire::body::{MAX_COST_USD, bad_session_id, check_metadata, missing, parse};
+use crate::api::wire::body::{bad_session_id, check_metadata, missing, parse};
 use crate::api::wire::error::WireError;
 use crate::api::wire::openai_chat::described::ChatMessage;
 use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::session::{check_ttl, money, tokens};
-use crate::api::wire::{MAX_NUMBER, write_json};
+use crate::api::wire::write_json;
+use crate::types::json::MAX_NUMBER;
 use crate::types::session::Session;
+use crate::types::usage::MAX_USD;
 use crate::types::{Message, Micros, SessionId, Usage};
 
 /// The `object` of a snapshot.
@@ -158,8 +160,8 @@ impl SnapshotObject {
         if let Some((name, _)) = numbers.iter().find(|(_, number)| *number > MAX_NUMBER) {
             return Err(WireError::invalid(*name, format!("must be at most {MAX_NUMBER}")));
         }
-        if !(0.0..=MAX_COST_USD).contains(&self.cost_usd) {
-            return Err(WireError::invalid("cost_usd", format!("must be between 0 and {MAX_COST_USD}")));
+        if !(0.0..=MAX_USD).contains(&self.cost_usd) {
+            return Err(WireError::invalid("cost_usd", format!("must be between 0 and {MAX_USD}")));
         }
         Ok(Session {
             created_ms: self.created_ms,

@@ -160,9 +160,9 @@ n = 3
     loopgate.toml:14: upstreams.d.connect_timeout: must be longer than 0s
     loopgate.toml:15: upstreams.d.recover_text_tool_calls: expected true or false, found a string
     loopgate.toml:17: upstreams.e.base_url: must end before /chat/completions, which is appended
-    loopgate.toml:19: models.m.context_window: expected an integer from 1 to 9223372036854775807, found a float
+    loopgate.toml:19: models.m.context_window: expected an integer from 1 to 9007199254740992, found a float
     loopgate.toml:20: models.m.price: `output` is missing: price of a million output tokens
-    loopgate.toml:20: models.m.price.input: must be a number of US dollars, 0 or more
+    loopgate.toml:20: models.m.price.input: must be a number of US dollars from 0 to 1000000000
     loopgate.toml:22: models.n: expected a table, [models.n], found an integer
     "#);
 }
@@ -209,7 +209,7 @@ model = "vendor/model"
     loopgate.toml:11: agents.a.limits.max_iterations: must be an integer from 1 to 200
     loopgate.toml:12: agents.a.limits.timeout: must be longer than 0s
     loopgate.toml:13: agents.a.limits.tool_timeout: expected a duration such as "500ms", "30s", "5m", "24h" or "30d", found an integer
-    loopgate.toml:14: agents.a.limits.token_budget: must be an integer from 1 to 9223372036854775807
+    loopgate.toml:14: agents.a.limits.token_budget: must be an integer from 1 to 9007199254740992
     loopgate.toml:15: agents.a.limits.cost_budget_usd: must be above 0; leave it out for no limit
     loopgate.toml:17: agents.b.model: expected UPSTREAM/MODEL, found no model after the slash
     loopgate.toml:19: agents.c.model: expected UPSTREAM/MODEL, found nothing
@@ -329,14 +329,14 @@ each = "day"
 "#
     );
     assert_snapshot!(mistakes(&text), @r#"
-    loopgate.toml:4: keys.a.token_budget.limit: must be an integer from 1 to 9223372036854775807
+    loopgate.toml:4: keys.a.token_budget.limit: must be an integer from 1 to 9007199254740992
     loopgate.toml:4: keys.a.token_budget.per: must be "day" or "month"
     loopgate.toml:5: keys.a.cost_budget_usd: `limit` is missing: most that all runs with this key may cost together
     loopgate.toml:6: keys.a.max_concurrent_runs: must be an integer from 1 to 4294967295
     loopgate.toml:7: keys.b: is the same key as keys.a
     loopgate.toml:9: keys.b.token_budget: `limit` is missing: most input and output tokens of all runs with this key together
     loopgate.toml:9: keys.b.token_budget: expected a table, [keys.b.token_budget], found an integer
-    loopgate.toml:11: keys.b.cost_budget_usd.limit: must be a number of US dollars, 0 or more
+    loopgate.toml:11: keys.b.cost_budget_usd.limit: must be a number of US dollars from 0 to 1000000000
     loopgate.toml:12: keys.b.cost_budget_usd.each: unknown key; known here: limit, per
     "#);
 }

@@ -278,8 +278,9 @@ fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>, by
     let run = driver.recorder.run();
     let most = run.spec().context_window.saturating_add(reserve.output_tokens);
     let usage = reported?;
-    if budget::can_be(&usage, most, bytes) {
-        return Some(usage);
+    let believed = budget::believable(&usage, most, bytes);
+    if believed.is_some() {
+        return believed;
     }
     let (model, tokens) = (&run.model().model, usage.total());
     tracing::warn!(run = %run.spec().id, model, tokens, most, bytes, "the upstream reports a usage that cannot be; an estimate is charged");

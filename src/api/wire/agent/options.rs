@@ -66,10 +66,10 @@ pub struct LimitOptions {
     #[schema(minimum = 1)]
     pub tool_timeout_ms: Option<u64>,
     /// Most input and output tokens.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_992_u64)]
     pub token_budget: Option<u64>,
     /// Most money, in US dollars.
-    #[schema(exclusive_minimum = 0)]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub cost_budget_usd: Option<f64>,
 }
 
