@@ -139,6 +139,41 @@ async fn a_conversation_forks_and_moves_to_another_server() {
     assert_eq!(contents(&requests[4]), ["A", "Hello", "C", "Hello", "E"]);
 }
 
+/// `at` may fall between a call and its result, where no conversation can end.
+#[tokio::test]
+async fn a_fork_within_a_call_names_the_places_that_work_or_takes_the_one_before() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let call = json!({"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}});
+    let messages = json!([
+        {"role": "user", "content": "A"},
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "B"},
+        {"role": "assistant", "content": "C"},
+    ]);
+    assert_eq!(server.post("/v1/sessions", &json!({"id": "s", "messages": messages})).await.status, 201);
+    let fork = async |query: &str, at: u64, key: &str| {
+        let request = server.json(&format!("/v1/sessions/s/fork{query}"), &json!({"at": at}));
+        server.send(request.header("idempotency-key", key)).await
+    };
+    let refused = fork("", 2, "k").await;
+    assert_eq!((refused.status, refused.code()), (400, "invalid_value"), "{}", refused.body);
+    assert_eq!(refused.body["error"]["param"], "at");
+    let message = refused.body["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains('1') && message.contains('3'), "{message}");
+    let rounded = fork("?round=down", 2, "k").await;
+    assert_eq!((rounded.status, &rounded.body["message_count"]), (201, &json!(1)), "{}", rounded.body);
+    let again = fork("?round=down", 2, "k").await;
+    assert_eq!((&again.body["id"], again.header("idempotent-replayed")), (&rounded.body["id"], "true"));
+    let whole = fork("", 3, "k").await;
+    assert_eq!((whole.status, &whole.body["message_count"]), (201, &json!(3)), "the key is that of another route");
+    for other in ["?round=up", "?round="] {
+        let refused = fork(other, 2, "l").await;
+        assert_eq!((refused.status, refused.code()), (400, "invalid_value"), "{other}");
+        assert_eq!(refused.body["error"]["param"], "round");
+    }
+}
+
 #[tokio::test]
 async fn a_session_of_an_agent_that_does_not_exist_is_refused() {
     let upstream = Upstream::start([]).await;

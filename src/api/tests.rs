@@ -186,6 +186,10 @@ async fn unknown_routes_are_refused_with_openais_error_shape() {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         assert_eq!(send(&router, request).await.0, StatusCode::UNAUTHORIZED, "{method} {path}");
     }
+    // Someone who opens the server's address in a browser is shown the way.
+    let root = Request::builder().uri("/").body(Body::empty()).unwrap();
+    let message = send(&router, root).await.1["error"]["message"].to_string();
+    assert!(message.contains("/docs describes what there is"), "{message}");
     let page = Request::builder().uri("/docs/nope").body(Body::empty()).unwrap();
     assert_eq!(send(&router, page).await.1["error"]["code"], "unknown_url");
     for member in ["message", "type", "param", "code"] {

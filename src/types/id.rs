@@ -174,7 +174,7 @@ mod tests {
         for good in ["a", "sess_42", "user:7.chat-1", &"x".repeat(128)] {
             assert!(SessionId::parse(good).is_some(), "{good}");
         }
-        for bad in ["", "..", "a/b", "{x}", "a b", "ü", "a\n", &"x".repeat(129)] {
+        for bad in ["", "..", "a/b", "{x}", "a b", "ü", "a\n", "import", &"x".repeat(129)] {
             assert!(SessionId::parse(bad).is_none(), "{bad}");
         }
         for bad in ["run_", "run_zz", "RUN_0", "run_00000000000000000000000000000000x"] {
