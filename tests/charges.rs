@@ -42,6 +42,39 @@ async fn a_client_is_told_not_to_repeat_what_the_server_has_repeated() {
     }
 }
 
+/// It cannot be passed on, and the same request would be answered, and paid for, alike.
+#[tokio::test]
+async fn an_answer_in_audio_alone_is_told_as_such_and_asked_for_once() {
+    for door in DOORS {
+        let upstream = Upstream::start([Reply::stream().audio("Hello").finish("stop").usage(10, 5).done()]).await;
+        let server = TestServer::start(&upstream.config()).await;
+        let answer = server.post(door, &ask()).await;
+        assert_eq!((answer.status, answer.code()), (502, "provider_error"), "{}", answer.body);
+        assert!(answer.body["error"]["message"].as_str().is_some_and(|why| why.contains("in audio alone")));
+        assert_eq!((answer.header("x-should-retry"), upstream.requests().len()), ("false", 1));
+    }
+}
+
+/// A client that adds up what it shows must not be led astray by a part that is more than the whole.
+#[tokio::test]
+async fn no_more_tokens_are_cached_or_thought_than_there_are() {
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": u64::MAX},
+        "completion_tokens_details": {"reasoning_tokens": u64::MAX}});
+    let event = format!("data: {}\n\n", json!({"choices": [], "usage": usage}));
+    let upstream = Upstream::start([Reply::stream().text("Hello").finish("stop").bytes(event).done()]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let mut request = ask();
+    request["agent"] = json!({"session_id": "s"});
+    let usage = server.post(DOORS[0], &request).await.ok()["usage"].clone();
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(10), &json!(5)));
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 10);
+    assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 5);
+    let mut exported = server.get("/v1/sessions/s/export").await.ok();
+    exported["id"] = "copy".into();
+    assert_eq!(server.post("/v1/sessions/import", &exported).await.status, 201, "what was exported is imported");
+}
+
 #[tokio::test]
 async fn an_upstream_that_works_longer_than_it_may_is_asked_once_and_its_input_is_charged() {
     let upstream = Upstream::start([]).await;

@@ -34,17 +34,27 @@ async fn asked(setting: &str, members: &Value) -> Value {
 #[tokio::test]
 async fn members_that_are_not_known_reach_an_upstream_that_may_know_them() {
     let members = json!({
-        "top_k": 40, "min_p": 0.05, "chat_template_kwargs": {"enable_thinking": false}, "logprobs": true,
-        "thinking": null, "agent": {"events": "none"},
+        "top_k": 40, "min_p": 0.05, "chat_template_kwargs": {"enable_thinking": false}, "store": true,
+        "modalities": ["text"], "logprobs": false, "thinking": null, "agent": {"events": "none"},
     });
     let passed = asked("", &members).await;
-    for name in ["top_k", "min_p", "chat_template_kwargs", "logprobs"] {
+    for name in ["top_k", "min_p", "chat_template_kwargs", "store", "modalities", "logprobs"] {
         assert_eq!(passed[name], members[name], "{name}");
     }
     assert_eq!((passed.get("thinking"), passed.get("agent")), (None, None));
 
     let documented = asked("pass_unknown_members = false\n", &members).await;
-    assert_eq!((&documented["logprobs"], documented.get("top_k")), (&json!(true), None));
+    assert_eq!((&documented["store"], documented.get("top_k")), (&json!(true), None));
+}
+
+#[tokio::test]
+async fn members_that_an_upstream_is_not_sent_are_named_to_the_caller() {
+    let upstream = Upstream::start([Reply::says("Hello")]).await;
+    let server = TestServer::start(&format!("{}pass_unknown_members = false\n", upstream.config())).await;
+    let answer = server.post(ENDPOINT, &request(&json!({"top_k": 40, "min_p": 0.05, "store": true}))).await.ok();
+    let said = "the upstream scripted was not sent these members, which it does not know: min_p, top_k";
+    let warnings = answer["agent"]["warnings"].as_array().expect("there are warnings");
+    assert!(warnings.contains(&said.into()), "{warnings:?}");
 }
 
 /// Whatever the settings say, and however it is spelled.
@@ -81,6 +91,24 @@ async fn what_an_upstream_refuses_is_the_callers_error_in_its_own_words() {
         assert_eq!(upstream.requests().len(), 1, "what was refused was sent again");
         let line = server.logged("the run failed").await;
         assert!(line.contains("WARN") && line.contains(words), "{line}");
+    }
+}
+
+/// Some servers find out only when the answer has begun.
+#[tokio::test]
+async fn what_an_upstream_refuses_within_its_answer_is_the_callers_error_too() {
+    let words = "top_k must be positive";
+    for error in [
+        json!({"message": words, "code": 400}),
+        json!({"message": words, "type": "invalid_request_error", "code": null}),
+    ] {
+        let event = format!("data: {}\n\n", json!({"error": error}));
+        let upstream = Upstream::start([Reply::stream().bytes(event)]).await;
+        let server = TestServer::start(&upstream.config()).await;
+        let answer = server.post(ENDPOINT, &request(&json!({"top_k": -9}))).await;
+        assert_eq!((answer.status, answer.code()), (400, "request_rejected"), "{}", answer.body);
+        assert!(answer.body["error"]["message"].as_str().is_some_and(|message| message.contains(words)));
+        assert_eq!(upstream.requests().len(), 1, "what was refused was sent again");
     }
 }
 

@@ -158,6 +158,32 @@ async fn a_request_that_goes_on_with_a_run_is_told_what_of_it_changes_nothing() 
 }
 
 #[tokio::test]
+async fn a_request_that_goes_on_with_a_run_may_not_ask_for_other_settings() {
+    let calls = Reply::calls("weather", &json!({"city": "Oslo"}));
+    let upstream = Upstream::start([calls, Reply::says("Fine.")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let waiting = server.post(CHAT, &with_tool(&json!([{"role": "user", "content": "How is it?"}]))).await.ok();
+    let call = &waiting["agent"]["required_action"]["calls"][0]["call_id"];
+    let mut answer = with_tool(&json!([{"role": "tool", "tool_call_id": call, "content": "sunny"}]));
+    answer["agent"] = json!({"run_id": waiting["agent"]["run_id"]});
+    for (param, member, other) in [
+        ("model", "/model", json!("scripted/test")),
+        ("tools", "/tools/0/function/name", json!("tides")),
+        ("agent.limits.max_iterations", "/agent/limits", json!({"max_iterations": 3})),
+        ("agent.limits.token_budget", "/agent/limits", json!({"token_budget": 5_000})),
+        ("agent.limits.cost_budget_usd", "/agent/limits", json!({"cost_budget_usd": 1.5})),
+    ] {
+        let mut changed = answer.clone();
+        changed["agent"]["limits"] = json!({});
+        *changed.pointer_mut(member).expect("it is there") = other;
+        let refused = server.post(CHAT, &changed).await;
+        assert_eq!((refused.status, refused.code()), (400, "invalid_value"), "{}", refused.body);
+        assert_eq!(refused.body["error"]["param"], param);
+    }
+    assert_eq!(server.post(CHAT, &answer).await.ok()["choices"][0]["message"]["content"], "Fine.");
+}
+
+#[tokio::test]
 async fn members_that_no_upstream_is_sent_are_named_in_a_warning() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Fine."));

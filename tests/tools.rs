@@ -74,6 +74,40 @@ async fn nobody_is_asked_for_compressed_answers_and_who_sends_one_is_told_so() {
     }
 }
 
+/// The status of an error says enough to act on; its body says nothing to people while it is compressed.
+#[tokio::test]
+async fn a_compressed_error_is_told_by_its_status_alone() {
+    let bytes = b"\x1f\x8b\x08\0\0 not for people".as_slice();
+    for (status, code) in [(400, "request_rejected"), (402, "provider_error")] {
+        let gzip = Reply::status(status).header("content-encoding", "gzip").bytes(bytes);
+        let upstream = Upstream::start([gzip]).await;
+        let server = TestServer::start(&upstream.config()).await;
+        let answer = server.post(ENDPOINT, &ask()).await;
+        assert_eq!(answer.code(), code, "{}", answer.body);
+        let said =
+            format!("upstream scripted answered {status}: its explanation is compressed (gzip) and cannot be read");
+        assert_eq!(answer.body["error"]["message"], said);
+    }
+}
+
+/// The service got the call and said that it went well, but not what it did.
+#[tokio::test]
+async fn of_a_compressed_answer_to_a_call_with_side_effects_the_outcome_is_unknown() {
+    for (status, is_unknown) in [(200, true), (422, false)] {
+        let gzip = Reply::status(status).header("content-encoding", "gzip").bytes(b"\x1f\x8b".as_slice());
+        let tools = ToolServer::start([gzip]).await;
+        let upstream = Upstream::start([Reply::calls("pay", &json!({"note": "x"})), Reply::says("Done.")]).await;
+        let server = TestServer::start(&with_tool(&upstream, &tools, "pay", "write")).await;
+        let mut request = ask();
+        request["agent"] = json!({"on_unknown_outcome": "tell_model"});
+        let answer = server.post(ENDPOINT, &request).await.ok();
+        let call = &answer["agent"]["report"]["steps"][0]["tool_calls"][0];
+        assert_eq!(call["outcome_unknown"] == true, is_unknown, "{status}: {}", answer["agent"]["report"]);
+        assert_eq!(tools.calls().len(), 1);
+        assert!(told(&upstream).contains("compressed its answer (gzip)"), "{}", told(&upstream));
+    }
+}
+
 #[tokio::test]
 async fn what_a_content_filter_holds_back_is_told_as_such_and_not_asked_for_again() {
     for text in ["", "I would"] {

@@ -34,8 +34,6 @@ pub enum Field {
     CostBudget,
     /// How the model is to search the web.
     WebSearch,
-    /// How the model is to speak.
-    Audio,
 }
 
 /// Why a run was not started or continued.
@@ -71,6 +69,9 @@ pub enum StartError {
         /// `upstream/model` names.
         candidates: String,
     },
+    /// Neither the request nor its session names a model.
+    #[error("name a model or an agent")]
+    ModelMissing,
     /// The key may not use this agent.
     #[error("this key may not use the agent {0:?}")]
     AgentForbidden(String),

@@ -124,7 +124,6 @@ fn path(field: Field) -> String {
         Field::TokenBudget => "agent.limits.token_budget".to_owned(),
         Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
         Field::WebSearch => "web_search_options".to_owned(),
-        Field::Audio => "audio".to_owned(),
     }
 }
 
@@ -136,11 +135,9 @@ impl From<StartError> for ApiError {
             | StartError::AgentModelNotFound { .. }
             | StartError::AgentWithoutModel(_) => Self::new(ErrorCode::ModelNotFound, message).at("model"),
             StartError::ModelAmbiguous { .. } | StartError::PriceUnknown(_) => Self::invalid("model", message),
+            StartError::ModelMissing => Self::new(ErrorCode::MissingField, message).at("model"),
             StartError::AgentForbidden(_) => Self::new(ErrorCode::Forbidden, message).at("model"),
             StartError::ToolNotAllowed { .. } => Self::new(ErrorCode::ToolNotAllowed, message).at("agent.tools"),
-            StartError::Invalid { field: Field::Model, message } => {
-                Self::new(ErrorCode::MissingField, message).at("model")
-            }
             StartError::Invalid { field, message } => Self::invalid(path(field), message),
             StartError::ContextLength(_) => Self::new(ErrorCode::ContextLength, message).at("messages"),
             StartError::BudgetExceeded { short, .. } => {

@@ -136,6 +136,23 @@ fn a_declared_upstream_keeps_the_environment_out() {
 }
 
 #[test]
+fn openai_itself_is_known_by_its_hosts_in_every_region() {
+    for (url, is_openais) in [
+        ("https://api.openai.com/v1", true),
+        ("https://eu.api.openai.com/v1", true),
+        ("https://EU.API.OpenAI.com./v1", true),
+        ("https://api.openai.com.example/v1", false),
+        ("https://notapi.openai.com/v1", false),
+        ("http://127.0.0.1:11434/v1", false),
+    ] {
+        let settings = load(&format!("[upstreams.a]\nbase_url = '{url}'"));
+        let found = openai(&settings);
+        assert_eq!(found.is_openai(), is_openais, "{url}");
+        assert_eq!((found.written_calls == WrittenCalls::None, !found.pass_unknown_members), (is_openais, is_openais));
+    }
+}
+
+#[test]
 fn upstreams_and_tools_keep_the_order_of_the_file() {
     let settings = load("[upstreams.b]\n[upstreams.a]\nkind = 'demo'\n[upstreams.c]");
     let names: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();

@@ -96,6 +96,12 @@ impl Upstream {
 }
 
 impl OpenAiUpstream {
+    /// Whether it is OpenAI itself.
+    #[must_use]
+    pub fn is_openai(&self) -> bool {
+        is_openai(&self.base_url)
+    }
+
     fn read(section: &mut Section<'_>) -> Self {
         let BaseUrl(base_url) = section.key(
             "base_url",
@@ -129,7 +135,7 @@ impl OpenAiUpstream {
                 .optional(
                     "recover_text_tool_calls",
                     "Whether the server makes tool calls that are all that a response's text says. If absent, it makes \
-                     those of `read` tools, and none for `api.openai.com`.",
+                     those of `read` tools, and none for OpenAI's own hosts (`api.openai.com`).",
                 )
                 .map_or_else(
                     || written_calls_of(&base_url),
@@ -139,7 +145,7 @@ impl OpenAiUpstream {
                 .optional(
                     "pass_unknown_members",
                     "Whether members that OpenAI does not document, such as `top_k`, are sent on. If absent, they are \
-                     sent to every upstream but `api.openai.com`, which would refuse them.",
+                     sent to every upstream but OpenAI's own (`api.openai.com`), which would refuse them.",
                 )
                 .unwrap_or_else(|| !is_openai(&base_url)),
             free: section.optional(
@@ -150,7 +156,7 @@ impl OpenAiUpstream {
             allow_uncounted_cost: section.key(
                 "allow_uncounted_cost",
                 "Whether requests may ask for what costs more than the price of their tokens, which is not counted: a \
-                 dearer `service_tier`, and under a cost budget `web_search_options` and `audio`.",
+                 dearer `service_tier`, and under a cost budget `web_search_options`.",
                 false,
             ),
             base_url,
@@ -168,9 +174,10 @@ fn written_calls_of(base_url: &Url) -> WrittenCalls {
     if is_openai(base_url) { WrittenCalls::None } else { WrittenCalls::Read }
 }
 
-/// Whether the upstream is OpenAI itself, which refuses members that it does not know.
+/// Whether the upstream is OpenAI itself, in whichever region. It refuses members that it does not know.
 fn is_openai(base_url: &Url) -> bool {
-    base_url.host_str() == Some("api.openai.com")
+    let host = base_url.host_str().unwrap_or_default().trim_end_matches('.');
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
 /// Where the upstreams were found.

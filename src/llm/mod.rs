@@ -156,6 +156,11 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     /// The models that its upstream offers.
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>>;
 
+    /// The members of a request that its upstream is not sent, because it would refuse them.
+    fn unsent<'s>(&self, _sampling: &'s Sampling) -> Vec<&'s str> {
+        Vec::new()
+    }
+
     /// Which tool calls that it writes as text are taken for calls: small models do that.
     fn written_calls(&self) -> WrittenCalls {
         WrittenCalls::None

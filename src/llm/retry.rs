@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::types::pauses::random;
+use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
 
 /// How often and how long.
@@ -114,6 +115,10 @@ impl Model for Retrying {
 
     fn written_calls(&self) -> WrittenCalls {
         self.inner.written_calls()
+    }
+
+    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
+        self.inner.unsent(sampling)
     }
 }
 

@@ -91,6 +91,8 @@ async fn with_parameters_out_of_range_are_refused() {
     let tools = |names: &[&str]| with("tools", names.iter().map(|name| tool(name)).collect::<Value>());
     let mut no_model = valid();
     no_model["model"] = Value::Null;
+    let mut unnamed = valid();
+    unnamed.as_object_mut().expect("it is an object").remove("model");
     let rows: Vec<(Value, Allowed)> = vec![
         (with("n", 0), VALUE),
         (with("n", 2), VALUE),
@@ -108,6 +110,7 @@ async fn with_parameters_out_of_range_are_refused() {
         (with("model", "🦀"), NO_MODEL),
         (with("model", 7), VALUE),
         (no_model, MISSING),
+        (unnamed, MISSING),
         (with("tools", (0..10_000).map(|n| tool(&format!("t{n}"))).collect::<Value>()), VALUE),
         (tools(&["a b"]), VALUE),
         (tools(&[""]), VALUE),
@@ -125,6 +128,12 @@ async fn with_parameters_out_of_range_are_refused() {
         (with("metadata", json!({"a": 1})), VALUE),
         (with("metadata", json!({"é".repeat(65): "x"})), VALUE),
         (with("max_tokens", 100.5), VALUE),
+        (with("logprobs", true), VALUE),
+        (with("logprobs", 5), VALUE),
+        (with("top_logprobs", 3), VALUE),
+        (with("modalities", json!(["text", "audio"])), VALUE),
+        (with("modalities", "audio"), VALUE),
+        (with("audio", json!({"voice": "alloy", "format": "wav"})), VALUE),
         (with("logit_bias", "x"), VALUE),
         (with("logit_bias", json!([1])), VALUE),
         (with("logit_bias", json!({"50256": 101})), VALUE),

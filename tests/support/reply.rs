@@ -95,6 +95,11 @@ impl Reply {
         self.delta(&json!({"refusal": text}))
     }
 
+    /// A piece of the answer in sound.
+    pub(crate) fn audio(self, transcript: &str) -> Self {
+        self.delta(&json!({"audio": {"id": "audio_1", "data": "UklGRg==", "transcript": transcript}}))
+    }
+
     /// A whole tool call, its arguments in two pieces.
     pub(crate) fn tool_call(self, index: usize, id: &str, name: &str, arguments: &str) -> Self {
         let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));

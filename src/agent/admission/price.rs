@@ -13,7 +13,7 @@ use crate::types::{BudgetOwner, Price, RunSpec};
 /// The tiers of upstreams that cost no more than the price of the tokens.
 const ORDINARY_TIERS: &[&str] = &["auto", "default", "flex", "on_demand", "standard", "standard_only"];
 /// What upstreams charge for beside tokens.
-const UNCOUNTED: [(&str, Field); 2] = [("web_search_options", Field::WebSearch), ("audio", Field::Audio)];
+const UNCOUNTED: &str = "web_search_options";
 
 /// The options of a request without a tier that costs more than is counted, unless the upstream's terms allow it; and what
 /// the caller should know of what is not counted.
@@ -36,8 +36,9 @@ pub(super) fn countable(asked: &RunOptions, resolved: &Resolved) -> (RunOptions,
             Arc::make_mut(&mut options.sampling).service_tier = None;
         }
     }
-    let asked_for = uncounted(asked).filter(|_| costs);
-    warnings.extend(asked_for.map(|(name, _)| format!("the cost lacks what the upstream charges for {name}")));
+    if costs && asks_for_uncounted(asked) {
+        warnings.push(format!("the cost lacks what the upstream charges for {UNCOUNTED}"));
+    }
     (options, warnings)
 }
 
@@ -56,22 +57,20 @@ pub(super) fn check(
              under [models.\"{upstream}/{model}\".price]"
         )));
     }
-    match uncounted(&spec.options).next().filter(|_| !terms.allows_uncounted) {
-        Some((name, field)) => {
-            let upstream = &spec.upstream;
-            let message = format!(
-                "the {owner} has a cost budget, which cannot count what the upstream charges for {name}; leave it out, or \
-                 ask the operator to allow it for the upstream {upstream}"
-            );
-            Err(StartError::Invalid { field, message })
-        }
-        None => Ok(()),
+    if asks_for_uncounted(&spec.options) && !terms.allows_uncounted {
+        let upstream = &spec.upstream;
+        let message = format!(
+            "the {owner} has a cost budget, which cannot count what the upstream charges for {UNCOUNTED}; leave it out, or \
+             ask the operator to allow it for the upstream {upstream}"
+        );
+        return Err(StartError::Invalid { field: Field::WebSearch, message });
     }
+    Ok(())
 }
 
-/// What the request asks for that is charged beside tokens.
-fn uncounted(options: &RunOptions) -> impl Iterator<Item = (&'static str, Field)> {
-    UNCOUNTED.into_iter().filter(|(name, _)| options.sampling.extra.has(name))
+/// Whether the request asks for what is charged beside tokens.
+fn asks_for_uncounted(options: &RunOptions) -> bool {
+    options.sampling.extra.has(UNCOUNTED)
 }
 
 /// Whose cost budget the run takes from, if there is one.

@@ -13,6 +13,7 @@ use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
+use crate::llm::Model;
 use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
@@ -50,6 +51,7 @@ impl Admission {
         let offer = generation.offer(&selected.names);
         let terms = resolved.terms;
         let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
+        spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
         price::check(&spec, terms, session, &generation.quotas)?;
@@ -61,7 +63,17 @@ impl Admission {
 /// The model or agent that the request names, or that its session does.
 fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a str, StartError> {
     let named = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref()));
-    named.ok_or_else(|| StartError::Invalid { field: Field::Model, message: "name a model or an agent".to_owned() })
+    named.ok_or(StartError::ModelMissing)
+}
+
+/// What the caller should know of members that the upstream is not sent.
+fn unsent(spec: &RunSpec, model: &dyn Model) -> Option<String> {
+    let names = model.unsent(&spec.options.sampling);
+    let named: Vec<String> = names.into_iter().take(8).map(|name| name.chars().take(80).collect()).collect();
+    (!named.is_empty()).then(|| {
+        let (upstream, names) = (&spec.upstream, named.join(", "));
+        format!("the upstream {upstream} was not sent these members, which it does not know: {names}")
+    })
 }
 
 /// The specification of a run whose context is not estimated yet.

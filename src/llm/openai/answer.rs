@@ -15,7 +15,7 @@ use super::decode::{Decoder, Progress};
 use super::failure::{Report, refusal, retry_after};
 use super::fault::Fault;
 use super::fault::MAX_TURN;
-use super::upstream::Upstream;
+use super::upstream::{Upstream, encoding};
 use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn, Spent};
 use crate::net::client::{Body, Response};
 use crate::types::clock::now_ms;
@@ -132,7 +132,19 @@ impl Answer {
 }
 
 /// What an upstream that refused says, as an error.
-pub(super) async fn refused(upstream: &Upstream, mut response: Response, deadline: Instant) -> ModelError {
+pub(super) async fn refused(upstream: &Upstream, response: Response, deadline: Instant) -> ModelError {
+    let (status, retry_after) = (response.status, retry_after(&response.headers, now_ms()));
+    let report = match encoding(&response.headers) {
+        Some(encoding) => Report::unreadable(&encoding),
+        None => Report::read(&error_body(response, deadline).await),
+    };
+    let what = refusal(status, &report);
+    let status = Some(status.as_u16());
+    ModelError { status, retry_after, ..upstream.error(report.kind(status), what) }
+}
+
+/// As much of the body of an error as is read.
+async fn error_body(mut response: Response, deadline: Instant) -> Vec<u8> {
     let until = deadline.min(Instant::now() + ERROR_TIMEOUT);
     let mut body = Vec::new();
     // A body that does not arrive leaves the status to speak for itself.
@@ -143,12 +155,7 @@ pub(super) async fn refused(upstream: &Upstream, mut response: Response, deadlin
             break;
         }
     }
-    let (status, report) = (response.status, Report::read(&body));
-    ModelError {
-        status: Some(status.as_u16()),
-        retry_after: retry_after(&response.headers, now_ms()),
-        ..upstream.error(report.kind(Some(status.as_u16())), refusal(status, &report))
-    }
+    body
 }
 
 /// How long to wait: for the first byte, then between one thing said and the next, and never beyond

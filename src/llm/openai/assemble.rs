@@ -25,6 +25,8 @@ pub(super) struct Assembler {
     calls: Vec<Draft>,
     usage: Option<Usage>,
     finish_reason: Option<String>,
+    /// Whether some of the answer is audio, which nothing here can pass on.
+    has_audio: bool,
     /// What of [`MAX_TURN`] is used.
     size: usize,
 }
@@ -115,6 +117,9 @@ impl Assembler {
     /// deltas gave the others. Otherwise malformed arguments are the model's own and are kept for it
     /// to be told. Absent arguments are an empty object. A content filter takes all calls back.
     pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
+        if self.has_audio && self.pieces.is_empty() {
+            return Err(Fault::OnlyAudio);
+        }
         let finish_reason = self.finish_reason.ok_or(Fault::Truncated)?;
         let kept = Calls::after(&finish_reason);
         if kept == Calls::Unknown && !self.calls.is_empty() {
@@ -142,6 +147,7 @@ impl Assembler {
     fn read_message(&mut self, said: MessageDelta<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
         let before = self.size;
         let calls = self.calls.len();
+        self.has_audio |= said.audio.0;
         let (Text(first), Text(second)) = (said.reasoning_content, said.reasoning);
         self.say_thinking(if first.is_empty() { second } else { first }, deltas)?;
         self.say_text(said.content.0, false, deltas)?;
@@ -149,7 +155,7 @@ impl Assembler {
         for piece in said.tool_calls.into_iter().flatten() {
             self.push_call(piece, deltas)?;
         }
-        Ok(self.size > before || self.calls.len() > calls)
+        Ok(self.size > before || self.calls.len() > calls || said.audio.0)
     }
 
     fn say_thinking(&mut self, said: Cow<'_, str>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -47,9 +47,10 @@ impl<'a> Chunk<'a> {
         if !is_first || choice.message.is_some() || !choice.finish_reason.0.is_empty() {
             return None;
         }
-        let MessageDelta { content, refusal, reasoning_content, reasoning, tool_calls } = choice.delta.as_ref()?;
+        let MessageDelta { content, refusal, reasoning_content, reasoning, tool_calls, audio } =
+            choice.delta.as_ref()?;
         let mut pieces = [content, reasoning_content, reasoning, refusal].into_iter().filter(|text| !text.0.is_empty());
-        let (Some(piece), None, None) = (pieces.next(), pieces.next(), tool_calls) else { return None };
+        let (Some(piece), None, None, false) = (pieces.next(), pieces.next(), tool_calls, audio.0) else { return None };
         match piece.0 {
             Cow::Borrowed(said) if refusal.0.is_empty() => Some(OnlyPiece { said, is_thinking: content.0.is_empty() }),
             Cow::Borrowed(_) | Cow::Owned(_) => None,
@@ -88,6 +89,17 @@ pub(super) struct MessageDelta<'a> {
     pub(super) reasoning: Text<'a>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<CallPiece<'a>>>,
+    pub(super) audio: IsGiven,
+}
+
+/// Whether a member is there that is not read further; null is absent.
+#[derive(Debug, Default)]
+pub(super) struct IsGiven(pub(super) bool);
+
+impl<'de> Deserialize<'de> for IsGiven {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::<IgnoredAny>::deserialize(deserializer).map(|given| Self(given.is_some()))
+    }
 }
 
 /// A piece of a tool call, or all of it.

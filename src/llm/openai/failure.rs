@@ -45,11 +45,26 @@ impl Report {
         }
     }
 
+    /// The report of a body that is compressed, which was not asked for.
+    pub(super) fn unreadable(encoding: &str) -> Self {
+        Self {
+            message: Some(format!("its explanation is compressed ({encoding}) and cannot be read")),
+            ..Self::default()
+        }
+    }
+
     /// Reads a body of plain text. A web page says nothing that helps.
     fn plain(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_PLAIN).collect();
         Self { message: (!text.is_empty() && !text.starts_with('<')).then_some(text), ..Self::default() }
+    }
+
+    /// The status that an error within an answer stands for: its code, or 400 where it blames the request.
+    pub(super) fn status(&self) -> Option<u16> {
+        let says = |code: &str| self.codes.iter().any(|known| known == code);
+        let blames_request = says("invalid_request_error") && !says("invalid_api_key");
+        self.status.or(blames_request.then_some(400))
     }
 
     /// The kind of the failure: by what the upstream says, then by `status`, without which an unknown

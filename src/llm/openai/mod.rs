@@ -46,6 +46,7 @@ use self::upstream::Upstream;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::config::OpenAiUpstream;
 use crate::net::client::{HttpClient, common_headers};
+use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
 
 /// How long the list of models may take.
@@ -94,7 +95,7 @@ impl OpenAiModel {
             models: endpoint(&base_url, &["models"])?,
             headers,
             api_key: config.api_key.clone(),
-            bound: output_bound(&base_url),
+            bound: if config.is_openai() { OutputBound::MaxCompletionTokens } else { OutputBound::MaxTokens },
             takes_unknown: config.pass_unknown_members,
             first_byte_timeout,
             idle_timeout,
@@ -143,6 +144,10 @@ impl Model for OpenAiModel {
     fn written_calls(&self) -> WrittenCalls {
         self.written_calls
     }
+
+    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
+        if self.upstream.takes_unknown { Vec::new() } else { sampling::undocumented(sampling).collect() }
+    }
 }
 
 fn endpoint(base: &Url, path: &[&str]) -> Result<Uri, OpenAiError> {
@@ -152,15 +157,6 @@ fn endpoint(base: &Url, path: &[&str]) -> Result<Uri, OpenAiError> {
     }
     url.set_fragment(None);
     Uri::try_from(url.as_str()).map_err(|_| OpenAiError::BaseUrl)
-}
-
-fn output_bound(base: &Url) -> OutputBound {
-    let host = base.host_str().unwrap_or_default();
-    if host == "api.openai.com" || host.ends_with(".api.openai.com") {
-        OutputBound::MaxCompletionTokens
-    } else {
-        OutputBound::MaxTokens
-    }
 }
 
 async fn list_models(upstream: &Upstream) -> Result<Vec<String>, ModelError> {

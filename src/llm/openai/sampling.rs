@@ -6,8 +6,7 @@ use crate::types::json::Members;
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
 
 /// What OpenAI documents and is passed on as it came.
-const DOCUMENTED: [&str; 10] = [
-    "audio",
+const DOCUMENTED: [&str; 9] = [
     "logit_bias",
     "logprobs",
     "modalities",
@@ -64,6 +63,12 @@ pub(super) fn members(sampling: &Sampling, takes_unknown: bool) -> String {
     object.close();
     let json = String::from_utf8(out).expect("it was written from strings");
     json[1..json.len() - 1].to_owned()
+}
+
+/// The members that OpenAI does not document.
+pub(super) fn undocumented(sampling: &Sampling) -> impl Iterator<Item = &str> {
+    let kept = sampling.extra.members(Dialect::OpenaiChat).iter();
+    kept.map(|(name, _)| name.as_str()).filter(|name| !DOCUMENTED.contains(name))
 }
 
 fn write_format(format: &ResponseFormat, object: &mut Object<'_>) {

@@ -62,9 +62,8 @@ impl Upstream {
 
     /// Refuses an answer that is compressed. Asking again would give, and cost, the same.
     pub(super) fn check_encoding(&self, headers: &HeaderMap) -> Result<(), ModelError> {
-        let encoding = headers.get(CONTENT_ENCODING).map(|encoding| encoding.to_str().unwrap_or("unknown"));
-        match encoding.map(str::trim) {
-            None | Some("" | "identity") => Ok(()),
+        match encoding(headers) {
+            None => Ok(()),
             Some(encoding) => Err(self
                 .error(
                     ModelErrorKind::Rejected,
@@ -88,8 +87,19 @@ impl Upstream {
     }
 
     pub(super) fn fault(&self, fault: &Fault) -> ModelError {
-        let kind = if let Fault::Reported(report) = fault { report.kind(None) } else { ModelErrorKind::Transient };
-        self.error(kind, fault)
+        let kind = match fault {
+            Fault::Reported(report) => report.kind(None),
+            // The same request would be answered alike, and paid for once more.
+            Fault::OnlyAudio => ModelErrorKind::Rejected,
+            Fault::Unreadable(_)
+            | Fault::NotAChunk
+            | Fault::TooLong
+            | Fault::TooManyCalls
+            | Fault::UnknownEnd(_)
+            | Fault::Truncated => ModelErrorKind::Transient,
+        };
+        let status = if let Fault::Reported(report) = fault { report.status() } else { None };
+        ModelError { status, ..self.error(kind, fault) }
     }
 
     pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {
@@ -113,6 +123,13 @@ impl Upstream {
     pub(super) fn broken_off(&self, error: &HttpError) -> ModelError {
         self.error(ModelErrorKind::Transient, format_args!("broke off its answer: {error}"))
     }
+}
+
+/// How an answer is compressed, where it is.
+pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown").trim();
+    let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+    (!is_plain).then(|| encoding.chars().take(100).collect())
 }
 
 impl fmt::Debug for Upstream {

@@ -169,17 +169,20 @@ impl Tool for HttpTool {
         })?;
         failpoint::hit("tool.answering");
         let status = response.status;
-        let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| match error {
-            Unreadable::Broken(error) => {
-                tracing::warn!(run = %context.run, call = %context.call, tool = name, %error, "an HTTP tool's answer broke off");
-                let why = format!("The service behind `{name}` broke off its answer, HTTP {status}.");
-                // A status of failure says what came of the call, whatever its reasons were.
-                if status.is_success() { ToolError::Lost(why) } else { ToolError::Failed(why) }
-            }
-            Unreadable::Compressed(encoding) => ToolError::Failed(format!(
-                "The service behind `{name}` answered HTTP {status}, but compressed its answer ({encoding}), which \
-                 was not asked for and cannot be read."
-            )),
+        let answer = answer::read(response, self.max_response_bytes).await.map_err(|error| {
+            let why = match error {
+                Unreadable::Broken(error) => {
+                    tracing::warn!(run = %context.run, call = %context.call, tool = name, %error, "an HTTP tool's answer broke off");
+                    format!("The service behind `{name}` broke off its answer, HTTP {status}.")
+                }
+                Unreadable::Compressed(encoding) => format!(
+                    "The service behind `{name}` answered HTTP {status}, but compressed its answer ({encoding}), which \
+                     was not asked for and cannot be read."
+                ),
+            };
+            // A status of failure says what came of the call, whatever its reasons were. One of success does not: only
+            // the body may tell that the service did nothing.
+            if status.is_success() { ToolError::Lost(why) } else { ToolError::Failed(why) }
         })?;
         Ok(judge(status, answer))
     }

@@ -7,4 +7,5 @@ pub mod request;
 pub mod stream;
 pub mod tool;
 mod unknown;
+mod unsupported;
 mod withheld;

@@ -18,6 +18,7 @@ use crate::api::wire::openai_chat::described::{ChatMessage, ChatResponseFormat, 
 use crate::api::wire::openai_chat::message::{Messages, check_messages};
 use crate::api::wire::openai_chat::tool::{read_tool_choice, read_tools};
 use crate::api::wire::openai_chat::unknown::read_unknown;
+use crate::api::wire::openai_chat::unsupported::{check_supported, unseen};
 use crate::api::wire::vocabulary::metadata;
 use crate::llm::openai::sampling;
 use crate::types::conversation::{Dialect, Extra};
@@ -192,7 +193,8 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let request: CompletionRequest<'_> = parse(body)?;
     request.check()?;
     let unknown = read_unknown(body)?;
-    let warnings = unknown.warning().into_iter().collect();
+    check_supported(&unknown.members)?;
+    let warnings = unknown.warning().into_iter().chain(unseen(&unknown.members)).collect();
     let sampling = Arc::new(request.sampling(unknown.members));
     let JsonObject(agent) = request.agent.unwrap_or_default();
     let include_usage = request.stream_options.and_then(|options| options.0.include_usage);
