@@ -1,5 +1,6 @@
 //! What this backend promises beside what every store does.
 
+mod checkups;
 mod failovers;
 mod faults;
 mod limits;
