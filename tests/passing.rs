@@ -11,7 +11,7 @@ use crate::support::cluster::plan::Plan;
 use crate::support::cluster::{KEY, TestServices};
 use crate::support::redis::{durable, free_port};
 use crate::support::seed::Seed;
-use crate::support::{Reply, TestServer, ToolServer, Upstream};
+use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream};
 
 const ENDPOINT: &str = "/v1/chat/completions";
 
@@ -358,4 +358,26 @@ async fn the_log_tells_of_a_replica_that_died_and_of_what_that_left_unknown() {
     assert!(taken_over.contains(&run) && taken_over.contains("WARN"), "{taken_over}");
     let unknown = server.logged("whether a tool call took effect is not known").await;
     assert!(unknown.contains("WARN") && unknown.contains("pay") && unknown.contains(&run), "{unknown}");
+}
+
+/// A rollout is no fault.
+#[tokio::test]
+async fn the_log_tells_a_run_that_was_handed_over_from_one_whose_replica_died() {
+    let (gate, redis) = (Gate::new(), durable().await);
+    let tools = ToolServer::start([Reply::status(200).bytes("so").gate(&gate).bytes("on")]).await;
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done.")]).await;
+    let config = format!("{}{}[agents.default]\ntools = [\"look\"]\n", upstream.config(), tools.config("look", "read"));
+    let start = async || TestServer::builder(&config).store(&redis.url()).start().await;
+    let (mut leaving, staying) = (start().await, start().await);
+    let body = request(&json!({"agent": {"background": true}}));
+    let run = leaving.post(ENDPOINT, &body).await.ok()["id"].as_str().expect("it is text").to_owned();
+    gate.reached().await;
+    leaving.sigterm();
+    leaving.logged("draining").await;
+    gate.open();
+    let line = staying.logged("resuming a run that its replica handed over").await;
+    assert!(line.contains(&run) && line.contains("INFO"), "{line}");
+    staying.logged("the run ended").await;
+    assert!(!staying.output().contains("resuming an orphaned run"), "{}", staying.output());
+    assert!(leaving.drained().await.success());
 }
