@@ -72,6 +72,19 @@ async fn members_that_would_steer_a_gateway_stay_behind() {
     assert_eq!(reached, ["top_k"]);
 }
 
+/// Half a minute of it is a megabyte, and some hundred tokens.
+#[tokio::test]
+async fn sound_is_not_taken_for_text() {
+    let upstream = Upstream::start([Reply::says("A bird.")]).await;
+    let model = "[models.test]\ncontext_window = 32000\n";
+    let server = TestServer::start(&format!("{}{model}", upstream.config())).await;
+    let sound = json!({"data": "A".repeat(1_280_000), "format": "wav"});
+    let parts = json!([{"type": "text", "text": "What is it?"}, {"type": "input_audio", "input_audio": sound}]);
+    let messages = json!([{"role": "user", "content": parts}]);
+    server.post(ENDPOINT, &request(&json!({"messages": messages}))).await.ok();
+    assert_eq!(upstream.requests()[0]["messages"], messages);
+}
+
 #[tokio::test]
 async fn whole_numbers_may_have_a_fraction_of_nothing() {
     let asked = asked("", &json!({"max_tokens": 100.0, "n": 1.0})).await;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use crate::types::RunSpec;
 use crate::types::session::Session;
 
-/// How long an unfinished run's index entry is kept, beyond its timeout and an ended run's time.
+/// How long an unfinished run's index entry is kept, beyond its timeout and an ended run's time. Nothing renews it while the
+/// run is queued or its replicas are down, and a run without it could not be found. To shorten it when the run ends would take
+/// one more commit for each run, in another partition.
 const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
-/// How much longer than its session an index entry is kept, since a run's end renews only the session.
+/// How much longer than its session an index entry is kept, since a run's end renews only the session, for the same reason.
 const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// How long the definitions of a run's tools are kept, beyond the time that a run may wait and be kept. No run is

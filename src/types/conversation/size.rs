@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use super::message::{CALL_WEIGHT, MEDIA_WEIGHT};
+use super::message::{CALL_WEIGHT, MEDIA_WEIGHT, audio_weight, is_compressed_audio};
 use super::part::{Part, PartKind, Parts, Source, Thinking, ToolResult};
 
 impl Part {
@@ -13,7 +13,11 @@ impl Part {
             // Without a seal it does not go back to the model.
             PartKind::Thinking(thinking) => thinking.seal.as_ref().map_or(0, |_| thinking.text.len()),
             PartKind::Image { .. } => MEDIA_WEIGHT,
-            // How much a model reads in these grows with their size.
+            PartKind::Audio { source: Source::Base64 { media_type, data } } => {
+                let format = media_type.strip_prefix("audio/").unwrap_or(media_type);
+                audio_weight(data.len(), is_compressed_audio(format))
+            }
+            // How much a model reads in a file grows with its size, and nothing tells text from pictures in it.
             PartKind::Audio { source } | PartKind::File { source, .. } => source.bytes(),
             PartKind::ToolCall(call) => CALL_WEIGHT + call.id.as_str().len() + call.name.len() + call.arguments.len(),
             PartKind::ToolResult(result) => result.weight(),
@@ -107,14 +111,16 @@ mod tests {
     }
 
     #[test]
-    fn only_pictures_weigh_the_same_whatever_their_size() {
-        let source = || Source::Base64 { media_type: "a/b".into(), data: "x".repeat(1_000_000) };
+    fn pictures_and_sound_weigh_what_models_read_in_them() {
+        let of = |media_type: &str| Source::Base64 { media_type: media_type.into(), data: "x".repeat(1_000_000) };
+        let source = || of("a/b");
         let image = PartKind::Image { source: source(), detail: None };
         assert_eq!(weight_and_bytes(vec![image.into()]), (MEDIA_WEIGHT, 1_000_003));
         let link = PartKind::Image { source: Source::Url("http://a.b/c".into()), detail: None };
         assert_eq!(weight_and_bytes(vec![link.into()]), (MEDIA_WEIGHT, 12));
-        let audio = PartKind::Audio { source: source() };
-        assert_eq!(weight_and_bytes(vec![audio.into()]), (1_000_003, 1_000_003));
+        let audio = |media_type| weight_and_bytes(vec![PartKind::Audio { source: of(media_type) }.into()]);
+        assert_eq!(audio("audio/wav"), (15_625, 1_000_009));
+        assert_eq!(audio("audio/mp3"), (62_500, 1_000_009));
         let file = PartKind::File { source: source(), name: Some("n.pdf".into()) };
         assert_eq!(weight_and_bytes(vec![file.into()]), (1_000_003, 1_000_008));
     }

@@ -8,14 +8,14 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use self::pairing::Pairing;
-use self::view::{Part, View};
+use self::view::{AudioFormat, Part, View};
 use crate::api::wire::body::{clip, located, malformed};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::escapes::surplus;
 use crate::api::wire::image_url::check_image_url;
 use crate::api::wire::json_object::JsonObject;
 use crate::llm::openai::messages::json;
-use crate::types::conversation::{Dialect, MEDIA_WEIGHT};
+use crate::types::conversation::{Dialect, MEDIA_WEIGHT, audio_weight, is_compressed_audio};
 use crate::types::event::Decision;
 use crate::types::{CallId, Message, Role};
 
@@ -63,7 +63,7 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
     for (index, json) in raw.iter().enumerate() {
         let path = format!("messages[{index}]");
         let JsonObject::<View<'_>>(view) = located(json.get()).map_err(|error| error.within(&path))?;
-        let (role, images) = check_message(&view).map_err(|error| error.within(&path))?;
+        let (role, media) = check_message(&view).map_err(|error| error.within(&path))?;
         pairing.take(role, &view).map_err(|error| error.within(&path))?;
         match (role, view.tool_call_id) {
             (Role::Assistant, _) => {
@@ -78,8 +78,8 @@ fn read(raw: &[&RawValue], mut pairing: Pairing) -> Result<Messages, WireError> 
             }
             (Role::System | Role::Developer | Role::User | Role::Tool, _) => {}
         }
-        let text = json.get().len().saturating_sub(images.bytes + surplus(json.get()));
-        let weight = text + images.count * MEDIA_WEIGHT;
+        let text = json.get().len().saturating_sub(media.bytes + surplus(json.get()));
+        let weight = text + media.weight;
         messages.all.push(Message::from_valid_json(role, Dialect::OpenaiChat, (*json).to_owned(), weight));
     }
     pairing.close().map_err(|error| error.within(&format!("messages[{}]", raw.len().saturating_sub(1))))?;
@@ -100,16 +100,30 @@ fn decision(content: &RawValue) -> Option<Decision> {
     }
 }
 
-/// The pictures of a message: no model reads their bytes as text.
+/// The pictures and the sound of a message: no model reads their bytes as text.
 #[derive(Default)]
-struct Images {
-    count: usize,
-    /// Of their URLs, which may hold them.
+struct Media {
+    /// What they weigh instead.
+    weight: usize,
+    /// Of the URLs and texts that hold them.
     bytes: usize,
 }
 
-/// Who speaks, and which pictures it shows.
-fn check_message(view: &View<'_>) -> Result<(Role, Images), WireError> {
+impl Media {
+    fn of(part: &Part<'_>) -> Self {
+        let image = part.image_url.as_ref().map(|image| Self { weight: MEDIA_WEIGHT, bytes: image.url.len() });
+        let sound = || {
+            let audio = part.input_audio?;
+            let format = serde_json::from_str::<AudioFormat<'_>>(audio.get()).ok()?.format;
+            let bytes = audio.get().len();
+            Some(Self { weight: audio_weight(bytes, is_compressed_audio(&format)), bytes })
+        };
+        image.or_else(sound).unwrap_or_default()
+    }
+}
+
+/// Who speaks, and what it shows and plays.
+fn check_message(view: &View<'_>) -> Result<(Role, Media), WireError> {
     let role = match &*view.role {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -128,23 +142,23 @@ fn check_message(view: &View<'_>) -> Result<(Role, Images), WireError> {
     if has_calls && role != Role::Assistant {
         return Err(WireError::invalid("tool_calls", "only assistant messages have tool calls"));
     }
-    let images = match view.content {
+    let media = match view.content {
         Some(content) => check_content(content.get(), role).map_err(|error| error.within("content"))?,
         // A refusal or a spoken answer, as the API itself gave it.
         None if role == Role::Assistant && (has_calls || view.refusal.is_some() || view.audio.is_some()) => {
-            Images::default()
+            Media::default()
         }
         None => return Err(WireError::invalid("content", "must be a string or a list of parts")),
     };
-    Ok((role, images))
+    Ok((role, media))
 }
 
-/// Which pictures it shows.
-fn check_content(content: &str, role: Role) -> Result<Images, WireError> {
+/// What it shows and plays.
+fn check_content(content: &str, role: Role) -> Result<Media, WireError> {
     match content.as_bytes().first() {
         Some(b'"') => {
             serde_json::from_str::<Cow<'_, str>>(content).map_err(|error| malformed(&error))?;
-            Ok(Images::default())
+            Ok(Media::default())
         }
         Some(b'[') => {
             let parts: Vec<JsonObject<Part<'_>>> = located(content)?;
@@ -154,10 +168,10 @@ fn check_content(content: &str, role: Role) -> Result<Images, WireError> {
             for (index, JsonObject(part)) in parts.iter().enumerate() {
                 check_part(part, role).map_err(|error| error.within(&format!("[{index}]")))?;
             }
-            let urls = parts.iter().filter_map(|JsonObject(part)| part.image_url.as_ref());
-            Ok(urls.fold(Images::default(), |sum, image| Images {
-                count: sum.count + 1,
-                bytes: sum.bytes + image.url.len(),
+            let media = parts.iter().map(|JsonObject(part)| Media::of(part));
+            Ok(media.fold(Media::default(), |sum, one| Media {
+                weight: sum.weight + one.weight,
+                bytes: sum.bytes + one.bytes,
             }))
         }
         _ => Err(WireError::new(ErrorCode::InvalidValue, "must be a string or a list of parts")),

@@ -56,6 +56,13 @@ pub(super) struct Part<'a> {
     pub(super) refusal: Option<Cow<'a, str>>,
 }
 
+/// How the sound of a part is written.
+#[derive(Deserialize)]
+pub(super) struct AudioFormat<'a> {
+    #[serde(borrow)]
+    pub(super) format: Cow<'a, str>,
+}
+
 /// An image of a part.
 #[derive(Deserialize)]
 pub(super) struct ImageUrl<'a> {
