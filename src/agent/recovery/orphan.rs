@@ -83,7 +83,12 @@ impl Recovery {
     pub(super) async fn recover(&self, orphan: &Orphan<'_>) -> Result<(), Unavailable> {
         let Orphan { run, entry, .. } = orphan;
         if self.active.get(run).is_some() {
-            return self.ledger.commit(self.ownership.replica.register(run, entry)).await.map_err(unavailable);
+            self.ledger.commit(self.ownership.replica.register(run, entry)).await.map_err(unavailable)?;
+            // If the run's driver has left it meanwhile, the driver's word on the registration came first.
+            return match self.active.get(run) {
+                Some(_) => Ok(()),
+                None => self.ownership.replica.orphan(run, entry).await,
+            };
         }
         let partition = orphan.partition();
         let head = self.ledger.head(&partition, run).await?;

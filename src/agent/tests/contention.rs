@@ -82,6 +82,27 @@ async fn all_of_many_starts_at_once_in_one_session_succeed_and_end_where_they_be
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_of_many_interruptions_at_once_are_accepted_and_the_last_one_is_answered() {
+    let store = shared();
+    let replicas = [(); 2].map(|()| distant(&store));
+    let starts = (0..16).map(|number| {
+        let new = NewRun { session: Some(session()), on_conflict: OnConflict::Interrupt, ..request() };
+        let agent = replicas[number % 2].clone();
+        async move { agent.start(new, None).await }
+    });
+    let runs = join_all(starts).await.into_iter().map(|started| watch(started.unwrap()));
+    let ended = join_all(runs).await;
+    let statuses: Vec<_> = ended.iter().map(|records| outcome(records).status()).collect();
+    let is_answered = |status: &&RunStatus| **status == RunStatus::Completed;
+    assert!(
+        statuses.iter().all(|status| matches!(status, RunStatus::Completed | RunStatus::Cancelled)),
+        "{statuses:?}"
+    );
+    assert!(statuses.iter().filter(is_answered).count() > 0, "{statuses:?}");
+    assert!(replicas[0].sessions().get(&tenant(), &session()).await.unwrap().session.active_run.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_of_many_patches_at_once_are_made() {
     let replica = distant(&shared());
     let agent = &replica;

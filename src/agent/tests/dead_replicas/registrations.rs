@@ -146,6 +146,42 @@ async fn a_run_created_while_its_registration_is_removed_is_resumed() {
     assert_eq!(agent.runs().get(&tenant(), &spec.id).await.unwrap().head.status, RunStatus::Completed);
 }
 
+/// A wake-up that comes late names a run as orphaned that is driven, and the run ends while a sweep takes it back.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_while_it_is_registered_again_is_not_registered_at_rest() {
+    let store = shared();
+    let faulty = Faulty::new(Link::to(&store), |_| Fate::Happens);
+    let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Stall(&["x"])]).begin();
+    let run = agent.start(request(), None).await.unwrap().head.id;
+    let own = keys::live_entry(agent.replica().id(), &run);
+    let registers = move |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if *key == own));
+    faulty.next(registers, Fate::Hangs);
+    agent.replica().enqueue(&run, &entry(Duration::ZERO)).await.unwrap();
+    faulty.reached().await;
+    agent.runs().cancel(&tenant(), &run).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(agent.rooms.active.get(&run).is_none(), "its driver has left it");
+    faulty.go_on();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(scan(&store, "run/").await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_ordinary_runs_nothing_is_registered() {
+    let store = shared();
+    let replicas = [(); 2].map(|()| replica(Link::to(&store), vec![Say::Text(&["done"])]));
+    let starts = (0..40).map(|number| {
+        let session = (number % 3 > 0).then(|| SessionId::parse("s")).flatten();
+        let new = NewRun { session, on_conflict: OnConflict::Enqueue, ..request() };
+        let agent = replicas[number % 2].clone();
+        async move { super::super::support::watch(agent.start(new, None).await.unwrap()).await }
+    });
+    futures_util::future::join_all(starts).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let left: Vec<_> = scan(&store, "run/").await.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_shuts_down_orphans_all_its_registered_runs() {
     let store = shared();
