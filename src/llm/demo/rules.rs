@@ -19,7 +19,8 @@ const MAX_REPEATED_CHARS: usize = 500;
 
 const HELP: &str = "Hello! I am Loopgate's built-in demo, not a language model: I follow a few rules and call real \
     tools. Try \"What is 1234 * 5678, and what time is it in Oslo?\" or \"Count to 5\", or tell me \"My name is Ada\" \
-    and ask for it later in the same session.";
+    and ask for it later in the same session. I call any tool that I am offered if you name it: \"Call get_weather with \
+    {\"city\": \"Oslo\"}\".";
 
 /// A whole turn.
 #[derive(Debug, PartialEq)]

@@ -149,6 +149,10 @@ async fn remembers_a_name() {
 async fn calls_a_clients_tool_by_name() {
     let mut messages = vec![user("Please call get_weather with {\"city\": \"Oslo\", \"n\": 2 + 3}")];
     assert_eq!(calls(&turn(request(&messages, &["get_weather"])).await), [("get_weather", "{}")]);
+    // A newcomer learns of it from the answer to a greeting.
+    let help = turn(request(&[user("Hello")], &[])).await.text().into_owned();
+    let (_, example) = help.split_once("if you name it: ").expect("it is told");
+    assert_eq!(calls(&turn(request(&[user(example)], &TOOLS)).await), [("get_weather", r#"{"city": "Oslo"}"#)]);
     messages[0] = user("Please call get_weather with {\"city\": \"Oslo 1 + 1\"}, then use calculator on 2 + 2.");
     let turn_ = turn(request(&messages, &TOOLS)).await;
     assert_eq!(calls(&turn_), [("get_weather", r#"{"city": "Oslo 1 + 1"}"#)]);
