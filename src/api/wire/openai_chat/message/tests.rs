@@ -40,9 +40,11 @@ fn what_openai_refuses_is_refused_with_its_path() {
             "messages[0].content[0].type",
         ),
         (
-            r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://127.1/"}}]}]"#.to_owned(),
+            r#"[{"role":"user","content":[{"type":"text","text":"x"},
+                                          {"type":"image_url","image_url":{"url":"http://127.1/"}}]}]"#
+                .to_owned(),
             "invalid_value",
-            "messages[0].content[0].image_url.url",
+            "messages[0].content[1].image_url.url",
         ),
         (
             r#"[{"role":"tool","tool_call_id":"a","content":"x"}]"#.to_owned(),
