@@ -59,17 +59,19 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let segments = address.segments();
     let embedded = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match segments {
-        // Mapped and compatible addresses, NAT64 and 6to4 stand for an IPv4 address.
+        // Mapped and compatible addresses and those of NAT64 stand for an IPv4 address.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if (high, low) > (0, 1) => is_public_v4(embedded(high, low)),
-        // ISATAP puts one into the interface identifier.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..]
-        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => is_public_v4(embedded(high, low)),
-        // The prefix of local NAT64 may stand for any address of the operator's.
-        [0, 0, 0, 0, 0, 0, 0, _] | [0x2001, 0 | 0xdb8, ..] | [0x64, 0xff9b, 1, ..] => false,
-        [first, ..] => {
-            !matches!(first & 0xfe00, 0xfc00) && !matches!(first & 0xffc0, 0xfe80) && first & 0xff00 != 0xff00
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(embedded(high, low)),
+        // Teredo and what is kept for documentation.
+        [0x2001, 0 | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        // Of all other addresses only these are given out for the public internet, so the prefix decides before what
+        // an address embeds: 6to4 puts an IPv4 address into the prefix, ISATAP into the interface identifier.
+        [first @ 0x2000..=0x3fff, second, third, _, kind, mark, high, low] => {
+            let by_6to4 = (first == 0x2002).then(|| embedded(second, third));
+            let by_isatap = matches!((kind, mark), (0 | 0x200, 0x5efe)).then(|| embedded(high, low));
+            by_6to4.into_iter().chain(by_isatap).all(is_public_v4)
         }
+        _ => false,
     }
 }
 
@@ -88,6 +90,15 @@ mod tests {
             "http://[2002:a00:1::]/",
             "http://[fe80::5efe:10.0.0.1]/",
             "http://[2001:db8::5efe:10.0.0.1]/",
+            "http://[fd00::5efe:8.8.8.8]/",
+            "http://[fe80::5efe:8.8.8.8]/",
+            "http://[fe80::200:5efe:8.8.8.8]/",
+            "http://[ff02::5efe:8.8.8.8]/",
+            "http://[2001:db8::5efe:8.8.8.8]/",
+            "http://[64:ff9b:1:a00:0:5efe:808:808]/",
+            "http://[2002:a00:1::5efe:8.8.8.8]/",
+            "http://[2002:808:808::5efe:10.0.0.1]/",
+            "http://[2600::5efe:10.0.0.1]/",
             "http://[::1]/",
             "http://[fd00::1]/",
             "http://localhost/",
@@ -99,7 +110,15 @@ mod tests {
         ] {
             assert!(check_host(&Url::parse(bad).unwrap()).is_err(), "{bad}");
         }
-        for good in ["https://example.com/a.png", "http://93.184.216.34/"] {
+        for good in [
+            "https://example.com/a.png",
+            "http://93.184.216.34/",
+            "http://[2606:2800:220:1::1]/",
+            "http://[2600::5efe:8.8.8.8]/",
+            "http://[2002:808:808::1]/",
+            "http://[64:ff9b::8.8.8.8]/",
+            "http://[::ffff:8.8.8.8]/",
+        ] {
             assert_eq!(check_host(&Url::parse(good).unwrap()), Ok(()), "{good}");
         }
     }
