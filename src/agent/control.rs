@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::agent::error::LookupError;
 use crate::agent::follow::active::Active;
-use crate::agent::follow::tail::Reader;
 use crate::agent::follow::{Follower, Followers};
 use crate::agent::inbox::{self, Command, Delivery};
 use crate::agent::launch::Launcher;
@@ -186,12 +185,12 @@ impl Control {
         seq: u64,
     ) -> Result<Following, LookupError> {
         let requester = requester.into();
-        // The reader is counted before the head is read, so that a run that ends in between is seen whole.
+        // The tail is looked up before the head is read, so that a run that ends in between is seen whole.
         let live = self.followers.live(requester.tenant, id);
         let (partition, head) = self.find(requester, id).await?;
         // A tail shows what this process stored. If this process stood still, another one may have resumed the run, and
         // only the log shows how far the run is.
-        let last = if let Some(last) = live.as_ref().map(Reader::last).filter(|last| seq < *last) {
+        let last = if let Some(last) = live.as_ref().map(|tail| tail.last()).filter(|last| seq < *last) {
             last
         } else {
             let last = self.ledger.last_record(&partition, id).await.map_err(Unavailable::from)?;

@@ -167,7 +167,7 @@ impl Admission {
     /// Follows the run that an earlier request started or continued, from the first event that it caused.
     async fn join(&self, new: &NewRun, target: &Target, complete: bool) -> Result<Started, StartError> {
         let Target::Run { id, session, after } = target else { return Err(ClaimError::Reused.into()) };
-        // The reader is counted before the head is read, so that a run that ends in between is seen whole.
+        // The tail is looked up before the head is read, so that a run that ends in between is seen whole.
         let live = self.followers.live(&new.tenant, id);
         let partition = keys::run_partition(&new.tenant, session.as_ref(), id);
         let head = self.ledger.head(&partition, id).await?.ok_or(ClaimError::Gone)?;

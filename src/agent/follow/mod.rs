@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::agent::follow::active::Active;
-use crate::agent::follow::tail::{Found, Reader};
+use crate::agent::follow::tail::{Found, Reader, Tail};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log::decode;
 use crate::agent::lifecycle::{Ending, Lifecycle};
@@ -103,16 +103,18 @@ impl Followers {
         Self { store, active, lifecycle }
     }
 
-    /// The tail of a run of this tenant that this process drives, which counts the reader from now on. Readers of
-    /// other tenants do not count, so they keep no run alive that they may not read.
-    pub(super) fn live(&self, tenant: &Tenant, run: &RunId) -> Option<Reader> {
+    /// The tail of a run of this tenant that this process drives. It counts no reader yet: a caller that may not read
+    /// the run must not keep it alive.
+    pub(super) fn live(&self, tenant: &Tenant, run: &RunId) -> Option<Arc<Tail>> {
         let live = self.active.get(run).filter(|live| live.tenant == *tenant)?;
-        Some(live.tail.reader())
+        Some(live.tail.clone())
     }
 
-    /// Follows after the public record `seq`; `live` is the tail of a run that this process drives.
-    pub(super) fn follow(&self, partition: Partition, run: RunId, live: Option<Reader>, seq: u64) -> Follower {
+    /// Follows after the public record `seq`; `live` is the tail of a run that this process drives, which counts the
+    /// reader from now on.
+    pub(super) fn follow(&self, partition: Partition, run: RunId, live: Option<Arc<Tail>>, seq: u64) -> Follower {
         let (log, topic) = (keys::events(&run), keys::topic(&partition, &run));
+        let live = live.map(|tail| tail.reader());
         Follower {
             store: self.store.clone(),
             partition,

@@ -88,6 +88,11 @@ impl Tail {
         self.head.borrow().closed
     }
 
+    /// The number of the last public record.
+    pub fn last(&self) -> u64 {
+        self.head.borrow().seq
+    }
+
     /// Counts a reader until the returned guard is dropped.
     pub fn reader(self: &Arc<Self>) -> Reader {
         self.readers.send_modify(|readers| {
@@ -173,11 +178,6 @@ impl Reader {
             (true, true) => Found::Closed,
             (true, false) => Found::NothingYet,
         }
-    }
-
-    /// The number of the last public record.
-    pub fn last(&self) -> u64 {
-        self.head.borrow().seq
     }
 
     /// Returns once something changed since the last [`Reader::read`].

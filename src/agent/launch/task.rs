@@ -41,13 +41,14 @@ impl Launcher {
         let (driver, watcher, lease) = self.driver(ready);
         let spec = driver.recorder.run().spec().clone();
         let tail = driver.recorder.tail().clone();
-        let reader = tail.reader();
+        // It counts as a reader before the run is driven.
+        let partition = keys::partition_of(&spec);
+        let follower = self.followers.follow(partition, spec.id.clone(), Some(tail.clone()), seq);
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
         let live = Live { tenant: spec.tenant.clone(), tail, cancel, left };
         self.active.insert(spec.id.clone(), live.clone());
         self.lifecycle.spawn(self.clone().drive(driver, watcher, lease, live));
-        let partition = keys::partition_of(&spec);
-        self.followers.follow(partition, spec.id.clone(), Some(reader), seq)
+        follower
     }
 
     /// Drives a run, and tidies up after it. The task of every live run is as large as this future, so what is rare

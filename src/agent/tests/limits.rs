@@ -5,11 +5,12 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::support::{Say, TestAgent, outcome, request, request_with, shown, watch};
-use crate::agent::LimitsPatch;
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::inbox;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log;
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
+use crate::agent::{LimitsPatch, Requester};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Write};
@@ -255,19 +256,36 @@ async fn a_wait_that_begins_within_the_grace_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_tenant_keeps_no_run_alive_by_asking_for_it() {
-    let agent = TestAgent::builder().turns(vec![Say::Stall(&["x"])]).begin();
-    let mut request = request();
-    request.options.on_disconnect = OnDisconnect::Cancel;
-    let tenant = request.tenant.clone();
-    let run = agent.start(request, None).await.unwrap().head.id;
-    let other = Tenant::parse("other").unwrap();
-    for _ in 0..40 {
-        let refused = agent.runs().follow(&other, &run, 0).await;
-        assert!(matches!(refused, Err(LookupError::RunNotFound(_))), "{refused:?}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
+async fn callers_that_may_not_read_a_run_do_not_keep_it_alive_by_asking_for_it() {
+    let (other, agents) = (Tenant::parse("other").unwrap(), vec!["another".to_owned()]);
+    let key = RequestKey { name: "n".into(), fingerprint: "f".into(), kind: RequestKeyKind::Key };
+    for who in ["another tenant", "a key without the agent", "a key without the agent that repeats the request"] {
+        let agent = TestAgent::builder().turns(vec![Say::Stall(&["x"])]).begin();
+        let mut request = request();
+        request.options.on_disconnect = OnDisconnect::Cancel;
+        let tenant = request.tenant.clone();
+        let run = agent.start(request.clone(), Some(&key)).await.unwrap().head.id;
+        request.allowed_agents = Some(agents.clone());
+        for _ in 0..40 {
+            match who {
+                "another tenant" => {
+                    let refused = agent.runs().follow(&other, &run, 0).await;
+                    assert!(matches!(refused, Err(LookupError::RunNotFound(_))), "{refused:?}");
+                }
+                "a key without the agent" => {
+                    let requester = Requester { tenant: &tenant, agents: Some(&agents) };
+                    let refused = agent.runs().follow(requester, &run, 0).await;
+                    assert!(matches!(refused, Err(LookupError::AgentForbidden { .. })), "{refused:?}");
+                }
+                _ => {
+                    let refused = agent.start(request.clone(), Some(&key)).await.err().unwrap();
+                    assert!(matches!(refused, StartError::AgentForbidden(_)), "{refused:?}");
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled, "{who}");
     }
-    assert_eq!(agent.runs().get(&tenant, &run).await.unwrap().head.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
