@@ -95,10 +95,11 @@ impl HttpTool {
         Ok(Self { spec, method, template, declared, headers, send_identity, max_response_bytes, client })
     }
 
-    fn request(&self, arguments: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
-        let mut arguments: Arguments = serde_json::from_str(arguments.get())
+    fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
+        let mut arguments: Arguments = serde_json::from_str(raw.get())
             .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}.")))?;
-        if let Some(unknown) = arguments.keys().find(|name| !self.declared.allows(name)) {
+        let values = serde_json::from_str(raw.get()).unwrap_or_default();
+        if let Some(unknown) = self.declared.undeclared(&values) {
             let unknown: String = unknown.chars().take(100).collect();
             return Err(ToolError::Failed(format!("The tool has no parameter `{unknown}`. Nothing was sent.")));
         }

@@ -52,7 +52,9 @@ impl Endpoint {
             headers: vec![(HeaderName::from_static("authorization"), Secret::new("Bearer s3cr3t-key"))],
             send_identity: SentIdentity::default(),
             parameters: RawValue::from_string(
-                r#"{"type":"object","properties":{"city":{"type":"string"},"n":{}}}"#.into(),
+                r#"{"type":"object","properties":{"city":{"type":"string"},
+                    "n":{"items":{"properties":{"amount":{},"more":{}}}}}}"#
+                    .into(),
             )
             .unwrap(),
             timeout: None,
@@ -164,7 +166,11 @@ async fn arguments_that_nobody_declared_are_not_sent() {
         let answer = call(&endpoint.tool(method, "/pay"), r#"{"city":"Oslo","admin":true}"#).await;
         assert_eq!(answer, Err("The tool has no parameter `admin`. Nothing was sent.".into()));
     }
+    let within = call(&endpoint.tool(Method::POST, "/pay"), r#"{"n":[{"amount":5,"admin":true}]}"#).await;
+    assert_eq!(within, Err("The tool has no parameter `n[0].admin`. Nothing was sent.".into()));
     assert!(endpoint.seen.lock().is_empty());
+    let open = call(&endpoint.tool(Method::POST, "/pay"), r#"{"n":[{"amount":5,"more":{"any":true}}]}"#).await;
+    assert_eq!(open.as_deref(), Ok("sunny"));
 }
 
 #[tokio::test]
