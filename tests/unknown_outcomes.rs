@@ -51,7 +51,9 @@ impl Place {
 
 #[tokio::test]
 async fn a_run_fails_if_it_is_unknown_whether_a_call_took_effect() {
-    for answer in [lost(), Reply::plain("pa").reset(), Reply::plain("").stall()] {
+    let gateway = |status| Reply::status(status).header("content-type", "text/html").bytes("<h1>Gateway</h1>");
+    let gateways = [gateway(502), gateway(504), gateway(520).reset(), gateway(524)];
+    for answer in [lost(), Reply::plain("pa").reset(), Reply::plain("").stall()].into_iter().chain(gateways) {
         let place = Place::new("write", [answer]).await;
         let failed = place.ask(AGENT, &json!({"limits": {"tool_timeout_ms": 500}})).await;
         assert_eq!((failed.status, &failed.body["error"]["code"]), (500, &json!("outcome_unknown")), "{}", failed.body);
@@ -68,6 +70,16 @@ async fn a_model_is_told_that_an_outcome_is_unknown_and_not_that_nothing_was_rea
     assert!(told.contains("Whether it took effect is unknown") && !told.contains("could not be reached"), "{told}");
     assert_eq!(answer["agent"]["report"]["steps"][0]["tool_calls"][0]["outcome_unknown"], true);
     assert_eq!(place.tools.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn a_status_by_which_a_call_was_refused_is_its_answer() {
+    for status in [408, 425, 429, 500, 503] {
+        let place = Place::new("write", [Reply::json(status, &json!({"why": "busy"}))]).await;
+        assert_eq!(place.ask(AGENT, &json!({})).await.ok()["agent"]["status"], "completed", "{status}");
+        assert!(place.told().starts_with(&format!("HTTP {status}")) && place.told().contains("busy"), "{status}");
+        assert_eq!(place.tools.calls().len(), 1, "{status}");
+    }
 }
 
 #[tokio::test]
@@ -91,11 +103,13 @@ async fn a_service_that_is_not_there_was_not_called() {
 
 #[tokio::test]
 async fn a_call_that_may_be_repeated_is_repeated_once_under_its_key() {
-    let place = Place::new("idempotent", [lost()]).await;
-    assert_eq!(place.ask(AGENT, &json!({})).await.ok()["agent"]["status"], "completed");
-    assert_eq!(place.told(), "ok");
-    let keys = place.keys();
-    assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+    for answer in [lost(), Reply::status(502)] {
+        let place = Place::new("idempotent", [answer]).await;
+        assert_eq!(place.ask(AGENT, &json!({})).await.ok()["agent"]["status"], "completed");
+        assert_eq!(place.told(), "ok");
+        let keys = place.keys();
+        assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+    }
 
     let place = Place::new("idempotent", [lost(), lost()]).await;
     assert_eq!(place.ask(AGENT, &json!({})).await.body["error"]["code"], "outcome_unknown");

@@ -51,7 +51,7 @@ fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Job> {
         plan.calls = 1 + u32::try_from(seed.below(2)).expect("it is below 2");
         // Some lose answers of tools, and for some the upstream breaks off what it bills.
         if seed.below(4) == 0 {
-            plan = plan.with_loss(*seed.pick(&[Loss::Reset, Loss::Half]));
+            plan = plan.with_loss(*seed.pick(&[Loss::Reset, Loss::Half, Loss::Gateway]));
         }
         if seed.below(4) == 0 {
             plan = plan.with_breaks(&[*seed.pick(&Break::ALL)]);

@@ -183,8 +183,14 @@ impl Tool for HttpTool {
             };
             // A status of failure says what came of the call, whatever its reasons were. One of success does not: only
             // the body may tell that the service did nothing.
-            if status.is_success() { ToolError::Lost(why) } else { ToolError::Failed(why) }
+            if status.is_success() || is_of_gateway(status) { ToolError::Lost(why) } else { ToolError::Failed(why) }
         })?;
+        if is_of_gateway(status) {
+            let page = answer.part.map_or_else(String::new, |part| format!(": {}", clip(&part.in_words())));
+            return Err(ToolError::Lost(format!(
+                "The service behind `{name}` was called, and its answer did not arrive. HTTP {status}{page}"
+            )));
+        }
         Ok(judge(status, answer))
     }
 }
@@ -201,6 +207,20 @@ fn arguments_go(method: &Method) -> Option<Place> {
         Method::POST | Method::PUT | Method::PATCH => Some(Place::Body),
         _ => None,
     }
+}
+
+/// Whether a gateway answers in place of the service, which it asked and of which it got no answer that it could pass on.
+/// So it is unknown what the service did. With 503, 429 and 425 a service or gateway says that it does not do what it was
+/// asked, and with 408 that it never got all of it.
+fn is_of_gateway(status: StatusCode) -> bool {
+    // A widespread gateway says 520, 522 or 524 in place of 502 and 504.
+    matches!(status.as_u16(), 502 | 504 | 520 | 522 | 524)
+}
+
+/// The beginning of a gateway's page.
+fn clip(page: &str) -> &str {
+    const MOST: usize = 1_000;
+    &page[..page.floor_char_boundary(MOST)]
 }
 
 /// What the model is told of an answer, by its status.

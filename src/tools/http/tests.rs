@@ -179,7 +179,7 @@ async fn failures_are_told_in_words_without_secrets() {
     for (path, expected) in [
         ("/missing?key=s3cr3t", "HTTP 404 Not Found: no such city"),
         ("/moved", "HTTP 302 Found: the service redirects elsewhere, which is not followed."),
-        ("/broken", "HTTP 502 Bad Gateway, without content."),
+        ("/broken", "The service behind `service` was called, and its answer did not arrive. HTTP 502 Bad Gateway"),
         (
             "/zipped",
             "The service behind `service` answered HTTP 200 OK, but compressed its answer (gzip), which was not asked \

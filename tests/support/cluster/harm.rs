@@ -17,6 +17,8 @@ pub(crate) enum Loss {
     Silence,
     /// The connection is reset within the body.
     Half,
+    /// A gateway before the tool says that none came.
+    Gateway,
 }
 
 /// How the upstream's first answer to a turn breaks. The upstream bills what it began.
@@ -36,7 +38,7 @@ pub(crate) enum Break {
 
 impl Loss {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Kept, Self::Reset, Self::Silence, Self::Half];
+    pub(crate) const ALL: [Self; 5] = [Self::Kept, Self::Reset, Self::Silence, Self::Half, Self::Gateway];
 }
 
 impl Break {

@@ -11,7 +11,7 @@ use super::harm::Loss;
 use super::plan::{Tool, ToolTask};
 use crate::support::Reply;
 use crate::support::http::{HttpServer, Request};
-use crate::support::journal::Entry;
+use crate::support::journal::{Ending, Entry};
 
 /// What a [`ToolTask`] has: nothing else is sent to a tool than what it declares.
 const PARAMETERS: &str = "{ tag = { type = \"string\" }, round = { type = \"integer\" }, \
@@ -64,9 +64,18 @@ impl ToolEndpoints {
         config
     }
 
-    /// The calls so far.
+    /// The calls so far. An answer that a gateway kept is lost like one that broke off.
     pub(crate) fn calls(&self) -> Vec<Entry<Dispatch>> {
-        self.0.exchanges().into_iter().filter_map(|entry| entry.and_then(Dispatch::read)).collect()
+        let mut asked = BTreeSet::new();
+        let mut calls: Vec<_> =
+            self.0.exchanges().into_iter().filter_map(|entry| entry.and_then(Dispatch::read)).collect();
+        for Entry { what, ended, .. } in &mut calls {
+            let is_first = asked.insert((what.tool, what.task.clone()));
+            if is_first && what.task.loss == Loss::Gateway {
+                *ended = ended.map(|(at_ms, _)| (at_ms, Ending::Dropped));
+            }
+        }
+        calls
     }
 
     /// Returns once there is such a call after the first `known` ones.
@@ -105,5 +114,6 @@ fn answer(request: &Request, asked: &mut BTreeSet<(Tool, ToolTask)>) -> Reply {
         Loss::Reset => reply.headless().reset(),
         Loss::Silence => reply.headless().stall(),
         Loss::Half => reply.bytes(&answer.as_bytes()[..answer.len() / 2]).reset(),
+        Loss::Gateway => Reply::status(504).pause(Duration::from_millis(task.delay_ms)).bytes("upstream timed out"),
     }
 }
