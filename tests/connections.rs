@@ -243,3 +243,50 @@ async fn large_bodies_wait_for_room_and_small_ones_do_not() {
     // Its room is free again, sooner or later.
     large().await.ok();
 }
+
+/// A half-sent body takes no more than what has arrived of it, and all of one caller's together leave room for others.
+#[tokio::test]
+async fn a_caller_that_does_not_end_its_bodies_delays_no_other_callers() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Hello"));
+    let settings = "max_body = \"1MiB\"\nbody_memory = \"4MiB\"\n[keys.slow]\nkey_env = \"SLOW\"\n[keys.other]\nkey_env = \"OTHER\"";
+    let server = TestServer::builder(&config(&upstream, settings)).env("SLOW", "lg_slow").env("OTHER", "lg_other");
+    let server = server.start().await;
+    let half = async |length: usize, arrives: usize| {
+        let mut connection = Connection::open(&server).await;
+        let head = "host: localhost\r\nauthorization: Bearer lg_slow\r\ncontent-type: application/json\r\n\
+                    expect: 100-continue";
+        connection.send(&format!("POST {ENDPOINT} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n")).await;
+        // The server reads the body now.
+        assert!(connection.head().await.starts_with("http/1.1 100"));
+        connection.send(&" ".repeat(arrives)).await;
+        connection
+    };
+    let post = async |key: &str, size: usize| {
+        let body = format!("{}{}", ask(), " ".repeat(size));
+        let request = server.request(Method::POST, ENDPOINT).header("content-type", "application/json");
+        server.send(request.bearer_auth(key).body(body)).await
+    };
+    // A small body has no more room than one that has not begun to arrive.
+    let mut halves = Vec::new();
+    for _ in 0..64 {
+        halves.push(half(60 << 10, 0).await);
+    }
+    post("lg_slow", 50 << 10).await.ok();
+    // More small ones than fit into the share, and more large ones.
+    for (length, arrives) in [(60 << 10, 59 << 10); 16].into_iter().chain([(1 << 20, 100 << 10); 8]) {
+        halves.push(half(length, arrives).await);
+    }
+    let refused = async |size: usize| loop {
+        // Until the server has read so much of the others that there is no room for another.
+        let answer = post("lg_slow", size).await;
+        if answer.status != 200 {
+            return (answer.status, answer.code().to_owned());
+        }
+    };
+    let refused = tokio::join!(within("a small one", refused(50 << 10)), within("a large one", refused(900 << 10)));
+    assert_eq!(refused, ((503, "overloaded".into()), (503, "overloaded".into())));
+    for size in [0, 50 << 10, 900 << 10] {
+        post("lg_other", size).await.ok();
+    }
+}

@@ -19,7 +19,7 @@ struct Share {
     body: Vec<OwnedSemaphorePermit>,
     work: Option<OwnedSemaphorePermit>,
     /// Where the request is counted once it waits, and with how much; `None` if it is.
-    waiting: Option<(Arc<Semaphore>, u32)>,
+    waiting: Option<(Vec<Arc<Semaphore>>, u32)>,
 }
 
 impl RequestMemory {
@@ -29,7 +29,7 @@ impl RequestMemory {
     pub fn new(
         body: Vec<OwnedSemaphorePermit>,
         work: Option<OwnedSemaphorePermit>,
-        waiting: (Arc<Semaphore>, u32),
+        waiting: (Vec<Arc<Semaphore>>, u32),
     ) -> Self {
         Self { share: Some(Mutex::new(Share { body, work, waiting: Some(waiting) })) }
     }
@@ -57,9 +57,10 @@ impl RequestMemory {
 impl Share {
     /// Counts the request among those that wait; `false` if too many do.
     fn may_wait(&mut self) -> bool {
-        if let Some((pool, units)) = &self.waiting {
-            let Ok(waiting) = pool.clone().try_acquire_many_owned(*units) else { return false };
-            (self.body, self.waiting) = (vec![waiting], None);
+        if let Some((places, units)) = &self.waiting {
+            let taking = places.iter().map(|place| place.clone().try_acquire_many_owned(*units));
+            let Ok(waiting) = taking.collect() else { return false };
+            (self.body, self.waiting) = (waiting, None);
         }
         true
     }

@@ -1,8 +1,11 @@
 //! How many bytes of request bodies are in memory at the same time.
 //!
 //! The first bytes of every body come from a part of the memory that large bodies cannot use up, so small requests
-//! are taken while large ones wait. A large body gets room for all of it or none, so that two half-read ones never
-//! wait for each other. A body that waits is not read, and takes no memory.
+//! are taken while large ones wait. Room for them is taken as they arrive. A large body gets room for all of it or none,
+//! so that two half-read ones never wait for each other. A body that waits is not read, and takes no memory.
+//!
+//! Of each part one caller gets half at most. So a caller that sends many bodies and ends none of them delays its own
+//! requests alone.
 //!
 //! What is made of a large body, such as its messages and what the store is given of them, takes several times its
 //! length, if only for a moment. So of the large ones that have arrived only a few are worked on at the same time.
@@ -20,7 +23,9 @@ use http_body_util::{BodyExt, LengthLimitError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::agent::RequestMemory;
+use crate::api::auth::CallerId;
 use crate::api::error::ApiError;
+use crate::api::pool::{Full, Pool, Taken, UNIT, units};
 use crate::api::wire::error::ErrorCode;
 
 /// What counts as the first bytes of a body. Not a setting: nearly all requests are shorter.
@@ -36,36 +41,31 @@ const WAITING_PART: u64 = 8;
 const WAITING_LEAST: u64 = 16 << 10;
 /// How long a body may wait for room. Not a setting: a client that hears of it soon can try another replica.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
-/// What is counted: semaphores count up to `u32`, which is too little for bytes.
-const UNIT: u64 = 1 << 10;
 
 /// The memory that all bodies share.
 #[derive(Debug)]
 pub struct Bodies {
     first: Pool,
     rest: Pool,
-    /// Large bodies that are worked on.
-    work: Pool,
+    /// Large bodies that are worked on, all callers together: how many a caller has here at the same time is bounded by
+    /// the room that they have.
+    work: Arc<Semaphore>,
+    /// What there is of it.
+    work_units: u32,
     /// Requests that wait.
     waiting: Pool,
     /// Longest body.
     max_body: u64,
 }
 
-#[derive(Debug)]
-struct Pool {
-    free: Arc<Semaphore>,
-    units: u32,
-}
-
 /// Room for one body, free again once it is dropped.
 #[derive(Debug, Default)]
 pub struct Room {
-    first: Option<OwnedSemaphorePermit>,
-    rest: Option<OwnedSemaphorePermit>,
+    first: Option<Taken>,
+    rest: Option<Taken>,
     work: Option<OwnedSemaphorePermit>,
     /// Where the body is counted once its request waits, and with how much.
-    waiting: Option<(Arc<Semaphore>, u32)>,
+    waiting: Option<(Vec<Arc<Semaphore>>, u32)>,
 }
 
 /// Without a bound.
@@ -79,14 +79,14 @@ impl Default for Bodies {
 pub(super) async fn read(request: Request) -> Result<(Vec<u8>, Room), ApiError> {
     let bodies = request.extensions().get::<Arc<Bodies>>().cloned().unwrap_or_default();
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let mut room = bodies.first(length).await?;
+    let caller = request.extensions().get::<CallerId>().cloned().unwrap_or_default();
+    let mut room = Room::default();
     let mut body = request.with_limited_body().into_body();
     let mut read = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
-        if (read.len() + data.len()) as u64 > FIRST
-            && let Err(refusal) = bodies.rest(&mut room, length).await
-        {
+        let arrived = (read.len() + data.len()) as u64;
+        if let Err(refusal) = bodies.make_room(&mut room, &caller, arrived, length).await {
             drop((room, read, data));
             // A client that is still sending when its connection is closed may never see the answer.
             while let Some(Ok(_)) = body.frame().await {}
@@ -103,7 +103,7 @@ pub(super) async fn read(request: Request) -> Result<(Vec<u8>, Room), ApiError> 
     read.shrink_to_fit();
     room.shrink(read.len() as u64);
     bodies.work(&mut room, read.len() as u64).await?;
-    room.waiting = Some(bodies.waiting(read.len() as u64));
+    room.waiting = Some(bodies.waiting.places(&caller, (read.len() as u64).max(WAITING_LEAST)));
     Ok((read, room))
 }
 
@@ -124,21 +124,34 @@ impl Bodies {
     pub fn new(bytes: u64, max_body: u64) -> Self {
         let first = (bytes / 4).max(FIRST);
         let waiting = bytes / WAITING_PART;
-        let rest = Pool::new(bytes.saturating_sub(first).saturating_sub(waiting).max(max_body));
-        let (work, waiting) = (Pool::new(bytes / WORK_PART), Pool::new(waiting));
-        Self { first: Pool::new(first), rest, work, waiting, max_body }
+        let rest = Pool::new(bytes.saturating_sub(first).saturating_sub(waiting).max(max_body), max_body);
+        let (first, waiting) = (Pool::new(first, FIRST), Pool::new(waiting, 0));
+        let work_units = units(bytes / WORK_PART);
+        let work = Arc::new(Semaphore::new(work_units as usize));
+        Self { first, rest, work, work_units, waiting, max_body }
     }
 
-    /// Room for the first bytes of a body that has `length` of them; `None` if that is not known.
-    async fn first(&self, length: Option<u64>) -> Result<Room, ApiError> {
-        let first = self.first.take(length.unwrap_or(FIRST).min(FIRST)).await?;
-        Ok(Room { first: Some(first), ..Room::default() })
-    }
-
-    /// Room for what follows the first bytes.
-    async fn rest(&self, room: &mut Room, length: Option<u64>) -> Result<(), ApiError> {
-        if room.rest.is_none() {
-            room.rest = Some(self.rest.take(length.unwrap_or(self.max_body).saturating_sub(FIRST)).await?);
+    /// Makes room for the bytes of a body that have arrived; `length` is how many there will be, as far as that is
+    /// known.
+    async fn make_room(
+        &self,
+        room: &mut Room,
+        caller: &CallerId,
+        arrived: u64,
+        length: Option<u64>,
+    ) -> Result<(), ApiError> {
+        let of_first = arrived.min(FIRST);
+        match &mut room.first {
+            None => room.first = Some(self.first.take(caller, of_first, ROOM_TIMEOUT).await.map_err(no_room)?),
+            Some(taken) if taken.units() < units(of_first) => {
+                let more = of_first - u64::from(taken.units()) * UNIT;
+                taken.add(self.first.take(caller, more, ROOM_TIMEOUT).await.map_err(no_room)?);
+            }
+            Some(_) => {}
+        }
+        if arrived > FIRST && room.rest.is_none() {
+            let rest = length.unwrap_or(self.max_body).saturating_sub(FIRST);
+            room.rest = Some(self.rest.take(caller, rest, ROOM_TIMEOUT).await.map_err(no_room)?);
         }
         Ok(())
     }
@@ -146,54 +159,39 @@ impl Bodies {
     /// Waits until a body of `length` bytes may be worked on.
     async fn work(&self, room: &mut Room, length: u64) -> Result<(), ApiError> {
         if length > FIRST {
-            room.work = Some(self.work.take(length).await?);
+            let units = units(length).min(self.work_units);
+            let waiting = tokio::time::timeout(ROOM_TIMEOUT, self.work.clone().acquire_many_owned(units));
+            room.work = Some(waiting.await.ok().and_then(Result::ok).ok_or_else(|| no_room(Full::Pool))?);
         }
         Ok(())
     }
+}
 
-    /// Where a body of `length` bytes is counted once its request waits, and with how much.
-    fn waiting(&self, length: u64) -> (Arc<Semaphore>, u32) {
-        (self.waiting.free.clone(), units(length.max(WAITING_LEAST)).min(self.waiting.units))
-    }
+fn no_room(full: Full) -> ApiError {
+    let message = match full {
+        Full::Share => {
+            "your key or address is sending as many large requests as it may at the same time; try again in a moment"
+        }
+        Full::Pool => "the server is reading as many large requests as it has memory for; try again in a moment",
+    };
+    ApiError::new(ErrorCode::Overloaded, message).retry_after(1)
 }
 
 impl Room {
     /// The same for as long as the request is there that was made of the body.
     pub fn into_memory(self) -> RequestMemory {
-        let body = [self.first, self.rest].into_iter().flatten().collect();
+        let body = [self.first, self.rest].into_iter().flatten().flat_map(Taken::into_permits).collect();
         self.waiting.map_or_else(RequestMemory::default, |waiting| RequestMemory::new(body, self.work, waiting))
     }
 
     /// Gives back what a body of `length` bytes does not need.
     fn shrink(&mut self, length: u64) {
-        for (permit, length) in [(&mut self.first, length.min(FIRST)), (&mut self.rest, length.saturating_sub(FIRST))] {
-            if let Some(permit) = permit {
-                let surplus = permit.num_permits().saturating_sub(units(length) as usize);
-                drop(permit.split(surplus));
+        for (taken, length) in [(&mut self.first, length.min(FIRST)), (&mut self.rest, length.saturating_sub(FIRST))] {
+            if let Some(taken) = taken {
+                taken.shrink(length);
             }
         }
     }
-}
-
-impl Pool {
-    fn new(bytes: u64) -> Self {
-        let units = units(bytes);
-        Self { free: Arc::new(Semaphore::new(units as usize)), units }
-    }
-
-    async fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, ApiError> {
-        let units = units(bytes).min(self.units);
-        let waiting = tokio::time::timeout(ROOM_TIMEOUT, self.free.clone().acquire_many_owned(units));
-        let taken = waiting.await.ok().and_then(Result::ok);
-        taken.ok_or_else(|| {
-            let message = "the server is reading as many large requests as it has memory for; try again in a moment";
-            ApiError::new(ErrorCode::Overloaded, message).retry_after(1)
-        })
-    }
-}
-
-fn units(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -202,24 +200,50 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn one() -> CallerId {
+        CallerId::Key("one".to_owned())
+    }
+
+    /// Room for a body of this caller, of which so much has arrived.
+    async fn room(bodies: &Bodies, caller: &CallerId, arrived: u64, length: Option<u64>) -> Result<Room, ApiError> {
+        let mut room = Room::default();
+        bodies.make_room(&mut room, caller, arrived, length).await.map(|()| room)
+    }
+
+    fn free(bodies: &Bodies) -> [usize; 3] {
+        [&bodies.first, &bodies.rest, &bodies.waiting].map(Pool::free)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn large_bodies_wait_and_small_ones_do_not() {
         let bodies = Bodies::new(16 * MIB, 10 * MIB);
-        let mut large = bodies.first(Some(10 * MIB)).await.unwrap();
-        bodies.rest(&mut large, Some(10 * MIB)).await.unwrap();
-        let mut other = bodies.first(Some(10 * MIB)).await.unwrap();
+        let before = free(&bodies);
+        let large = room(&bodies, &one(), FIRST + 1, Some(10 * MIB)).await.unwrap();
+        let mut other = room(&bodies, &one(), FIRST, Some(10 * MIB)).await.unwrap();
         let begun = tokio::time::Instant::now();
-        let refused = bodies.rest(&mut other, None).await.unwrap_err();
+        let refused = bodies.make_room(&mut other, &one(), FIRST + 1, None).await.unwrap_err();
         assert_eq!((refused.object().code, begun.elapsed().as_secs()), ("overloaded", ROOM_TIMEOUT.as_secs()));
-        let small = bodies.first(Some(2_000)).await.unwrap();
+        let small = room(&bodies, &one(), 2_000, None).await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), ROOM_TIMEOUT.as_secs(), "it did not wait");
         drop((large, small));
-        bodies.rest(&mut other, None).await.unwrap();
+        bodies.make_room(&mut other, &one(), FIRST + 1, None).await.unwrap();
         other.shrink(FIRST + 1);
-        bodies.rest(&mut bodies.first(None).await.unwrap(), Some(10 * MIB)).await.unwrap();
+        room(&bodies, &one(), FIRST + 1, Some(10 * MIB)).await.unwrap();
         drop(other);
-        assert_eq!(bodies.rest.free.available_permits(), bodies.rest.units as usize);
-        assert_eq!(bodies.first.free.available_permits(), bodies.first.units as usize);
+        assert_eq!(free(&bodies), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_taken_for_what_has_arrived() {
+        let bodies = Bodies::new(16 * MIB, 10 * MIB);
+        let mut small = room(&bodies, &one(), 1, Some(FIRST)).await.unwrap();
+        let taken = |room: &Room| room.first.as_ref().unwrap().units();
+        assert_eq!(taken(&small), 1);
+        for (arrived, expected) in [(1_024, 1), (1_025, 2), (FIRST / 2, 32), (FIRST, 64)] {
+            bodies.make_room(&mut small, &one(), arrived, Some(FIRST)).await.unwrap();
+            assert_eq!(taken(&small), expected, "{arrived}");
+        }
+        assert!(small.rest.is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,23 +266,24 @@ mod tests {
     #[tokio::test]
     async fn requests_that_wait_leave_room_for_others() {
         let bodies = Bodies::new(64 * MIB, 10 * MIB);
-        let wait = |length| {
-            let (pool, units) = bodies.waiting(length);
-            pool.try_acquire_many_owned(units)
+        let wait = |caller: &CallerId, length: u64| {
+            let (places, units) = bodies.waiting.places(caller, length.max(WAITING_LEAST));
+            places.into_iter().map(|place| place.try_acquire_many_owned(units)).collect::<Result<Vec<_>, _>>()
         };
-        let one = wait(100 * MIB).expect("the largest one may wait");
-        assert!(wait(1).is_err());
-        drop(one);
-        let small: Vec<_> = std::iter::from_fn(|| wait(1).ok()).collect();
-        assert_eq!(small.len() as u64, 8 * MIB / WAITING_LEAST);
-        let all = [&bodies.first, &bodies.rest, &bodies.waiting].map(|pool| u64::from(pool.units) * UNIT);
-        assert_eq!(all.iter().sum::<u64>(), 64 * MIB);
+        let largest = wait(&one(), 100 * MIB).expect("the largest one may wait");
+        assert!(wait(&one(), 1).is_err());
+        drop(largest);
+        let two = CallerId::Key("two".to_owned());
+        let small: Vec<_> = std::iter::from_fn(|| wait(&one(), 1).ok()).collect();
+        let others: Vec<_> = std::iter::from_fn(|| wait(&two, 1).ok()).collect();
+        assert_eq!([small.len() as u64, others.len() as u64], [4 * MIB / WAITING_LEAST; 2]);
+        drop((small, others));
+        assert_eq!(free(&bodies).iter().sum::<usize>() as u64 * UNIT, 64 * MIB);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_largest_body_always_fits() {
         let bodies = Bodies::new(1, 10 * MIB);
-        let mut room = bodies.first(None).await.unwrap();
-        bodies.rest(&mut room, Some(10 * MIB)).await.unwrap();
+        room(&bodies, &one(), FIRST + 1, Some(10 * MIB)).await.unwrap();
     }
 }

@@ -13,6 +13,7 @@ pub mod log_fields;
 mod models;
 mod paging;
 mod params;
+mod pool;
 mod routes;
 mod run_events;
 mod runs;

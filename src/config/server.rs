@@ -131,7 +131,8 @@ impl Bounds {
             "Most memory for request bodies that are being read, all together. Large ones wait for up to 5 s, then \
              get 503 `overloaded`; bodies of up to 64 KiB have a quarter of it to themselves. Of large ones that have \
              arrived, as many are worked on at the same time as fit into a quarter of it. Requests that wait, such as \
-             for a budget, have an eighth of it; a further one is refused at once. One body of `max_body` always fits.",
+             for a budget, have an eighth of it; a further one is refused at once. One key, or one address where there are \
+             no keys, gets half of each part; one body of `max_body` always fits.",
             Size(64 << 20),
         );
         let max_connections = section.key(

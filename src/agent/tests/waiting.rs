@@ -22,7 +22,7 @@ async fn requests_that_wait_for_a_budget_leave_memory_to_others_and_are_counted_
     let free = || [&body, &work, &waiting].map(|pool| pool.available_permits());
     let large = || {
         let take = |pool: &Arc<Semaphore>| pool.clone().try_acquire_many_owned(5).expect("there is room for another");
-        let memory = RequestMemory::new(vec![take(&body)], Some(take(&work)), (waiting.clone(), 5));
+        let memory = RequestMemory::new(vec![take(&body)], Some(take(&work)), (vec![waiting.clone()], 5));
         let limits = LimitsPatch { timeout_ms: Some(60_000), ..LimitsPatch::default() };
         NewRun { limits, memory: Arc::new(memory), ..keyed() }
     };

@@ -1,5 +1,6 @@
 //! The caller of a request.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -26,6 +27,22 @@ pub struct Caller {
     pub scopes: Scopes,
     /// The configuration that the whole request is served by.
     pub generation: Arc<Generation>,
+}
+
+/// By what this process tells callers apart, when it counts what each of them takes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CallerId {
+    /// All callers with the key of this name.
+    Key(String),
+    /// All without a key from an address.
+    Address(IpAddr),
+}
+
+/// All whose address is not known.
+impl Default for CallerId {
+    fn default() -> Self {
+        Self::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
 }
 
 impl Caller {

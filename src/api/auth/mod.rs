@@ -15,12 +15,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 
-pub use caller::Caller;
+pub use caller::{Caller, CallerId};
 pub use rate_limit::RequestRates;
 
 use crate::agent::limits::rate::RateKey;
 use crate::agent::{Agent, Generation};
-use crate::api::auth::rate_limit::{LocalRateKey, too_many, write_allowance};
+use crate::api::auth::rate_limit::{too_many, write_allowance};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
 use crate::api::trace::trace_id;
@@ -50,12 +50,12 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
     };
     let (tenant, key) = (caller.tenant.clone(), caller.key_name.clone());
     let trace_id = trace_id(request.headers());
-    let local_key = caller.key_name.clone().map_or(LocalRateKey::Address(address), LocalRateKey::Key);
-    let mut allowance = limit.map(|limit| guard.rates.count(&local_key, limit));
+    let caller_id = caller.key_name.clone().map_or(CallerId::Address(address), CallerId::Key);
+    let mut allowance = limit.map(|limit| guard.rates.count(&caller_id, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
-        let rate_key = match &local_key {
-            LocalRateKey::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
-            LocalRateKey::Address(address) => RateKey::Address(*address),
+        let rate_key = match &caller_id {
+            CallerId::Key(name) => RateKey::Key { tenant: &caller.tenant, name },
+            CallerId::Address(address) => RateKey::Address(*address),
         };
         if let Some(taken) = guard.agent.limits().count_request(rate_key, allowance.limit).await {
             allowance.allowed = taken.allowed;
@@ -68,6 +68,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         too_many(allowance).into_response()
     } else {
         request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(caller_id);
         next.run(request).await
     };
     if let Some(allowance) = allowance {

@@ -1,7 +1,6 @@
 //! Counts each caller's requests in this process, and writes the rate limit headers of responses.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +12,16 @@ use governor::{Quota, RateLimiter};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::RwLock;
 
+use crate::api::auth::caller::CallerId;
 use crate::api::error::ApiError;
 use crate::api::wire::error::ErrorCode;
 
-type Limiter =
-    RateLimiter<LocalRateKey, DefaultKeyedStateStore<LocalRateKey>, DefaultClock, StateInformationMiddleware>;
+type Limiter = RateLimiter<CallerId, DefaultKeyedStateStore<CallerId>, DefaultClock, StateInformationMiddleware>;
 
 /// Counts requests in this process. What it counted outlives the configuration: a caller that stays has
 /// no more requests after a change than before it.
 #[derive(Debug, Default)]
 pub struct RequestRates(RwLock<HashMap<NonZeroU32, Arc<Limiter>>>);
-
-/// Whose requests are counted together in this process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum LocalRateKey {
-    /// Those of all callers with the key of this name.
-    Key(String),
-    /// Those from an address, without a key.
-    Address(IpAddr),
-}
 
 /// What a caller's allowance came to with this request.
 #[derive(Debug)]
@@ -57,7 +47,7 @@ impl RequestRates {
     }
 
     /// Counts a request.
-    pub fn count(&self, who: &LocalRateKey, limit: NonZeroU32) -> Allowance {
+    pub fn count(&self, who: &CallerId, limit: NonZeroU32) -> Allowance {
         let known = self.0.read().get(&limit).cloned();
         let limiter = known.unwrap_or_else(|| {
             let mut limiters = self.0.write();
@@ -78,7 +68,7 @@ fn limiter(per_minute: NonZeroU32) -> Limiter {
     RateLimiter::keyed(Quota::per_minute(per_minute)).with_middleware::<StateInformationMiddleware>()
 }
 
-fn check(limit: NonZeroU32, limiter: &Limiter, key: &LocalRateKey) -> Allowance {
+fn check(limit: NonZeroU32, limiter: &Limiter, key: &CallerId) -> Allowance {
     let every = Duration::from_secs(60) / limit.get();
     match limiter.check_key(key) {
         Ok(state) => {
@@ -115,7 +105,7 @@ mod tests {
     fn requests_are_counted_by_key_and_stay_counted() {
         let rates = RequestRates::default();
         let limit = |most| NonZeroU32::new(most).unwrap();
-        let is_allowed = |name: &str, most| rates.count(&LocalRateKey::Key(name.to_owned()), limit(most)).allowed;
+        let is_allowed = |name: &str, most| rates.count(&CallerId::Key(name.to_owned()), limit(most)).allowed;
         assert!(is_allowed("one", 2) && is_allowed("one", 2));
         assert!(!is_allowed("one", 2));
         rates.tidy();

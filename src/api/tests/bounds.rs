@@ -93,7 +93,8 @@ fn makes_session(path: &str, bodies: &Arc<Bodies>, key: Option<&str>, length: us
         Some(key) => request = request.header("idempotency-key", key),
         None => body["id"] = "other".into(),
     }
-    request.body(Body::from(body.to_string())).unwrap()
+    let body = body.to_string();
+    request.header("content-length", body.len()).body(Body::from(body)).unwrap()
 }
 
 /// A store in which the first session that is made hangs.
