@@ -13,6 +13,16 @@ const ENDPOINT: &str = "/v1/agent/completions";
 const PROBE: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const MODELS: &str = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
+/// Of one tenant, so that both see the same runs.
+const KEYS: &str = r#"
+[keys.slow]
+key_env = "SLOW"
+tenant = "both"
+[keys.other]
+key_env = "OTHER"
+tenant = "both"
+"#;
+
 fn ask() -> Value {
     json!({"model": "test", "messages": [{"role": "user", "content": "Go."}], "agent": {"on_disconnect": "continue"}})
 }
@@ -153,7 +163,10 @@ async fn long_run(settings: &str) -> (TestServer, String, [Box<dyn std::any::Any
     let tool = format!("{}[agents.default]\ntools = [\"look\"]\n", tools.config("look", "read"));
     let tool = format!("{tool}[models.test]\ncontext_window = 1000000\n");
     let server = TestServer::builder(&format!("{}{tool}", config(&upstream, settings)));
-    let server = server.env("LOOPGATE_LOG", "loopgate=debug").start().await;
+    let server = server.env("LOOPGATE_LOG", "loopgate=debug").env("SLOW", "lg_slow").env("OTHER", "lg_other");
+    let mut server = server.start().await;
+    // Where there are keys.
+    server.use_key("lg_slow");
     let answer = server.post(ENDPOINT, &ask()).await;
     let run = answer.header("x-loopgate-run-id").to_owned();
     answer.ok();
@@ -249,8 +262,8 @@ async fn large_bodies_wait_for_room_and_small_ones_do_not() {
 async fn a_caller_that_does_not_end_its_bodies_delays_no_other_callers() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::says("Hello"));
-    let settings = "max_body = \"1MiB\"\nbody_memory = \"4MiB\"\n[keys.slow]\nkey_env = \"SLOW\"\n[keys.other]\nkey_env = \"OTHER\"";
-    let server = TestServer::builder(&config(&upstream, settings)).env("SLOW", "lg_slow").env("OTHER", "lg_other");
+    let settings = format!("max_body = \"1MiB\"\nbody_memory = \"4MiB\"\n{KEYS}");
+    let server = TestServer::builder(&config(&upstream, &settings)).env("SLOW", "lg_slow").env("OTHER", "lg_other");
     let server = server.start().await;
     let half = async |length: usize, arrives: usize| {
         let mut connection = Connection::open(&server).await;
@@ -289,4 +302,31 @@ async fn a_caller_that_does_not_end_its_bodies_delays_no_other_callers() {
     for size in [0, 50 << 10, 900 << 10] {
         post("lg_other", size).await.ok();
     }
+}
+
+/// A reader of a log holds a page of it for as long as its client takes nothing.
+#[tokio::test]
+async fn a_caller_that_reads_nothing_takes_little_memory_and_delays_no_other_callers() {
+    const READERS: usize = 300;
+    const MOST: u64 = 40 << 20;
+    let (mut server, run, _others) = long_run(&format!("reader_memory = \"2MiB\"\n{KEYS}")).await;
+    let before = server.resident_memory();
+    let mut stalled = Vec::new();
+    for _ in 0..READERS {
+        let socket = TcpSocket::new_v4().expect("there are sockets");
+        socket.set_recv_buffer_size(4 << 10).expect("it may be small");
+        let stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
+        let mut connection = Connection(BufReader::with_capacity(256, stream));
+        let head = "host: localhost\r\nauthorization: Bearer lg_slow";
+        connection.send(&format!("GET /v1/runs/{run}/events HTTP/1.1\r\n{head}\r\n\r\n")).await;
+        assert!(connection.head().await.starts_with("http/1.1 200"));
+        stalled.push(connection);
+    }
+    server.use_key("lg_other");
+    for query in ["?events=extension", "?stream=false"] {
+        let whole = server.respond(server.request(Method::GET, &format!("/v1/runs/{run}/events{query}"))).await;
+        assert!(within("the log", whole.bytes()).await.expect("it is whole").len() > 1_000_000, "{query}");
+    }
+    let grown = server.most_memory().saturating_sub(before);
+    assert!(grown < MOST, "{READERS} readers take {} KiB each", grown / 1024 / READERS as u64);
 }

@@ -16,6 +16,7 @@ use crate::api::log_fields::LogFields;
 use crate::api::params::CompletionHeaders;
 use crate::api::run_events::without_void;
 use crate::api::sse;
+use crate::api::readers::ReaderShare;
 use crate::api::state::Api;
 use crate::api::trace::traceparent;
 use crate::api::wire::agent::events::AgentEvents;
@@ -45,10 +46,11 @@ pub async fn agent_completions(
     caller: Caller,
     identity: RequestIdentity,
     headers: HeaderMap,
+    memory: ReaderShare,
     body: JsonText,
 ) -> Result<Response, ApiError> {
     const ENDPOINT: Endpoint = Endpoint { route: "agent/completions", events: EventsMode::Native };
-    complete(&api, caller, &identity, &headers, body, ENDPOINT).await
+    complete(&api, caller, &identity, &headers, (body, memory), ENDPOINT).await
 }
 
 /// The same loop for any OpenAI client: nothing but chunks in its streams.
@@ -67,10 +69,11 @@ pub async fn chat_completions(
     caller: Caller,
     identity: RequestIdentity,
     headers: HeaderMap,
+    memory: ReaderShare,
     body: JsonText,
 ) -> Result<Response, ApiError> {
     const ENDPOINT: Endpoint = Endpoint { route: "chat/completions", events: EventsMode::None };
-    complete(&api, caller, &identity, &headers, body, ENDPOINT).await
+    complete(&api, caller, &identity, &headers, (body, memory), ENDPOINT).await
 }
 
 /// Where a request came in.
@@ -86,7 +89,7 @@ async fn complete(
     caller: Caller,
     identity: &RequestIdentity,
     headers: &HeaderMap,
-    body: JsonText,
+    (body, ReaderShare(memory)): (JsonText, ReaderShare),
     endpoint: Endpoint,
 ) -> Result<Response, ApiError> {
     let text = body.as_str()?;
@@ -109,7 +112,10 @@ async fn complete(
     }
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
     new.memory = Arc::new(body.into_memory());
-    let started = api.agent.admission().start(new, key.as_ref()).await?;
+    let mut started = api.agent.admission().start(new, key.as_ref()).await?;
+    if shape.stream {
+        started.follower = started.follower.with_memory(memory);
+    }
     let replayed = started.replayed;
     let mut response = respond(started, shape, identity).await?;
     if replayed {

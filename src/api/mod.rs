@@ -14,6 +14,7 @@ mod models;
 mod paging;
 mod params;
 mod pool;
+mod readers;
 mod routes;
 mod run_events;
 mod runs;
@@ -37,6 +38,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use utoipa::openapi::OpenApi as Document;
 
 pub use self::bodies::Bodies;
+pub use self::readers::ReaderMemory;
 pub use self::state::Api;
 use crate::agent::Agent;
 use crate::api::auth::{Guard, RequestRates};

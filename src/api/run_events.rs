@@ -15,6 +15,7 @@ use crate::agent::follow::{FollowError, Follower};
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::{Query, RunPath, header_text};
+use crate::api::readers::ReaderShare;
 use crate::api::sse;
 use crate::api::state::Api;
 use crate::api::wire::agent::events::{AgentEvents, EventEntry, native};
@@ -76,6 +77,7 @@ pub async fn follow(
     RunPath(id): RunPath,
     query: Query,
     headers: HeaderMap,
+    ReaderShare(memory): ReaderShare,
 ) -> Result<Response, ApiError> {
     let asked = Asked::read(&query, &headers)?;
     let Following { head, follower } = api.agent.runs().follow(caller.requester(), &id, asked.after).await?;
@@ -91,6 +93,7 @@ pub async fn follow(
         };
         follower = whole;
     }
+    let follower = follower.with_memory(memory);
     match asked.shown {
         Shown::List => list(follower, names, asked.after).await,
         Shown::Native => {

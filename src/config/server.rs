@@ -23,6 +23,8 @@ pub struct ServerConfig {
     pub max_inbox: u64,
     /// Most bytes of request bodies in memory, all together.
     pub body_memory: u64,
+    /// Most bytes that readers of logs hold, all together.
+    pub reader_memory: u64,
     /// Most open connections.
     pub max_connections: u32,
     /// Most of them from one address; `None` without end.
@@ -91,6 +93,7 @@ impl ServerConfig {
             max_body: bounds.max_body,
             max_inbox: bounds.max_inbox,
             body_memory: bounds.body_memory,
+            reader_memory: bounds.reader_memory,
             max_connections: bounds.max_connections,
             max_connections_per_address: bounds.max_connections_per_address,
             header_timeout: bounds.header_timeout,
@@ -110,6 +113,7 @@ struct Bounds {
     max_body: u64,
     max_inbox: u64,
     body_memory: u64,
+    reader_memory: u64,
     max_connections: u32,
     max_connections_per_address: Option<u32>,
     header_timeout: Duration,
@@ -135,6 +139,13 @@ impl Bounds {
              no keys, gets half of each part; one body of `max_body` always fits.",
             Size(64 << 20),
         );
+        let Size(reader_memory) = section.key(
+            "reader_memory",
+            "Most memory for events that were read from logs and that clients have not taken yet, all together; a reader \
+             takes 384 KiB of it while it is behind its run, and waits if there is none. One key, or one address where \
+             there are no keys, gets half.",
+            Size(64 << 20),
+        );
         let max_connections = section.key(
             "max_connections",
             "Most connections open at the same time. A further one replaces that which has been idle for longest; where \
@@ -146,26 +157,12 @@ impl Bounds {
             "Most connections from one IP address (IPv6: from one /64); further ones get 429. Leave it out behind a load \
              balancer, whose few addresses all connections come from.",
         );
-        let header_timeout = section.key(
-            "header_timeout",
-            "Most time for a new connection to send the headers of its first request.",
-            seconds(5),
-        );
-        let keep_alive = section.key(
-            "keep_alive",
-            "How long a connection stays open between requests. Choose more than the load balancer's own idle \
-             timeout, or its requests meet connections that are just being closed.",
-            seconds(75),
-        );
-        let write_timeout = section.key(
-            "write_timeout",
-            "How long a client may take nothing of what it is sent, until its connection is closed.",
-            seconds(30),
-        );
+        let [header_timeout, keep_alive, write_timeout] = read_timeouts(section);
         Self {
             max_body,
             max_inbox,
             body_memory,
+            reader_memory,
             max_connections,
             max_connections_per_address,
             header_timeout,
@@ -173,6 +170,28 @@ impl Bounds {
             write_timeout,
         }
     }
+}
+
+/// How long connections may do nothing: before a first request, between requests, and while a response is written.
+fn read_timeouts(section: &mut Section<'_>) -> [Duration; 3] {
+    let header_timeout = section.key(
+        "header_timeout",
+        "Most time for a new connection to send the headers of its first request.",
+        seconds(5),
+    );
+    let keep_alive = section.key(
+        "keep_alive",
+        "How long a connection stays open between requests. Choose more than the load balancer's own idle \
+         timeout, or its requests meet connections that are just being closed.",
+        seconds(75),
+    );
+    let write_timeout = section.key(
+        "write_timeout",
+        "How long a client may take nothing of what it is sent, or less than 16 KiB of more that waits for it, until \
+         its connection is closed.",
+        seconds(30),
+    );
+    [header_timeout, keep_alive, write_timeout]
 }
 
 /// Refuses an address that is open to other machines without keys.

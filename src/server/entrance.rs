@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Version, header};
 use super::listen::Surplus;
 use super::names::{Allowed, named_host};
 use crate::agent::Agent;
-use crate::api::Bodies;
+use crate::api::{Bodies, ReaderMemory};
 use crate::api::error::ApiError;
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::config::ServerConfig;
@@ -27,6 +27,7 @@ pub(super) struct Entrance {
     allowed: Allowed,
     max_body: u64,
     bodies: Arc<Bodies>,
+    readers: ReaderMemory,
 }
 
 /// A refusal, and whether what else the connection brings cannot be trusted or is not wanted.
@@ -39,7 +40,8 @@ impl Entrance {
     pub(super) fn new(settings: &ServerConfig, agent: Agent) -> Self {
         let allowed = Allowed { hosts: settings.hosts.clone(), origins: settings.cors_origins.clone() };
         let bodies = Arc::new(Bodies::new(settings.body_memory, settings.max_body));
-        Self { agent, allowed, max_body: settings.max_body, bodies }
+        let readers = ReaderMemory::new(settings.reader_memory);
+        Self { agent, allowed, max_body: settings.max_body, bodies, readers }
     }
 
     /// What is wrong with a request, by its head.
@@ -82,6 +84,7 @@ pub(super) async fn enter(State(entrance): State<Arc<Entrance>>, mut request: Re
         return response;
     }
     request.extensions_mut().insert(entrance.bodies.clone());
+    request.extensions_mut().insert(entrance.readers.clone());
     next.run(request).await
 }
 

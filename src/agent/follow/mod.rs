@@ -5,6 +5,9 @@
 //! can change from one to the other at any record.
 
 pub(super) mod active;
+mod announcement;
+mod end;
+pub mod page_memory;
 pub mod tail;
 pub mod void;
 
@@ -12,26 +15,28 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::agent::follow::active::Active;
+pub(super) use crate::agent::follow::announcement::ANNOUNCE_EVERY;
+use crate::agent::follow::announcement::announce;
+use crate::agent::follow::end::ends;
+use crate::agent::follow::page_memory::PageMemory;
 use crate::agent::follow::tail::{Found, Reader, Tail};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log::decode;
 use crate::agent::lifecycle::{Ending, Lifecycle};
-use crate::store::{Durability, Key, Partition, Store, Topic, Tx, Unavailable, Watch, Write};
-use crate::types::{Event, Record, RunId, RunStatus, Tenant};
+use crate::store::{Key, Partition, Store, Topic, Unavailable, Watch};
+use crate::types::{Record, RunId, Tenant};
 
 /// Entries read from the store at a time.
 const PAGE: usize = 128;
+/// Records of a tail that a reader takes without memory of its own: the tail has them too.
+const FEW: usize = 32;
 /// How often a reader looks without a nudge, since a nudge may be lost.
 const POLL: Duration = Duration::from_secs(1);
-/// How often this replica marks in the store that it has a reader of a run, and how long the mark counts.
-pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
-const ANNOUNCED_FOR: Duration = Duration::from_secs(15);
 /// How long a reader waits for a store that does not answer.
 const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -86,6 +91,8 @@ pub struct Follower {
     ending: Ending,
     /// Whether to leave once another replica drives the run and this process hands over its runs.
     movable: bool,
+    /// Where memory is taken before much is read; `None` for a reader that passes nothing on.
+    memory: Option<Box<PageMemory>>,
     _counted: TaskTrackerToken,
 }
 
@@ -135,6 +142,7 @@ impl Followers {
             announcing: JoinSet::new(),
             ending: self.lifecycle.ending(),
             movable: false,
+            memory: None,
             _counted: self.lifecycle.reader(),
         }
     }
@@ -166,6 +174,13 @@ impl Follower {
         self
     }
 
+    /// Lets the reader take memory before it reads much, until what it read has been passed on.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Option<PageMemory>) -> Self {
+        self.memory = memory.map(Box::new);
+        self
+    }
+
     /// Whether the last record was returned.
     pub fn has_ended(&self) -> bool {
         self.ended
@@ -176,23 +191,54 @@ impl Follower {
     ///
     /// Cancel-safe: a call that is dropped loses no record.
     pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, FollowError> {
+        self.give_memory_back();
         while !self.ended {
             self.attach();
             let records = match self.read_tail() {
+                Found::Records(records) if records.len() > FEW && self.lacks_memory() => {
+                    drop(records);
+                    Box::pin(self.take_memory()).await?;
+                    continue;
+                }
                 Found::Records(records) => records,
                 Found::NothingYet => {
                     self.tail_changed().await;
                     continue;
                 }
-                Found::InTheLog | Found::Closed => self.read_patiently().await?,
+                Found::InTheLog | Found::Closed => {
+                    Box::pin(self.take_memory()).await?;
+                    self.read_patiently().await?
+                }
             };
             if let Some(records) = self.accept(records) {
                 return Ok(Some(records));
             }
+            self.give_memory_back();
             // Boxed, as readers of runs that are driven here do not wait for the store.
             Box::pin(self.wait()).await?;
         }
         Ok(None)
+    }
+
+    fn lacks_memory(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| !memory.is_taken())
+    }
+
+    /// Waits for memory for a page.
+    async fn take_memory(&mut self) -> Result<(), FollowError> {
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        tokio::select! {
+            biased;
+            () = memory.take() => Ok(()),
+            () = self.ending.leaving() => Err(FollowError::Leaving),
+        }
+    }
+
+    /// What was read before has been passed on, or was nothing.
+    fn give_memory_back(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.give_back();
+        }
     }
 
     /// What the tail has for this reader. Once the driver has left, or without a tail, the log has what follows.
@@ -281,6 +327,8 @@ impl Follower {
 
     /// The next page of the public records that are there now, without waiting for more; empty at their end.
     pub async fn available_page(&mut self) -> Result<Vec<Arc<Record>>, FollowError> {
+        self.give_memory_back();
+        self.take_memory().await?;
         let records = self.read_log().await?;
         if let Some(last) = records.last() {
             self.seq = last.seq;
@@ -342,42 +390,4 @@ fn hash(entry: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     entry.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Marks in the store that the run has a reader in this process, for as long as it is polled.
-async fn announce(store: Arc<dyn Store>, partition: Partition, run: RunId) {
-    loop {
-        let put = Write::Put { key: keys::reader(&run), value: Bytes::new(), ttl: Some(ANNOUNCED_FOR) };
-        let tx = Tx { durability: Durability::Written, ..Tx::new(partition.clone()).write(put) };
-        if let Err(error) = store.commit(tx).await {
-            tracing::debug!(%run, %error, "could not say that the run has a reader here");
-        }
-        tokio::time::sleep(ANNOUNCE_EVERY).await;
-    }
-}
-
-/// Whether nothing follows this event: the run ended, or waits for its client.
-fn ends(event: &Event) -> bool {
-    match event {
-        Event::RunFinished(outcome) => outcome.status().is_final() || outcome.status() == RunStatus::RequiresAction,
-        Event::RunQueued
-        | Event::RunStarted
-        | Event::RunResumed { .. }
-        | Event::StepStarted { .. }
-        | Event::ThinkingDelta { .. }
-        | Event::TextDelta { .. }
-        | Event::RefusalDelta { .. }
-        | Event::ToolArgumentsDelta { .. }
-        | Event::ProviderRetry { .. }
-        | Event::TurnFinished { .. }
-        | Event::StepDiscarded { .. }
-        | Event::BudgetWarning { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolProgress { .. }
-        | Event::ToolFinished { .. }
-        | Event::StepCompleted { .. }
-        | Event::StopRequested { .. }
-        | Event::CommandsApplied { .. }
-        | Event::HandedOff => false,
-    }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a connection. A connection whose client takes nothing is closed. Refusals that the HTTP library
+//! The bytes of a connection. A connection whose client takes nothing, or next to nothing, is closed. Refusals that the HTTP library
 //! writes by itself get the shape of all errors.
 
 use std::future::Future;
@@ -13,18 +13,31 @@ use tokio::time::Sleep;
 
 use super::refusal;
 
+/// What a client takes at least while writing stands still for as long as it may. Not a setting: who takes less is slower
+/// than the slowest line that a run can be followed over, and would hold what waits for it for hours.
+const LEAST: usize = 16 << 10;
+
 /// A stream on which writing may not stand still.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     stream: S,
     /// How long writing may stand still.
     write_timeout: Duration,
-    /// Rings when it has stood still for too long; there while it stands still.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// There while writing stands still, or goes on too slowly.
+    stalled: Option<Stalled>,
     /// A refusal that is written in place of the library's.
     refusal: Bytes,
     /// Whether a line has ended since the last answer: if not, what is too long is the request line.
     line_ended: bool,
+}
+
+/// Since when a client takes less than waits for it.
+#[derive(Debug)]
+struct Stalled {
+    /// Rings when that has lasted for too long.
+    timer: Pin<Box<Sleep>>,
+    /// What it took meanwhile.
+    taken: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -32,23 +45,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self { stream, write_timeout, stalled: None, refusal: Bytes::new(), line_ended: false }
     }
 
-    /// Passes the outcome of a write on, as an error if nothing has gone out for too long.
-    fn watch<T>(&mut self, outcome: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.stalled = None;
-            return outcome;
+    /// Passes the outcome of a write on, as an error if too little has gone out for too long.
+    fn watch_write(
+        &mut self,
+        outcome: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let Poll::Ready(written) = outcome else { return self.stand_still(context) };
+        if let (Some(stalled), Ok(count)) = (&mut self.stalled, &written) {
+            stalled.taken += count;
+            if stalled.taken >= LEAST {
+                self.stalled = None;
+            }
         }
+        Poll::Ready(written)
+    }
+
+    /// Waits with the client, but not for ever.
+    fn stand_still<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         let write_timeout = self.write_timeout;
-        let timer = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(write_timeout)));
-        ready!(timer.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of its answer")))
+        let begun = || Stalled { timer: Box::pin(tokio::time::sleep(write_timeout)), taken: 0 };
+        ready!(self.stalled.get_or_insert_with(begun).timer.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little of its answer")))
     }
 
     /// Writes what is left of a refusal.
     fn write_refusal(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.refusal.has_remaining() {
             let written = Pin::new(&mut self.stream).poll_write(context, &self.refusal);
-            match ready!(self.watch(written, context))? {
+            match ready!(self.watch_write(written, context))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => self.refusal.advance(count),
             }
@@ -84,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
             return Poll::Ready(Ok(bytes.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(written, context)
+        self.watch_write(written, context)
     }
 
     fn poll_write_vectored(
@@ -100,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
             return Poll::Ready(Ok(head.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.watch(written, context)
+        self.watch_write(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -110,7 +135,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.write_refusal(context))?;
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.watch(flushed, context)
+        if flushed.is_pending() {
+            return self.stand_still(context);
+        }
+        // All that waited for the client has gone out.
+        self.stalled = None;
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -138,18 +168,49 @@ mod tests {
         drop(client);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_client_gets_everything() {
-        let (mut client, server) = tokio::io::duplex(100);
+    /// How long a client is served that takes so much twice within the write timeout.
+    async fn served(taken_at_once: usize) -> (io::Result<()>, Duration) {
+        const LENGTH: usize = 20 * LEAST;
+        let (mut client, server) = tokio::io::duplex(taken_at_once);
         let mut connection = Connection::new(server, WRITE_TIMEOUT);
+        let begun = tokio::time::Instant::now();
         let reading = async {
-            let mut piece = [0; 100];
-            for _ in 0..10 {
-                tokio::time::sleep(WRITE_TIMEOUT / 2).await;
+            let mut piece = vec![0; taken_at_once];
+            loop {
+                tokio::time::sleep(WRITE_TIMEOUT * 2 / 5).await;
                 client.read_exact(&mut piece).await.unwrap();
             }
         };
-        let (written, ()) = tokio::join!(connection.write_all(&[0; 1_000]), reading);
-        written.unwrap();
+        let written = tokio::select! {
+            written = connection.write_all(&[0; LENGTH]) => written,
+            () = reading => unreachable!("it goes on"),
+        };
+        (written, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_gets_everything_and_one_that_takes_next_to_nothing_is_closed() {
+        served(LEAST / 2).await.0.unwrap();
+        let (written, after) = served(100).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(after.as_secs(), WRITE_TIMEOUT.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_took_everything_has_the_whole_time_again() {
+        let (mut client, server) = tokio::io::duplex(100);
+        let mut connection = Connection::new(server, WRITE_TIMEOUT);
+        for _ in 0..3 {
+            let reading = async {
+                tokio::time::sleep(WRITE_TIMEOUT * 3 / 4).await;
+                client.read_exact(&mut [0; 200]).await.unwrap();
+            };
+            let writing = async {
+                connection.write_all(&[0; 200]).await?;
+                connection.flush().await
+            };
+            let (written, ()) = tokio::join!(writing, reading);
+            written.unwrap();
+        }
     }
 }

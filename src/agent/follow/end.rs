@@ -1,0 +1,29 @@
+//! With which event a reader has seen all that there is for now.
+
+use crate::types::{Event, RunStatus};
+
+/// Whether nothing follows this event: the run ended, or waits for its client.
+pub(super) fn ends(event: &Event) -> bool {
+    match event {
+        Event::RunFinished(outcome) => outcome.status().is_final() || outcome.status() == RunStatus::RequiresAction,
+        Event::RunQueued
+        | Event::RunStarted
+        | Event::RunResumed { .. }
+        | Event::StepStarted { .. }
+        | Event::ThinkingDelta { .. }
+        | Event::TextDelta { .. }
+        | Event::RefusalDelta { .. }
+        | Event::ToolArgumentsDelta { .. }
+        | Event::ProviderRetry { .. }
+        | Event::TurnFinished { .. }
+        | Event::StepDiscarded { .. }
+        | Event::BudgetWarning { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolProgress { .. }
+        | Event::ToolFinished { .. }
+        | Event::StepCompleted { .. }
+        | Event::StopRequested { .. }
+        | Event::CommandsApplied { .. }
+        | Event::HandedOff => false,
+    }
+}

@@ -1,0 +1,45 @@
+//! How much memory readers take together for what they have read of logs and their clients have not taken yet.
+//!
+//! A reader that keeps up with its run shares what it reads with all others. One that is behind reads a page of the log
+//! for itself, and holds it for as long as its client is slow. So it takes memory for that first. One caller gets half of
+//! the memory at most: a caller that opens many streams and reads none of them delays its own readers alone.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::agent::follow::page_memory::PageMemory;
+use crate::api::auth::CallerId;
+use crate::api::error::ApiError;
+use crate::api::pool::Pool;
+
+/// What a reader takes for a page: what the store returns, and what is made of it.
+const PAGE: u64 = 384 << 10;
+
+/// The memory that all readers share.
+#[derive(Debug, Clone)]
+pub struct ReaderMemory(Arc<Pool>);
+
+/// What the reader of a request may take of it; nothing is counted where no memory is set.
+#[derive(Debug, Default)]
+pub struct ReaderShare(pub(super) Option<PageMemory>);
+
+impl ReaderMemory {
+    /// So many bytes, but one page at least.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        Self(Arc::new(Pool::new(bytes.max(PAGE), PAGE)))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ReaderShare {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let Some(ReaderMemory(pool)) = parts.extensions.get() else { return Ok(Self::default()) };
+        let caller = parts.extensions.get::<CallerId>().cloned().unwrap_or_default();
+        let (places, units) = pool.places(&caller, PAGE);
+        Ok(Self(Some(PageMemory::new(places, units))))
+    }
+}
