@@ -44,7 +44,7 @@ pub struct Server {
 impl Server {
     /// Opens the store and puts the parts together. The settings can be replaced through the [`Reloader`].
     pub async fn build(settings: Settings) -> Result<(Self, Reloader), BuildError> {
-        let store = store::open(&settings.store.url).await.map_err(BuildError::new)?;
+        let store = store::open(&settings.store.url, settings.store.tenant_limit).await.map_err(BuildError::new)?;
         let mut clients = Clients::default();
         let generation = build::generation(&settings, &mut clients, None)?;
         prices::log_remarks(&settings);

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::redis::RedisServer;
 use crate::support::server::loopgate;
 use crate::support::{TestServer, Upstream, within};
 
@@ -78,4 +79,14 @@ async fn a_server_that_cannot_serve_says_why_in_the_format_of_its_log() {
     assert!(json.contains(&said) && json.contains("the server cannot serve"), "{json}");
     let text = ran("text").await;
     assert!(text.lines().any(|line| line.starts_with(&said)), "{text}");
+}
+
+#[tokio::test]
+async fn a_redis_that_one_tenant_may_fill_is_warned_of() {
+    let redis = RedisServer::start_with(&["--maxmemory", "100mb"]).await;
+    let upstream = Upstream::start([]).await;
+    let config = format!("{}[store]\ntenant_limit = \"100MiB\"\n", upstream.config());
+    let server = TestServer::builder(&config).store(&redis.url()).start().await;
+    let warning = server.logged("one tenant may fill Redis").await;
+    assert!(warning.contains("104857600") && warning.contains("store.tenant_limit"), "{warning}");
 }

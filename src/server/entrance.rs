@@ -10,9 +10,9 @@ use http::{HeaderMap, HeaderValue, Version, header};
 use super::listen::Surplus;
 use super::names::{Allowed, named_host};
 use crate::agent::Agent;
-use crate::api::{Bodies, ReaderMemory};
 use crate::api::error::ApiError;
 use crate::api::wire::error::{ErrorCode, WireError};
+use crate::api::{Bodies, ReaderMemory};
 use crate::config::ServerConfig;
 
 /// Longest path and query together. Not a setting: what may be long stands in bodies.

@@ -46,11 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Passes the outcome of a write on, as an error if too little has gone out for too long.
-    fn watch_write(
-        &mut self,
-        outcome: Poll<io::Result<usize>>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
+    fn watch_write(&mut self, outcome: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Poll::Ready(written) = outcome else { return self.stand_still(context) };
         if let (Some(stalled), Ok(count)) = (&mut self.stalled, &written) {
             stalled.taken += count;
@@ -171,6 +167,7 @@ mod tests {
     /// How long a client is served that takes so much twice within the write timeout.
     async fn served(taken_at_once: usize) -> (io::Result<()>, Duration) {
         const LENGTH: usize = 20 * LEAST;
+        let bytes = vec![0; LENGTH];
         let (mut client, server) = tokio::io::duplex(taken_at_once);
         let mut connection = Connection::new(server, WRITE_TIMEOUT);
         let begun = tokio::time::Instant::now();
@@ -182,7 +179,7 @@ mod tests {
             }
         };
         let written = tokio::select! {
-            written = connection.write_all(&[0; LENGTH]) => written,
+            written = connection.write_all(&bytes) => written,
             () = reading => unreachable!("it goes on"),
         };
         (written, begun.elapsed())

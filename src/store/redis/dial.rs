@@ -43,6 +43,8 @@ pub(super) struct Dialer {
     settings: RedisConnectionInfo,
     trust: Trust,
     mode: Mode,
+    /// How much one tenant may store, where that is known.
+    pub(super) tenant_limit: Option<u64>,
 }
 
 /// Whether connections are encrypted, and which certificates they trust.
@@ -95,7 +97,7 @@ impl Dialer {
             Some(RedisTls { ca: None }) => Trust::System,
             None => Trust::Plain,
         };
-        Ok(Self { settings, trust, mode })
+        Ok(Self { settings, trust, mode, tenant_limit: None })
     }
 
     /// Opens a connection and checks that its server is a primary that can be used.
@@ -258,21 +260,38 @@ fn check_policy(answer: &Value, host: &RedisHost) -> Result<(), ConnectionError>
     }
 }
 
-/// Logs which settings of a usable server should be changed.
-pub(super) async fn advise(dialer: &Dialer, host: &RedisHost) -> Result<(), ConnectionError> {
+/// Logs which settings of a usable server should be changed. The data of a tenant lie on all `primaries`.
+pub(super) async fn advise(dialer: &Dialer, host: &RedisHost, primaries: usize) -> Result<(), ConnectionError> {
     let mut questions = redis::pipe();
-    for setting in ["maxmemory-policy", "appendonly"] {
+    for setting in ["maxmemory-policy", "appendonly", "maxmemory"] {
         questions.cmd("CONFIG").arg("GET").arg(setting);
     }
     let answers = dialer.ask(host, &questions).await?;
-    let [policy, appendonly] = &answers[..] else { return Err(malformed(host)) };
+    let [policy, appendonly, memory] = &answers[..] else { return Err(malformed(host)) };
     if field(policy, "maxmemory-policy").is_none() {
         tracing::warn!(%host, "Redis does not tell its maxmemory-policy, which must be {NO_EVICTION}");
     }
     if field(appendonly, "appendonly").is_some_and(|value| value == "no") {
         tracing::warn!(%host, "Redis may lose runs when it restarts: set appendonly to yes");
     }
+    let maxmemory = field(memory, "maxmemory").and_then(|bytes| bytes.parse().ok());
+    if let (Some(maxmemory), Some(tenant_limit)) = (maxmemory, dialer.tenant_limit)
+        && may_be_filled(maxmemory, primaries, tenant_limit)
+    {
+        tracing::warn!(
+            %host,
+            maxmemory,
+            tenant_limit,
+            "one tenant may fill Redis, so that no other tenant can store anything: choose a store.tenant_limit that all \
+             tenants together have room for, or a larger maxmemory"
+        );
+    }
     Ok(())
+}
+
+/// Whether one tenant may store as much as so many servers of this `maxmemory` have; 0 is no bound.
+fn may_be_filled(maxmemory: u64, primaries: usize, tenant_limit: u64) -> bool {
+    maxmemory > 0 && tenant_limit >= maxmemory.saturating_mul(primaries as u64)
 }
 
 /// Reads the answer to ROLE.
@@ -299,4 +318,22 @@ fn refused(answer: &Value, host: &RedisHost) -> ConnectionError {
 
 fn malformed(host: &RedisHost) -> ConnectionError {
     ConnectionError::unfit(format!("what answers at {host} is not Redis or Valkey"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_may_fill_what_is_no_larger_than_its_limit() {
+        for (maxmemory, primaries, tenant_limit, expected) in [
+            (0, 1, u64::MAX, false),
+            (100, 1, 99, false),
+            (100, 1, 100, true),
+            (100, 3, 299, false),
+            (100, 3, 300, true),
+        ] {
+            assert_eq!(may_be_filled(maxmemory, primaries, tenant_limit), expected, "{maxmemory} {tenant_limit}");
+        }
+    }
 }

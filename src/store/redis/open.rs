@@ -49,8 +49,15 @@ impl RedisStore {
     /// Fails if a server has wrong settings, is too old, is a replica or refuses the login. Servers that do not
     /// answer are waited for shortly and then looked for in the background; until they are found, every operation
     /// fails as unavailable.
+    #[cfg(test)]
     pub async fn open(url: &RedisUrl) -> Result<Self, Refusal> {
-        let (finder, dialer) = ways_in(url)?;
+        Self::open_for(url, None).await
+    }
+
+    /// The same. Warns of servers that have less memory than a tenant may use.
+    pub async fn open_for(url: &RedisUrl, tenant_limit: Option<u64>) -> Result<Self, Refusal> {
+        let (finder, mut dialer) = ways_in(url)?;
+        dialer.tenant_limit = tenant_limit;
         let own: Arc<str> = uuid::Uuid::now_v7().simple().to_string().into();
         let (events, received) = mpsc::unbounded_channel();
         let topology = Arc::new(Topology::new(finder, dialer, events.clone()));

@@ -217,7 +217,8 @@ impl TopologyKeeper {
 
     /// Logs, once for each server, which of its settings should be changed.
     async fn advise_once(&mut self, host: &RedisHost) {
-        if !self.advised.contains(host) && advise(&self.dialer, host).await.is_ok() {
+        let primaries = self.map.borrow().nodes().len();
+        if !self.advised.contains(host) && advise(&self.dialer, host, primaries).await.is_ok() {
             self.advised.insert(host.clone());
         }
     }
