@@ -17,8 +17,10 @@ use crate::servers::{Servers, Subject};
 
 /// Requests before those that are counted: connections to the upstream, tables that grow.
 const WARM_UP: u32 = 60;
-/// Requests that are counted, one after the other over one connection; a figure is their mean.
-const REQUESTS: u32 = 50;
+/// Requests that are counted together, one after the other over one connection.
+const REQUESTS: u32 = 10;
+/// So many means are taken, of which the least counts: on a busy machine a text is stored and sent in more pieces.
+const BATCHES: u32 = 5;
 
 /// Instructions may differ by so much, in either direction: with another compiler's version, C library or processor.
 /// A request that became cheaper by more gets a new budget, as the next change could use up what this one has saved.
@@ -26,40 +28,72 @@ const TOLERANCE: f64 = 0.03;
 /// Where the budgets of instructions were taken. Elsewhere these counts are reported and not held.
 const TAKEN_ON: &str = "x86_64";
 
+/// What is counted.
+const WHAT: [&str; 3] = ["thousand instructions", "allocations", "tasks"];
+
 /// What a request may cost.
 struct Budget {
     title: &'static str,
     model: &'static str,
     streamed: bool,
-    /// Thousands of instructions, allocations, tasks; nothing is held where there is none.
-    most: Option<[f64; 3]>,
+    /// Thousands of instructions, allocations, tasks, by the profile `bench`.
+    optimized: [f64; 3],
+    /// The same by the profile `dev`, which is built anyway where changes are tested.
+    unoptimized: [f64; 3],
+    /// By how many allocations an unoptimized server may miss its budget. Under callgrind it is so slow that the pieces
+    /// in which a text is stored and sent are more on a busy machine, of which a stream has more than a whole answer.
+    spread: f64,
 }
 
-/// By the profile `bench`. To renew them run `cargo bench --bench e2e -- counts` and say in the commit why they changed.
+impl Budget {
+    /// One of the three, and what it may be missed by, for the profile of this program, which is that of the server.
+    fn most(&self, index: usize) -> (f64, f64) {
+        let most = if cfg!(debug_assertions) { self.unoptimized } else { self.optimized }[index];
+        let tolerance = match index {
+            // Elsewhere they are reported and not held.
+            0 if ARCH != TAKEN_ON => f64::INFINITY,
+            0 => most * TOLERANCE,
+            1 if cfg!(debug_assertions) => self.spread,
+            1 => 1.5,
+            _ => 0.5,
+        };
+        (most, tolerance)
+    }
+}
+
+/// How to renew them is told in `benches/README.md`; say in the commit why they changed.
 const BUDGETS: [Budget; 4] = [
     Budget {
         title: "an answer of 20 tokens, not streamed",
         model: script::CHAT,
         streamed: false,
-        most: Some([628.2, 469.0, 3.0]),
+        optimized: [628.2, 469.0, 3.0],
+        unoptimized: [5610.0, 473.0, 3.0],
+        spread: 4.0,
     },
     Budget {
         title: "two calls of the calculator, then 10 tokens",
         model: script::TOOLS3,
         streamed: true,
-        most: Some([1229.6, 894.0, 7.0]),
+        optimized: [1229.6, 894.0, 7.0],
+        unoptimized: [10837.0, 899.0, 7.0],
+        spread: 6.0,
     },
     Budget {
         title: "three calls of an HTTP tool, then 20 tokens, not streamed",
         model: script::LOOP,
         streamed: false,
-        most: Some([1652.5, 1254.0, 9.0]),
+        optimized: [1652.5, 1254.0, 9.0],
+        unoptimized: [14391.0, 1259.0, 9.0],
+        spread: 5.0,
     },
     Budget {
         title: "100 tokens in one burst",
         model: script::BURST100,
         streamed: true,
-        most: Some([1323.5, 684.0, 3.0]),
+        optimized: [1323.5, 684.0, 3.0],
+        unoptimized: [11220.0, 714.0, 3.0],
+        spread: 15.0,
     },
 ];
 
@@ -74,23 +108,23 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
         let ask = ask(Subject::LoopgateCounted, process.address, budget.model);
         drive(&ask, 1, WARM_UP).await?;
         sleep(AFTERMATH).await;
-        callgrind.begin()?;
-        drive(&ask, 1, REQUESTS).await?;
-        sleep(AFTERMATH).await;
-        let counts = callgrind.report()?;
-        let counted = [
-            ("thousand instructions", mean(counts.instructions) / 1000.0),
-            ("allocations", mean(counts.calls(allocates)).round()),
-            ("tasks", mean(counts.calls(spawns)).round()),
-        ];
+        let mut least = [f64::INFINITY; 3];
+        for _ in 0..BATCHES {
+            callgrind.begin()?;
+            drive(&ask, 1, REQUESTS).await?;
+            sleep(AFTERMATH).await;
+            let counts = callgrind.report()?;
+            let means = [mean(counts.instructions) / 1000.0, mean(counts.calls(allocates)), mean(counts.calls(spawns))];
+            least = std::array::from_fn(|index| least[index].min(means[index]));
+        }
         let row: [Count; 3] = std::array::from_fn(|index| {
-            let (what, counted) = counted[index];
-            Count { what, counted, budget: budget.most.map(|most| most[index]) }
+            let (most, tolerance) = budget.most(index);
+            Count { what: WHAT[index], counted: least[index], budget: most, tolerance }
         });
         complaints.extend(row.iter().filter(|count| !is_kept(count)).map(|count| complaint(budget.title, count)));
         rows.push((budget.title, row));
     }
-    report::counts(REQUESTS, &rows);
+    report::counts(BATCHES, REQUESTS, &rows);
     if options.hold && !complaints.is_empty() { Err(complaints.join("\n").into()) } else { Ok(()) }
 }
 
@@ -105,19 +139,12 @@ fn spawns(function: &str) -> bool {
 }
 
 fn is_kept(count: &Count) -> bool {
-    let Some(budget) = count.budget else { return true };
-    if count.what == "thousand instructions" {
-        return ARCH != TAKEN_ON || (count.counted / budget - 1.0).abs() <= TOLERANCE;
-    }
-    // The mean of so many allocations falls to one side of a half or the other.
-    let tolerance = if count.what == "tasks" { 0.5 } else { 1.5 };
-    (count.counted - budget).abs() < tolerance
+    (count.counted - count.budget).abs() <= count.tolerance
 }
 
 fn complaint(title: &str, count: &Count) -> String {
-    let Count { what, counted, budget } = count;
-    let budget = budget.unwrap_or_default();
-    let verdict = if *counted > budget { "are more than" } else { "are fewer than; lower" };
+    let Count { what, counted, budget, .. } = count;
+    let verdict = if counted > budget { "are more than" } else { "are fewer than; lower" };
     format!("{title}: {counted:.1} {what} {verdict} the budget of {budget:.1}")
 }
 

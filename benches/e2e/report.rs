@@ -48,7 +48,9 @@ pub(crate) struct Stored {
 pub(crate) struct Count {
     pub(crate) what: &'static str,
     pub(crate) counted: f64,
-    pub(crate) budget: Option<f64>,
+    pub(crate) budget: f64,
+    /// By how much it may miss its budget, in either direction.
+    pub(crate) tolerance: f64,
 }
 
 /// Many streams at once.
@@ -226,15 +228,12 @@ pub(crate) fn stored(stored: &Stored) {
 }
 
 /// What requests took, counted.
-pub(crate) fn counts<const N: usize>(requests: u32, rows: &[(&str, [Count; N])]) {
-    println!("\n### Counts of a request\n\nmeans of {requests} requests, one after the other\n");
+pub(crate) fn counts<const N: usize>(batches: u32, requests: u32, rows: &[(&str, [Count; N])]) {
+    println!("\n### Counts of a request\n\nthe least of {batches} means of {requests} requests, one after the other\n");
     let Some((_, first)) = rows.first() else { return };
     let head = [vec!["request".to_owned()], first.iter().map(|count| count.what.to_owned()).collect()].concat();
     let rows = rows.iter().map(|(title, counts)| {
-        let counts = counts.iter().map(|count| match count.budget {
-            Some(budget) => format!("{:.1} of {budget:.1}", count.counted),
-            None => format!("{:.1}", count.counted),
-        });
+        let counts = counts.iter().map(|count| format!("{:.1} of {:.1}", count.counted, count.budget));
         [vec![(*title).to_owned()], counts.collect()].concat()
     });
     lines(&[vec![head], rows.collect()].concat());
