@@ -153,7 +153,7 @@ async fn recorder() -> Recorder {
     let spec: RunSpec = serde_json::from_value(json!({
         "id": id, "tenant": "default", "session": null, "created_ms": 1, "model": "m", "agent": "default",
         "upstream": "u", "upstream_model": "m", "system": [], "history_len": 0, "input": [], "context_tokens": 1,
-        "tools": [], "client_tools": [], "max_output_tokens": 100, "context_window": 128_000, "bounds_output": true,
+        "tools": [], "offer": "", "client_tools": [], "max_output_tokens": 100, "context_window": 128_000, "bounds_output": true,
         "limits": {"max_iterations": 1, "timeout_ms": 1000, "tool_timeout_ms": 1000, "token_budget": null, "cost_budget": null},
         "price": {"input": 0, "cached_input": 0, "output": 0}, "on_limit": "stop",
         "options": {
