@@ -26,6 +26,7 @@ async fn tools_that_do_not_exist_or_are_never_offered_are_told_of() {
     assert!(!is_valid && said.contains("no tool is named like `http__*`"), "{said}");
     let (said, is_valid) = checked(tool).await;
     assert!(is_valid && said.contains("no agent is offered the tool `look`"), "{said}");
+    assert!(said.contains("1 upstream (") && said.contains("1 agent, 1 HTTP tool, 0 keys."), "{said}");
     let (said, is_valid) = checked(&format!("[agents.default]\ntools = [\"l*\"]\n{tool}")).await;
     assert!(is_valid && !said.contains("Note"), "{said}");
 }

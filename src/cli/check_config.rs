@@ -24,12 +24,12 @@ pub(super) struct CheckConfig {
 pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
     let settings = Settings::load(&check.options, &env).map_err(Failure::config)?;
     say(format_args!(
-        "The configuration is valid: {} upstreams ({}), {} agents, {} HTTP tools, {} keys.",
-        settings.upstreams.len(),
+        "The configuration is valid: {} ({}), {}, {}, {}.",
+        count(settings.upstreams.len(), "upstream"),
         settings.upstream_origin,
-        settings.agents.len(),
-        settings.tools.len(),
-        settings.keys.len(),
+        count(settings.agents.len(), "agent"),
+        count(settings.tools.len(), "HTTP tool"),
+        count(settings.keys.len(), "key"),
     ));
     for remark in prices::remarks(&settings).into_iter().chain(notes(&settings)) {
         say(remark);
@@ -40,6 +40,11 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         say(describe(&running.changes_to(&settings)));
     }
     Ok(())
+}
+
+/// So many of these.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What is valid, and yet does nothing.
