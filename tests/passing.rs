@@ -126,6 +126,16 @@ async fn what_an_upstream_refuses_within_its_answer_is_the_callers_error_too() {
 }
 
 #[tokio::test]
+async fn a_conversation_that_the_upstream_finds_too_long_is_the_same_as_one_that_the_server_does() {
+    let upstream = Upstream::start([Reply::error(400, "context_length_exceeded", "too many tokens")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer = server.post(ENDPOINT, &request(&json!({}))).await;
+    assert_eq!((answer.status, answer.code()), (400, "context_length_exceeded"));
+    let run = server.get(&format!("/v1/runs/{}", answer.header("x-loopgate-run-id"))).await.ok();
+    assert_eq!((&run["status"], &run["stop_reason"]), (&json!("failed"), &json!("context_limit")));
+}
+
+#[tokio::test]
 async fn a_failure_is_told_in_one_sentence_everywhere_and_without_the_upstreams_key() {
     let words = "Incorrect API key provided: up_secret. Ask your operator.";
     let upstream = Upstream::start([Reply::error(402, "unpaid", words)]).await;

@@ -126,7 +126,9 @@ async fn fail_step(
         (Spent::Unknown, None) => (whole_usage(reserve), Used::default()),
     };
     if pause.is_none() {
-        let (reason, error) = (StopReason::ProviderError, Some(run_error(error, has_spoken)));
+        let is_too_long = error.kind == ModelErrorKind::ContextLength;
+        let reason = if is_too_long { StopReason::ContextLimit } else { StopReason::ProviderError };
+        let error = Some(run_error(error, has_spoken));
         driver.recorder.queue(Event::StopRequested { reason, error, short: None });
     }
     let reason = if has_spoken { DiscardReason::StreamBroke } else { DiscardReason::NoAnswer };
