@@ -56,6 +56,7 @@ impl Server {
             ended_bytes: matches!(settings.store.url, StoreUrl::Memory).then_some(settings.store.memory_limit),
             inbox_bytes: settings.server.max_inbox,
             tenant_bytes: settings.store.tenant_limit,
+            run_bytes: settings.server.run_memory,
         };
         let agent = Agent::new(store, generation, keep);
         let rates = Arc::new(RequestRates::default());

@@ -330,3 +330,18 @@ async fn a_caller_that_reads_nothing_takes_little_memory_and_delays_no_other_cal
     let grown = server.most_memory().saturating_sub(before);
     assert!(grown < MOST, "{READERS} readers take {} KiB each", grown / 1024 / READERS as u64);
 }
+
+#[tokio::test]
+async fn a_run_that_finds_no_memory_is_refused_and_can_be_sent_again() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::plain("").stall());
+    let server = TestServer::start(&config(&upstream, "run_memory = \"1MiB\"")).await;
+    let messages = json!([{"role": "user", "content": "x".repeat(250 << 10)}]);
+    let large = json!({"model": "test", "messages": messages, "agent": {"background": true}});
+    let first = server.post("/v1/agent/completions", &large).await.ok();
+    let refused = server.post("/v1/agent/completions", &large).await;
+    assert_eq!((refused.status, refused.code(), refused.header("retry-after")), (503, "overloaded", "2"));
+    let run = first["id"].as_str().expect("it is text");
+    server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
+    server.post("/v1/agent/completions", &large).await.ok();
+}

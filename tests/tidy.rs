@@ -30,7 +30,7 @@ const FLOORS: [(&str, u8); 14] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 25] = [
+const ROOMS: [(&str, u8); 26] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -53,7 +53,8 @@ const ROOMS: [(&str, u8); 25] = [
     ("lifecycle", 0),
     ("machine", 0),
     ("request_key", 0),
-    ("request_memory", 0),
+    ("request_memory", 1),
+    ("run_memory", 0),
     ("listed", 0),
     ("error", 0),
 ];

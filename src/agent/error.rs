@@ -111,6 +111,9 @@ pub enum StartError {
     /// The key has as many live runs as it may have.
     #[error("this key may have {0} runs at once; try again when one of them has ended")]
     TooManyRuns(u32),
+    /// The conversations of live runs take as much memory as they may.
+    #[error("the live runs of this server take as much memory as they may; try again in a moment")]
+    OutOfMemory,
     /// The session has a live run.
     #[error("session {session} has a live run, {run}; follow that run, or try again when it has ended")]
     SessionBusy {

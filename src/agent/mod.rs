@@ -40,6 +40,7 @@ mod request_key;
 mod request_memory;
 mod requester;
 mod rooms;
+mod run_memory;
 pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;

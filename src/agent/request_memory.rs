@@ -5,6 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::agent::run_memory::MemoryShare;
+
 /// What is counted for a request's data, for as long as they exist.
 ///
 /// A request that waits for others is counted in a pool of its own, so that any number of such requests leave room for
@@ -12,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug, Default)]
 pub struct RequestMemory {
     share: Option<Mutex<Share>>,
+    /// What its run will take, from the run's preparation until the run is launched.
+    run: Mutex<Option<MemoryShare>>,
 }
 
 #[derive(Debug)]
@@ -31,11 +35,23 @@ impl RequestMemory {
         work: Option<OwnedSemaphorePermit>,
         waiting: (Vec<Arc<Semaphore>>, u32),
     ) -> Self {
-        Self { share: Some(Mutex::new(Share { body, work, waiting: Some(waiting) })) }
+        let share = Some(Mutex::new(Share { body, work, waiting: Some(waiting) }));
+        Self { share, run: Mutex::default() }
+    }
+
+    /// Counts what the request's run will take.
+    pub(super) fn hold_run(&self, share: MemoryShare) {
+        *self.run.lock() = Some(share);
+    }
+
+    /// What the request's run will take, if that is counted.
+    pub(super) fn take_run(&self) -> Option<MemoryShare> {
+        self.run.lock().take()
     }
 
     /// Lets the request wait for this, while others are worked on; `None` at once if too many requests wait already.
     pub(super) async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+        drop(self.take_run());
         let Some(share) = &self.share else { return Some(event.await) };
         let work = {
             let mut share = share.lock();

@@ -14,6 +14,7 @@ use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
 use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
+use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
 use crate::agent::{Generation, Retention};
 use crate::store::Store;
@@ -54,6 +55,7 @@ impl Rooms {
             limits: limits.clone(),
             ownership: ownership.clone(),
             active: active.clone(),
+            memory: Arc::new(RunMemory::new(retention.run_bytes)),
             followers: followers.clone(),
             lifecycle: lifecycle.clone(),
         });

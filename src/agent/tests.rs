@@ -32,6 +32,7 @@ mod own_tools;
 mod quota;
 mod replicas;
 mod resume;
+mod run_memory;
 mod sessions;
 mod shortfalls;
 mod slots;

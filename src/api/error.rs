@@ -148,6 +148,7 @@ impl From<StartError> for ApiError {
                 }
             }
             StartError::TooManyRuns(_) => Self::new(ErrorCode::RateLimited, message).retry_after(2),
+            StartError::OutOfMemory => Self::new(ErrorCode::Overloaded, message).retry_after(2),
             StartError::SessionBusy { run, .. } => Self::busy(message, &run),
             StartError::VersionConflict(_) => Self::new(ErrorCode::VersionConflict, message).retry_after(1),
             StartError::RunNotFound(_) => Self::new(ErrorCode::RunNotFound, message).at("agent.run_id"),

@@ -253,6 +253,7 @@ fn agent_that_stores(
             ended_bytes: None,
             inbox_bytes: 1 << 20,
             tenant_bytes,
+            run_bytes: 1 << 30,
         },
     )
 }

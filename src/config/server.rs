@@ -25,6 +25,8 @@ pub struct ServerConfig {
     pub body_memory: u64,
     /// Most bytes that readers of logs hold, all together.
     pub reader_memory: u64,
+    /// Most bytes of memory for the conversations of live runs, all together.
+    pub run_memory: u64,
     /// Most open connections.
     pub max_connections: u32,
     /// Most of them from one address; `None` without end.
@@ -94,6 +96,7 @@ impl ServerConfig {
             max_inbox: bounds.max_inbox,
             body_memory: bounds.body_memory,
             reader_memory: bounds.reader_memory,
+            run_memory: bounds.run_memory,
             max_connections: bounds.max_connections,
             max_connections_per_address: bounds.max_connections_per_address,
             header_timeout: bounds.header_timeout,
@@ -114,6 +117,7 @@ struct Bounds {
     max_inbox: u64,
     body_memory: u64,
     reader_memory: u64,
+    run_memory: u64,
     max_connections: u32,
     max_connections_per_address: Option<u32>,
     header_timeout: Duration,
@@ -146,6 +150,7 @@ impl Bounds {
              there are no keys, gets half.",
             Size(64 << 20),
         );
+        let run_memory = run_memory(section);
         let max_connections = section.key(
             "max_connections",
             "Most connections open at the same time. A further one replaces that which has been idle for longest; where \
@@ -163,6 +168,7 @@ impl Bounds {
             max_inbox,
             body_memory,
             reader_memory,
+            run_memory,
             max_connections,
             max_connections_per_address,
             header_timeout,
@@ -192,6 +198,17 @@ fn read_timeouts(section: &mut Section<'_>) -> [Duration; 3] {
         seconds(30),
     );
     [header_timeout, keep_alive, write_timeout]
+}
+
+fn run_memory(section: &mut Section<'_>) -> u64 {
+    let Size(bytes) = section.key(
+        "run_memory",
+        "Most memory for the conversations of live runs, all together: each counts twice, for the request to its model. \
+         Where a new run finds no room it gets 503 `overloaded`; a quarter is kept for runs that are resumed. What \
+         joins the conversation of a live run is counted and never refused. One run always fits.",
+        Size(192 << 20),
+    );
+    bytes
 }
 
 /// Refuses an address that is open to other machines without keys.

@@ -45,6 +45,7 @@ fn nothing_written_is_all_defaults() {
         max_inbox: 1048576,
         body_memory: 67108864,
         reader_memory: 67108864,
+        run_memory: 201326592,
         max_connections: 10000,
         max_connections_per_address: None,
         header_timeout: 5s,

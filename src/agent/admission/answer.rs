@@ -13,6 +13,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
+use crate::agent::run_memory::{self, Purpose};
 use crate::types::conversation::requested;
 use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
@@ -69,6 +70,8 @@ impl Admission {
         claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
         let generation = self.generation_of(new);
+        let bytes = run_memory::of_stored(head.bytes) + run_memory::size(&new.messages);
+        let memory = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
         let idle = self.acquire_waiting(new, head).await?;
         let leg = match self.admit_answers(new, &idle, &generation, claim).await {
             Ok(leg) => leg,
@@ -77,7 +80,7 @@ impl Admission {
                 return Err(error);
             }
         };
-        let follower = self.launcher.resume(idle, Some(leg), generation).await?;
+        let follower = self.launcher.resume(idle, Some(leg), generation, memory).await?;
         let head = Head { status: RunStatus::InProgress, ..head.clone() };
         Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
     }

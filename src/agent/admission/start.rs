@@ -25,11 +25,13 @@ use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
+use crate::agent::run_memory::{self, Purpose};
 use crate::failpoint;
 use crate::store::CommitError;
 use crate::store::retry::RetryConflicts;
 use crate::types::clock::now_ms;
 use crate::types::pauses::Pauses;
+use crate::types::session::Session;
 use crate::types::{Conversation, Event, Record, RunSpec};
 
 /// How often a request looks for room in a budget of which others have reserved too much.
@@ -143,7 +145,7 @@ impl Admission {
         let started = if turn.must_wait() {
             Box::pin(self.queue(candidate, turn)).await?
         } else {
-            self.launch(candidate, turn, first, counted)
+            self.launch(new, candidate, turn, (first, counted))
         };
         Ok(Some(started))
     }
@@ -152,6 +154,7 @@ impl Admission {
     async fn prepare(&self, new: &NewRun, session: Option<&Versioned>) -> Result<Candidate, StartError> {
         self.ownership.join().await?;
         let found = session.map(|found| &found.session);
+        self.take_memory(new, found)?;
         let history = match found {
             Some(session) => Box::pin(self.sessions.history(&new.tenant, session)).await?,
             None => Conversation::default(),
@@ -167,6 +170,16 @@ impl Admission {
         };
         let budget = new.session.as_ref().map(|_| found.map(SessionBudget::of).unwrap_or_default());
         Ok(Candidate { spec, offer, tools, generation, history, budget, account, lease })
+    }
+
+    /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
+    fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
+        let history = run_memory::of_stored(session.map_or(0, |session| session.bytes));
+        let bytes = history + run_memory::size(new.system.iter().chain(&new.messages));
+        drop(new.memory.take_run());
+        let share = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
+        new.memory.hold_run(share);
+        Ok(())
     }
 
     /// Stores the run with its first event and the documents that are created with it. Returns how many bytes that counts
@@ -247,10 +260,12 @@ impl Admission {
     }
 
     /// Lets a stored run begin here.
-    fn launch(&self, candidate: Candidate, turn: Turn, first: Arc<Record>, counted: u64) -> Started {
+    fn launch(&self, new: &NewRun, candidate: Candidate, turn: Turn, first: (Arc<Record>, u64)) -> Started {
+        let (first, counted) = first;
+        let memory = new.memory.take_run().unwrap_or_else(|| self.launcher.memory.begin());
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
         let idle = Idle::created(spec.clone(), first, lease, counted);
-        let prepared = Prepared { history, budget, account, commands: 0, tools: Some(tools) };
+        let prepared = Prepared { history, budget, account, commands: 0, memory, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
         Started::new(&spec, turn, follower)
     }

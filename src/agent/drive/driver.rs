@@ -13,6 +13,7 @@ use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::retry::RetryWhileLeased;
+use crate::agent::run_memory::{MemoryShare, conversation_size};
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::conversation::Origin;
@@ -33,6 +34,8 @@ pub struct Driver {
     pub own_tools: Vec<Arc<dyn OwnTool>>,
     /// The session's earlier messages.
     pub history: Conversation,
+    /// Its share of the memory for live runs.
+    pub memory: MemoryShare,
     /// The budgets that it shares with other runs.
     pub meter: Meter,
     /// The budget in which it waits for room, because other runs have set aside what it lacks.
@@ -65,6 +68,12 @@ pub enum Exit {
 }
 
 impl Driver {
+    /// Counts the memory that the conversation takes by now.
+    pub(in crate::agent) fn count_memory(&mut self) {
+        let run = self.recorder.run();
+        self.memory.count(conversation_size(&run.spec().system, &self.history, run.messages()));
+    }
+
     /// Applies the commands that arrived since the last look.
     pub(super) async fn read_commands(&mut self) -> Result<(), CommitError> {
         let found = *self.commands.borrow_and_update();

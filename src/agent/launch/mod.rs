@@ -17,6 +17,7 @@ use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
 use crate::agent::ownership::Ownership;
+use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
 
 /// Gives runs their drivers.
@@ -29,6 +30,7 @@ pub struct Launcher {
     pub(super) limits: Arc<Limits>,
     pub(super) ownership: Arc<Ownership>,
     pub(super) active: Arc<Active>,
+    pub(super) memory: Arc<RunMemory>,
     pub(super) followers: Arc<Followers>,
     pub(super) lifecycle: Arc<Lifecycle>,
 }

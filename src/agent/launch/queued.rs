@@ -152,6 +152,8 @@ impl Launcher {
         self.ledger.commit(tx).await.map_err(unavailable)?;
         idle.push(started);
         let commands = self.commands(idle).await?;
-        Ok(Prepared { history, budget: Some(budget), account, commands, tools })
+        // The run before it in its session has ended, which took about as much.
+        let memory = self.memory.begin();
+        Ok(Prepared { history, budget: Some(budget), account, commands, memory, tools })
     }
 }

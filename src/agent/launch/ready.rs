@@ -15,6 +15,7 @@ use crate::agent::limits::charge::Charges;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
+use crate::agent::run_memory::MemoryShare;
 use crate::store::Unavailable;
 use crate::types::clock::now_ms;
 use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
@@ -140,6 +141,8 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) account: Option<Account>,
     /// How many commands its inbox holds.
     pub(in crate::agent) commands: u64,
+    /// Its share of the memory for live runs.
+    pub(in crate::agent) memory: MemoryShare,
     /// Its tools. `None` if the store lost their definitions, so that the run cannot be resumed.
     pub(in crate::agent) tools: Option<Toolbox>,
 }

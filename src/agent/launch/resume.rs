@@ -20,6 +20,7 @@ use crate::agent::ledger::{ReadError, commits, keys};
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
+use crate::agent::run_memory::MemoryShare;
 use crate::failpoint;
 use crate::store::{Store, Unavailable};
 use crate::types::event::Leg;
@@ -78,9 +79,10 @@ impl Launcher {
         mut idle: Idle,
         leg: Option<Leg>,
         generation: Arc<Generation>,
+        memory: MemoryShare,
     ) -> Result<Follower, Unavailable> {
         let before = idle.seq();
-        match self.prepare(&mut idle, leg, &generation).await {
+        match self.prepare(&mut idle, leg, &generation, memory).await {
             Ok(prepared) => {
                 if let Some(due) = idle.due() {
                     let store = self.ledger.store().clone();
@@ -116,6 +118,7 @@ impl Launcher {
         idle: &mut Idle,
         leg: Option<Leg>,
         generation: &Generation,
+        memory: MemoryShare,
     ) -> Result<Prepared, Unavailable> {
         let account = self.open_account(idle, generation).await?;
         let spec = idle.spec().clone();
@@ -140,7 +143,7 @@ impl Launcher {
         idle.push(resumed);
         let history = self.sessions.history_of(&spec).await?;
         let commands = self.commands(idle).await?;
-        Ok(Prepared { history, budget, account, commands, tools })
+        Ok(Prepared { history, budget, account, commands, memory, tools })
     }
 
     /// The account of a run that this process resumes.
@@ -203,7 +206,7 @@ impl Launcher {
         let account = self.open_account(&idle, &generation).await?;
         // The run calls nothing any more, and its commands are read when it ends.
         let (history, commands, tools) = (Conversation::default(), 0, Some(Toolbox::default()));
-        let prepared = Prepared { history, budget, account, commands, tools };
+        let prepared = Prepared { history, budget, account, commands, memory: self.memory.begin(), tools };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { leg: None });

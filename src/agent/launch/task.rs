@@ -115,7 +115,7 @@ impl Launcher {
     /// The driver of a run, its watcher and its lease.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
-        let Prepared { history, budget, account, commands, tools } = prepared;
+        let Prepared { history, budget, account, commands, memory, tools } = prepared;
         let counted = idle.counted();
         let (log, lease) = idle.into_parts();
         let is_lost = tools.is_none();
@@ -131,6 +131,7 @@ impl Launcher {
             own_tools: generation.own_tools.clone(),
             recorder,
             history,
+            memory,
             meter: Meter::new(budget, account),
             waits_for: None,
             retention: self.ledger.retention(),
@@ -141,6 +142,7 @@ impl Launcher {
             counted,
             uncounted: 0,
         };
+        driver.count_memory();
         if is_lost {
             let error = RunError::new(ErrorKind::StoreLostState, LOST_TOOLS);
             driver.recorder.queue(Event::StopRequested {

@@ -97,6 +97,7 @@ mod tests {
             ended_bytes: None,
             inbox_bytes: 0,
             tenant_bytes: 1 << 30,
+            run_bytes: 1 << 30,
         };
         let written = Bytes::from("[]");
         let spec = RunSpec { offer: OfferHash::of(&written), ..spec() };

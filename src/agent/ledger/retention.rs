@@ -33,6 +33,8 @@ pub struct Retention {
     pub inbox_bytes: u64,
     /// Most bytes that a tenant may store.
     pub tenant_bytes: u64,
+    /// Most bytes of memory for the conversations of live runs, all together.
+    pub run_bytes: u64,
 }
 
 impl Retention {

@@ -9,6 +9,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::recovery::Recovery;
+use crate::agent::run_memory::{self, Purpose};
 use crate::store::{Check, CommitError, Document, Partition, Tx, Unavailable, Write};
 use crate::types::{RunId, RunStatus, StopReason};
 
@@ -105,6 +106,9 @@ impl Recovery {
 
     /// Resumes an interrupted run, or fails it if resuming cannot help; another replica may have its lease.
     async fn resume_orphan(&self, Orphan { run, entry, .. }: &Orphan<'_>, head: &Head) -> Result<(), Unavailable> {
+        // Without room the run is left to another replica, or to the next look.
+        let bytes = run_memory::of_stored(head.bytes);
+        let Some(memory) = self.launcher.memory.take(bytes, Purpose::Resumption) else { return Ok(()) };
         let Some(idle) = self.launcher.acquire_idle(&entry.tenant, head).await? else { return Ok(()) };
         if let Some(reason) = beyond_help(&idle) {
             idle.release().await?;
@@ -119,7 +123,7 @@ impl Recovery {
         } else {
             tracing::warn!(%run, %tenant, "resuming an orphaned run: its replica died or lost the store");
         }
-        self.launcher.resume(idle, None, self.generations.current()).await.map(drop)
+        self.launcher.resume(idle, None, self.generations.current(), memory).await.map(drop)
     }
 
     /// Begins a queued run if its turn has come. Otherwise the run stays registered here, and is looked at from time

@@ -161,7 +161,8 @@ async fn a_replica_that_hands_a_run_over_does_not_forget_a_cancellation() {
     between.rooms.lifecycle.leave().await;
     let head = between.runs().get(&tenant, &run).await.unwrap().head;
     let idle = between.rooms.launcher.acquire_idle(&tenant, &head).await.unwrap().expect("nobody drives it");
-    drop(between.rooms.launcher.resume(idle, None, between.generation()).await.unwrap());
+    let memory = between.rooms.launcher.memory.begin();
+    drop(between.rooms.launcher.resume(idle, None, between.generation(), memory).await.unwrap());
     between.close().await;
     let last = replica(Link::to(&store), vec![Say::Text(&["done"])]);
     over(&last, &run).await;

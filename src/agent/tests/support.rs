@@ -37,6 +37,7 @@ pub(super) const RETENTION: Retention = Retention {
     ended_bytes: None,
     inbox_bytes: 1 << 20,
     tenant_bytes: 1 << 30,
+    run_bytes: 1 << 30,
 };
 
 /// Answers with its arguments, and keeps a journal.

@@ -68,6 +68,7 @@ pub(super) fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) 
         ended_bytes: None,
         inbox_bytes: 1 << 20,
         tenant_bytes: 1 << 30,
+        run_bytes: 1 << 30,
     };
     let store = Arc::new(Shared { store: store.clone(), damages });
     let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);

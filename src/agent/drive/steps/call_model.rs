@@ -76,6 +76,7 @@ pub async fn call_model(
     if let Some(interruption) = driver.signals.before_a_step() {
         return driver.handle_interruption(interruption);
     }
+    driver.count_memory();
     let Some(reserve) = Box::pin(begin_step(driver, step, reserve, closing)).await? else { return Ok(()) };
     failpoint::hit("model.before_call");
     if !driver.signals.validity.is_valid() {

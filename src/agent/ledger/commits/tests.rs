@@ -17,6 +17,7 @@ const RETENTION: Retention = Retention {
     ended_bytes: None,
     inbox_bytes: 1 << 20,
     tenant_bytes: 1 << 30,
+    run_bytes: 1 << 30,
 };
 
 /// A ledger with one run of one session, whose lease is held.
