@@ -105,8 +105,9 @@ impl Server {
             if stopping.wait_for(|stopping| *stopping > Stopping::No).await.is_err() {
                 std::future::pending::<()>().await;
             }
-            tracing::info!("draining");
             self.agent.announce_end();
+            // The line comes after the stage is reached, so that a reader of the log may rely on it.
+            tracing::info!("draining");
             let delay = tokio::time::sleep(self.drain_delay);
             tokio::select! {
                 () = delay => {}
