@@ -88,7 +88,7 @@ impl MemoryShare {
         let bytes = conversation.saturating_mul(COPIES);
         if bytes != self.bytes {
             let mut taken = self.memory.taken.lock();
-            taken.bytes = (taken.bytes - self.bytes).saturating_add(bytes);
+            taken.bytes = taken.bytes.saturating_sub(self.bytes).saturating_add(bytes);
             self.bytes = bytes;
         }
     }
@@ -97,7 +97,7 @@ impl MemoryShare {
 impl Drop for MemoryShare {
     fn drop(&mut self) {
         let mut taken = self.memory.taken.lock();
-        taken.bytes -= self.bytes;
+        taken.bytes = taken.bytes.saturating_sub(self.bytes);
         taken.runs -= 1;
     }
 }

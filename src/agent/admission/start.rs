@@ -175,7 +175,7 @@ impl Admission {
     /// Counts the memory that a new run will take, as part of what its request takes until the run has begun.
     fn take_memory(&self, new: &NewRun, session: Option<&Session>) -> Result<(), StartError> {
         let history = run_memory::of_stored(session.map_or(0, |session| session.bytes));
-        let bytes = history + run_memory::size(new.system.iter().chain(&new.messages));
+        let bytes = history.saturating_add(run_memory::size(new.system.iter().chain(&new.messages)));
         drop(new.memory.take_run());
         let share = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
         new.memory.hold_run(share);

@@ -6,8 +6,9 @@ use super::dead_replicas::{resumptions, shared};
 use super::link::Link;
 use super::support::{RETENTION, Say, TestAgent, client_tool, request};
 use crate::agent::error::StartError;
+use crate::agent::session::NewSession;
 use crate::agent::{NewRun, Retention};
-use crate::types::{CallId, Message, Role, RunStatus, Tenant};
+use crate::types::{CallId, Message, Role, RunStatus, SessionId, Tenant};
 
 /// Room for one large request and not for two.
 const ROOM: Retention = Retention { run_bytes: 1 << 20, ..RETENTION };
@@ -91,4 +92,23 @@ async fn a_replica_takes_over_as_many_runs_as_it_has_memory_for() {
     for run in &runs {
         assert_eq!(resumptions(&store, run).await, 1, "each has its turn");
     }
+}
+
+/// Only the session tells how long the conversation of such a run is.
+#[tokio::test(start_paused = true)]
+async fn a_replica_counts_the_sessions_of_the_runs_that_it_takes_over() {
+    let store = shared();
+    let way = Link::to(&store);
+    let dead = TestAgent::builder().store(way.clone()).turns(vec![Say::Stall(&["x"])]).begin();
+    for name in ["a", "b", "c", "d"] {
+        let session = Some(SessionId::parse(name).unwrap());
+        let NewRun { messages, .. } = large();
+        let new = NewSession { id: session.clone(), messages, ..NewSession::default() };
+        dead.sessions().create(&Tenant::default_tenant(), new).await.unwrap();
+        dead.start(NewRun { session, ..request() }, None).await.unwrap();
+    }
+    let next = TestAgent::builder().store(Link::to(&store)).turns(vec![Say::Stall(&["y"])]).retention(ROOM).begin();
+    way.cut(true);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(next.active_runs(), 2, "two fit");
 }
