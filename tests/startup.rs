@@ -67,19 +67,20 @@ async fn a_server_that_cannot_serve_says_why_in_the_format_of_its_log() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
     let directory = tempfile::tempdir().expect("a directory can be made");
-    let ran = async |format: &str| {
+    let ran = async |format: &str, filter: &str| {
         let mut command = loopgate(directory.path());
-        command.args(["serve", "--listen", &address, "--store", "memory:", "--log-format", format]);
+        command.args(["serve", "--listen", &address, "--store", "memory:", "--log-format", format, "--log", filter]);
         let output = command.output().await.expect("the binary was built");
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).expect("it is text")
     };
     let said = format!("cannot listen on {address}");
-    let json = ran("json").await;
+    let json = ran("json", "info").await;
     all_json(&json);
     assert!(json.contains(&said) && json.contains("the server cannot serve"), "{json}");
-    let text = ran("text").await;
-    assert!(text.lines().any(|line| line.starts_with(&said)), "{text}");
+    for text in [ran("text", "info").await, ran("json", "off").await] {
+        assert!(text.lines().any(|line| line.starts_with(&said)), "{text}");
+    }
 }
 
 #[tokio::test]

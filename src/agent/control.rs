@@ -117,24 +117,25 @@ impl Control {
         let spec = Arc::new(spec);
         let mut watched = Watched::new(Run::new(spec.clone()));
         match self.ledger.read_records(&spec, |record, _| watched.take(record)).await {
-            Ok(()) => Ok(Some(Progress { replica: self.driver_of(head).await?, ..watched.progress() })),
+            Ok(()) => Ok(Some(Progress { replica: self.driver_of(head).await, ..watched.progress() })),
             Err(ReadError::Damaged(_)) => Ok(None),
             Err(ReadError::Store(error)) => Err(error),
         }
     }
 
-    /// The replica that drives a run. A queued run is registered too, and has no driver.
-    async fn driver_of(&self, head: &Head) -> Result<Option<String>, Unavailable> {
+    /// The replica that drives a run, as far as the store tells: the rest of what is known of a run does not depend on it.
+    /// A queued run is registered too, and has no driver.
+    async fn driver_of(&self, head: &Head) -> Option<String> {
         let own = &self.launcher.ownership.replica;
         match head.status {
-            _ if self.active.get(&head.id).is_some() => Ok(Some(own.id().to_owned())),
-            RunStatus::InProgress => own.driver_of(&head.id).await,
+            _ if self.active.get(&head.id).is_some() => Some(own.id().to_owned()),
+            RunStatus::InProgress => own.driver_of(&head.id).await.ok().flatten(),
             RunStatus::Queued
             | RunStatus::RequiresAction
             | RunStatus::Completed
             | RunStatus::Incomplete
             | RunStatus::Cancelled
-            | RunStatus::Failed => Ok(None),
+            | RunStatus::Failed => None,
         }
     }
 

@@ -27,8 +27,11 @@ impl Failure {
         Self { message: message.to_string(), code: EX_CONFIG }
     }
 
-    /// The same, told to the log instead of to a person.
+    /// The same, told to the log instead of to a person, unless the log leaves out even errors.
     pub(super) fn logged(self) -> Self {
+        if !tracing::enabled!(tracing::Level::ERROR) {
+            return self;
+        }
         tracing::error!(why = self.message, "the server cannot serve");
         Self::code(self.code)
     }

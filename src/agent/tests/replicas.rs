@@ -76,6 +76,10 @@ async fn a_run_under_way_names_the_replica_that_drives_it_whichever_is_asked() {
         let progress = asked.agent.runs().get(&tenant(), &run).await.unwrap().progress.unwrap();
         assert_eq!(progress.replica.as_deref(), Some(a.agent.replica().id()));
     }
+    // What is known of the run does not depend on where it is registered.
+    b.link.cut_off(keys::live_partition());
+    let progress = b.agent.runs().get(&tenant(), &run).await.unwrap().progress.unwrap();
+    assert_eq!((progress.step, progress.replica), (1, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -128,7 +128,7 @@ pub struct ProgressObject<'a> {
     pub budget: Budget,
     /// The calls of the server's tools that have begun and have no result.
     pub tools: Vec<OpenCallObject<'a>>,
-    /// The replica that drives the run, as its log names itself; null where no replica does.
+    /// The replica that drives the run, as its log names itself; null where no replica does, or where it is not known.
     #[schema(required)]
     pub replica: Option<&'a str>,
     /// What happened last.
