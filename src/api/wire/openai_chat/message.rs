@@ -105,7 +105,7 @@ fn decision(content: &RawValue) -> Option<Decision> {
 struct Media {
     /// What they weigh instead.
     weight: usize,
-    /// Of the URLs and texts that hold them.
+    /// Of the URLs and texts that hold them, without the surplus of their escapes.
     bytes: usize,
 }
 
@@ -115,7 +115,7 @@ impl Media {
         let sound = || {
             let audio = part.input_audio?;
             let format = serde_json::from_str::<AudioFormat<'_>>(audio.get()).ok()?.format;
-            let bytes = audio.get().len();
+            let bytes = audio.get().len() - surplus(audio.get());
             Some(Self { weight: audio_weight(bytes, is_compressed_audio(&format)), bytes })
         };
         image.or_else(sound).unwrap_or_default()

@@ -105,6 +105,21 @@ fn pictures_and_sound_weigh_what_models_read_in_them() {
 }
 
 #[test]
+fn escapes_in_sound_hide_no_text_and_weigh_nothing() {
+    let text = "x".repeat(100_000);
+    let weight = |sound: &str| {
+        let messages = format!(
+            r#"[{{"role":"user","content":[{{"type":"text","text":"{text}"}},
+                {{"type":"input_audio","input_audio":{{"format":"wav","data":"{sound}"}}}}]}}]"#
+        );
+        check(&messages, false).unwrap().all[0].weight()
+    };
+    let plain = weight(&"A".repeat(20_000));
+    assert!((100_300..100_600).contains(&plain), "{plain}");
+    assert_eq!(weight(&r"\u0041".repeat(20_000)), plain);
+}
+
+#[test]
 fn results_of_a_waiting_run_are_found_with_or_without_the_transcript() {
     let transcript = r#"[{"role":"user","content":"q"},
         {"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},
