@@ -4,6 +4,9 @@
 //! wants the model to use. So arguments that are not declared are not sent. The same holds for the members of objects
 //! within arguments, wherever the schema says what members such an object has.
 
+use std::collections::HashMap;
+use std::ptr;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -13,6 +16,12 @@ const SAME_VALUE: [&str; 6] = ["allOf", "anyOf", "oneOf", "if", "then", "else"];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Keywords that welcome members that have no name in the schema.
 const OTHERS: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
+/// Most characters of a place that are told.
+const MAX_PLACE: usize = 100;
+
+/// What was found, by the addresses of a schema and of a value. Where several schemas lead back to one, there are as
+/// many ways to each value as the product of their number over all levels above it.
+type Found = HashMap<(*const Value, *const Value), Option<String>>;
 
 /// The names that a schema gives to arguments and to what is in them.
 #[derive(Debug)]
@@ -40,29 +49,45 @@ impl Declared {
         schemas.all.iter().any(|schema| schema["properties"].get(name).is_some())
     }
 
-    /// Where among the arguments there is one that is not declared.
+    /// Where among the arguments there is one that is not declared: the beginning of its place, if that is long.
     pub(super) fn undeclared(&self, arguments: &Map<String, Value>) -> Option<String> {
-        self.undeclared_member(&self.about(&[&self.schema]), arguments)
+        self.undeclared_member(&self.about(&[&self.schema]), arguments, &mut Found::new())
+    }
+
+    /// Where in a value, which this schema is about, a member is not declared. Each pair is looked at once.
+    fn undeclared_by(&self, schema: &Value, value: &Value, found: &mut Found) -> Option<String> {
+        let pair = (ptr::from_ref(schema), ptr::from_ref(value));
+        if let Some(known) = found.get(&pair) {
+            return known.clone();
+        }
+        let undeclared = self.undeclared_in(&[schema], value, found);
+        found.insert(pair, undeclared.clone());
+        undeclared
     }
 
     /// Where in a value, which these schemas are about, a member is not declared. It is not known of an object whose
     /// schema says nothing of members.
-    fn undeclared_in<'a>(&'a self, schemas: &[&'a Value], value: &Value) -> Option<String> {
+    fn undeclared_in<'a>(&'a self, schemas: &[&'a Value], value: &Value, found: &mut Found) -> Option<String> {
         let schemas = self.about(schemas);
         match value {
             Value::Object(members) => {
                 let says_members = schemas.all.iter().any(|schema| schema["properties"].is_object());
-                (says_members && !schemas.is_open).then(|| self.undeclared_member(&schemas, members)).flatten()
+                (says_members && !schemas.is_open).then(|| self.undeclared_member(&schemas, members, found)).flatten()
             }
             Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
                 let about: Vec<_> = schemas.all.iter().flat_map(|schema| item_schemas(schema, index)).collect();
-                self.undeclared_in(&about, item).map(|inner| join(&format!("[{index}]"), &inner))
+                self.undeclared_in(&about, item, found).map(|inner| join(&format!("[{index}]"), &inner))
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         }
     }
 
-    fn undeclared_member<'a>(&'a self, schemas: &Schemas<'a>, members: &Map<String, Value>) -> Option<String> {
+    fn undeclared_member<'a>(
+        &'a self,
+        schemas: &Schemas<'a>,
+        members: &Map<String, Value>,
+        found: &mut Found,
+    ) -> Option<String> {
         let all = || schemas.all.iter();
         // Which members a pattern is about is not looked at.
         let patterns: Vec<_> =
@@ -73,12 +98,12 @@ impl Declared {
             let within = |inner: String| join(name, &inner);
             if !about.is_empty() {
                 about.extend(&patterns);
-                return self.undeclared_in(&about, value).map(within);
+                return self.undeclared_in(&about, value, found).map(within);
             }
-            let mut undeclared = Some(name.clone());
+            let mut undeclared = Some(beginning(name));
             for other in patterns.iter().copied().chain(others()).filter(|other| **other != Value::Bool(false)) {
                 // One that has nothing against it is enough.
-                undeclared = Some(within(self.undeclared_in(&[other], value)?));
+                undeclared = Some(within(self.undeclared_by(other, value, found)?));
             }
             undeclared
         })
@@ -140,11 +165,21 @@ fn item_schemas(schema: &Value, index: usize) -> impl Iterator<Item = &Value> {
 
 /// The place of something that is within something else.
 fn join(outer: &str, inner: &str) -> String {
-    if inner.starts_with('[') { format!("{outer}{inner}") } else { format!("{outer}.{inner}") }
+    let dot = if inner.starts_with('[') { "" } else { "." };
+    beginning(&format!("{outer}{dot}{inner}"))
+}
+
+/// As much of a place as is told.
+fn beginning(place: &str) -> String {
+    place.chars().take(MAX_PLACE).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     /// Where arguments have what this schema does not declare.
@@ -222,6 +257,32 @@ mod tests {
             assert_eq!(undeclared(&schema, r#"{"o":{"n":1,"x":1}}"#), None, "{o}");
             let list = format!(r#"{{"properties":{{"o":{{"type":"array","items":{o}}}}}}}"#);
             assert_eq!(undeclared(&list, r#"{"o":[{"n":1},{"x":1},5]}"#), None, "{o}");
+        }
+    }
+
+    #[test]
+    fn schemas_that_lead_back_to_one_are_followed_once_for_each_value() {
+        const TO_ITSELF: &str = r##"{"properties":{"n":{"properties":{}}},
+            "additionalProperties":{"$ref":"#"},"unevaluatedProperties":{"$ref":"#"}}"##;
+        const BY_ANOTHER: &str = r##"{"properties":{"n":{}},"$defs":{"node":{"properties":{"k":{"$ref":"#"}}}},
+            "patternProperties":{"^a":{"$ref":"#/$defs/node"},"^b":{"$ref":"#/$defs/node"}},
+            "additionalProperties":{"$ref":"#/$defs/node"}}"##;
+        let nested = |levels, open: &str, leaf: &str, close: &str| {
+            format!("{}{leaf}{}", open.repeat(levels), close.repeat(levels))
+        };
+        for (schema, arguments, is_declared) in [
+            (TO_ITSELF, nested(60, r#"{"a":"#, r#"{"n":{}}"#, "}"), true),
+            (TO_ITSELF, nested(60, r#"{"a":"#, r#"{"n":{"z":1}}"#, "}"), false),
+            (BY_ANOTHER, nested(60, r#"{"a":{"k":"#, r#"{"a":{"k":1}}"#, "}}"), true),
+            (BY_ANOTHER, nested(60, r#"{"a":{"k":"#, r#"{"a":{"z":1}}"#, "}}"), false),
+        ] {
+            let (done, end) = mpsc::channel();
+            // On a thread, so that a search without end fails the test.
+            thread::spawn(move || done.send(undeclared(schema, &arguments)));
+            let place = end.recv_timeout(Duration::from_secs(20)).expect("the search ends");
+            let expected = (!is_declared).then(|| if schema == TO_ITSELF { "a.a.a." } else { "a.k.a." });
+            assert_eq!(place.as_deref().map(|place| &place[..6]), expected);
+            assert_eq!(place.map(|place| place.len()), expected.map(|_| 100));
         }
     }
 }

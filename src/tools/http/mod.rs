@@ -100,7 +100,6 @@ impl HttpTool {
             .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}.")))?;
         let values = serde_json::from_str(raw.get()).unwrap_or_default();
         if let Some(unknown) = self.declared.undeclared(&values) {
-            let unknown: String = unknown.chars().take(100).collect();
             return Err(ToolError::Failed(format!("The tool has no parameter `{unknown}`. Nothing was sent.")));
         }
         let mut url = self.template.fill(&mut arguments).map_err(ToolError::Failed)?;
