@@ -96,9 +96,10 @@ impl HttpTool {
     }
 
     fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
-        let mut arguments: Arguments = serde_json::from_str(raw.get())
-            .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}.")))?;
-        let values = serde_json::from_str(raw.get()).unwrap_or_default();
+        let unreadable = |error| ToolError::Failed(format!("The arguments cannot be read: {error}. Nothing was sent."));
+        let mut arguments: Arguments = serde_json::from_str(raw.get()).map_err(unreadable)?;
+        // Nested too deep, or a number too large, they are JSON and yet no values that can be looked into.
+        let values = serde_json::from_str(raw.get()).map_err(unreadable)?;
         if let Some(unknown) = self.declared.undeclared(&values) {
             return Err(ToolError::Failed(format!("The tool has no parameter `{unknown}`. Nothing was sent.")));
         }

@@ -174,6 +174,18 @@ async fn arguments_that_nobody_declared_are_not_sent() {
 }
 
 #[tokio::test]
+async fn arguments_that_cannot_be_looked_into_are_not_sent() {
+    let endpoint = Endpoint::start().await;
+    let deep = format!(r#"{{"admin":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    for arguments in [r#"{"admin":1e999}"#, r#"{"admin":"\ud800"}"#, &deep, "[]"] {
+        let answer = call(&endpoint.tool(Method::POST, "/pay"), arguments).await.unwrap_err();
+        assert!(answer.starts_with("The arguments cannot be read: "), "{answer}");
+        assert!(answer.ends_with(". Nothing was sent."), "{answer}");
+    }
+    assert!(endpoint.seen.lock().is_empty());
+}
+
+#[tokio::test]
 async fn failures_are_told_in_words_without_secrets() {
     let endpoint = Endpoint::start().await;
     for (path, expected) in [
