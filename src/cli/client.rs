@@ -1,5 +1,6 @@
 //! A server's HTTP API, as the commands use it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub(super) enum RequestError {
     Refused { status: StatusCode, message: String },
     #[error("the server at {url} answers something else than Loopgate does: {cause}")]
     Malformed { url: String, cause: String },
+    #[error("the server ended the stream: {message}")]
+    Ended { message: String },
 }
 
 #[derive(Deserialize)]
@@ -90,7 +93,8 @@ impl Client {
     pub(super) fn new(url: &str, key: Option<String>) -> Result<Self, Failure> {
         let base = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let base = base.ok_or_else(|| {
-            Failure::new(format_args!("{:?} is no address of a server such as http://127.0.0.1:8080", clean(url)))
+            let shown = clean(&without_userinfo(url));
+            Failure::new(format_args!("{shown:?} is no address of a server such as http://127.0.0.1:8080"))
         })?;
         let http = reqwest::Client::builder().user_agent(concat!("loopgate/", env!("CARGO_PKG_VERSION")));
         // No proxy leads to this machine.
@@ -165,6 +169,16 @@ impl Client {
     }
 }
 
+/// What can be shown of text that may be meant as a URL: it may have a password, and is none whose parts are known.
+fn without_userinfo(text: &str) -> Cow<'_, str> {
+    let Some((before, after)) = text.rsplit_once('@') else { return text.into() };
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+    match scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
+        Some(scheme) => format!("{scheme}://{after}").into(),
+        None => after.into(),
+    }
+}
+
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
@@ -180,7 +194,8 @@ impl RequestError {
         match self {
             Self::Unreachable { .. } => true,
             Self::Refused { status, .. } => status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS,
-            Self::Malformed { .. } => false,
+            // Before a server says so in a stream, it has tried for long.
+            Self::Malformed { .. } | Self::Ended { .. } => false,
         }
     }
 }
@@ -204,6 +219,16 @@ mod tests {
         assert_eq!(named, "https://h/base");
         for bad in ["h:1", "ftp://h", "", "http://"] {
             assert!(Client::new(bad, None).unwrap_err().message.contains("is no address"), "{bad}");
+        }
+        for (bad, shown) in [
+            ("htps://u:secret@h", "\"htps://h\""),
+            ("u:secret@h:1", "\"h:1\""),
+            ("https://u:secret/@secret@h", "\"https://h\""),
+            ("u:secret://secret@h", "\"h\""),
+            ("http:/u:secret@", "\"\""),
+        ] {
+            let message = Client::new(bad, None).unwrap_err().message;
+            assert!(message.starts_with(shown) && !message.contains("secret"), "{bad}: {message}");
         }
         assert_eq!(local_url(([0, 0, 0, 0], 80).into()), "http://127.0.0.1:80");
         assert_eq!(local_url("[::]:80".parse().unwrap()), "http://[::1]:80");

@@ -139,6 +139,14 @@ pub(super) struct Story {
     thinking: String,
 }
 
+impl Event {
+    /// What the server says if this is no event of the run but an error that ends the stream.
+    pub(super) fn stream_error(&self) -> Option<String> {
+        let error = self.error.as_ref().filter(|_| self.r#type.is_empty())?;
+        Some(clean(&error.message))
+    }
+}
+
 impl Story {
     pub(super) fn new(detail: Detail) -> Self {
         Self { detail, thinking: String::new() }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::text;
+use crate::support::http::{HttpServer, Request};
 use crate::support::redis::free_port;
 use crate::support::server::loopgate;
 use crate::support::{Gate, Proxy, Reply, TestServer, Upstream, within};
@@ -228,6 +229,73 @@ async fn a_run_is_followed_over_a_broken_connection() {
     let ended = within("the command to end", following.wait_with_output()).await.expect("it was not waited for");
     assert!(ended.status.success());
     assert!(text(&ended.stderr).contains("the connection broke"), "{}", text(&ended.stderr));
+}
+
+#[tokio::test]
+async fn a_run_that_its_client_continued_is_followed_to_its_present_end() {
+    let calls = Reply::calls("weather", &json!({"city": "Oslo"}));
+    let upstream = Upstream::start([calls, Reply::says("It rains.")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let function = json!({"name": "weather", "parameters": {"type": "object"}});
+    let mut request = ask(&json!({"tools": [{"type": "function", "function": function}]}));
+    let waiting = server.post(CHAT, &request).await.ok();
+    let run = waiting["agent"]["run_id"].as_str().expect("it has an id");
+    let line = CommandLine::of(&server);
+    assert_eq!(line.run(&["follow", run]).await.code, Some(6));
+    let call = &waiting["agent"]["required_action"]["calls"][0]["call_id"];
+    request["messages"] = json!([{"role": "tool", "tool_call_id": call, "content": "rain"}]);
+    request["agent"] = json!({"run_id": run});
+    server.post(CHAT, &request).await.ok();
+    let followed = line.run(&["follow", run]).await;
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    let told = ["waits for its client to answer weather", "the run was resumed", "It rains.", "completed (done), "];
+    let places: Vec<_> = told.iter().map(|words| followed.out.find(words)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} {followed:?}");
+}
+
+/// A server that answers every request for events like this, and shows a run of such a status.
+async fn stranger(events: Reply, status: &'static str) -> HttpServer {
+    let answer = move |request: &Request| {
+        if request.target.ends_with("/events") {
+            return events.clone();
+        }
+        let run = json!({"id": "run_1", "status": status, "session_id": null, "model": "test", "created_ms": 1,
+            "ended_ms": null, "stop_reason": null, "agent": null, "usage": null, "error": null, "progress": null});
+        Reply::json(200, &run)
+    };
+    HttpServer::start(|_| true, answer).await
+}
+
+/// A follower of such events ends at its first request, shows nothing and says this.
+async fn is_given_up_at_once(events: Reply, words: &str) {
+    let server = stranger(events, "completed").await;
+    let ran = CommandLine::at(&format!("http://{}", server.address())).run(&["follow", "run_1"]).await;
+    assert_eq!((ran.code, ran.out.as_str(), server.requests().len()), (Some(1), "", 1), "{ran:?}");
+    assert!(ran.err.contains(words), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_page_that_is_no_event_stream_is_not_followed() {
+    is_given_up_at_once(Reply::plain("Welcome!"), "text/plain instead of text/event-stream").await;
+    is_given_up_at_once(Reply::status(200).bytes("Hi!"), "nothing instead of text/event-stream").await;
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_shown_and_ends_it() {
+    let stream = Reply::status(200).header("content-type", "Text/Event-Stream; charset=utf-8");
+    let error = json!({"error": {"message": "the log is \u{9b}2J damaged"}});
+    let words = "the server ended the stream: the log is \u{fffd}2J damaged";
+    is_given_up_at_once(stream.bytes(format!("data: {error}\n\n")), words).await;
+}
+
+#[tokio::test]
+async fn neither_a_status_commands_the_terminal_nor_a_mistyped_url_tells_its_password() {
+    let server = stranger(Reply::status(204).cut(), "odd\u{1b}]0;mine\u{7}").await;
+    let ran = CommandLine::at(&format!("http://{}", server.address())).run(&["follow", "run_1"]).await;
+    assert_eq!(ran.out, "odd\u{fffd}]0;mine\u{fffd}; there are no further events\n", "{ran:?}");
+    let ran = CommandLine::at("htps://u:secret@h").run(&["list"]).await;
+    assert!(ran.code == Some(1) && ran.err.contains("\"htps://h\" is no address"), "{ran:?}");
+    assert!(!ran.err.contains("secret"), "{ran:?}");
 }
 
 #[tokio::test]

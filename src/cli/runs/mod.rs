@@ -3,6 +3,7 @@
 mod cancel;
 mod follow;
 mod list;
+mod patience;
 mod shared;
 mod show;
 mod table;

@@ -42,7 +42,7 @@ pub(super) fn failure(error: &RequestError) -> Failure {
         RequestError::Refused { status, .. } if matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE) => {
             exit::NOT_FOUND
         }
-        RequestError::Refused { .. } | RequestError::Malformed { .. } => 1,
+        RequestError::Refused { .. } | RequestError::Malformed { .. } | RequestError::Ended { .. } => 1,
     };
     Failure { code, ..Failure::new(error) }
 }
