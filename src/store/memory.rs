@@ -142,7 +142,7 @@ impl MemoryStore {
 impl State {
     fn commit(&mut self, tx: Tx, now: Instant, garbage: &mut Garbage) -> Result<(), CommitError> {
         let Self { partitions, expiries, leases } = self;
-        let Tx { partition, checks, writes, durability: _, notify: _ } = tx;
+        let Tx { partition, checks, writes, releases, durability: _, notify: _ } = tx;
         let mut now = Moment { at: now, partition: &partition, leases, expiries, garbage };
         match partitions.entry(partition.clone()) {
             Entry::Occupied(mut entry) => {
@@ -160,6 +160,9 @@ impl State {
                     entry.insert(contents);
                 }
             }
+        }
+        if let Some((lease, fence)) = releases {
+            leases.release(&partition, &lease, fence);
         }
         Ok(())
     }

@@ -87,6 +87,8 @@ pub struct Tx {
     pub checks: Vec<Check>,
     /// What happens, in order.
     pub writes: Vec<Write>,
+    /// A lease that is released with the change, as by [`Store::release`].
+    pub releases: Option<(Key, Fence)>,
     /// What must be true when `commit` returns.
     pub durability: Durability,
     /// The topic to nudge afterwards.
@@ -97,7 +99,14 @@ impl Tx {
     /// A change without checks and writes, to be synced.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
-        Self { partition, checks: Vec::new(), writes: Vec::new(), durability: Durability::Synced, notify: None }
+        Self {
+            partition,
+            checks: Vec::new(),
+            writes: Vec::new(),
+            releases: None,
+            durability: Durability::Synced,
+            notify: None,
+        }
     }
 
     /// Adds a check.

@@ -14,7 +14,7 @@ use crate::agent::follow::tail::Tail;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log::encode;
 use crate::agent::machine::Run;
-use crate::agent::ownership::lease::{Lease, LeaseValidity};
+use crate::agent::ownership::lease::{Lease, LeaseEnding, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::store::pages::log_pages;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
@@ -32,6 +32,7 @@ pub struct Recorder {
     lease: Key,
     topic: Topic,
     fence: Fence,
+    ending: LeaseEnding,
     validity: LeaseValidity,
     clock: Clock,
     /// Entries in the log.
@@ -59,6 +60,7 @@ impl Recorder {
             lease,
             topic,
             fence: granted.fence(),
+            ending: granted.ending(),
             validity: granted.validity(),
             clock: Clock::start(),
             position: log.entries(),
@@ -114,6 +116,11 @@ impl Recorder {
         self.fence
     }
 
+    /// How a change releases its lease.
+    pub fn ending(&self) -> &LeaseEnding {
+        &self.ending
+    }
+
     /// Applies an event that is stored together with the next one.
     pub fn queue(&mut self, event: Event) {
         let (record, entry) = encode(&mut self.seq, self.clock.now_ms(), event);
@@ -150,6 +157,7 @@ impl Recorder {
             partition: self.partition.clone(),
             checks: vec![Check::Fence { lease: self.lease.clone(), fence: self.fence }],
             writes: vec![Write::Append { log: self.log.clone(), after: self.position, entries }],
+            releases: None,
             // A piece of text may be lost together with the only machine that showed it. If other machines can
             // resume the run, the text must be synced: they would give its number to another event.
             durability: if deltas_only && !self.store.is_shared() { Durability::Written } else { Durability::Synced },
@@ -180,6 +188,10 @@ impl Recorder {
                     if unsure =>
                 {
                     return Box::pin(self.is_recorded(tx, conflict)).await;
+                }
+                // The first attempt may have released the lease.
+                Err(fenced @ CommitError::Fenced { .. }) if unsure && tx.releases.is_some() => {
+                    return Box::pin(self.is_recorded(tx, fenced)).await;
                 }
                 result => return result,
             }

@@ -78,10 +78,13 @@ impl Launcher {
     async fn finalize(&self, driver: &mut Driver, lease: Lease, result: Result<(), Exit>, live: &Live) {
         let spec = driver.recorder.run().spec().clone();
         let (run, entry) = (&spec.id, Registration::of(&spec));
+        let has_ended = result.is_ok() && driver.recorder.run().status().is_final();
+        // The end of a run releases its lease.
+        let lease = (!has_ended).then_some(lease);
         if result.is_ok() {
             self.ledger.settle_storage(&spec, driver.uncounted).await;
         }
-        if result.is_ok() && driver.recorder.run().status().is_final() {
+        if has_ended {
             self.ledger.note_end(&live.tenant, driver.recorder.partition(), run).await;
         }
         let ended = match &result {
@@ -102,7 +105,9 @@ impl Launcher {
             }
         };
         failpoint::hit("run.unmarked");
-        if let Err(error) = lease.release().await {
+        if let Some(lease) = lease
+            && let Err(error) = lease.release().await
+        {
             tracing::warn!(%run, %error, "could not release the run's lease; it expires by itself");
         }
         failpoint::hit("run.released");

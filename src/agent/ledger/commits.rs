@@ -28,7 +28,7 @@ use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session, put_entries};
 use crate::agent::ledger::stored;
 use crate::agent::machine::budget::signed;
-use crate::store::{Check, Fence, Partition, Tx, Write};
+use crate::store::{Check, Fence, Key, Partition, Tx, Write};
 use crate::types::session::Session;
 use crate::types::{Message, Outcome, RunId, RunSpec, RunStatus};
 
@@ -172,6 +172,9 @@ pub struct Ending<'a> {
     pub messages: Option<Vec<Message>>,
     /// When its wait is over, Unix milliseconds; `None` for a run that ends.
     pub waits_until_ms: Option<u64>,
+    /// Its lease, which is released with the end: nothing is to be driven any more. A run that waits may be resumed, so
+    /// its lease is held until its driver has tidied up.
+    pub lease: Option<(Key, Fence)>,
 }
 
 /// The commit of a run's last event, and what follows from it.
@@ -192,7 +195,8 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
-    let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, .. } = ending;
+    let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, lease, .. } = ending;
+    let tx = Tx { releases: lease, ..tx };
     let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
     let mut tx = tx.write(no_more);
     if commands_seen > 0 {

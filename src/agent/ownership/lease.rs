@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -51,6 +52,8 @@ struct Held {
     good_until: watch::Sender<Option<Instant>>,
     /// How long the inbox is, as far as it is known.
     commands: watch::Sender<u64>,
+    /// Whether a change may have released the lease.
+    is_ending: AtomicBool,
 }
 
 /// A lease that was granted. If it is dropped without being released, it is no longer renewed and expires.
@@ -58,6 +61,23 @@ struct Held {
 pub struct Lease {
     held: Arc<Held>,
     shared: Arc<Shared>,
+}
+
+/// Releases a lease with a change of its partition.
+#[derive(Debug)]
+pub struct LeaseEnding(Arc<Held>);
+
+impl LeaseEnding {
+    /// What a change names that releases the lease. From now on a renewal that is refused is no sign of another holder.
+    pub fn begin(&self) -> (Key, Fence) {
+        self.0.is_ending.store(true, Ordering::Relaxed);
+        (self.0.key.clone(), self.0.fence)
+    }
+
+    /// The change was refused, and the lease is held on.
+    pub fn put_off(&self) {
+        self.0.is_ending.store(false, Ordering::Relaxed);
+    }
 }
 
 /// How long a lease is certainly valid. Cheap to clone.
@@ -78,6 +98,11 @@ impl Lease {
     /// How long the inbox is, as far as renewals told.
     pub fn commands(&self) -> watch::Receiver<u64> {
         self.held.commands.subscribe()
+    }
+
+    /// Releases the lease with a change.
+    pub fn ending(&self) -> LeaseEnding {
+        LeaseEnding(self.held.clone())
     }
 
     /// Gives the lease back.
@@ -159,9 +184,9 @@ impl Leases {
         let Some(fence) = self.0.store.acquire(&partition, &key, LEASE_TTL).await? else { return Ok(None) };
         let good_until = watch::Sender::new(Some(asked + LEASE_TTL - MARGIN));
         let commands = watch::Sender::new(0);
-        let held =
-            Arc::new(Held { partition: partition.clone(), key: key.clone(), inbox, fence, good_until, commands });
-        self.0.held().insert((partition, key), held.clone());
+        let (names, is_ending) = ((partition.clone(), key.clone()), AtomicBool::new(false));
+        let held = Arc::new(Held { partition, key, inbox, fence, good_until, commands, is_ending });
+        self.0.held().insert(names, held.clone());
         Ok(Some(Lease { held, shared: self.0.clone() }))
     }
 
@@ -186,6 +211,8 @@ impl Leases {
                 held.good_until.send_modify(|until| *until = until.map(|until| until.max(asked + LEASE_TTL - MARGIN)));
                 held.commands.send_if_modified(|known| commands > std::mem::replace(known, commands.max(*known)));
             }
+            // Whether the change that was to release it happened is for its driver to find out.
+            Ok(None) if held.is_ending.load(Ordering::Relaxed) => self.0.forget(held),
             Ok(None) => {
                 tracing::warn!(lease = %key, "another replica holds the lease now");
                 held.good_until.send_replace(None);

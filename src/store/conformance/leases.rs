@@ -121,6 +121,30 @@ pub(crate) async fn fence_is_void_after_release(store: &dyn Store) {
     assert_eq!(fenced(store, &partition, "driver", fence).await, refused("driver"));
 }
 
+pub(crate) async fn change_releases_a_lease_with_it_and_only_its_holders(store: &dyn Store) {
+    let partition = partition();
+    let releasing = |fence, version| {
+        let tx = Tx::new(partition.clone()).check(Check::Version { key: key("a"), version });
+        Tx { releases: Some((key("driver"), fence)), ..tx.write(put("a", "", None)) }
+    };
+    let former = acquire(store, &partition, "driver", Duration::ZERO).await.unwrap();
+    let holder = acquire(store, &partition, "driver", LONG).await.unwrap();
+    let refusal = store.commit(releasing(holder, 7)).await;
+    assert_eq!(refusal, Err(CommitError::VersionConflict { key: key("a"), actual: 0 }));
+    assert_eq!(fenced(store, &partition, "driver", holder).await, Ok(()), "nothing happened");
+    assert_eq!(store.commit(releasing(former, 1)).await, Ok(()));
+    assert_eq!(fenced(store, &partition, "driver", holder).await, Ok(()), "it was another's");
+    assert_eq!(store.commit(releasing(holder, 3)).await, Ok(()));
+    assert_eq!(get(store, &partition, "a").await, Some(document(4, "")));
+    assert_eq!(fenced(store, &partition, "driver", holder).await, refused("driver"));
+    assert!(!renew(store, &partition, holder, LONG).await);
+    let next = acquire(store, &partition, "driver", LONG).await.unwrap();
+    assert!(next > holder, "{next:?} after {holder:?}");
+    let only = Tx { releases: Some((key("driver"), next)), ..Tx::new(partition.clone()) };
+    assert_eq!(store.commit(only).await, Ok(()));
+    assert!(acquire(store, &partition, "driver", LONG).await.is_some());
+}
+
 pub(crate) async fn another_holders_nonce_is_another_fence(store: &dyn Store) {
     let partition = partition();
     let fence = acquire(store, &partition, "driver", LONG).await.unwrap();

@@ -109,6 +109,7 @@ cases! {
     release_by_a_former_holder_changes_nothing,
     fence_holds_until_takeover_even_if_the_lease_ran_out,
     fence_is_void_after_release,
+    change_releases_a_lease_with_it_and_only_its_holders,
     another_holders_nonce_is_another_fence,
     renewal_tells_how_long_a_log_is,
 

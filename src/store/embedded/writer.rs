@@ -159,7 +159,22 @@ impl Writer {
             tables.set_meta(Meta::Applied, self.sequence + 1)?;
         }
         drop(tables);
-        if changed { self.make_durable(txn, done, now) } else { Ok(txn.abort()?) }
+        if changed {
+            self.make_durable(txn, done, now)?;
+        } else {
+            txn.abort()?;
+        }
+        self.release_leases(done);
+        Ok(())
+    }
+
+    /// Releases the leases that were to be released with the changes of a batch, which happened.
+    fn release_leases(&mut self, done: &[Done]) {
+        for done in done {
+            if let Done::Commit(Tx { partition, releases: Some((lease, fence)), .. }, Ok(()), _) = done {
+                self.leases.release(partition, lease, *fence);
+            }
+        }
     }
 
     /// Decides and applies one transaction.

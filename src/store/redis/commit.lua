@@ -180,6 +180,11 @@ local function expire(key, ttl)
   end
 end
 
+-- Releases a lease if it is still this holder's, as release.lua does.
+local function release(key, fence, released, ttl)
+  if redis.call('GETRANGE', key, 0, #fence - 1) == fence then redis.call('SET', key, released, 'PX', ttl) end
+end
+
 local function remove()
   for key, name in pairs(gone) do
     redis.call('UNLINK', key)
@@ -216,6 +221,9 @@ for _ = 1, writes do
   elseif kind == 'E' then
     expire(key, ARGV[at + 2])
     at = at + 3
+  elseif kind == 'R' then
+    release(key, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+    at = at + 5
   else
     gone[key] = false
     at = at + 2

@@ -59,7 +59,7 @@ use self::keys::KeySpace;
 use self::node::Purpose;
 pub use self::open::Refusal;
 use self::operations::Operations;
-use self::plan::{Plan, fence_text, millis};
+use self::plan::{Plan, TOKEN_KEPT, fence_text, millis};
 use self::read::{malformed, number, text};
 use self::scripts::{ACQUIRE, COMMIT, Lua, PAGE, RELEASE, RENEW, SCAN, TAKE};
 use self::topology::Topology;
@@ -71,9 +71,6 @@ use super::{
 
 /// How long an expired lease is kept, so that its holder can still renew it.
 const EXPIRED_LEASE_KEPT: Duration = Duration::from_hours(24);
-
-/// How long the token of a released lease is kept.
-const TOKEN_KEPT: Duration = Duration::from_hours(1);
 
 /// The pace of a store that is a network away.
 const PACE: Duration = Duration::from_millis(50);

@@ -36,6 +36,9 @@ enum Expected {
     Ceiling(Key, i128),
 }
 
+/// How long the token of a released lease is kept.
+pub(super) const TOKEN_KEPT: Duration = Duration::from_hours(1);
+
 /// The number of the first key after those that every commit names.
 const FIRST_KEY: usize = 5;
 
@@ -62,6 +65,9 @@ impl Plan {
                 return plan;
             }
             plan.write(write, space);
+        }
+        if let Some((lease, fence)) = &tx.releases {
+            plan.release(space.lease(lease), *fence);
         }
         plan
     }
@@ -179,6 +185,11 @@ impl Plan {
         }
     }
 
+    fn release(&mut self, lease: String, fence: Fence) {
+        let kept = TOKEN_KEPT.as_millis().to_string();
+        self.push("R", lease, [fence_text(fence), released_text(fence), kept].map(Bytes::from));
+    }
+
     fn expire(&mut self, key: String, ttl: Duration) {
         let ttl = millis(ttl).map_or_else(String::new, |ttl| ttl.to_string());
         self.push("E", key, [Bytes::from(ttl)]);
@@ -232,6 +243,11 @@ impl Known {
 /// What a lease's value begins with while this fence is valid.
 pub(super) fn fence_text(fence: Fence) -> String {
     format!("{}:{}:", fence.token, fence.nonce)
+}
+
+/// A lease's value once it is released: its token without a holder.
+fn released_text(fence: Fence) -> String {
+    format!("{}::0:", fence.token)
 }
 
 /// Whole milliseconds, at least 1; `None` for a century and longer, which is kept for ever.

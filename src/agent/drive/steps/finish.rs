@@ -57,6 +57,7 @@ pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit>
                 return Ok(());
             }
             Some(Attempt::CommandsLeft(count)) => {
+                driver.recorder.ending().put_off();
                 driver.meter.keep_slot().await.map_err(CommitError::from)?;
                 return Ok(driver.apply_commands(count).await?);
             }
@@ -137,6 +138,7 @@ async fn record_end(
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
     let (at_ms, commands_seen, counted, retention) = (now_ms(), driver.commands_seen, driver.counted, driver.retention);
     let before = driver.recorder.bytes();
+    let lease = outcome.status().is_final().then(|| driver.recorder.ending().begin());
     let (mut next, mut uncounted) = (None, 0);
     let change = |tx: Tx| {
         let log_bytes = before + appended(&tx);
@@ -151,6 +153,7 @@ async fn record_end(
             session,
             messages,
             waits_until_ms,
+            lease,
         };
         let ended = commits::end(tx, ending, retention);
         (next, uncounted) = (ended.next, ended.delta);

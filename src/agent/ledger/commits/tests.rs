@@ -95,6 +95,7 @@ impl Place {
             session,
             messages,
             waits_until_ms,
+            lease: outcome.status().is_final().then(|| (keys::lease(&self.spec.id), self.fence)),
         };
         let Ended { tx, next, delta: _ } = end(own, ending, RETENTION);
         self.commit(tx).await;
