@@ -161,7 +161,7 @@ impl State {
                 }
             }
         }
-        if let Some((lease, fence)) = releases {
+        if let Some((lease, fence)) = releases.map(|released| *released) {
             leases.release(&partition, &lease, fence);
         }
         Ok(())

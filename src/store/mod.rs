@@ -88,7 +88,7 @@ pub struct Tx {
     /// What happens, in order.
     pub writes: Vec<Write>,
     /// A lease that is released with the change, as by [`Store::release`].
-    pub releases: Option<(Key, Fence)>,
+    pub releases: Option<Box<(Key, Fence)>>,
     /// What must be true when `commit` returns.
     pub durability: Durability,
     /// The topic to nudge afterwards.

@@ -196,7 +196,7 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
     let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, lease, .. } = ending;
-    let tx = Tx { releases: lease, ..tx };
+    let tx = Tx { releases: lease.map(Box::new), ..tx };
     let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
     let mut tx = tx.write(no_more);
     if commands_seen > 0 {

@@ -125,7 +125,7 @@ pub(crate) async fn change_releases_a_lease_with_it_and_only_its_holders(store: 
     let partition = partition();
     let releasing = |fence, version| {
         let tx = Tx::new(partition.clone()).check(Check::Version { key: key("a"), version });
-        Tx { releases: Some((key("driver"), fence)), ..tx.write(put("a", "", None)) }
+        Tx { releases: Some(Box::new((key("driver"), fence))), ..tx.write(put("a", "", None)) }
     };
     let former = acquire(store, &partition, "driver", Duration::ZERO).await.unwrap();
     let holder = acquire(store, &partition, "driver", LONG).await.unwrap();
@@ -140,7 +140,7 @@ pub(crate) async fn change_releases_a_lease_with_it_and_only_its_holders(store: 
     assert!(!renew(store, &partition, holder, LONG).await);
     let next = acquire(store, &partition, "driver", LONG).await.unwrap();
     assert!(next > holder, "{next:?} after {holder:?}");
-    let only = Tx { releases: Some((key("driver"), next)), ..Tx::new(partition.clone()) };
+    let only = Tx { releases: Some(Box::new((key("driver"), next))), ..Tx::new(partition.clone()) };
     assert_eq!(store.commit(only).await, Ok(()));
     assert!(acquire(store, &partition, "driver", LONG).await.is_some());
 }

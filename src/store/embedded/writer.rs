@@ -171,7 +171,8 @@ impl Writer {
     /// Releases the leases that were to be released with the changes of a batch, which happened.
     fn release_leases(&mut self, done: &[Done]) {
         for done in done {
-            if let Done::Commit(Tx { partition, releases: Some((lease, fence)), .. }, Ok(()), _) = done {
+            if let Done::Commit(Tx { partition, releases: Some(released), .. }, Ok(()), _) = done {
+                let (lease, fence) = &**released;
                 self.leases.release(partition, lease, *fence);
             }
         }

@@ -66,7 +66,7 @@ impl Plan {
             }
             plan.write(write, space);
         }
-        if let Some((lease, fence)) = &tx.releases {
+        if let Some((lease, fence)) = tx.releases.as_deref() {
             plan.release(space.lease(lease), *fence);
         }
         plan
