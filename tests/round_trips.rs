@@ -168,8 +168,9 @@ async fn the_text_of_an_answer_in_one_piece_is_stored_once_a_second() {
     let (answer, cost) = measured.ask(plan, json!({"stream": false}), None).await;
     assert!(answer.contains(&plan.piece(plan.rounds, plan.pieces - 1)), "{answer}");
     let texts = cost.exchanges.iter().filter(|exchange| exchange.contains("text_delta")).count() as u64;
-    // What is left at the end is stored with it.
-    assert!(texts <= cost.took.as_secs() + 1, "{what}: its text was stored {texts} times in {:?}", cost.took);
+    // What is left at the end is stored with it. The first may be stored at once: whether its reader streams is known only
+    // once the reader is there.
+    assert!(texts <= cost.took.as_secs() + 2, "{what}: its text was stored {texts} times in {:?}", cost.took);
 }
 
 #[tokio::test]
