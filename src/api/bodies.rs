@@ -1,8 +1,9 @@
 //! How many bytes of request bodies are in memory at the same time.
 //!
 //! The first bytes of every body come from a part of the memory that large bodies cannot use up, so small requests
-//! are taken while large ones wait. Room for them is taken as they arrive. A large body gets room for all of it or none,
-//! so that two half-read ones never wait for each other. A body that waits is not read, and takes no memory.
+//! are taken while large ones wait. Room for all of them is taken once one byte has arrived, and what a large body has
+//! beyond them gets room for all of it or none, so that two half-read bodies never wait for each other. A body that waits
+//! is not read further.
 //!
 //! Of each part one caller gets half at most. So a caller that sends many bodies and ends none of them delays its own
 //! requests alone.
@@ -25,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::agent::RequestMemory;
 use crate::api::auth::CallerId;
 use crate::api::error::ApiError;
-use crate::api::pool::{Full, Pool, Taken, UNIT, units};
+use crate::api::pool::{Full, Pool, Taken, units};
 use crate::api::wire::error::ErrorCode;
 
 /// What counts as the first bytes of a body. Not a setting: nearly all requests are shorter.
@@ -86,6 +87,9 @@ pub(super) async fn read(request: Request) -> Result<(Vec<u8>, Room), ApiError> 
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| unreadable(&error))?.into_data() else { continue };
         let arrived = (read.len() + data.len()) as u64;
+        if arrived == 0 {
+            continue;
+        }
         if let Err(refusal) = bodies.make_room(&mut room, &caller, arrived, length).await {
             drop((room, read, data));
             // A client that is still sending when its connection is closed may never see the answer.
@@ -131,7 +135,7 @@ impl Bodies {
         Self { first, rest, work, work_units, waiting, max_body }
     }
 
-    /// Makes room for the bytes of a body that have arrived; `length` is how many there will be, as far as that is
+    /// Makes room for a body of which so many bytes have arrived; `length` is how many there will be, as far as that is
     /// known.
     async fn make_room(
         &self,
@@ -140,14 +144,9 @@ impl Bodies {
         arrived: u64,
         length: Option<u64>,
     ) -> Result<(), ApiError> {
-        let of_first = arrived.min(FIRST);
-        match &mut room.first {
-            None => room.first = Some(self.first.take(caller, of_first, ROOM_TIMEOUT).await.map_err(no_room)?),
-            Some(taken) if taken.units() < units(of_first) => {
-                let more = of_first - u64::from(taken.units()) * UNIT;
-                taken.add(self.first.take(caller, more, ROOM_TIMEOUT).await.map_err(no_room)?);
-            }
-            Some(_) => {}
+        if room.first.is_none() {
+            let of_first = length.unwrap_or(FIRST).min(FIRST);
+            room.first = Some(self.first.take(caller, of_first, ROOM_TIMEOUT).await.map_err(no_room)?);
         }
         if arrived > FIRST && room.rest.is_none() {
             let rest = length.unwrap_or(self.max_body).saturating_sub(FIRST);
@@ -196,7 +195,11 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::{Body, Bytes};
+    use tokio_stream::StreamExt;
+
     use super::*;
+    use crate::api::pool::UNIT;
 
     const MIB: u64 = 1 << 20;
 
@@ -234,16 +237,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn room_is_taken_for_what_has_arrived() {
+    async fn room_for_the_first_bytes_is_taken_at_once() {
         let bodies = Bodies::new(16 * MIB, 10 * MIB);
-        let mut small = room(&bodies, &one(), 1, Some(FIRST)).await.unwrap();
-        let taken = |room: &Room| room.first.as_ref().unwrap().units();
-        assert_eq!(taken(&small), 1);
-        for (arrived, expected) in [(1_024, 1), (1_025, 2), (FIRST / 2, 32), (FIRST, 64)] {
-            bodies.make_room(&mut small, &one(), arrived, Some(FIRST)).await.unwrap();
-            assert_eq!(taken(&small), expected, "{arrived}");
+        for (length, expected) in [(Some(1), 1), (Some(1_025), 2), (Some(FIRST), 64), (Some(MIB), 64), (None, 64)] {
+            let room = room(&bodies, &one(), 1, length).await.unwrap();
+            assert_eq!(room.first.as_ref().unwrap().units(), expected, "{length:?}");
+            assert!(room.rest.is_none());
         }
-        assert!(small.rest.is_none());
+    }
+
+    /// A request of a caller with a body that comes in two halves, the second one `later`.
+    fn in_halves(bodies: &Arc<Bodies>, length: usize, later: Duration) -> Request {
+        let half = move || Ok::<_, std::io::Error>(Bytes::from(vec![b' '; length / 2]));
+        let second = futures_util::stream::once(async move {
+            tokio::time::sleep(later).await;
+            half()
+        });
+        let body = Body::from_stream(tokio_stream::once(half()).chain(second));
+        let request = Request::post("/").header(header::CONTENT_LENGTH, length);
+        request.extension(bodies.clone()).extension(one()).body(body).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_sent_bodies_of_one_caller_take_turns() {
+        let bodies = Arc::new(Bodies::new(16 * MIB, 10 * MIB));
+        let before = free(&bodies);
+        // Their first halves alone are more than the caller's share.
+        let requests = (0..200).map(|_| in_halves(&bodies, 60 << 10, Duration::from_millis(100)));
+        let answers = requests.map(async |request| read(request).await.map(drop));
+        let refused = futures_util::future::join_all(answers).await.into_iter().filter(Result::is_err).count();
+        assert_eq!((refused, free(&bodies)), (0, before));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_which_nothing_has_arrived_takes_no_room() {
+        let bodies = Arc::new(Bodies::new(16 * MIB, 10 * MIB));
+        let before = free(&bodies);
+        let empty = tokio_stream::once(Ok::<_, std::io::Error>(Bytes::new())).chain(tokio_stream::pending());
+        let request = Request::post("/").header(header::CONTENT_LENGTH, 60 << 10).extension(bodies.clone());
+        let reading = read(request.body(Body::from_stream(empty)).unwrap());
+        assert!(tokio::time::timeout(Duration::from_secs(1), reading).await.is_err());
+        assert_eq!(free(&bodies), before);
     }
 
     #[tokio::test(start_paused = true)]

@@ -105,14 +105,9 @@ impl Pool {
 
 impl Taken {
     /// How many units these are.
+    #[cfg(test)]
     pub fn units(&self) -> u32 {
         u32::try_from(self.of_all.num_permits()).unwrap_or(u32::MAX)
-    }
-
-    /// Adds what the same caller took of the same pool.
-    pub fn add(&mut self, more: Self) {
-        self.of_caller.merge(more.of_caller);
-        self.of_all.merge(more.of_all);
     }
 
     /// Gives back what is not needed for so many bytes.
@@ -157,9 +152,9 @@ mod tests {
         let mut other = pool.take(&caller("two"), 50 * UNIT, Duration::ZERO).await.unwrap();
         assert_eq!(pool.take(&caller("three"), 1, TIMEOUT).await.unwrap_err(), Full::Pool);
         other.shrink(20 * UNIT);
-        other.add(pool.take(&caller("two"), 30 * UNIT, Duration::ZERO).await.unwrap());
-        assert_eq!((other.units(), pool.free()), (50, 0));
-        drop((held, other));
+        let more = pool.take(&caller("two"), 30 * UNIT, Duration::ZERO).await.unwrap();
+        assert_eq!((other.units(), more.units(), pool.free()), (20, 30, 0));
+        drop((held, other, more));
         assert_eq!(pool.free(), 100);
     }
 
