@@ -5,15 +5,18 @@ mod errors;
 mod sessions;
 mod streams;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
+use crate::agent::Generation;
 use crate::api::health::Stalled;
 use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, Scopes, key};
@@ -132,6 +135,26 @@ async fn rate_limits_are_counted_shown_and_enforced() {
 }
 
 #[tokio::test]
+async fn without_keys_a_64_of_ipv6_addresses_is_one_caller() {
+    let agent = agent_over(Arc::new(MemoryStore::default()), []);
+    agent.replace_generation(Generation { requests_per_minute: Some(1), ..Generation::default() });
+    let router = router(agent, &Arc::default());
+    let senders = [
+        ("2001:db8::1", 200),
+        ("2001:db8::ffff:2", 429),
+        ("2001:db8:0:1::1", 200),
+        ("192.0.2.1", 200),
+        ("::ffff:192.0.2.1", 429),
+        ("192.0.2.2", 200),
+    ];
+    for (address, expected) in senders {
+        let address = SocketAddr::new(address.parse().unwrap(), 40_000);
+        let request = Request::get("/v1/models").extension(ConnectInfo(address)).body(Body::empty()).unwrap();
+        assert_eq!(send(&router, request).await.0.as_u16(), expected, "{address}");
+    }
+}
+
+#[tokio::test]
 async fn replicas_share_one_rate_limit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let replicas = [guarded_over(store.clone()), guarded_over(store)];
@@ -244,7 +267,7 @@ fn agent_that_stores(
 ) -> crate::agent::Agent {
     crate::agent::Agent::new(
         store,
-        crate::agent::Generation { keys: keys.into_iter().map(|key| (key.hash, key)).collect(), ..Default::default() },
+        Generation { keys: keys.into_iter().map(|key| (key.hash, key)).collect(), ..Default::default() },
         crate::agent::Retention {
             run: std::time::Duration::from_secs(60),
             wait: std::time::Duration::from_secs(60),

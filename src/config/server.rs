@@ -87,7 +87,7 @@ impl ServerConfig {
         let requests_per_minute = section.section("rate_limit", |limit| {
             limit.optional(
                 "requests_per_minute",
-                "Most requests a minute from one IP address, over all replicas together.",
+                "Most requests a minute from one IP address (IPv6: from one /64), over all replicas together.",
             )
         });
         Self {

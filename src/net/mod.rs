@@ -1,6 +1,7 @@
-//! The HTTP client, and which addresses are public: for modules that send requests to addresses from the outside.
+//! The HTTP client, and what addresses tell: which of them are public, and which clients are counted as one.
 
 pub mod client;
+pub mod client_address;
 pub mod public_address;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -28,7 +28,7 @@ pub enum RateKey<'a> {
         /// The key's name.
         name: &'a str,
     },
-    /// A caller without a key.
+    /// A caller without a key, by what its address is counted as.
     Address(IpAddr),
 }
 

@@ -34,7 +34,7 @@ pub struct Caller {
 pub enum CallerId {
     /// All callers with the key of this name.
     Key(String),
-    /// All without a key from an address.
+    /// All without a key from an address, or from the /64 of an IPv6 address.
     Address(IpAddr),
 }
 

@@ -24,6 +24,7 @@ use crate::api::auth::rate_limit::{too_many, write_allowance};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
 use crate::api::trace::trace_id;
+use crate::net::client_address::counted_as;
 
 /// What stands before the routes that are not open to everyone.
 #[derive(Debug, Clone)]
@@ -50,7 +51,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
     };
     let (tenant, key) = (caller.tenant.clone(), caller.key_name.clone());
     let trace_id = trace_id(request.headers());
-    let caller_id = caller.key_name.clone().map_or(CallerId::Address(address), CallerId::Key);
+    let caller_id = caller.key_name.clone().map_or_else(|| CallerId::Address(counted_as(address)), CallerId::Key);
     let mut allowance = limit.map(|limit| guard.rates.count(&caller_id, limit));
     if let Some(allowance) = allowance.as_mut().filter(|allowance| allowance.allowed) {
         let rate_key = match &caller_id {

@@ -5,11 +5,13 @@
 //! alone. Otherwise a client that holds all slots would make Kubernetes restart the server.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+
+use crate::net::client_address::counted_as;
 
 /// Connections beyond the limits. Not a setting: probes need a few, and refusals do not last.
 const RESERVE: usize = 64;
@@ -182,17 +184,6 @@ impl Table {
             place.give_way.cancel();
         }
         true
-    }
-}
-
-/// Whom an address is counted as: hosts have a whole /64 of IPv6 to themselves.
-fn counted_as(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
     }
 }
 
