@@ -275,8 +275,8 @@ mod tests {
         let before = free(&bodies);
         let empty = tokio_stream::once(Ok::<_, std::io::Error>(Bytes::new())).chain(tokio_stream::pending());
         let request = Request::post("/").header(header::CONTENT_LENGTH, 60 << 10).extension(bodies.clone());
-        let reading = read(request.body(Body::from_stream(empty)).unwrap());
-        assert!(tokio::time::timeout(Duration::from_secs(1), reading).await.is_err());
+        let mut reading = std::pin::pin!(read(request.body(Body::from_stream(empty)).unwrap()));
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut reading).await.is_err());
         assert_eq!(free(&bodies), before);
     }
 
