@@ -1,8 +1,8 @@
 //! Reads a run's log from a number on and then follows it live, without gap or repetition.
 //!
-//! While this process drives the run, records come from its [`Tail`](crate::agent::follow::tail::Tail). Otherwise,
-//! and for readers that fell behind, they come from the store. Both number the records in the same way, so a reader
-//! can change from one to the other at any record.
+//! While this process drives the run, records come from its [`Tail`]. Otherwise, and for readers that fell behind, they
+//! come from the store. Both number the records in the same way, so a reader can change from one to the other at any
+//! record.
 
 pub(super) mod active;
 mod announcement;
