@@ -31,7 +31,7 @@ async fn a_question_is_answered_without_a_server() {
     let (out, err) = (text(&ran.stdout), text(&ran.stderr));
     assert!(ran.status.success() && out.contains("6 * 7 = 42"), "{out}{err}");
     assert!(err.contains("→ calculator {\"expression\":\"6 * 7\"}"), "{err}");
-    assert!(err.contains("completed (done), 2 model calls, 1 tool calls"), "{err}");
+    assert!(err.contains("completed (done), 2 model calls, 1 tool call"), "{err}");
     let left: Vec<_> = std::fs::read_dir(directory.path()).expect("it is there").collect();
     assert_eq!(left.len(), 1, "nothing but the configuration: {left:?}");
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::process::{Failure, env, say};
+use super::text::count;
 use crate::config::{Change, Counts, KeyConfig, Options, Settings};
 use crate::server::prices;
 use crate::types::pattern::matches;
@@ -40,11 +41,6 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         say(describe(&running.changes_to(&settings)));
     }
     Ok(())
-}
-
-/// So many of these.
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What is valid, and yet does nothing.

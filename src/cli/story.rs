@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::client::ErrorText;
-use super::text::{clean, line};
+use super::text::{clean, count, line};
 
 /// Most characters of arguments, results and causes that are shown.
 const MOST_SHOWN: usize = 400;
@@ -184,9 +184,8 @@ impl Story {
         if self.detail == Detail::All {
             told.extend(ending.remarks().into_iter().map(Told::Note));
         }
-        let mut line = clean(&format!(
-            "{status} ({stop_reason}), {iterations} model calls, {tool_calls} tool calls, ${cost_usd}, {run_id}"
-        ));
+        let (models, tools) = (count(iterations, "model call"), count(tool_calls, "tool call"));
+        let mut line = clean(&format!("{status} ({stop_reason}), {models}, {tools}, ${cost_usd}, {run_id}"));
         if let Some(usage) = event.usage.as_ref().filter(|_| self.detail == Detail::All) {
             line = format!("{line}, {usage}");
         }

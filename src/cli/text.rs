@@ -1,10 +1,19 @@
-//! Text from elsewhere on a terminal. Pure.
+//! Text on a terminal: counts in words, and text from elsewhere. Pure.
 //!
 //! What a model, a tool or a caller wrote may hold characters that a terminal takes for commands: that move its cursor, set
 //! its title or fill its clipboard. None of them is shown.
 
+use std::fmt::Display;
+
 /// Stands for a character that is not shown.
 const UNSHOWN: char = '\u{FFFD}';
+
+/// So many of what the noun names.
+pub(super) fn count(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
 
 /// The text with line breaks and tabs, and without any other character that a terminal obeys.
 pub(super) fn clean(text: &str) -> String {

@@ -67,7 +67,7 @@ async fn a_doctor_finds_what_is_well_and_spends_nothing() {
     let report = examine(place.path(), &config, &["--listen", &listen, "--store", &redis.url()], &[]).await;
     assert_eq!(report.code, Some(0), "{}", report.written);
     for (area, words) in [
-        ("configuration", "valid: 1 upstreams"),
+        ("configuration", "valid: 1 upstream ("),
         ("durations", "fit together"),
         ("store", "runs version"),
         ("store", "a change and a read take"),

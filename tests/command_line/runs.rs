@@ -176,7 +176,7 @@ async fn a_run_is_told_in_words_that_no_terminal_obeys() {
         "← calculator: 42 (",
         "step 2: the model is called",
         "“It is 42",
-        "completed (done), 2 model calls, 1 tool calls",
+        "completed (done), 2 model calls, 1 tool call",
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
@@ -224,7 +224,7 @@ async fn a_run_is_followed_over_a_broken_connection() {
     assert_eq!(line().await.as_deref(), Some("After."));
     assert!(line().await.is_some_and(|line| line.starts_with("step 1: the model took ")));
     assert!(line().await.is_some_and(|line| line.starts_with("warning: ") && line.contains("price")));
-    assert!(line().await.is_some_and(|line| line.starts_with("completed (done), 1 model calls")));
+    assert!(line().await.is_some_and(|line| line.starts_with("completed (done), 1 model call")));
     assert_eq!(line().await, None);
     let ended = within("the command to end", following.wait_with_output()).await.expect("it was not waited for");
     assert!(ended.status.success());

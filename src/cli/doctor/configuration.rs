@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::text::count;
 use super::finding::Finding;
 use crate::config::{ConfigErrors, Settings, StoreUrl, UpstreamKind};
 use crate::server::prices;
@@ -23,11 +24,11 @@ pub(super) fn mistakes(ConfigErrors(mistakes): &ConfigErrors) -> Vec<Finding> {
 pub(super) fn check(settings: &Settings) -> Vec<Finding> {
     let Settings { upstreams, agents, tools, keys, upstream_origin, .. } = settings;
     let message = format!(
-        "valid: {} upstreams ({upstream_origin}), {} agents, {} HTTP tools, {} keys",
-        upstreams.len(),
-        agents.len(),
-        tools.len(),
-        keys.len()
+        "valid: {} ({upstream_origin}), {}, {}, {}",
+        count(upstreams.len(), "upstream"),
+        count(agents.len(), "agent"),
+        count(tools.len(), "HTTP tool"),
+        count(keys.len(), "key")
     );
     let mut findings = vec![Finding::ok(AREA, message)];
     if settings.found_no_upstream() {

@@ -22,7 +22,7 @@ use serde_json::json;
 use self::finding::{Finding, Level};
 use super::local_server::with_ollama;
 use super::process::{Failure, env, runtime, say, takes_colours};
-use super::text::{clean, clean_json};
+use super::text::{clean, clean_json, count};
 use crate::config::{Options, Settings};
 
 /// How long one check may take. Not a setting: what takes longer is broken, and says so.
@@ -89,6 +89,11 @@ fn print(findings: &[Finding]) {
             say(format_args!("      → {}", clean(advice)));
         }
     }
-    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    say(format_args!("\n{} ok, {} warnings, {} failures", count(Level::Ok), count(Level::Warn), count(Level::Fail)));
+    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
+    say(format_args!(
+        "\n{} ok, {}, {}",
+        of(Level::Ok),
+        count(of(Level::Warn), "warning"),
+        count(of(Level::Fail), "failure")
+    ));
 }

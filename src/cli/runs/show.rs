@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::super::client::Client;
 use super::super::process::{Failure, say};
 use super::super::story::{Detail, Ending, Event, Story, Told};
-use super::super::text::{clean_json, line};
+use super::super::text::{clean_json, count, line};
 use super::shared::{Named, Progress, Run, failure, read};
 use super::when;
 use crate::types::clock::now_ms;
@@ -84,8 +84,8 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
 fn under_way(progress: &Progress, now: u64) -> Vec<(&'static str, String)> {
     let Progress { step, iterations, tool_calls, tools, replica, last_event } = progress;
     let for_so_long = |since: u64| when::duration(now.saturating_sub(since));
-    let mut facts =
-        vec![("step", format!("{step}, after {iterations} model calls and {tool_calls} tool calls that are done"))];
+    let (models, calls) = (count(iterations, "model call"), count(tool_calls, "tool call"));
+    let mut facts = vec![("step", format!("{step}, after {models} and {calls} that ended"))];
     facts.extend(
         tools.iter().map(|tool| ("tool", format!("{}, called for {}", tool.name, for_so_long(tool.started_ms)))),
     );
