@@ -203,6 +203,33 @@ async fn do_nothing_to_a_run_of_an_agent_that_they_may_not_use() {
 }
 
 #[tokio::test]
+async fn answer_no_run_of_an_agent_that_they_may_not_use() {
+    let calls = Reply::calls("weather", &json!({"city": "Oslo"}));
+    let upstream = Upstream::start([calls, Reply::says("Fine.")]).await;
+    let config = COLLEAGUES.replace("[keys.b]\n", "[keys.b]\nagents = [\"limited\"]\n");
+    let config = config.replace("[agents.powerful]\n", "[agents.powerful]\nmodel = \"test\"\n");
+    let config = config.replace("[agents.limited]\n", "[agents.limited]\nmodel = \"test\"\n");
+    let mut server = house(&upstream, &config).await;
+    server.use_key("lg_aaaa");
+    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
+    let mut request = with_agent("session_id", "s");
+    request["model"] = json!("powerful");
+    request["tools"] = json!([tool]);
+    let waiting = server.post(ENDPOINTS[0], &request).await.ok();
+    let call = &waiting["agent"]["required_action"]["calls"][0]["call_id"];
+    let answer = json!({
+        "messages": [{"role": "tool", "tool_call_id": call, "content": "sunny"}],
+        "agent": {"run_id": waiting["agent"]["run_id"]},
+    });
+    server.use_key("lg_bbbb");
+    let refused = server.post(ENDPOINTS[0], &answer).await;
+    check("answer", &refused, &[(403, "forbidden")]);
+    assert!(refused.body["error"]["message"].as_str().is_some_and(|text| text.contains("powerful")));
+    server.use_key("lg_aaaa");
+    assert_eq!(server.post(ENDPOINTS[0], &answer).await.ok()["agent"]["status"], "completed");
+}
+
+#[tokio::test]
 async fn without_a_scope_are_refused_what_it_is_for() {
     let upstream = Upstream::start([Reply::stream().text("Hel").stall()]).await;
     upstream.otherwise(Reply::says("Hello"));
