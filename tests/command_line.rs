@@ -86,7 +86,8 @@ async fn a_new_key_is_accepted_by_a_server_with_its_lines() {
     let key = out.lines().find_map(|line| line.strip_prefix("  ")).expect("a line holds the key").trim();
     let lines = &out[out.find("[keys.mine]").expect("there are lines for the file")..];
     let mut server = TestServer::start(lines).await;
-    assert_eq!(server.get("/v1/models").await.status, 401);
+    let refused = server.get("/v1/models").await;
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, "Bearer"));
     server.use_key(key);
     assert_eq!(server.get("/v1/models").await.ok()["object"], "list");
     let again = text(&run(directory.path(), &["key", "new"]).await.stdout);
