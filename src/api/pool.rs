@@ -67,7 +67,7 @@ impl Pool {
         let units = units_within(bytes, self.share);
         let mut missing = Full::Share;
         let taking = async {
-            // A caller that waits for its own share stands in nobody's way.
+            // A caller that waits for its own share holds nothing that other callers wait for.
             let of_caller = self.share_of(caller).acquire_many_owned(units).await.ok()?;
             missing = Full::Pool;
             let of_all = self.free.clone().acquire_many_owned(units).await.ok()?;
