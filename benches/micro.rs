@@ -20,6 +20,7 @@ use loopgate::llm::openai::decode::Decoder;
 use loopgate::store::embedded::EmbeddedStore;
 use loopgate::store::memory::MemoryStore;
 use loopgate::store::{Partition, Store, Tx, Write};
+use loopgate::telemetry::metrics::RunCounter;
 use loopgate::types::{Event, Record, RunId, RunSpec};
 use serde_json::json;
 
@@ -166,5 +167,5 @@ async fn recorder() -> Recorder {
     let lease = format!("lease/{id}").into();
     let granted = Leases::new(store.clone()).acquire_named(partition, lease, "inbox".into()).await;
     let granted = granted.expect("the memory store answers").expect("the lease is free");
-    Recorder::resume(store, Replay::new(Arc::new(spec)), &granted)
+    Recorder::resume(store, Replay::new(Arc::new(spec)), RunCounter::default(), &granted)
 }

@@ -1,6 +1,7 @@
 //! Where the parts meet: the configuration becomes an agent behind a router, and the router listens.
 
 mod build;
+mod counted;
 mod entrance;
 mod layers;
 mod listen;
@@ -8,6 +9,7 @@ mod names;
 pub mod prices;
 mod reload;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,13 +24,36 @@ pub use self::reload::Reloader;
 use self::build::Clients;
 use self::listen::{Bounds, Limits};
 use crate::agent::{Agent, Retention};
-use crate::api;
 use crate::api::auth::RequestRates;
-use crate::config::{Settings, StoreUrl};
+use crate::api::{self, MetricsAccess};
+use crate::config::{MetricsConfig, Settings, StoreUrl};
 use crate::store;
+use crate::store::measured::Measured;
+use crate::telemetry::metrics::Metrics;
 
 /// How often callers that no longer call are forgotten. Not a setting: it only frees memory.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+/// Most open connections of readers of the metrics, if these have an address of their own. Not a setting: there are few.
+const METRICS_CONNECTIONS: u32 = 64;
+
+/// Where metrics are read that have an address of their own.
+#[derive(Debug)]
+struct MetricsDoor {
+    address: SocketAddr,
+    router: Router,
+    listener: Option<TcpListener>,
+}
+
+/// Who may read the metrics where requests are answered; and at which other address, and who there.
+fn access(config: &MetricsConfig) -> (MetricsAccess, Option<(SocketAddr, MetricsAccess)>) {
+    let access = if config.open { MetricsAccess::Everyone } else { MetricsAccess::Key };
+    match (config.enabled, config.listen) {
+        (false, _) => (MetricsAccess::Nobody, None),
+        (true, None) => (access, None),
+        (true, Some(address)) => (MetricsAccess::Nobody, Some((address, access))),
+    }
+}
 
 /// A server that is ready to listen.
 #[derive(Debug)]
@@ -37,6 +62,7 @@ pub struct Server {
     rates: Arc<RequestRates>,
     router: Router,
     bounds: Bounds,
+    metrics: Option<MetricsDoor>,
     drain_delay: Duration,
     drain_timeout: Duration,
 }
@@ -58,11 +84,19 @@ impl Server {
             tenant_bytes: settings.store.tenant_limit,
             run_bytes: settings.server.run_memory,
         };
-        let agent = Agent::new(store, generation, keep);
+        let metrics =
+            if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
+        metrics.know(counted::names(&settings));
+        let store = match metrics.store() {
+            Some(counted) => Arc::new(Measured::new(store, counted)),
+            None => store,
+        };
+        let agent = Agent::counted(store, generation, keep, metrics);
         let rates = Arc::new(RequestRates::default());
         let config = &settings.server;
+        let (here, elsewhere) = access(&settings.metrics);
         let server = Self {
-            router: layers::apply(api::router(agent.clone(), &rates), config, agent.clone()),
+            router: layers::apply(api::router(agent.clone(), &rates, here), config, agent.clone()),
             rates,
             bounds: Bounds {
                 limits: Limits { connections: config.max_connections, per_address: config.max_connections_per_address },
@@ -70,11 +104,27 @@ impl Server {
                 keep_alive: config.keep_alive,
                 write_timeout: config.write_timeout,
             },
+            metrics: elsewhere.map(|(address, access)| MetricsDoor {
+                address,
+                router: layers::apply(api::metrics::router(agent.clone(), access), config, agent.clone()),
+                listener: None,
+            }),
             drain_delay: config.drain_delay,
             drain_timeout: config.drain_timeout,
             agent: agent.clone(),
         };
         Ok((server, Reloader::new(agent, clients, settings)))
+    }
+
+    /// Listens for readers of the metrics, if these have an address of their own. Returns the address.
+    pub async fn listen_for_metrics(&mut self) -> Result<Option<SocketAddr>, BuildError> {
+        let Some(door) = &mut self.metrics else { return Ok(None) };
+        let listener = TcpListener::bind(door.address)
+            .await
+            .map_err(|error| BuildError::new(format_args!("cannot listen on {} for metrics: {error}", door.address)))?;
+        let address = listener.local_addr().map_err(BuildError::new)?;
+        door.listener = Some(listener);
+        Ok(Some(address))
     }
 
     /// The agent that serves its requests.
@@ -94,6 +144,12 @@ impl Server {
         self.agent.begin();
         let close = CancellationToken::new();
         let listening = listen::listen(listener, self.router, self.bounds, close.clone());
+        let bounds = Bounds { limits: Limits { connections: METRICS_CONNECTIONS, per_address: None }, ..self.bounds };
+        let metrics_close = close.clone();
+        let metrics_door = async move {
+            let Some(MetricsDoor { router, listener: Some(listener), .. }) = self.metrics else { return };
+            listen::listen(listener, router, bounds, metrics_close).await;
+        };
         let tidying = async {
             loop {
                 tokio::time::sleep(TIDY_EVERY).await;
@@ -122,7 +178,7 @@ impl Server {
             close.cancel();
         };
         tokio::select! {
-            ((), ()) = async { tokio::join!(listening, draining) } => {}
+            ((), (), ()) = async { tokio::join!(listening, metrics_door, draining) } => {}
             () = tidying => {}
         }
     }

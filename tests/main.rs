@@ -12,6 +12,7 @@ mod faults;
 mod idempotency;
 mod logs;
 mod memory;
+mod metrics;
 mod offers;
 mod passing;
 mod prices;

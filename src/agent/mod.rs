@@ -64,6 +64,7 @@ use crate::agent::limits::Limits;
 use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
 use crate::store::Store;
+use crate::telemetry::metrics::Metrics;
 
 /// Starts, follows, cancels and recovers runs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -75,7 +76,19 @@ impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
-        Self { rooms: Arc::new(Rooms::new(store, generation, retention)) }
+        Self::counted(store, generation, retention, Metrics::default())
+    }
+
+    /// The same, whose runs are counted.
+    #[must_use]
+    pub fn counted(store: Arc<dyn Store>, generation: Generation, retention: Retention, metrics: Metrics) -> Self {
+        Self { rooms: Arc::new(Rooms::new(store, generation, retention, metrics)) }
+    }
+
+    /// What happens here is counted here.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.rooms.metrics
     }
 
     /// Requests become runs and sessions here.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::agent::Agent;
 use crate::agent::rooms::Rooms;
 use crate::store::Unavailable;
+use crate::telemetry::metrics::Figures;
 
 /// How often a draining process looks whether its runs have ended.
 const IDLE_POLL: Duration = Duration::from_millis(20);
@@ -75,6 +76,13 @@ impl Agent {
     /// Whether the store takes commits.
     pub async fn health(&self) -> Result<(), Unavailable> {
         self.rooms.ledger.store().health().await
+    }
+
+    /// What the process holds now, for its metrics.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let (active, lifecycle) = (&self.rooms.active, &self.rooms.lifecycle);
+        Figures { live_runs: active.len(), readers: lifecycle.readers(), draining: lifecycle.is_ending() }
     }
 
     /// How many runs are driven here.

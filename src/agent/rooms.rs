@@ -18,6 +18,7 @@ use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
 use crate::agent::{Generation, Retention};
 use crate::store::Store;
+use crate::telemetry::metrics::Metrics;
 
 /// What all runs of this process share.
 #[derive(Debug)]
@@ -32,13 +33,14 @@ pub(super) struct Rooms {
     pub(super) recovery: Arc<Recovery>,
     pub(super) control: Arc<Control>,
     pub(super) admission: Arc<Admission>,
+    pub(super) metrics: Metrics,
     #[cfg(test)]
     pub(super) launcher: Arc<Launcher>,
 }
 
 impl Rooms {
     /// The rooms over these parts.
-    pub(super) fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention, metrics: Metrics) -> Self {
         let generations = Arc::new(Generations::new(generation));
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let ledger = Ledger::new(store, retention);
@@ -58,6 +60,7 @@ impl Rooms {
             memory: Arc::new(RunMemory::new(retention.run_bytes)),
             followers: followers.clone(),
             lifecycle: lifecycle.clone(),
+            metrics: metrics.clone(),
         });
         let recovery = Arc::new(Recovery::new(&launcher));
         let control = Arc::new(Control::new(&launcher));
@@ -83,6 +86,7 @@ impl Rooms {
             recovery,
             control,
             admission,
+            metrics,
             #[cfg(test)]
             launcher,
         }

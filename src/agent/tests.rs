@@ -27,6 +27,7 @@ mod lost;
 mod made_once;
 mod memory;
 mod metered;
+mod metrics;
 mod offers;
 mod own_tools;
 mod quota;

@@ -1,5 +1,6 @@
-//! What the line of the log that a request ends with says beside the request's head and status.
+//! What the line of the log that a request ends with, and what the request is counted by, say beside its head and status.
 
+use axum::extract::MatchedPath;
 use axum::response::Response;
 
 use crate::types::Tenant;
@@ -23,6 +24,8 @@ pub struct LogFields {
     pub tokens: Option<u64>,
     /// What its run cost, where the run has ended.
     pub cost_usd: Option<f64>,
+    /// The route that it took. Not of the line, but of the metrics.
+    pub route: Option<MatchedPath>,
 }
 
 impl LogFields {

@@ -1,5 +1,6 @@
 //! HTTP in, HTTP out: parse, call the agent, encode. No decisions.
 
+mod access;
 pub mod auth;
 mod bodies;
 mod canonical;
@@ -10,6 +11,7 @@ mod extract;
 pub mod health;
 mod identity;
 pub mod log_fields;
+pub mod metrics;
 mod models;
 mod paging;
 mod params;
@@ -25,6 +27,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod unknown;
 pub mod wire;
 
 use std::sync::Arc;
@@ -37,6 +40,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use utoipa::openapi::OpenApi as Document;
 
+pub use self::access::MetricsAccess;
 pub use self::bodies::Bodies;
 pub use self::readers::ReaderMemory;
 pub use self::state::Api;
@@ -44,20 +48,21 @@ use crate::agent::Agent;
 use crate::api::auth::{Guard, RequestRates};
 use crate::api::error::ApiError;
 use crate::api::routes::routes;
+use crate::api::unknown::unknown_url;
 use crate::api::wire::error::ErrorCode;
 
 /// Where the description of the HTTP contract is served.
 const DESCRIPTION: &str = "/openapi.json";
 
 /// The router of the HTTP contract, with its description at `/openapi.json` and `/docs`.
-pub fn router(agent: Agent, rates: &Arc<RequestRates>) -> Router {
+pub fn router(agent: Agent, rates: &Arc<RequestRates>, metrics: MetricsAccess) -> Router {
     let guard = Guard { rates: rates.clone(), agent: agent.clone() };
     let guard = axum::middleware::from_fn_with_state(guard, auth::admit);
     let docs = utoipa_swagger_ui::SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from(DESCRIPTION));
     let docs = Router::from(docs).layer(axum::middleware::from_fn(in_shape));
     let router = routes(|guarded| guarded.layer(guard)).route(DESCRIPTION, get(description)).merge(docs);
     let router = router.method_not_allowed_fallback(method_not_allowed).fallback(unknown_route);
-    router.with_state(Api { agent })
+    router.with_state(Api { agent, metrics })
 }
 
 /// The description of the HTTP contract, built of what the code says.
@@ -84,12 +89,6 @@ async fn unknown_route(State(api): State<Api>, method: Method, uri: Uri, headers
         Ok(()) => unknown_url(&method, &uri),
         Err(error) => error.into_response(),
     }
-}
-
-fn unknown_url(method: &Method, uri: &Uri) -> Response {
-    let path = wire::body::clip(uri.path()).to_owned();
-    let message = format!("there is nothing at {method} {path}; /docs describes what there is");
-    ApiError::new(ErrorCode::UnknownUrl, message).into_response()
 }
 
 /// Nothing is said of the API to those without a key, not even what it does not have.

@@ -14,7 +14,7 @@ use crate::api::auth::Caller;
 use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
-use crate::api::{completions, description, health, models, run_events, runs, session_copies, sessions};
+use crate::api::{completions, description, health, metrics, models, run_events, runs, session_copies, sessions};
 use crate::config::Scope;
 
 #[derive(OpenApi)]
@@ -26,7 +26,7 @@ use crate::config::Scope;
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "models", description = "What can be asked for"),
-        (name = "operation", description = "For probes"),
+        (name = "operation", description = "For probes and monitoring"),
     ),
 )]
 struct Description;
@@ -66,7 +66,12 @@ pub fn describe() -> Document {
 }
 
 fn open() -> Vec<Row> {
-    vec![row!("/healthz", get health::healthz), row!("/readyz", get health::readyz)]
+    vec![
+        row!("/healthz", get health::healthz),
+        row!("/readyz", get health::readyz),
+        // It asks for a key itself, if it is to.
+        row!("/metrics", get metrics::metrics),
+    ]
 }
 
 fn guarded() -> Vec<Row> {

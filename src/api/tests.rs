@@ -17,6 +17,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use crate::agent::Generation;
+use crate::api::MetricsAccess;
 use crate::api::health::Stalled;
 use crate::api::{openapi, router};
 use crate::config::{KeyConfig, QuotaConfig, Scopes, key};
@@ -54,7 +55,8 @@ async fn the_description_that_is_served_is_the_committed_one() {
 #[tokio::test]
 async fn every_described_operation_is_routed() {
     let agent = agent_over(Arc::new(MemoryStore::default()), []);
-    let router = crate::api::routes::routes(|guarded| guarded).with_state(crate::api::Api { agent });
+    let router = crate::api::routes::routes(|guarded| guarded)
+        .with_state(crate::api::Api { agent, metrics: MetricsAccess::Key });
     let described = serde_json::to_value(openapi()).unwrap();
     for (path, operations) in described["paths"].as_object().unwrap() {
         for method in ["get", "post", "put", "patch", "delete"] {
@@ -138,7 +140,7 @@ async fn rate_limits_are_counted_shown_and_enforced() {
 async fn without_keys_a_64_of_ipv6_addresses_is_one_caller() {
     let agent = agent_over(Arc::new(MemoryStore::default()), []);
     agent.replace_generation(Generation { requests_per_minute: Some(1), ..Generation::default() });
-    let router = router(agent, &Arc::default());
+    let router = router(agent, &Arc::default(), MetricsAccess::Key);
     let senders = [
         ("2001:db8::1", 200),
         ("2001:db8::ffff:2", 429),
@@ -251,7 +253,7 @@ fn guarded_over(store: Arc<dyn Store>) -> Router {
         requests_per_minute: Some(2),
         quota: QuotaConfig::default(),
     };
-    router(agent_over(store, [key]), &Arc::default())
+    router(agent_over(store, [key]), &Arc::default(), MetricsAccess::Key)
 }
 
 /// An agent without upstreams, over this store and with these keys.

@@ -16,7 +16,7 @@ use super::reload;
 use crate::config::{LogFormat, Options, Settings, UpstreamKind};
 use crate::failpoint;
 use crate::server::{Server, Stopping};
-use crate::telemetry::{self, Log};
+use crate::telemetry::logs::{self, Log};
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     failpoint::check().map_err(Failure::config)?;
@@ -24,7 +24,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let format = options.log_format_on(terminal);
     let settings = Settings::load(options, &env).map_err(Failure::config)?;
     // Dropped when all is over, so that the last lines are written.
-    let log = telemetry::begin(&options.log, format, takes_colours(terminal)).map_err(Failure::config)?;
+    let log = logs::begin(&options.log, format, takes_colours(terminal)).map_err(Failure::config)?;
     let served = runtime()?.block_on(async {
         // Before anything else: until then the signal ends the process.
         let hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
@@ -39,15 +39,19 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 
 async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log) -> Result<(), Failure> {
     let listen = settings.server.listen;
-    let (server, reloader) = Server::build(settings).await.map_err(Failure::new)?;
+    let (mut server, reloader) = Server::build(settings).await.map_err(Failure::new)?;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         let hint = "; choose another address with --listen";
         Failure::new(format_args!("cannot listen on {listen}: {error}{hint}"))
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
+    let metrics = server.listen_for_metrics().await.map_err(Failure::new)?;
     match options.log_format_on(std::io::stderr().is_terminal()) {
         LogFormat::Text => log.print(&banner(address, reloader.settings())),
         LogFormat::Json => log_start(address, reloader.settings(), server.agent().replica()),
+    }
+    if let Some(metrics) = metrics {
+        tracing::info!("metrics are read at http://{metrics}/metrics");
     }
     let (stopping, told) = watch::channel(Stopping::No);
     let stopped = on_signals(stopping.clone())?;

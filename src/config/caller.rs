@@ -65,8 +65,8 @@ impl KeyConfig {
             "scopes",
             "What requests with this key may do: `run` starts runs and answers those that wait, `read` reads runs and \
              sessions, `steer` sends messages to live runs, `cancel` cancels runs, `sessions` creates, changes, copies and \
-             deletes sessions.",
-            Scopes::all(),
+             deletes sessions, `metrics` reads the metrics of the whole server.",
+            Scopes::of_tenant(),
         );
         let requests_per_minute = section
             .optional("requests_per_minute", "Most requests a minute with this key, over all replicas together.");

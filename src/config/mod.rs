@@ -10,6 +10,7 @@ mod declaration;
 mod difference;
 mod identity;
 pub mod key;
+mod metrics;
 mod mistake;
 mod options;
 mod quantity;
@@ -37,6 +38,7 @@ pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITE
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
 pub use identity::{Identity, SentIdentity};
+pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use options::{LogFormat, Options};
 pub use quota::{Allotment, Period, QuotaConfig};

@@ -20,6 +20,8 @@ pub enum Scope {
     Cancel,
     /// Create, change, copy and delete sessions.
     Sessions,
+    /// Read the metrics of the whole server.
+    Metrics,
 }
 
 impl Word for Scope {
@@ -29,6 +31,7 @@ impl Word for Scope {
         ("steer", Self::Steer),
         ("cancel", Self::Cancel),
         ("sessions", Self::Sessions),
+        ("metrics", Self::Metrics),
     ];
 }
 
@@ -50,6 +53,12 @@ impl Scopes {
         Self(Scope::WORDS.iter().map(|(_, scope)| *scope).collect())
     }
 
+    /// Everything that concerns a tenant alone: what a key may do of which nothing else is said.
+    #[must_use]
+    pub fn of_tenant() -> Self {
+        Self(Self::all().0.into_iter().filter(|scope| *scope != Scope::Metrics).collect())
+    }
+
     /// Whether this is among them.
     #[must_use]
     pub fn contains(&self, scope: Scope) -> bool {
@@ -65,7 +74,10 @@ impl FromToml for Scopes {
     fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
         let scopes: Vec<Scope> = FromToml::read(value)?;
         if scopes.is_empty() {
-            return Err(Misread::new(value, "a key without any scope could do nothing; leave the list out for all"));
+            return Err(Misread::new(
+                value,
+                "a key without any scope could do nothing; leave the list out for all but `metrics`",
+            ));
         }
         Ok(Self(scopes))
     }

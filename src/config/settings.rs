@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT};
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
+use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
 use super::options::Options;
 use super::reader::Section;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub server: ServerConfig,
     /// Where runs and sessions are kept.
     pub store: StoreConfig,
+    /// What is counted, and who may read it.
+    pub metrics: MetricsConfig,
     /// Who answers, in the order of the file; never empty.
     pub upstreams: Vec<Upstream>,
     /// Where the upstreams were found.
@@ -69,7 +72,9 @@ impl Settings {
         let config = options.config.clone().or_else(|| self.file.clone());
         let options = Options { config, ..options.clone() };
         let next = Self::load(&options, env)?;
-        match exposure(self.server.listen, &options, !next.keys.is_empty()) {
+        let metrics = self.metrics.listen.filter(|_| !self.metrics.open);
+        let mut listens = [Some(self.server.listen), metrics].into_iter().flatten();
+        match listens.find_map(|listen| exposure(listen, &options, !next.keys.is_empty())) {
             Some(what) => Err(ConfigErrors::unplaced("keys", what)),
             None => Ok(next),
         }
@@ -88,6 +93,7 @@ impl Settings {
         Self {
             server: ServerConfig { requests_per_minute, ..running.server.clone() },
             store: running.store.clone(),
+            metrics: running.metrics,
             values: self.values.while_running(&running.values),
             ..self
         }
@@ -132,6 +138,7 @@ impl Settings {
         let has_keys = root.has_entries("keys");
         let server = root.section("server", |section| ServerConfig::read(section, options, has_keys));
         let store = root.section("store", |section| StoreConfig::read(section, options));
+        let metrics = root.section("metrics", |section| MetricsConfig::read(section, options, has_keys));
         let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
         let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
         if upstreams.is_empty() {
@@ -156,6 +163,6 @@ impl Settings {
             Some(())
         });
         let (models, file, values) = (models.into_iter().collect(), None, Values::default());
-        Self { server, store, upstreams, upstream_origin, models, agents, tools, keys, file, values }
+        Self { server, store, metrics, upstreams, upstream_origin, models, agents, tools, keys, file, values }
     }
 }

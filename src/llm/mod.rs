@@ -22,7 +22,7 @@ use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
-use crate::types::{Conversation, TurnEnd, Usage};
+use crate::types::{Conversation, ErrorKind, TurnEnd, Usage};
 
 pub mod demo;
 
@@ -68,7 +68,7 @@ pub enum Delta {
     /// The upstream took the request and began to answer, though it has said nothing yet.
     Begun,
     /// An attempt failed before anything was said, and at no cost; another follows after `delay`.
-    Retry { attempt: u32, delay: Duration, cause: String },
+    Retry { attempt: u32, delay: Duration, kind: ErrorKind, cause: String },
     /// The turn is whole.
     Finished(Box<ModelTurn>),
 }
@@ -195,6 +195,18 @@ impl ModelError {
     #[must_use]
     pub fn having(self, spent: Spent) -> Self {
         Self { spent, ..self }
+    }
+
+    /// What failed, in terms of a run.
+    #[must_use]
+    pub fn failure(&self) -> ErrorKind {
+        match self.kind {
+            ModelErrorKind::Transient => ErrorKind::UpstreamUnavailable,
+            ModelErrorKind::Timeout => ErrorKind::UpstreamTimeout,
+            ModelErrorKind::Rejected if matches!(self.status, Some(400 | 422)) => ErrorKind::RequestRejected,
+            ModelErrorKind::Rejected => ErrorKind::UpstreamRejected,
+            ModelErrorKind::ContextLength => ErrorKind::ContextLength,
+        }
     }
 }
 

@@ -107,7 +107,7 @@ impl Model for Retrying {
                     yield Err(error);
                     return;
                 };
-                yield Ok(Delta::Retry { attempt, delay, cause: error.message });
+                yield Ok(Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message });
                 sleep(delay).await;
             }
         })

@@ -20,6 +20,7 @@ use crate::agent::Agent;
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
 use crate::config::ServerConfig;
+use crate::telemetry::metrics::Metrics;
 
 /// Longest request id that is taken over from a caller. Not a setting: a longer one is replaced, which does no harm.
 const MAX_REQUEST_ID: usize = 128;
@@ -30,12 +31,17 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Wraps the router.
 pub(super) fn apply(router: Router, settings: &ServerConfig, agent: Agent) -> Router {
+    let metrics = agent.metrics().clone();
+    let answered = move |response: &Response<_>, latency: Duration, span: &Span| {
+        count(&metrics, response, latency);
+        log(response, latency, span);
+    };
     let layers = ServiceBuilder::new()
         // A foreign id that is not sane is replaced, like one that is absent; the log line needs it.
         .map_request(drop_bad_request_id)
         .set_x_request_id(MakeRequestUuid)
         // One log line for each request, so everything below it is seen in it.
-        .layer(TraceLayer::new_for_http().make_span_with(span).on_request(()).on_response(log).on_failure(()))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_request(()).on_response(answered).on_failure(()))
         // Also on errors and on the answers to preflights.
         .propagate_x_request_id()
         // A browser must be able to read the errors that follow.
@@ -64,12 +70,22 @@ fn span(request: &Request) -> Span {
     tracing::info_span!("request", id, method = %request.method(), path = route)
 }
 
+/// Counts an answer by its route. What has none is counted together: what no route was found for, and probes.
+fn count<B>(metrics: &Metrics, response: &Response<B>, latency: Duration) {
+    let fields = response.extensions().get::<LogFields>();
+    let route = fields.and_then(|fields| fields.route.as_ref()).map_or("other", MatchedPath::as_str);
+    metrics.answered_request(route, response.status().as_u16(), latency);
+    if let Some(code) = fields.and_then(|fields| fields.code) {
+        metrics.refused_request(code);
+    }
+}
+
 fn log<B>(response: &Response<B>, latency: Duration, span: &Span) {
     let (status, latency_ms) = (response.status().as_u16(), latency.as_secs_f64() * 1e3);
     let run = response.headers().get("x-loopgate-run-id").and_then(|run| run.to_str().ok());
     let unknown = LogFields::default();
     let fields = response.extensions().get().unwrap_or(&unknown);
-    let LogFields { tenant, key, trace_id, code, model, tokens, cost_usd, .. } = fields;
+    let LogFields { tenant, key, trace_id, code, model, tokens, cost_usd, route: _ } = fields;
     let tenant = tenant.as_ref().map(field::display);
     macro_rules! line {
         ($level:ident) => {

@@ -1,6 +1,7 @@
 //! Replaces the configuration of a running server.
 
 use super::build::{self, BuildError, Clients, Running};
+use super::counted;
 use super::prices;
 use crate::agent::Agent;
 use crate::config::{Change, Settings};
@@ -33,6 +34,7 @@ impl Reloader {
         let running = Running { settings: &self.settings, generation: &generation };
         let generation = build::generation(&next, &mut self.clients, Some(&running))?;
         self.agent.replace_generation(generation);
+        self.agent.metrics().know(counted::names(&next));
         prices::log_remarks(&next);
         self.settings = next;
         Ok(changes)

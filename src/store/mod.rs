@@ -30,6 +30,7 @@ pub(crate) mod faulty;
 #[cfg(test)]
 pub(crate) mod layer;
 mod lease;
+pub mod measured;
 pub mod memory;
 mod open;
 mod open_error;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::types::conversation::{Part, joined};
-use crate::types::error::RunError;
+use crate::types::error::{ErrorKind, RunError};
 use crate::types::json::is_default;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::run::RunOptions;
@@ -71,7 +71,15 @@ pub enum Event {
     /// Arguments as the model writes them. The call's id is minted before its name is known.
     ToolArgumentsDelta { step: u32, call_id: CallId, delta: String },
     /// The upstream failed before it said anything, and at no cost; another attempt follows.
-    ProviderRetry { step: u32, upstream: String, model: String, attempt: u32, delay_ms: u64, cause: String },
+    ProviderRetry {
+        step: u32,
+        upstream: String,
+        model: String,
+        attempt: u32,
+        delay_ms: u64,
+        kind: ErrorKind,
+        cause: String,
+    },
     /// The model's turn is whole. Internal.
     TurnFinished { step: u32, turn: Box<Turn> },
     /// The step's text so far is void.
@@ -269,6 +277,10 @@ pub struct Turn {
     pub end: TurnEnd,
     /// From request to last byte, in milliseconds.
     pub latency_ms: u64,
+    /// From request to the first piece of the answer, if it came in pieces. Counted as the turn is recorded, and not
+    /// stored: nothing that reads the log asks for it.
+    #[serde(skip)]
+    pub first_token_ms: Option<u64>,
 }
 
 impl Turn {

@@ -22,6 +22,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::{SessionBudget, Versioned};
 use crate::agent::ledger::{keys, log};
 use crate::agent::limits::quota::Account;
+use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
@@ -143,7 +144,7 @@ impl Admission {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
         let started = if turn.must_wait() {
-            Box::pin(self.queue(candidate, turn)).await?
+            Box::pin(self.queue(candidate, turn, &first)).await?
         } else {
             self.launch(new, candidate, turn, (first, counted))
         };
@@ -252,8 +253,9 @@ impl Admission {
     }
 
     /// Lets a stored run wait for its turn.
-    async fn queue(&self, candidate: Candidate, turn: Turn) -> Result<Started, StartError> {
+    async fn queue(&self, candidate: Candidate, turn: Turn, first: &Record) -> Result<Started, StartError> {
         let Candidate { spec, lease, .. } = candidate;
+        self.launcher.metrics.of_run(&spec, || Run::new(spec.clone()).counted()).recorded(first);
         lease.release().await?;
         let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0);
         Ok(Started::new(&spec, turn, follower))
@@ -264,7 +266,7 @@ impl Admission {
         let (first, counted) = first;
         let memory = new.memory.take_run().unwrap_or_else(|| self.launcher.memory.begin());
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
-        let idle = Idle::created(spec.clone(), first, lease, counted);
+        let idle = Idle::created(spec.clone(), first, lease, counted, &self.launcher.metrics);
         let prepared = Prepared { history, budget, account, commands: 0, memory, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
         Started::new(&spec, turn, follower)

@@ -32,6 +32,10 @@ pub struct TurnBuffer {
     parts: Vec<Part>,
     /// Everything that came, in bytes, for the estimate of what it took.
     bytes: usize,
+    /// When the model was asked.
+    asked_at: Instant,
+    /// When the first of it came.
+    first_at: Option<Instant>,
     /// Whether the upstream began to answer.
     begun: bool,
     /// Until when surely nothing is sent, since the attempts so far have failed at no cost.
@@ -61,6 +65,8 @@ impl TurnBuffer {
             show_arguments: spec.options.stream_tool_arguments,
             parts: Vec::new(),
             bytes: 0,
+            asked_at: Instant::now(),
+            first_at: None,
             begun: false,
             pauses_until: None,
             failed_at: None,
@@ -70,7 +76,7 @@ impl TurnBuffer {
 
     /// Takes in a delta that does not end the turn.
     pub fn push(&mut self, delta: Delta) {
-        let step = self.step;
+        let (step, before) = (self.step, self.bytes);
         match delta {
             Delta::Text(text) => {
                 self.bytes += text.len();
@@ -101,15 +107,24 @@ impl TurnBuffer {
                     self.emit(Event::ToolArgumentsDelta { step, call_id, delta });
                 }
             }
-            Delta::Retry { attempt, delay, cause } => {
+            Delta::Retry { attempt, delay, kind, cause } => {
                 let (upstream, model) = self.upstream.clone();
                 self.pauses_until = Some(Instant::now() + delay);
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-                self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, cause });
+                self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind, cause });
             }
             Delta::Begun => self.begun = true,
             Delta::Finished(_) => {}
         }
+        if before == 0 && self.bytes > 0 {
+            self.first_at = Some(Instant::now());
+        }
+    }
+
+    /// How long the first piece of the answer took, if it came in pieces: milliseconds.
+    pub fn first_token_ms(&self) -> Option<u64> {
+        let after = self.first_at?.saturating_duration_since(self.asked_at);
+        u64::try_from(after.as_millis()).ok()
     }
 
     /// Whether something waits to be recorded.
@@ -168,7 +183,8 @@ impl TurnBuffer {
             Spent::Input => estimated_usage(reserve, 0),
             Spent::Nothing => Usage::default(),
         };
-        Turn { parts: std::mem::take(&mut self.parts), usage, end: TurnEnd::Interrupted, latency_ms }
+        let (parts, first_token_ms) = (std::mem::take(&mut self.parts), self.first_token_ms());
+        Turn { parts, usage, end: TurnEnd::Interrupted, latency_ms, first_token_ms }
     }
 
     fn keep_text(&mut self, text: &str) {

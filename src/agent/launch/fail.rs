@@ -51,9 +51,16 @@ impl Launcher {
         lease: &Lease,
     ) -> Result<Option<Option<RunId>>, Unavailable> {
         let Some(lost) = self.read_lost(run, entry, why).await? else { return Ok(None) };
+        // An end that the log has already was counted by the replica that recorded it.
+        let (agent, ends_now) = (lost.head.agent.clone(), lost.end.is_some());
         let (tx, next) = commits::fail(lease.fence(), lost, self.ledger.retention());
         match self.ledger.commit(tx).await {
-            Ok(()) => Ok(Some(next)),
+            Ok(()) => {
+                if ends_now {
+                    self.metrics.failed_run(&agent, why);
+                }
+                Ok(Some(next))
+            }
             // The sweep looks at the run again.
             Err(CommitError::VersionConflict { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),

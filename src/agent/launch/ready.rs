@@ -17,6 +17,7 @@ use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::run_memory::MemoryShare;
 use crate::store::Unavailable;
+use crate::telemetry::metrics::{Metrics, RunCounter};
 use crate::types::clock::now_ms;
 use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 
@@ -24,6 +25,8 @@ use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 #[derive(Debug)]
 pub(in crate::agent) struct Idle {
     log: Replay,
+    /// Counts the records that this replica adds.
+    counter: RunCounter,
     pub(in crate::agent) lease: Lease,
     /// When its wait is over, if it waits: Unix milliseconds.
     waits_until_ms: Option<u64>,
@@ -33,13 +36,20 @@ pub(in crate::agent) struct Idle {
 
 impl Idle {
     /// The run with this log.
-    pub(in crate::agent) fn new(log: Replay, lease: Lease) -> Self {
-        Self { log, lease, waits_until_ms: None, counted: 0 }
+    pub(in crate::agent) fn new(log: Replay, lease: Lease, metrics: &Metrics) -> Self {
+        let counter = metrics.of_run(log.run().spec(), || log.run().counted());
+        Self { log, counter, lease, waits_until_ms: None, counted: 0 }
     }
 
     /// A run that was just created with its first record, and with so many bytes counted as stored.
-    pub(in crate::agent) fn created(spec: Arc<RunSpec>, first: Arc<Record>, lease: Lease, counted: u64) -> Self {
-        let mut idle = Self { counted, ..Self::new(Replay::new(spec), lease) };
+    pub(in crate::agent) fn created(
+        spec: Arc<RunSpec>,
+        first: Arc<Record>,
+        lease: Lease,
+        counted: u64,
+        metrics: &Metrics,
+    ) -> Self {
+        let mut idle = Self { counted, ..Self::new(Replay::new(spec), lease, metrics) };
         idle.push(first);
         idle
     }
@@ -102,6 +112,7 @@ impl Idle {
 
     /// Applies a record that is in the log now.
     pub(super) fn push(&mut self, record: Arc<Record>) {
+        self.counter.recorded(&record);
         let bytes = log::size(&record);
         self.log.push(record, bytes);
     }
@@ -116,8 +127,8 @@ impl Idle {
         self.lease.release().await
     }
 
-    pub(super) fn into_parts(self) -> (Replay, Lease) {
-        (self.log, self.lease)
+    pub(super) fn into_parts(self) -> (Replay, RunCounter, Lease) {
+        (self.log, self.counter, self.lease)
     }
 }
 

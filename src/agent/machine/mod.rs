@@ -17,6 +17,7 @@ use std::sync::Arc;
 use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
 pub use self::next::Step;
+use crate::telemetry::fold::RunFold;
 use crate::types::conversation::Origin;
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
@@ -254,6 +255,12 @@ impl Run {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stop.is_some() && !self.wants_closing()
+    }
+
+    /// What its next records are counted by.
+    #[must_use]
+    pub fn counted(&self) -> RunFold {
+        RunFold::new(&self.spec, self.model.clone(), self.status(), self.handed_off)
     }
 
     /// The number of the request that it runs on: 0 started it.

@@ -10,7 +10,7 @@ mod rate_limit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
@@ -24,6 +24,7 @@ use crate::api::auth::rate_limit::{too_many, write_allowance};
 use crate::api::error::ApiError;
 use crate::api::log_fields::LogFields;
 use crate::api::trace::trace_id;
+use crate::config::Scope;
 use crate::net::client_address::counted_as;
 
 /// What stands before the routes that are not open to everyone.
@@ -40,14 +41,24 @@ pub fn check_key(generation: &Arc<Generation>, headers: &HeaderMap) -> Result<()
     keys::identify(generation, headers).map(drop)
 }
 
+/// Refuses headers that show no key of this scope, where keys are asked for.
+pub fn check_scope(generation: &Arc<Generation>, headers: &HeaderMap, scope: Scope) -> Result<(), ApiError> {
+    keys::identify(generation, headers)?.0.check(scope)
+}
+
 /// Lets a request pass if its key is valid and its allowance is not used up. The handler then
 /// extracts its [`Caller`].
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let (caller, limit) = match keys::identify(&guard.agent.generation(), request.headers()) {
         Ok(known) => known,
-        Err(error) => return error.into_response(),
+        Err(error) => {
+            let mut response = error.into_response();
+            LogFields::of(&mut response).route = route;
+            return response;
+        }
     };
     let (tenant, key) = (caller.tenant.clone(), caller.key_name.clone());
     let trace_id = trace_id(request.headers());
@@ -76,6 +87,6 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         write_allowance(&allowance, response.headers_mut());
     }
     let logged = LogFields::of(&mut response);
-    (logged.tenant, logged.key, logged.trace_id) = (Some(tenant), key, trace_id);
+    (logged.tenant, logged.key, logged.trace_id, logged.route) = (Some(tenant), key, trace_id, route);
     response
 }

@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 use super::streams::{asked, replica};
 use super::{agent_over, agent_that_stores, router, send};
-use crate::api::Bodies;
+use crate::api::{Bodies, MetricsAccess};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Write};
@@ -40,7 +40,8 @@ async fn messages_to_a_live_run_are_refused_once_they_are_too_many_or_too_large(
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_that_is_full_gets_429_and_what_never_fits_413() {
-    let router = router(agent_that_stores(1 << 20, Arc::new(MemoryStore::default()), []), &Arc::default());
+    let router =
+        router(agent_that_stores(1 << 20, Arc::new(MemoryStore::default()), []), &Arc::default(), MetricsAccess::Key);
     for _ in 0..2 {
         assert_eq!(send(&router, post("/v1/sessions", 400_000)).await.0, StatusCode::CREATED);
     }
@@ -56,7 +57,8 @@ async fn a_tenant_that_is_full_gets_429_and_what_never_fits_413() {
 /// Sessions that expire make room, which is found when all is counted anew.
 #[tokio::test(start_paused = true)]
 async fn a_tenant_that_is_full_is_told_how_much_it_stores_and_when_expired_things_are_counted_out() {
-    let router = router(agent_that_stores(1 << 20, Arc::new(MemoryStore::default()), []), &Arc::default());
+    let router =
+        router(agent_that_stores(1 << 20, Arc::new(MemoryStore::default()), []), &Arc::default(), MetricsAccess::Key);
     for _ in 0..2 {
         assert_eq!(send(&router, post("/v1/sessions", 400_000)).await.0, StatusCode::CREATED);
     }
@@ -110,7 +112,7 @@ fn hanging() -> Arc<Faulty> {
 async fn requests_that_wait_for_a_session_with_their_key_let_others_be_worked_on() {
     for path in MAKES_SESSIONS {
         let store = hanging();
-        let router = router(agent_over(store.clone(), []), &Arc::default());
+        let router = router(agent_over(store.clone(), []), &Arc::default(), MetricsAccess::Key);
         // Two such requests are worked on at the same time, and one may wait.
         let bodies = Arc::new(Bodies::new(2 << 20, 1 << 20));
         let ask = |key| send(&router, makes_session(path, &bodies, key, 200_000));
@@ -137,7 +139,7 @@ async fn requests_that_wait_for_a_session_with_their_key_let_others_be_worked_on
 async fn a_session_that_is_being_stored_is_counted_though_its_client_hangs_up() {
     for path in MAKES_SESSIONS {
         let store = hanging();
-        let router = router(agent_over(store.clone(), []), &Arc::default());
+        let router = router(agent_over(store.clone(), []), &Arc::default(), MetricsAccess::Key);
         let bodies = Arc::new(Bodies::new(2 << 20, 1 << 20));
         tokio::select! {
             () = store.reached() => {}

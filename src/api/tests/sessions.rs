@@ -15,7 +15,7 @@ fn two_tenants() -> Router {
         requests_per_minute: None,
         quota: QuotaConfig::default(),
     };
-    router(agent_over(Arc::new(MemoryStore::default()), [key("one"), key("two")]), &Arc::default())
+    router(agent_over(Arc::new(MemoryStore::default()), [key("one"), key("two")]), &Arc::default(), MetricsAccess::Key)
 }
 
 async fn call(router: &Router, tenant: &str, method: Method, path: &str, body: Value) -> (u16, Value) {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::agent::tests::support::catalog;
 use crate::agent::{Agent, Generation, Retention};
+use crate::api::MetricsAccess;
 use crate::llm::{Delta, DeltaStream, Model, ModelError, ModelRequest};
 use crate::store::{CommitError, Tx, Write};
 
@@ -72,7 +73,7 @@ pub(super) fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) 
     };
     let store = Arc::new(Shared { store: store.clone(), damages });
     let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);
-    let router = router(agent.clone(), &Arc::default());
+    let router = router(agent.clone(), &Arc::default(), MetricsAccess::Key);
     (agent, router)
 }
 

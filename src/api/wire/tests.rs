@@ -106,6 +106,7 @@ fn record(events: Vec<Event>) -> Vec<Record> {
 /// A run in which everything happens that has a frame of its own.
 fn story() -> Vec<Record> {
     let (upstream, model, cause) = ("openai".into(), "m".into(), "it was busy".into());
+    let kind = ErrorKind::UpstreamUnavailable;
     let completed = |step| Event::StepCompleted {
         step,
         usage: usage(),
@@ -120,7 +121,7 @@ fn story() -> Vec<Record> {
     record(vec![
         Event::RunStarted,
         started(1),
-        Event::ProviderRetry { step: 1, upstream, model, attempt: 1, delay_ms: 1000, cause },
+        Event::ProviderRetry { step: 1, upstream, model, attempt: 1, delay_ms: 1000, kind, cause },
         Event::ThinkingDelta { step: 1, text: "hm".into() },
         Event::ToolArgumentsDelta { step: 1, call_id: call().id, delta: "{\"expr".into() },
         Event::ToolStarted { step: 1, call: call(), effect: Effect::Read },

@@ -79,14 +79,14 @@ headers = { a = { evn = "X" } }
     loopgate.toml:3: server.max_bdy: unknown key; did you mean `max_body`?
     loopgate.toml:4: server.port: unknown key; known here: listen, max_body, max_inbox, body_memory, reader_memory, run_memory, max_connections, max_connections_per_address, header_timeout, keep_alive, write_timeout, drain_delay, drain_timeout, cors_origins, hosts, rate_limit
     loopgate.toml:5: sevrer: unknown key; did you mean `server`?
-    loopgate.toml:6: mcp: unknown key; known here: server, store, upstreams, models, agents, tools, keys
+    loopgate.toml:6: mcp: unknown key; known here: server, store, metrics, upstreams, models, agents, tools, keys
     loopgate.toml:8: agents.default.max_iterations: unknown key; known here: model, system, tools, on_limit, limits
     loopgate.toml:9: agents.default.fallbacks: unknown key; known here: model, system, tools, on_limit, limits
     loopgate.toml:11: agents.default.limits.timout: unknown key; did you mean `timeout`?
     loopgate.toml:13: models."gpt-5.1".price: `output` is missing: price of a million output tokens
     loopgate.toml:13: models."gpt-5.1".price.ouput: unknown key; did you mean `output`?
     loopgate.toml:14: keys.a: needs key_sha256 or key_env
-    loopgate.toml:15: keys.a.scopes: must be "run" or "read" or "steer" or "cancel" or "sessions"
+    loopgate.toml:15: keys.a.scopes: must be "run" or "read" or "steer" or "cancel" or "sessions" or "metrics"
     loopgate.toml:18: upstreams.d.base_url: unknown key; known here: kind
     loopgate.toml:22: tools.t.headers.a: give a string, or a table with either env or file
     loopgate.toml:22: tools.t.headers.a.evn: unknown key; did you mean `env`?

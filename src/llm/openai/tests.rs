@@ -18,8 +18,8 @@ use crate::llm::http::http_client;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::llm::{ModelTurn, Spent};
 use crate::net::testing::nowhere;
-use crate::types::TurnEnd;
 use crate::types::tool::WrittenCalls;
+use crate::types::{ErrorKind, TurnEnd};
 
 const KEY: &str = "sk-very-secret";
 /// A timeout that a test waits for.
@@ -259,6 +259,7 @@ async fn a_failure_before_the_first_token_is_retried() {
     let retry = Delta::Retry {
         attempt: 1,
         delay: Duration::from_millis(1),
+        kind: ErrorKind::UpstreamUnavailable,
         cause: "upstream test answered 500: oops".to_owned(),
     };
     assert_eq!(deltas, [retry, Delta::Text("hi".to_owned())]);

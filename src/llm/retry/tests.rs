@@ -67,7 +67,7 @@ fn finished() -> Delta {
 /// The waits among what was seen, in whole attempts' order.
 fn delays(seen: &Attempt) -> Vec<Duration> {
     let delays = seen.iter().enumerate().filter_map(|(at, item)| match item {
-        Ok(Delta::Retry { attempt, delay, cause }) => {
+        Ok(Delta::Retry { attempt, delay, kind: _, cause }) => {
             assert_eq!((*attempt as usize, cause.as_str()), (at + 1, "no luck"));
             Some(*delay)
         }

@@ -20,7 +20,7 @@ use crate::llm::{Delta, DeltaStream, ModelCall, ModelError, ModelErrorKind, Mode
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::pauses::random;
-use crate::types::{ErrorKind, Event, RunError, StopReason, ToolCall, Usage, Used};
+use crate::types::{Event, RunError, StopReason, ToolCall, Usage, Used};
 
 /// How often text is recorded that no reader here passes on before the run ends. It is a second, and not the whole turn,
 /// for readers at other replicas and for what a crash would leave unread. Not a setting: nothing that a caller of
@@ -273,7 +273,8 @@ fn finish_turn(
             Some(PartKind::ToolCall(ToolCall { id, name, arguments }).into())
         }
     });
-    Turn { parts: parts.collect(), usage, end: turn.end, latency_ms }
+    let first_token_ms = buffer.first_token_ms();
+    Turn { parts: parts.collect(), usage, end: turn.end, latency_ms, first_token_ms }
 }
 
 /// The usage that the upstream reports for an answer of so many bytes, unless it cannot be.
@@ -299,14 +300,7 @@ fn output_bound(driver: &Driver, reserve: Reservation, closing: bool) -> Option<
 }
 
 fn run_error(error: &ModelError, said_something: bool) -> RunError {
-    let kind = match error.kind {
-        ModelErrorKind::Transient => ErrorKind::UpstreamUnavailable,
-        ModelErrorKind::Timeout => ErrorKind::UpstreamTimeout,
-        ModelErrorKind::Rejected if matches!(error.status, Some(400 | 422)) => ErrorKind::RequestRejected,
-        ModelErrorKind::Rejected => ErrorKind::UpstreamRejected,
-        ModelErrorKind::ContextLength => ErrorKind::ContextLength,
-    };
     let message = if said_something { format!("{error}; its answer is incomplete") } else { error.to_string() };
     let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-    RunError { kind, message, retry_after_ms }
+    RunError { kind: error.failure(), message, retry_after_ms }
 }

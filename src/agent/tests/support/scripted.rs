@@ -74,7 +74,12 @@ impl Say {
             Self::Refused => return Vec::new(),
             Self::Pauses => {
                 let (delay, cause) = (Duration::from_secs(10), "it is down".into());
-                return vec![Ok(Delta::Retry { attempt: 1, delay, cause })];
+                return vec![Ok(Delta::Retry {
+                    attempt: 1,
+                    delay,
+                    kind: crate::types::ErrorKind::UpstreamUnavailable,
+                    cause,
+                })];
             }
             Self::Panic => panic!("as told"),
             Self::Fails(_) => (vec!["at last"], [].as_slice()),

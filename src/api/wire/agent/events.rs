@@ -206,15 +206,17 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::ToolArgumentsDelta { step, call_id, delta } => {
             NativeEvent::ToolCallDelta { seq, step: *step, call_id: call_id.as_str(), arguments_delta: delta }
         }
-        Event::ProviderRetry { step, upstream, model, attempt, delay_ms, cause } => NativeEvent::ProviderRetry {
-            seq,
-            step: *step,
-            upstream,
-            model,
-            attempt: *attempt,
-            delay_ms: *delay_ms,
-            cause,
-        },
+        Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind: _, cause } => {
+            NativeEvent::ProviderRetry {
+                seq,
+                step: *step,
+                upstream,
+                model,
+                attempt: *attempt,
+                delay_ms: *delay_ms,
+                cause,
+            }
+        }
         Event::StepDiscarded { step, reason, .. } => {
             NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
         }

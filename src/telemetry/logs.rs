@@ -1,7 +1,5 @@
 //! Logs: one line an event, as text for people or as JSON for machines. No bodies, no secrets.
 
-mod log_writer;
-
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
 use std::time::Duration;
@@ -9,7 +7,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
-use self::log_writer::LogWriter;
+use super::log_writer::LogWriter;
 use crate::config::LogFormat;
 
 /// How long the end of the process waits for the last lines to be written. The reader of the log has stopped if that

@@ -1,0 +1,36 @@
+//! Which names of the configuration are counted by themselves.
+
+use std::collections::BTreeSet;
+
+use crate::config::{BUILTIN_TOOLS, Settings, Upstream, UpstreamKind};
+use crate::telemetry::metrics::Names;
+use crate::types::Tenant;
+
+/// The names of these settings.
+pub(super) fn names(settings: &Settings) -> Names {
+    let tenants = settings.keys.iter().map(|key| key.tenant.clone()).chain([Tenant::default_tenant()]);
+    Names {
+        agents: settings.agents.keys().cloned().collect(),
+        models: settings.upstreams.iter().flat_map(|upstream| models(settings, upstream)).collect(),
+        tools: settings.tools.iter().map(|tool| tool.name.clone()).chain(BUILTIN_TOOLS.map(str::to_owned)).collect(),
+        tenants: tenants.map(|tenant| tenant.as_str().to_owned()).collect(),
+    }
+}
+
+/// The models that an upstream lists; if it lists none, those that are named elsewhere and may be its own.
+fn models(settings: &Settings, upstream: &Upstream) -> BTreeSet<String> {
+    let name = &upstream.name;
+    let of_upstream = |model: &str| format!("{name}/{model}");
+    match &upstream.kind {
+        UpstreamKind::Demo => [of_upstream("demo")].into(),
+        UpstreamKind::OpenAi(openai) => {
+            if let Some(listed) = &openai.models {
+                return listed.iter().map(|model| of_upstream(model)).collect();
+            }
+            let of_agents = settings.agents.values().filter_map(|agent| agent.model.as_ref());
+            let named = of_agents.chain(settings.models.keys());
+            let prefix = of_upstream("");
+            named.map(|model| of_upstream(model.strip_prefix(&prefix).unwrap_or(model))).collect()
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Turns the records of a run into observations. Pure: no clock, no counters.
+
+use std::sync::Arc;
+
+use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::tool::CallEnding;
+use crate::types::usage::StepModel;
+use crate::types::{
+    ErrorKind, Event, Micros, Outcome, Record, RunSpec, RunStatus, StopReason, ToolOutcome, Usage, Used,
+};
+
+/// Something that is counted.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are named for what they are")]
+pub enum Observation<'r> {
+    /// The run was accepted.
+    Accepted,
+    /// The run began after it had waited in its session's queue.
+    Dequeued { waited_ms: u64 },
+    /// The run was resumed.
+    Resumed(ResumeCause),
+    /// A step begins, for which so much is reserved.
+    Reserved(Reservation),
+    /// What was reserved for the step is settled.
+    Settled,
+    /// A model call failed, and the model is asked again.
+    Retried,
+    /// An upstream failed.
+    UpstreamFailed(FailureClass),
+    /// The model answered.
+    Answered { latency_ms: u64, first_token_ms: Option<u64>, output_tokens: u64 },
+    /// A model call took tokens.
+    Took { usage: Usage, cost: Micros },
+    /// A model call may have taken more than the run is charged for.
+    Unconfirmed(Used),
+    /// A step ended with its turn and the results of its tools.
+    StepCompleted,
+    /// A step's answer is void.
+    StepDiscarded(DiscardReason),
+    /// A server-side tool call has its result.
+    ToolFinished { name: &'r str, outcome: &'r ToolOutcome },
+    /// A budget is four fifths used.
+    BudgetWarned,
+    /// The run waits for its client.
+    Waits(StopReason),
+    /// The run ended. `total_ms` is the time that it was under way.
+    Ended { reason: StopReason, total_ms: u64 },
+}
+
+/// Why a run was resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumeCause {
+    /// The replica that drove it died, or lost its lease.
+    Crash,
+    /// The replica that drove it was shut down.
+    Handover,
+    /// Its client answered.
+    Client,
+    /// Its wait for its client is over.
+    WaitOver,
+}
+
+/// How an upstream failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Of this kind.
+    Kind(ErrorKind),
+    /// It broke off after its answer had begun.
+    StreamBroke,
+    /// It took the request and failed before it said anything.
+    NoAnswer,
+}
+
+/// What of a run the next record is understood by.
+#[derive(Debug, Clone)]
+pub struct RunFold {
+    created_ms: u64,
+    model: Arc<StepModel>,
+    is_queued: bool,
+    waits: bool,
+    handed_off: bool,
+    /// What failed, if the run is to stop for it.
+    stopped_by: Option<ErrorKind>,
+    is_stopping: bool,
+}
+
+impl RunFold {
+    /// Of a run that continues from `status` with this model. `handed_off` tells whether the last driver left it by
+    /// order.
+    #[must_use]
+    pub fn new(spec: &RunSpec, model: Arc<StepModel>, status: RunStatus, handed_off: bool) -> Self {
+        Self {
+            created_ms: spec.created_ms,
+            model,
+            is_queued: spec.queued_at.is_some(),
+            waits: status == RunStatus::RequiresAction,
+            handed_off,
+            stopped_by: None,
+            is_stopping: false,
+        }
+    }
+
+    /// Tells `observe` what a record adds to the counts, and the model that the run calls.
+    pub fn apply<'r>(&mut self, record: &'r Record, mut observe: impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+        let observation = match &record.event {
+            // The commonest, and nothing is counted of them.
+            Event::ThinkingDelta { .. }
+            | Event::TextDelta { .. }
+            | Event::RefusalDelta { .. }
+            | Event::ToolArgumentsDelta { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolProgress { .. }
+            | Event::CommandsApplied { .. } => return,
+            Event::RunQueued => Observation::Accepted,
+            Event::RunStarted => self.start(record.at_ms),
+            Event::RunResumed { leg } => Observation::Resumed(self.resume(leg.is_some())),
+            Event::StepStarted { reserved, model, .. } => {
+                if let Some(model) = model {
+                    self.model.clone_from(model);
+                }
+                Observation::Reserved(*reserved)
+            }
+            Event::ProviderRetry { kind, .. } => {
+                observe(&self.model, Observation::UpstreamFailed(FailureClass::Kind(*kind)));
+                Observation::Retried
+            }
+            Event::TurnFinished { turn, .. } => {
+                let Turn { latency_ms, first_token_ms, usage, .. } = **turn;
+                observe(&self.model, Observation::Settled);
+                let output_tokens = usage.completion_tokens;
+                observe(&self.model, Observation::Answered { latency_ms, first_token_ms, output_tokens });
+                self.took(usage)
+            }
+            Event::StepDiscarded { reason, usage, unconfirmed, .. } => {
+                self.discard(*reason, &mut observe);
+                observe(&self.model, self.took(*usage));
+                Observation::Unconfirmed(*unconfirmed)
+            }
+            Event::BudgetWarning { .. } => Observation::BudgetWarned,
+            Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
+            Event::StepCompleted { .. } => Observation::StepCompleted,
+            Event::StopRequested { error, .. } => {
+                self.is_stopping = true;
+                self.stopped_by = error.as_ref().map(|error| error.kind);
+                return;
+            }
+            Event::HandedOff => {
+                self.handed_off = true;
+                return;
+            }
+            Event::RunFinished(outcome) => self.finish(outcome),
+        };
+        observe(&self.model, observation);
+    }
+
+    fn start(&mut self, at_ms: u64) -> Observation<'static> {
+        if std::mem::take(&mut self.is_queued) {
+            Observation::Dequeued { waited_ms: at_ms.saturating_sub(self.created_ms) }
+        } else {
+            Observation::Accepted
+        }
+    }
+
+    fn resume(&mut self, by_client: bool) -> ResumeCause {
+        let (waited, handed_off) = (std::mem::take(&mut self.waits), std::mem::take(&mut self.handed_off));
+        match (by_client, waited, handed_off) {
+            (true, ..) => ResumeCause::Client,
+            (false, true, _) => ResumeCause::WaitOver,
+            (false, false, true) => ResumeCause::Handover,
+            (false, false, false) => ResumeCause::Crash,
+        }
+    }
+
+    fn discard<'r>(&self, reason: DiscardReason, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+        observe(&self.model, Observation::Settled);
+        observe(&self.model, Observation::StepDiscarded(reason));
+        let class = match reason {
+            DiscardReason::StreamBroke => FailureClass::StreamBroke,
+            DiscardReason::NoAnswer => self.stopped_by.map_or(FailureClass::NoAnswer, FailureClass::Kind),
+            DiscardReason::Interrupted | DiscardReason::EmptyResponse => return,
+        };
+        observe(&self.model, Observation::UpstreamFailed(class));
+        if !self.is_stopping {
+            observe(&self.model, Observation::Retried);
+        }
+    }
+
+    fn took(&self, usage: Usage) -> Observation<'static> {
+        Observation::Took { usage, cost: self.model.price.cost(&usage) }
+    }
+
+    fn finish(&mut self, outcome: &Outcome) -> Observation<'static> {
+        let (reason, total_ms) = (outcome.reason, outcome.report.total_ms);
+        if outcome.status() == RunStatus::RequiresAction {
+            self.waits = true;
+            Observation::Waits(reason)
+        } else {
+            Observation::Ended { reason, total_ms }
+        }
+    }
+}
+
+/// What came of a call, in a word.
+#[must_use]
+pub fn call_outcome(outcome: &ToolOutcome) -> &'static str {
+    match outcome.ending {
+        CallEnding::Answered if outcome.is_error => "error",
+        CallEnding::Answered => "ok",
+        CallEnding::Stopped => "stopped",
+        CallEnding::Skipped => "skipped",
+        CallEnding::Lost => "lost",
+    }
+}

@@ -1,0 +1,159 @@
+//! Metrics: declared, counted and written.
+//!
+//! A metric is declared where it is registered, and `docs/metrics.md` is made of the declarations. Values of labels
+//! are bounded: what names something is counted by its name only if the configuration has the name.
+
+mod declare;
+mod family;
+mod http;
+mod names;
+mod of_run;
+mod runs;
+mod store;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+pub use self::declare::{Row, to_markdown};
+pub use self::of_run::RunCounter;
+pub use self::store::{StoreMetrics, StoreOperation};
+pub use self::text::Format;
+
+use self::declare::Declarations;
+use self::http::HttpMetrics;
+use self::runs::RunMetrics;
+use super::fold::RunFold;
+use crate::types::{RunSpec, StopReason};
+
+/// Counts what happens in this process, or nothing. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics(Option<Arc<All>>);
+
+#[derive(Debug)]
+struct All {
+    registry: Registry,
+    rows: Vec<Row>,
+    runs: Arc<RunMetrics>,
+    http: HttpMetrics,
+    store: Arc<StoreMetrics>,
+    gauges: Gauges,
+    by_tenant: bool,
+}
+
+/// What is read when metrics are read.
+#[derive(Debug)]
+struct Gauges {
+    live_runs: Gauge,
+    readers: Gauge,
+    draining: Gauge,
+}
+
+/// What the process holds at the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Runs that are driven here.
+    pub live_runs: usize,
+    /// Clients that follow runs through this process.
+    pub readers: usize,
+    /// Whether the process is about to end.
+    pub draining: bool,
+}
+
+/// The names of the configuration, which are counted by themselves.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// Agents.
+    pub agents: Vec<String>,
+    /// Pairs of an upstream and a model, with a slash between them.
+    pub models: Vec<String>,
+    /// Server-side tools.
+    pub tools: Vec<String>,
+    /// Tenants.
+    pub tenants: Vec<String>,
+}
+
+impl Metrics {
+    /// Counts from now on; by tenant too, if that is asked for.
+    #[must_use]
+    pub fn new(by_tenant: bool) -> Self {
+        let mut to = Declarations::new();
+        let build = to.gauges("build_info", &["version"], "1, with the version of the server.");
+        build.of(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let runs = Arc::new(RunMetrics::declare(&mut to));
+        let http = HttpMetrics::declare(&mut to);
+        let store = Arc::new(StoreMetrics::declare(&mut to));
+        let gauges = Gauges {
+            live_runs: to.gauge("live_runs", "Runs that this replica drives."),
+            readers: to.gauge("readers", "Requests that follow a run through this replica, streamed or not."),
+            draining: to.gauge("draining", "1 from the signal to stop until the end of the process."),
+        };
+        let (registry, rows) = to.into_parts();
+        Self(Some(Arc::new(All { registry, rows, runs, http, store, gauges, by_tenant })))
+    }
+
+    /// What is counted of the store, if anything is.
+    #[must_use]
+    pub fn store(&self) -> Option<Arc<StoreMetrics>> {
+        self.0.as_ref().map(|all| all.store.clone())
+    }
+
+    /// Counts the things of these names by themselves from now on.
+    pub fn know(&self, names: Names) {
+        let Some(all) = &self.0 else { return };
+        all.runs.agents.know(names.agents);
+        all.runs.models.know(names.models);
+        all.runs.tools.know(names.tools);
+        all.runs.tenants.know(names.tenants);
+    }
+
+    /// What counts the records of a run that continues where `fold` has it.
+    #[must_use]
+    pub fn of_run(&self, spec: &RunSpec, fold: impl FnOnce() -> RunFold) -> RunCounter {
+        let Some(all) = &self.0 else { return RunCounter::default() };
+        RunCounter::new(&all.runs, spec, fold(), all.by_tenant)
+    }
+
+    /// Counts the end of a run of this agent that could not be resumed.
+    pub fn failed_run(&self, agent: &str, reason: StopReason) {
+        if let Some(all) = &self.0 {
+            all.runs.agents.of(agent).finish(reason);
+        }
+    }
+
+    /// Counts a request that was answered. `route` is one of the table of routes, not a path.
+    pub fn answered_request(&self, route: &str, status: u16, after: Duration) {
+        if let Some(all) = &self.0 {
+            all.http.answered(route, status, after);
+        }
+    }
+
+    /// Counts an error response.
+    pub fn refused_request(&self, code: &'static str) {
+        if let Some(all) = &self.0 {
+            all.http.refused(code);
+        }
+    }
+
+    /// Everything as text; `None` where nothing is counted.
+    pub fn write(&self, format: Format, figures: Figures) -> Option<Result<String, fmt::Error>> {
+        let all = self.0.as_ref()?;
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        all.gauges.live_runs.set(number(figures.live_runs));
+        all.gauges.readers.set(number(figures.readers));
+        all.gauges.draining.set(i64::from(figures.draining));
+        Some(format.write(&all.registry))
+    }
+
+    /// All metrics as they are documented.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        self.0.as_ref().map_or(&[], |all| &all.rows)
+    }
+}

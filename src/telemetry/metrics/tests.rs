@@ -1,0 +1,44 @@
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+/// `UPDATE_DOCS=1 cargo test --lib metrics` writes the table anew.
+#[test]
+fn the_documented_metrics_are_the_declared_ones() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let written = fs::read_to_string(&path).unwrap();
+    let (before, rest) = written.split_once("<!-- metrics -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let table = to_markdown(Metrics::new(true).rows());
+    let rendered = format!("{before}<!-- metrics -->\n{table}<!-- end -->{after}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, rendered).unwrap();
+    } else {
+        assert_eq!(written, rendered, "UPDATE_DOCS=1 cargo test --lib metrics writes docs/metrics.md anew");
+    }
+}
+
+/// The documented name is the one under which a metric is read.
+#[test]
+fn every_declared_metric_is_written_under_its_name() {
+    let metrics = Metrics::new(true);
+    let all = metrics.0.as_ref().unwrap();
+    all.runs.agents.of("a").finish(StopReason::Done);
+    all.runs.agents.of("a").wait(StopReason::ClientTools);
+    all.runs.tenants.of("t").finish(StopReason::Done);
+    all.runs.models.of("u/m").fail(crate::telemetry::fold::FailureClass::NoAnswer);
+    all.runs.tools.of("t").finish(&crate::types::ToolOutcome::default(), None);
+    metrics.answered_request("/v1/models", 200, Duration::ZERO);
+    metrics.refused_request("not_found");
+    all.store.failed(StoreOperation::Get, "unavailable");
+    all.store.lost_lease(StoreOperation::Renew);
+    let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
+    for Row { name, kind, help, .. } in metrics.rows() {
+        assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");
+        assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name}: {text}");
+        let sample = if *kind == "histogram" { format!("\n{name}_count") } else { format!("\n{name}") };
+        let is_sampled = text.match_indices(&sample).any(|(at, _)| text[at + sample.len()..].starts_with([' ', '{']));
+        assert!(is_sampled, "{name}: {text}");
+    }
+}
