@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::RwLock;
 use prometheus_client::encoding::{
     EncodeLabel, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder, NoLabelSet,
 };
@@ -113,6 +114,32 @@ impl<M: Clone + TypedMetric + EncodeMetric> Family<M> {
     /// What is registered.
     pub(super) fn metric(&self) -> Inner<Labels, M, Maker<M>> {
         self.inner.clone()
+    }
+}
+
+/// Handles by a value of which there are few, found without hashing or making text.
+#[derive(Debug)]
+pub(super) struct Few<K, M>(RwLock<Vec<(K, M)>>);
+
+impl<K, M> Default for Few<K, M> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<K: PartialEq, M: Clone> Few<K, M> {
+    /// The handle for this value, made when it is first asked for.
+    pub(super) fn of(&self, value: K, make: impl FnOnce() -> M) -> M {
+        let find = |made: &[(K, M)]| made.iter().find(|(known, _)| *known == value).map(|(_, handle)| handle.clone());
+        if let Some(handle) = find(&self.0.read()) {
+            return handle;
+        }
+        let mut made = self.0.write();
+        find(&made).unwrap_or_else(|| {
+            let handle = make();
+            made.push((value, handle.clone()));
+            handle
+        })
     }
 }
 

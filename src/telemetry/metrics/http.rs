@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 
 use super::declare::Declarations;
-use super::family::{Family, Histogram};
+use super::family::{Family, Few, Histogram};
 use super::names::Named;
 use super::runs::DURATIONS;
 
@@ -15,6 +15,8 @@ use super::runs::DURATIONS;
 struct RouteMeters {
     route: String,
     answered: Family<Counter>,
+    /// The handles of those by status.
+    by_status: Few<u16, Counter>,
     duration: Histogram,
 }
 
@@ -38,6 +40,7 @@ impl HttpMetrics {
         let routes = Named::any(move |route| RouteMeters {
             route: route.to_owned(),
             answered: answered.clone(),
+            by_status: Few::default(),
             duration: duration.of(&[route]),
         });
         Self { routes, refused }
@@ -45,7 +48,8 @@ impl HttpMetrics {
 
     pub(super) fn answered(&self, route: &str, status: u16, after: Duration) {
         let meters: Arc<RouteMeters> = self.routes.of(route);
-        meters.answered.of(&[&meters.route, &status.to_string()]).inc();
+        let make = || meters.answered.of(&[&meters.route, &status.to_string()]);
+        meters.by_status.of(status, make).inc();
         meters.duration.observe(after.as_secs_f64(), None);
     }
 

@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::declare::Declarations;
-use super::family::{Family, Histogram, Reserved, Spending};
+use super::family::{Family, Few, Histogram, Reserved, Spending};
 use super::names::Named;
 use crate::telemetry::fold::{FailureClass, ResumeCause, call_outcome};
 use crate::types::event::DiscardReason;
@@ -26,6 +26,8 @@ pub(super) struct AgentMeters {
     name: String,
     pub(super) accepted: Counter,
     finished: Family<Counter>,
+    /// The handles of those by reason.
+    by_reason: Few<StopReason, Counter>,
     waits: Family<Counter>,
     resumed: [Counter; 4],
     pub(super) duration: Histogram,
@@ -34,7 +36,8 @@ pub(super) struct AgentMeters {
 impl AgentMeters {
     /// Counts the end of a run.
     pub(super) fn finish(&self, reason: StopReason) {
-        self.finished.of(&[&self.name, reason.status().as_str(), reason_word(reason)]).inc();
+        let make = || self.finished.of(&[&self.name, reason.status().as_str(), reason_word(reason)]);
+        self.by_reason.of(reason, make).inc();
     }
 
     /// Counts a run that begins to wait for its client.
@@ -155,6 +158,8 @@ fn class_word(class: FailureClass) -> &'static str {
 #[derive(Debug)]
 pub(super) struct ToolMeters {
     calls: Family<Counter>,
+    /// The handles of those by outcome.
+    by_outcome: Few<&'static str, Counter>,
     name: String,
     duration: Histogram,
     bytes: Counter,
@@ -163,7 +168,7 @@ pub(super) struct ToolMeters {
 impl ToolMeters {
     pub(super) fn finish(&self, outcome: &ToolOutcome, trace: Option<&super::family::Exemplar>) {
         let word = call_outcome(outcome);
-        self.calls.of(&[&self.name, word]).inc();
+        self.by_outcome.of(word, || self.calls.of(&[&self.name, word])).inc();
         if word != "skipped" {
             self.duration.observe_ms(outcome.latency_ms, trace);
             self.bytes.inc_by(outcome.bytes);
@@ -252,6 +257,7 @@ fn agents(to: &mut Declarations) -> Named<AgentMeters> {
         name: name.to_owned(),
         accepted: accepted.of(&[name]),
         finished: finished.clone(),
+        by_reason: Few::default(),
         waits: waits.clone(),
         resumed: CAUSES.map(|cause| resumed.of(&[name, cause])),
         duration: duration.of(&[name]),
@@ -324,6 +330,7 @@ fn tools(to: &mut Declarations) -> Named<ToolMeters> {
     let bytes = to.counters("tool_result_bytes", &["tool"], "Bytes that tools answered with.");
     Named::new(MOST_NAMES, move |name| ToolMeters {
         calls: calls.clone(),
+        by_outcome: Few::default(),
         name: name.to_owned(),
         duration: duration.of(&[name]),
         bytes: bytes.of(&[name]),
