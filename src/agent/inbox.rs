@@ -5,8 +5,9 @@
 //! commands. So no command is lost, and none comes too late. A nudge tells the driver at once. Each renewal of the
 //! lease tells the inbox's length, so a lost nudge costs only time.
 //!
-//! The bytes of an inbox are bounded, and counted in the commits that add commands. A cancellation is accepted even
-//! when the inbox is full. The driver reads the inbox a page at a time.
+//! The bytes of an inbox are bounded, and counted in the commits that add commands. They are also counted as stored by
+//! the run's tenant before they are sent, until the run ends. A cancellation is accepted even when the inbox or the
+//! tenant is full; it takes a few bytes, which are not counted. The driver reads the inbox a page at a time.
 //!
 //! A request that may be repeated sends its command together with a note under the request's key. Only the attempt
 //! that writes the note sends the command.
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::error::{ClaimError, LookupError, unavailable};
+use crate::agent::error::{ClaimError, LookupError, StorageError, unavailable};
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::commits;
 use crate::agent::ledger::document::{decode, encode};
@@ -87,51 +88,85 @@ pub async fn send(
     if ceiling.is_some_and(|limit| entry.len() as u64 > limit) {
         return Err(LookupError::CommandTooLarge { bytes: entry.len() as u64, limit });
     }
-    let mut retry = RetryConflicts::new();
-    while retry.next().await {
-        if let Some(key) = key
-            && was_sent(ledger, &partition, run, key).await?
-        {
-            return Ok(Delivery::Repeated);
-        }
-        if let Some(delivery) = try_send(ledger, &partition, run, &entry, ceiling, key).await? {
-            return Ok(delivery);
-        }
+    let mut sending = Sending { ledger, tenant, partition, run, entry, ceiling, key, counted: 0 };
+    let sent = sending.send().await;
+    match &sent {
+        // If the store did not answer, the command may have been sent.
+        Ok(Some(Delivery::Delivered)) | Err(LookupError::Store(_)) => {}
+        Ok(_) | Err(_) => ledger.return_storage(tenant, sending.counted).await,
     }
-    Err(LookupError::Store(Unavailable(format!("run {run} is being changed by others"))))
+    sent?.ok_or_else(|| LookupError::Store(Unavailable(format!("run {run} is being changed by others"))))
 }
 
-/// Commits the command with a check that the run has not ended; `None` if the run or its inbox changed meanwhile.
-async fn try_send(
-    ledger: &Ledger,
-    partition: &Partition,
-    run: &RunId,
-    entry: &Bytes,
+/// A command on its way to a run.
+struct Sending<'a> {
+    ledger: &'a Ledger,
+    tenant: &'a Tenant,
+    partition: Partition,
+    run: &'a RunId,
+    entry: Bytes,
+    /// Most bytes that the inbox may have with it; `None` for a command that is always accepted and not counted.
     ceiling: Option<u64>,
-    key: Option<&RequestKey>,
-) -> Result<Option<Delivery>, LookupError> {
-    let document = ledger.store().get(partition, &keys::head(run)).await?;
-    let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
-    let head: Head = decode(&document.value)?;
-    if head.status.is_final() {
-        return Ok(Some(Delivery::Ended(Box::new(head))));
+    key: Option<&'a RequestKey>,
+    /// How many bytes of it are counted as stored by the tenant.
+    counted: u64,
+}
+
+impl Sending<'_> {
+    /// Sends the command, unless the request of its key did already; `None` if the run or its inbox changed at each
+    /// attempt.
+    async fn send(&mut self) -> Result<Option<Delivery>, LookupError> {
+        let mut retry = RetryConflicts::new();
+        while retry.next().await {
+            if let Some(key) = self.key
+                && was_sent(self.ledger, &self.partition, self.run, key).await?
+            {
+                return Ok(Some(Delivery::Repeated));
+            }
+            if let Some(delivery) = self.try_send().await? {
+                return Ok(Some(delivery));
+            }
+        }
+        Ok(None)
     }
-    let after = length(ledger.store(), partition, run).await?;
-    if after >= MOST && ceiling.is_some() {
-        return Err(LookupError::InboxFull(run.clone()));
+
+    /// Commits the command with a check that the run has not ended; `None` if the run or its inbox changed meanwhile.
+    async fn try_send(&mut self) -> Result<Option<Delivery>, LookupError> {
+        let Self { ledger, partition, run, ceiling, .. } = &*self;
+        let document = ledger.store().get(partition, &keys::head(run)).await?;
+        let Some(document) = document else { return Err(LookupError::RunNotFound(run.to_string())) };
+        let head: Head = decode(&document.value)?;
+        if head.status.is_final() {
+            return Ok(Some(Delivery::Ended(Box::new(head))));
+        }
+        let after = length(ledger.store(), partition, run).await?;
+        if after >= MOST && ceiling.is_some() {
+            return Err(LookupError::InboxFull((*run).clone()));
+        }
+        let ttl = head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, now_ms()));
+        let (head, command) = ((*run, document.version), (after, self.entry.clone()));
+        let mut tx = commits::send(partition.clone(), head, command, *ceiling, ttl);
+        if let Some(key) = self.key {
+            let note = Note { fingerprint: key.fingerprint.clone() };
+            tx = tx.put_at(keys::receipt(run, &key.name), 0, encode(&note), Some(RECEIPT_TTL));
+        }
+        self.count().await?;
+        match self.ledger.commit(tx).await {
+            Ok(()) => Ok(Some(Delivery::Delivered)),
+            Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => Ok(None),
+            Err(CommitError::CeilingReached { .. }) => Err(LookupError::InboxFull(self.run.clone())),
+            Err(error) => Err(unavailable(error).into()),
+        }
     }
-    let ttl = head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, now_ms()));
-    let (head, command) = ((run, document.version), (after, entry.clone()));
-    let mut tx = commits::send(partition.clone(), head, command, ceiling, ttl);
-    if let Some(key) = key {
-        let note = Note { fingerprint: key.fingerprint.clone() };
-        tx = tx.put_at(keys::receipt(run, &key.name), 0, encode(&note), Some(RECEIPT_TTL));
-    }
-    match ledger.commit(tx).await {
-        Ok(()) => Ok(Some(Delivery::Delivered)),
-        Err(CommitError::VersionConflict { .. } | CommitError::SequenceConflict { .. }) => Ok(None),
-        Err(CommitError::CeilingReached { .. }) => Err(LookupError::InboxFull(run.clone())),
-        Err(error) => Err(unavailable(error).into()),
+
+    /// Counts the command as stored by its tenant, once, before it is.
+    async fn count(&mut self) -> Result<(), StorageError> {
+        if self.ceiling.is_some() && self.counted == 0 {
+            let bytes = self.entry.len() as u64;
+            self.ledger.take_storage(self.tenant, bytes).await?;
+            self.counted = bytes;
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::agent::admission::{Admission, Started, transcript};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
+use crate::agent::launch::resume::NotResumed;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::machine::Run;
@@ -62,13 +63,29 @@ impl Admission {
         }
     }
 
-    /// Goes on with a waiting run whose client answered all of its calls, or leaves it waiting.
+    /// Goes on with a waiting run whose client answered all of its calls, or leaves it waiting. If its tenant seems to
+    /// have no room for the answers, what it stores is counted anew.
     async fn continue_run(
         &self,
         new: &NewRun,
         head: &Head,
-        claim: Option<&mut HeldClaim>,
+        mut claim: Option<&mut HeldClaim>,
     ) -> Result<Started, StartError> {
+        loop {
+            match self.try_to_continue(new, head, claim.as_deref_mut()).await? {
+                Ok(started) => return Ok(started),
+                Err(NotResumed::NoRoom(bytes)) => self.ledger.recount(&new.tenant, bytes).await?,
+                Err(NotResumed::Failed(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn try_to_continue(
+        &self,
+        new: &NewRun,
+        head: &Head,
+        claim: Option<&mut HeldClaim>,
+    ) -> Result<Result<Started, NotResumed>, StartError> {
         let generation = self.generation_of(new);
         let bytes = run_memory::of_stored(head.bytes).saturating_add(run_memory::size(&new.messages));
         let memory = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
@@ -80,9 +97,11 @@ impl Admission {
                 return Err(error);
             }
         };
-        let follower = self.launcher.resume(idle, Some(leg), generation, memory).await?;
-        let head = Head { status: RunStatus::InProgress, ..head.clone() };
-        Ok(Started { head, follower: follower.to_first_end(), joined: false, replayed: false })
+        let resumed = self.launcher.resume(idle, Some(leg), generation, memory).await;
+        Ok(resumed.map(|follower| {
+            let head = Head { status: RunStatus::InProgress, ..head.clone() };
+            Started { head, follower: follower.to_first_end(), joined: false, replayed: false }
+        }))
     }
 
     /// Checks the answers to a waiting run, acquires the slot that the run needs, and returns the leg that resumes it.

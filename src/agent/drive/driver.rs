@@ -54,6 +54,8 @@ pub struct Driver {
     pub counted: u64,
     /// How many more are to be counted, once it ended or waits.
     pub uncounted: i64,
+    /// What its log grows to before it is counted again.
+    pub counts_at: u64,
 }
 
 /// Why a driver stopped before its run did.

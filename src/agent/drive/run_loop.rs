@@ -33,6 +33,9 @@ pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
 async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
     loop {
         driver.read_commands().await?;
+        if driver.recorder.bytes() >= driver.counts_at {
+            Box::pin(steps::count::count_growth(driver)).await?;
+        }
         match driver.recorder.run().next_step() {
             Step::CallModel { step, reserve, closing } => {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;

@@ -64,6 +64,11 @@ impl Idle {
         Head { bytes: self.counted, ..Head::new(self.spec()) }
     }
 
+    /// Notes that so many bytes more of it are counted as stored.
+    pub(super) fn count(&mut self, bytes: u64) {
+        self.counted += bytes;
+    }
+
     /// How many bytes of it are counted as stored.
     pub(super) fn counted(&self) -> u64 {
         self.counted

@@ -22,7 +22,7 @@ use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::run_memory::MemoryShare;
 use crate::failpoint;
-use crate::store::{Store, Unavailable};
+use crate::store::{CommitError, Store, Unavailable};
 use crate::types::event::Leg;
 use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
 
@@ -30,6 +30,21 @@ use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a run that could not be resumed is kept from being found.
 const REQUEUE_AFTER: Duration = Duration::from_millis(500);
+
+/// Why a run was not resumed.
+#[derive(Debug)]
+pub(in crate::agent) enum NotResumed {
+    /// By the count of its bytes, the tenant may not store the client's request of so many. The run is as it was.
+    NoRoom(u64),
+    /// The store did not answer: the run may have been resumed.
+    Failed(Unavailable),
+}
+
+impl From<Unavailable> for NotResumed {
+    fn from(error: Unavailable) -> Self {
+        Self::Failed(error)
+    }
+}
 
 impl Launcher {
     /// Acquires the lease of a run and reads its log; `None` if another process drives the run or if it has ended. A
@@ -73,14 +88,15 @@ impl Launcher {
         Ok(Some(idle))
     }
 
-    /// Resumes a run: with the `leg` of its client's request, or without one after a crash.
+    /// Resumes a run: with the `leg` of its client's request, or without one after a crash. Where its tenant has no room
+    /// for that leg, the run waits on.
     pub(in crate::agent) async fn resume(
         self: &Arc<Self>,
         mut idle: Idle,
         leg: Option<Leg>,
         generation: Arc<Generation>,
         memory: MemoryShare,
-    ) -> Result<Follower, Unavailable> {
+    ) -> Result<Follower, NotResumed> {
         let before = idle.seq();
         match self.prepare(&mut idle, leg, &generation, memory).await {
             Ok(prepared) => {
@@ -90,7 +106,11 @@ impl Launcher {
                 }
                 Ok(self.spawn(Ready { idle, generation, prepared }, before))
             }
-            Err(error) => {
+            Err(no_room @ NotResumed::NoRoom(_)) => {
+                idle.release().await?;
+                Err(no_room)
+            }
+            Err(error @ NotResumed::Failed(_)) => {
                 // The commit's outcome is unknown. If it happened, the run needs a driver.
                 self.requeue(idle.spec().clone(), idle.lease);
                 Err(error)
@@ -119,7 +139,7 @@ impl Launcher {
         leg: Option<Leg>,
         generation: &Generation,
         memory: MemoryShare,
-    ) -> Result<Prepared, Unavailable> {
+    ) -> Result<Prepared, NotResumed> {
         let account = self.open_account(idle, generation).await?;
         let spec = idle.spec().clone();
         let tools = self.tools(&spec, generation).await?;
@@ -132,11 +152,23 @@ impl Launcher {
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
         let number = leg.as_ref().map_or_else(|| idle.run().leg(), |leg| leg.number);
+        let is_answered = leg.is_some();
         let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
-        let head = Head { leg: number, ..idle.new_head() };
-        let commit = commits::resume((&spec, &head), idle.lease.fence(), entry, session, self.ledger.retention());
+        // After a crash nothing comes from a client, and the few bytes are counted with the rest of the log.
+        let answer = if is_answered { entry.1.len() as u64 } else { 0 };
+        idle.count(answer);
+        let (head, retention) = (Head { leg: number, ..idle.new_head() }, self.ledger.retention());
+        let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, entry), session, retention);
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
-        tokio::try_join!(self.ledger.commit(commit.index), self.ledger.commit(live)).map_err(unavailable)?;
+        let (index, live) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live));
+        if matches!(index, Err(CommitError::CeilingReached { .. })) {
+            if let Some(mut account) = account {
+                account.free_slot().await;
+            }
+            self.ownership.replica.unregister(&spec.id).await?;
+            return Err(NotResumed::NoRoom(commit.counted));
+        }
+        index.and(live).map_err(unavailable)?;
         failpoint::hit("resume.before_record");
         self.ledger.commit(commit.run).await.map_err(unavailable)?;
         failpoint::hit("resume.recorded");

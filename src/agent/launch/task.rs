@@ -22,6 +22,7 @@ use crate::agent::follow::active::Live;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::ready::{Prepared, Ready};
 use crate::agent::ledger::keys;
+use crate::agent::ledger::stored::UNCOUNTED;
 use crate::agent::machine::{Run, Step};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
@@ -146,6 +147,7 @@ impl Launcher {
             next_in_session: None,
             counted,
             uncounted: 0,
+            counts_at: UNCOUNTED,
         };
         driver.count_memory();
         if is_lost {

@@ -124,16 +124,20 @@ pub fn begin(
     Tx { notify: Some(topic), ..tx }
 }
 
-/// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered.
-/// The session's document changes too, so a concurrent start or deletion fails by its version.
+/// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered:
+/// then the head counts `answer` bytes more as stored. The session's document changes too, so a concurrent start or
+/// deletion fails by its version.
 pub fn resume(
     (spec, head): (&RunSpec, &Head),
     fence: Fence,
-    entry: (u64, Bytes),
+    (answer, entry): (u64, (u64, Bytes)),
     session: Option<Versioned>,
     retention: Retention,
 ) -> Indexed {
     let mut index = run_entry(spec, retention);
+    if answer > 0 {
+        index = index.write(stored::count(answer, retention.tenant_bytes));
+    }
     // What was to expire with a waiting run lives again.
     let mut tx =
         drive_on(head, spec, fence, entry).write(Write::ExpireLog { log: keys::events(&spec.id), ttl: Duration::MAX });
@@ -146,7 +150,7 @@ pub fn resume(
         tx = put_session(tx, &session, version, ttl);
         index = put_entries(index, &session, ttl);
     }
-    Indexed { run: tx, index, counted: 0 }
+    Indexed { run: tx, index, counted: answer }
 }
 
 /// A run's end, or that it waits for its client.
@@ -164,6 +168,8 @@ pub struct Ending<'a> {
     pub log_bytes: u64,
     /// How many bytes of it are counted as stored so far.
     pub counted: u64,
+    /// How many bytes were sent to it, which are counted too until it ends.
+    pub inbox_bytes: u64,
     /// How many commands its driver knows of: it does not end before it knows all.
     pub commands_seen: u64,
     /// Its session; `None` without one, or once it was deleted.
@@ -195,7 +201,7 @@ pub fn end(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 
 fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let head = Head { bytes: stored::of_ended_run(ending.log_bytes), ..ended_head(&ending) };
-    let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, lease, .. } = ending;
+    let Ending { spec, outcome, at_ms, commands_seen, session, messages, counted, inbox_bytes, lease, .. } = ending;
     let tx = Tx { releases: lease.map(Box::new), ..tx };
     let no_more = Write::Append { log: keys::inbox(&spec.id), after: commands_seen, entries: Vec::new() };
     let mut tx = tx.write(no_more);
@@ -203,7 +209,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
         tx = delete_inbox(tx, &spec.id);
     }
     let tx = put_end(tx, &head, retention.run).write(Write::Delete { key: keys::spec(&spec.id) });
-    let delta = signed(head.bytes) - signed(counted);
+    let delta = signed(head.bytes) - signed(counted) - signed(inbox_bytes);
     let Some(Versioned { mut session, version }) = session else { return Ended { tx, next: None, delta } };
     let next = session.detach_run(&spec.id);
     let ttl =
@@ -228,7 +234,7 @@ fn finish(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
 /// A run that waits for its client is kept, with its session, for as long as it may wait.
 fn wait(tx: Tx, ending: Ending<'_>, retention: Retention) -> Ended {
     let specification = encode(ending.spec);
-    let bytes = stored::of_waiting_run(specification.len(), ending.log_bytes, ending.counted);
+    let bytes = stored::of_unfinished_run(specification.len(), ending.log_bytes, ending.counted);
     let head = Head { waits_until_ms: ending.waits_until_ms, bytes, ..ended_head(&ending) };
     let Ending { spec, session, counted, .. } = ending;
     let ttl = retention.waiting_run_ttl();
@@ -282,7 +288,7 @@ pub fn fail(fence: Fence, lost: Lost, retention: Retention) -> (Tx, Option<RunId
 }
 
 /// Sends a command to a run whose head has this version and whose inbox has `after` commands. The inbox has at most
-/// `ceiling` bytes. It expires after `ttl` if the run waits for its client.
+/// `ceiling` bytes, unless the command's are not counted. It expires after `ttl` if the run waits for its client.
 pub fn send(
     partition: Partition,
     (run, version): (&RunId, u64),
@@ -291,12 +297,16 @@ pub fn send(
     ttl: Option<Duration>,
 ) -> Tx {
     let (log, counter) = (keys::inbox(run), keys::inbox_bytes(run));
-    let (delta, ceiling) = (signed(command.len() as u64), ceiling.map(signed));
+    let delta = signed(command.len() as u64);
     let topic = keys::inbox_topic(&partition, run);
-    let tx = Tx::new(partition)
-        .check(Check::Version { key: keys::head(run), version })
-        .write(Write::Append { log, after, entries: vec![command] })
-        .write(Write::Add { counter, delta, ceiling });
+    let mut tx = Tx::new(partition).check(Check::Version { key: keys::head(run), version }).write(Write::Append {
+        log,
+        after,
+        entries: vec![command],
+    });
+    if let Some(ceiling) = ceiling {
+        tx = tx.write(Write::Add { counter, delta, ceiling: Some(signed(ceiling)) });
+    }
     let tx = if let Some(ttl) = ttl { keep_inbox(tx, run, ttl) } else { tx };
     Tx { notify: Some(topic), ..tx }
 }

@@ -1,8 +1,9 @@
 //! How much of the store a tenant takes: a counter in its index, and the bound on it.
 //!
-//! Bytes are added before they are written, and subtracted after they were deleted. Nothing is subtracted when
-//! something expires. So the counter may be too high. When it reaches the bound, everything that the tenant's index
-//! names is counted anew, and the counter is corrected.
+//! Bytes that a request brings are added before they are written, and subtracted after they were deleted. Nothing is
+//! subtracted when something expires. So the counter may be too high. When it reaches the bound, everything that the
+//! tenant's index names is counted anew, and the counter is corrected. A run counts as its head says, and with what was
+//! sent to it, until it ends.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,17 +14,20 @@ use tokio::time::Instant;
 
 use crate::agent::error::{StorageError, unavailable};
 use crate::agent::ledger::document::decode;
+use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::machine::budget::signed;
 use crate::store::pages::scan_pages;
-use crate::store::{CommitError, Document, Order, Scan, Tx, Unavailable, Write};
+use crate::store::{CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::session::Session;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// What is counted for a run's log when the run is created. If it comes to more, the rest is counted once the run ends
-/// or waits: the counter lies in another partition than the log, so counting each commit would take one more. Until then
-/// the log is bounded by what the run may do: its iterations, and the most that is taken of a turn and of a tool's answer.
+/// or waits, or whenever the log has grown by [`UNCOUNTED`]: the counter lies in another partition than the log, so counting
+/// each commit would take one more.
 const LOG: u64 = 8 << 10;
+/// How much a run's log may grow before its driver counts it.
+pub(in crate::agent) const UNCOUNTED: u64 = 256 << 10;
 /// What a new session may take beside its messages.
 const SESSION: u64 = 8 << 10;
 /// What a run takes beside its log, about.
@@ -45,6 +49,11 @@ pub(in crate::agent) fn uncount(bytes: u64) -> Write {
     Write::Add { counter: keys::stored(), delta: -signed(bytes), ceiling: None }
 }
 
+/// Counts bytes that a tenant stores already, even beyond the bound.
+pub(in crate::agent) fn add(tenant: &Tenant, delta: i64) -> Tx {
+    Tx::new(keys::tenant_partition(tenant)).write(Write::Add { counter: keys::stored(), delta, ceiling: None })
+}
+
 /// What is counted for a new run whose specification has so many bytes.
 pub(super) fn of_new_run(spec: usize) -> u64 {
     spec as u64 + LOG
@@ -60,9 +69,9 @@ pub(super) fn of_ended_run(log: u64) -> u64 {
     log + OVERHEAD
 }
 
-/// What is counted for a run that waits, which keeps its specification of so many bytes. That is never less than was
-/// `counted` before, as the log of the run may go on.
-pub(super) fn of_waiting_run(spec: usize, log: u64, counted: u64) -> u64 {
+/// What is counted for a run that has not ended, which keeps its specification of so many bytes. That is never less than
+/// was `counted` before, as the log of the run may go on.
+pub(in crate::agent) fn of_unfinished_run(spec: usize, log: u64, counted: u64) -> u64 {
     counted.max(spec as u64 + of_ended_run(log))
 }
 
@@ -112,9 +121,7 @@ impl Ledger {
         if delta == 0 || (delta < 0 && self.ended.is_none()) {
             return;
         }
-        // The bytes are stored already, so they are counted even beyond the bound.
-        let add = Write::Add { counter: keys::stored(), delta, ceiling: None };
-        if let Err(error) = self.commit(Tx::new(keys::tenant_partition(&spec.tenant)).write(add)).await {
+        if let Err(error) = self.commit(add(&spec.tenant, delta)).await {
             tracing::debug!(run = %spec.id, %error, "what the run stored is counted later");
         }
     }
@@ -189,8 +196,18 @@ impl Ledger {
         decode(&entry.value)
     }
 
+    /// How many bytes were sent to a run that has not ended.
+    pub(in crate::agent) async fn inbox_bytes(&self, partition: &Partition, head: &Head) -> Result<u64, Unavailable> {
+        if head.status.is_final() {
+            return Ok(0);
+        }
+        let bytes = self.store.counter(partition, &keys::inbox_bytes(&head.id)).await?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    }
+
     async fn weigh_run(&self, tenant: &Tenant, id: &RunId, session: Option<SessionId>) -> Result<u64, Unavailable> {
         let partition = keys::run_partition(tenant, session.as_ref(), id);
-        Ok(self.head(&partition, id).await?.map_or(0, |head| head.bytes))
+        let Some(head) = self.head(&partition, id).await? else { return Ok(0) };
+        Ok(head.bytes + self.inbox_bytes(&partition, &head).await?)
     }
 }

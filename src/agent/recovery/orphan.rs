@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::agent::error::unavailable;
 use crate::agent::launch::ready::Idle;
+use crate::agent::launch::resume::NotResumed;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
@@ -123,7 +124,11 @@ impl Recovery {
         } else {
             tracing::warn!(%run, %tenant, "resuming an orphaned run: its replica died or lost the store");
         }
-        self.launcher.resume(idle, None, self.generations.current(), memory).await.map(drop)
+        match self.launcher.resume(idle, None, self.generations.current(), memory).await {
+            // Without a request of its client, a run needs no room.
+            Ok(_) | Err(NotResumed::NoRoom(_)) => Ok(()),
+            Err(NotResumed::Failed(error)) => Err(error),
+        }
     }
 
     /// How much memory the conversation of a run with this head takes, about: its own messages and its session's.

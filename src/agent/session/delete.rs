@@ -63,6 +63,10 @@ impl Sessions {
             self.ledger.commit(ids(page).fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
             self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;
         }
+        let mut sent = 0;
+        for head in &runs.waiting {
+            sent += self.ledger.inbox_bytes(&partition, head).await?;
+        }
         let tx = Tx::new(partition)
             .check(Check::Version { key: keys::session(), version })
             .write(Write::Delete { key: keys::session() });
@@ -75,7 +79,7 @@ impl Sessions {
             Err(error) => return Err(unavailable(error).into()),
         }
         let index = drop_entries(Tx::new(keys::tenant_partition(tenant)), &session)
-            .write(stored::uncount(session.bytes + encode(&session).len() as u64));
+            .write(stored::uncount(session.bytes + encode(&session).len() as u64 + sent));
         Ok(self.unindex(index, &runs.waiting).await?)
     }
 

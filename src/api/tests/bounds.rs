@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::streams::{asked, replica};
+use super::streams::{asked, replica, replica_that_stores};
 use super::{agent_over, agent_that_stores, router, send};
 use crate::api::{Bodies, MetricsAccess};
 use crate::store::faulty::{Fate, Faulty};
@@ -52,6 +52,20 @@ async fn a_tenant_that_is_full_gets_429_and_what_never_fits_413() {
     assert!(status == StatusCode::PAYLOAD_TOO_LARGE && message.contains("storage"), "{status}: {message}");
     let (status, body) = send(&router, Request::get("/v1/sessions").body(Body::empty()).unwrap()).await;
     assert_eq!((status, body["data"].as_array().unwrap().len()), (StatusCode::OK, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_to_a_live_run_of_a_tenant_that_is_full_get_429() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (_agent, router) = replica_that_stores(1 << 20, &store, false);
+    let live = asked(&router, "/v1/agent/completions").await;
+    let path = format!("/v1/runs/{}/messages", live.run);
+    assert_eq!(send(&router, post("/v1/sessions", 400_000)).await.0, StatusCode::CREATED);
+    assert_eq!(send(&router, post(&path, 400_000)).await.0, StatusCode::ACCEPTED);
+    assert_eq!(error(send(&router, post(&path, 400_000)).await), (429, "storage_full".to_owned()));
+    assert_eq!(error(send(&router, post("/v1/sessions", 400_000)).await), (429, "storage_full".to_owned()));
+    let cancel = Request::post(format!("/v1/runs/{}/cancel", live.run)).body(Body::empty()).unwrap();
+    assert_eq!(send(&router, cancel).await.0, StatusCode::OK, "a run can be cancelled in any case");
 }
 
 /// Sessions that expire make room, which is found when all is counted anew.

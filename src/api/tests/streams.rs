@@ -60,6 +60,11 @@ impl StoreLayer for Shared {
 
 /// A replica over this store, and its router.
 pub(super) fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
+    replica_that_stores(1 << 30, store, damages)
+}
+
+/// The same, whose tenants may store so many bytes.
+pub(super) fn replica_that_stores(tenant_bytes: u64, store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
     let catalog = catalog(Arc::new(Silent));
     let keep = Retention {
         run: Duration::from_secs(60),
@@ -68,7 +73,7 @@ pub(super) fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) 
         history_bytes: 1 << 20,
         ended_bytes: None,
         inbox_bytes: 1 << 20,
-        tenant_bytes: 1 << 30,
+        tenant_bytes,
         run_bytes: 1 << 30,
     };
     let store = Arc::new(Shared { store: store.clone(), damages });

@@ -138,6 +138,7 @@ async fn record_end(
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
     let (at_ms, commands_seen, counted, retention) = (now_ms(), driver.commands_seen, driver.counted, driver.retention);
     let before = driver.recorder.bytes();
+    let inbox_bytes = if outcome.status().is_final() { inbox_bytes(driver).await? } else { 0 };
     let lease = outcome.status().is_final().then(|| driver.recorder.ending().begin());
     let (mut next, mut uncounted) = (None, 0);
     let change = |tx: Tx| {
@@ -149,6 +150,7 @@ async fn record_end(
             at_ms,
             log_bytes,
             counted,
+            inbox_bytes,
             commands_seen,
             session,
             messages,
@@ -162,6 +164,18 @@ async fn record_end(
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
     driver.uncounted = uncounted;
     Ok(next)
+}
+
+/// How many bytes were sent to the run. More cannot be sent before its end is recorded: that it has read all commands is
+/// checked with the end.
+async fn inbox_bytes(driver: &Driver) -> Result<u64, CommitError> {
+    if driver.commands_seen == 0 {
+        return Ok(0);
+    }
+    let (recorder, counter) = (&driver.recorder, keys::inbox_bytes(&driver.recorder.run().spec().id));
+    let read = || recorder.store().counter(recorder.partition(), &counter);
+    let bytes = RetryWhileLeased::new(recorder.validity()).read(read).await?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Puts the index entries of a run that is about to wait, and returns when its wait is over: Unix milliseconds.

@@ -3,6 +3,7 @@
 pub mod answer_call;
 pub mod begin;
 pub mod call_model;
+pub mod count;
 mod dispatch;
 pub mod finish;
 pub(super) mod outcome;

@@ -91,6 +91,7 @@ impl Place {
             at_ms,
             log_bytes: 0,
             counted: 0,
+            inbox_bytes: 0,
             commands_seen: 0,
             session,
             messages,
@@ -156,7 +157,7 @@ async fn a_run_that_goes_on_expires_no_more_and_holds_its_session() {
     let commit = resume(
         (&place.spec, &Head { leg: 1, ..Head::new(&place.spec) }),
         place.fence,
-        (2, resumed),
+        (0, (2, resumed)),
         session,
         RETENTION,
     );

@@ -1,0 +1,148 @@
+//! What is sent to runs that have not ended counts as stored, and what such runs have stored so far.
+
+use super::*;
+use crate::types::run::OnConflict;
+use crate::types::{RunId, RunStatus};
+
+/// Of this size, three and the runs that they are sent to fit into the limit, and a fourth does not.
+const LETTER: usize = 300 << 10;
+
+fn letter() -> Vec<Message> {
+    vec![Message::text(Role::User, &"x".repeat(LETTER))]
+}
+
+fn refuses(sent: &Result<(), LookupError>) -> bool {
+    matches!(sent, Err(LookupError::Storage(StorageError::Full { limit: LIMIT, stored: TAKEN.., .. })))
+}
+
+async fn send(agent: &TestAgent, run: &RunId) -> Result<(), LookupError> {
+    agent.runs().steer(&tenant(), run, letter(), None).await.map(drop)
+}
+
+/// A run that waits for its client.
+async fn waiting(agent: &TestAgent) -> (RunId, CallId) {
+    let started = agent.start(asking("question"), None).await.unwrap();
+    let run = started.head.id.clone();
+    let outcome = outcome(&watch(started).await);
+    agent.idle(Duration::from_secs(5)).await;
+    (run, outcome.required_calls[0].call.id.clone())
+}
+
+fn answer(call: &CallId, bytes: usize) -> NewRun {
+    NewRun { answered: vec![call.clone()], messages: vec![Message::tool(call, &"y".repeat(bytes))], ..request() }
+}
+
+/// What every backend must do with what is sent to runs that wait for their clients.
+async fn what_is_sent_to_waiting_runs_is_counted_until_they_end(store: Arc<dyn Store>, ended_bytes: Option<u64>) {
+    let retention = Retention { tenant_bytes: LIMIT, ended_bytes, ..RETENTION };
+    let turns = vec![Say::Calls("", vec![("ask", "{}")])];
+    let agent = TestAgent::builder().store(store).turns(turns).retention(retention).build();
+    let (one, _) = waiting(&agent).await;
+    let (two, _) = waiting(&agent).await;
+    for run in [&one, &one, &two] {
+        send(&agent, run).await.unwrap();
+    }
+    let (counter, stored) = counted(&agent).await;
+    assert_eq!(counter, stored);
+    assert!(counter >= i64::try_from(3 * LETTER).unwrap(), "{counter}");
+    let refused = send(&agent, &two).await;
+    assert!(refuses(&refused), "{refused:?}");
+    assert_eq!(counted(&agent).await, (counter, stored), "what was refused takes nothing");
+    agent.runs().cancel(&tenant(), &one).await.unwrap();
+    let (counter, stored) = counted(&agent).await;
+    assert!(stored < i64::try_from(4 * LETTER).unwrap(), "the inbox is gone, the log has its messages: {stored}");
+    assert_eq!(counter, stored);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_counts_what_is_sent_to_waiting_runs() {
+    what_is_sent_to_waiting_runs_is_counted_until_they_end(Arc::new(MemoryStore::default()), Some(8 << 20)).await;
+}
+
+#[tokio::test]
+async fn a_file_counts_what_is_sent_to_waiting_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(EmbeddedStore::open(directory.path()).await.unwrap());
+    what_is_sent_to_waiting_runs_is_counted_until_they_end(store.clone(), Some(8 << 20)).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn redis_counts_what_is_sent_to_waiting_runs() {
+    let server = RedisServer::start().await;
+    let store = RedisStore::open(&server.url().parse().unwrap()).await.unwrap();
+    what_is_sent_to_waiting_runs_is_counted_until_they_end(Arc::new(store), Some(8 << 20)).await;
+}
+
+/// A tool call during which a run is under way for as long as it may be.
+fn hangs(text: &'static str) -> Vec<Say> {
+    vec![Say::Calls(text, vec![("hang", "{}")]), Say::Text(&["done"])]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_to_queued_and_live_runs_is_counted() {
+    let agent = agent(hangs(""));
+    let in_session = || NewRun { session: Some(id("s")), on_conflict: OnConflict::Enqueue, ..request() };
+    let live = agent.start(in_session(), None).await.unwrap().head;
+    let queued = agent.start(in_session(), None).await.unwrap().head;
+    assert_eq!((live.status, queued.status), (RunStatus::InProgress, RunStatus::Queued));
+    for run in [&live.id, &queued.id, &queued.id] {
+        send(&agent, run).await.unwrap();
+    }
+    let (counter, stored) = counted(&agent).await;
+    assert!(counter >= i64::try_from(3 * LETTER).unwrap(), "{counter}");
+    assert!(counter.abs_diff(stored) < 1_024, "but for the session's document: {counter}, {stored}");
+    let refused = send(&agent, &queued.id).await;
+    assert!(refuses(&refused), "{refused:?}");
+    let started = agent.start(asking(&"x".repeat(LETTER)), None).await.map(drop);
+    assert!(matches!(started, Err(StartError::Storage(StorageError::Full { .. }))), "{started:?}");
+    for run in [&queued.id, &live.id] {
+        assert_eq!(agent.runs().cancel(&tenant(), run).await.unwrap().head.status, RunStatus::Cancelled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_is_full_answers_no_run_and_the_run_waits_on() {
+    let agent = agent(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["done"])]);
+    let (run, call) = waiting(&agent).await;
+    for name in ["a", "b"] {
+        create(&agent, &tenant(), name).await.unwrap();
+    }
+    let (_, stored) = counted(&agent).await;
+    for _ in 0..2 {
+        let refused = agent.start(answer(&call, 500 << 10), None).await.map(drop);
+        assert!(matches!(refused, Err(StartError::Storage(StorageError::Full { limit: LIMIT, .. }))), "{refused:?}");
+        let view = agent.runs().get(&tenant(), &run).await.unwrap();
+        assert_eq!(view.head.status, RunStatus::RequiresAction);
+        assert_eq!(counted(&agent).await, (stored, stored), "the answer takes nothing");
+        pause().await;
+    }
+    agent.sessions().delete(&tenant(), &id("a")).await.unwrap();
+    assert_eq!(leg(&agent, answer(&call, 500 << 10)).await.reason, StopReason::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_counted_before_the_run_ends() {
+    let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Calls("", vec![("hang", "{}")])];
+    let agent = agent(turns);
+    let (_, call) = waiting(&agent).await;
+    // Less than what a driver counts by itself.
+    let _live = agent.start(answer(&call, LETTER / 2), None).await.unwrap();
+    let (counter, stored) = counted(&agent).await;
+    assert_eq!(counter, stored);
+    assert!(counter > i64::try_from(LETTER / 2).unwrap(), "{counter}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_says_is_counted_while_it_goes_on() {
+    let agent = agent(hangs("x".repeat(LETTER).leak()));
+    let run = agent.start(request(), None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (counter, stored) = counted(&agent).await;
+    assert_eq!(counter, stored);
+    assert!(counter > i64::try_from(LETTER).unwrap(), "the text as it came: {counter}");
+    agent.runs().cancel(&tenant(), &run.head.id).await.unwrap();
+    agent.idle(Duration::from_secs(5)).await;
+    let (counter, stored) = counted(&agent).await;
+    assert!(counter >= stored && stored > i64::try_from(2 * LETTER).unwrap(), "and in its turn: {counter}, {stored}");
+}
