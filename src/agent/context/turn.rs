@@ -132,9 +132,12 @@ impl TurnBuffer {
         !self.news.is_empty()
     }
 
-    /// The oldest of what waits.
-    pub fn next_event(&mut self) -> Option<Event> {
-        self.news.pop_front()
+    /// All that waits, oldest first.
+    pub fn take_news(&mut self) -> impl Iterator<Item = Event> + use<> {
+        let first = self.news.pop_front();
+        // As a rule that is all, and then the queue keeps its memory.
+        let rest = if self.news.is_empty() { VecDeque::new() } else { std::mem::take(&mut self.news) };
+        first.into_iter().chain(rest)
     }
 
     /// How many bytes the model said.
@@ -209,9 +212,14 @@ impl TurnBuffer {
         }
     }
 
-    /// Hands an event to the recorder, joined to the last one if both are text and that one still waits.
+    /// Hands an event to the recorder, joined to the last one if that one still waits and both are pieces of one text,
+    /// or of the arguments of one call.
     fn emit(&mut self, event: Event) {
         match (self.news.back_mut(), event) {
+            (
+                Some(Event::ToolArgumentsDelta { call_id, delta, .. }),
+                Event::ToolArgumentsDelta { call_id: of, delta: more, .. },
+            ) if *call_id == of => delta.push_str(&more),
             (Some(Event::TextDelta { text, .. }), Event::TextDelta { text: more, .. })
             | (Some(Event::RefusalDelta { text, .. }), Event::RefusalDelta { text: more, .. })
             | (Some(Event::ThinkingDelta { text, .. }), Event::ThinkingDelta { text: more, .. }) => {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::support::{Say, TestAgent, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, watch, with_options};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable, Write};
@@ -104,5 +104,36 @@ async fn text_is_recorded_at_once_for_readers_that_stream_and_once_a_second_for_
         }
         assert_eq!((shown.as_str(), begun.elapsed().as_secs()), ("hello", waits.as_secs()), "it streams: {streams}");
         assert!(begun.elapsed() < waits + Duration::from_millis(50), "{:?}", begun.elapsed());
+    }
+}
+
+/// A model that streams arguments faster than they are recorded: all that waits is recorded at once.
+#[tokio::test(start_paused = true)]
+async fn streamed_arguments_and_the_text_behind_them_are_shown_as_they_come() {
+    const TOOK: Duration = Duration::from_millis(201 * 5);
+    for calls in [1, 2] {
+        let agent = TestAgent::builder().turns(vec![Say::Writes(calls, "behind")]).build();
+        let pace = agent.rooms.ledger.store().pace();
+        let new = with_options(|options| options.stream_tool_arguments = true);
+        let begun = Instant::now();
+        let mut follower = agent.start(new, None).await.unwrap().follower;
+        let (mut shown, mut records, mut text) = (0, 0, String::new());
+        while text.is_empty() {
+            for record in follower.next().await.unwrap().expect("the run goes on") {
+                if let Event::ToolArgumentsDelta { delta, .. } = &record.event {
+                    (shown, records) = (shown + delta.len(), records + 1);
+                }
+                if let Event::TextDelta { text: more, .. } = &record.event {
+                    text.push_str(more);
+                }
+            }
+            let pieces = |time: Duration| usize::try_from(time.as_millis() / 5).unwrap().min(200);
+            let (came, late) = (pieces(begun.elapsed()), pieces(2 * pace));
+            assert!(shown + late >= came, "of {came} pieces {shown} were shown, with {calls} calls");
+        }
+        assert_eq!((shown, text.as_str()), (200, "behind"));
+        assert!(begun.elapsed() <= TOOK + 2 * pace, "{:?}", begun.elapsed());
+        let paces = usize::try_from(TOOK.as_millis() / pace.as_millis()).unwrap() + 1;
+        assert!(calls > 1 || records <= paces, "{records} records in {paces} paces");
     }
 }

@@ -154,8 +154,8 @@ fn pause_before_next(driver: &Driver, has_spoken: bool, error: &ModelError) -> O
     pause.filter(|_| error.spent > Spent::Nothing)
 }
 
-/// Asks the model, and records its answer while it arrives until it ends or the run is interrupted: one record at a
-/// time, each once it is due. What is left at the end is queued.
+/// Asks the model, and records its answer while it arrives until it ends or the run is interrupted: whenever it is due,
+/// all that waits. What is left at the end is queued.
 async fn listen(
     driver: &mut Driver,
     buffer: &mut TurnBuffer,
@@ -188,7 +188,7 @@ async fn listen(
             break end;
         }
     };
-    while let Some(event) = buffer.next_event() {
+    for event in buffer.take_news() {
         driver.recorder.queue(event);
     }
     Ok(end)
@@ -203,15 +203,15 @@ fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>) -> De
     driver.model.stream(request)
 }
 
-/// Records the next event of the buffer. The deltas that arrive meanwhile are joined into the event after it; `Some` if
-/// the answer ended with one of them.
+/// Records all that waits in the buffer, in one commit. The deltas that arrive meanwhile wait for the next; `Some` if the
+/// answer ended with one of them.
 async fn record_news(
     recorder: &mut Recorder,
     buffer: &mut TurnBuffer,
     deltas: &mut DeltaStream,
 ) -> Result<Option<End>, Exit> {
     let mut end = None;
-    let mut record = pin!(recorder.record_with(buffer.next_event(), |tx| tx));
+    let mut record = pin!(recorder.record_with(buffer.take_news(), |tx| tx));
     loop {
         tokio::select! {
             biased;

@@ -43,6 +43,8 @@ pub(in crate::agent::tests) enum Say {
     Silent,
     /// Has a defect.
     Panic,
+    /// Streams the arguments of so many calls in turns, a piece each 5 ms, for a second; then a text, then nothing more.
+    Writes(usize, &'static str),
     /// Fails, before it says anything, in these ways, then answers.
     Fails(&'static [(ModelErrorKind, Spent)]),
 }
@@ -71,7 +73,7 @@ impl Say {
                 return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
             }
             Self::Silent => return vec![Ok(Delta::Begun)],
-            Self::Refused => return Vec::new(),
+            Self::Refused | Self::Writes(..) => return Vec::new(),
             Self::Pauses => {
                 let (delay, cause) = (Duration::from_secs(10), "it is down".into());
                 return vec![Ok(Delta::Retry {
@@ -99,6 +101,7 @@ impl Say {
             | Self::Silent
             | Self::Refused
             | Self::Pauses
+            | Self::Writes(..)
             | Self::Panic => {}
         }
         deltas
@@ -156,6 +159,15 @@ impl Model for Scripted {
                 if let Some((kind, spent)) = ways.get(self.breaks.fetch_add(1, Ordering::Relaxed)) {
                     deltas = vec![Err(ModelError::new(*kind, "it failed").having(*spent))];
                 }
+            }
+            Say::Writes(calls, text) => {
+                let piece = move |number: usize| Delta::CallArguments { index: number % calls, delta: "x".into() };
+                let said = (0..200).map(piece).chain([Delta::Text(text.into())]);
+                let said = futures_util::stream::iter(said).then(|delta| async {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    Ok(delta)
+                });
+                return said.chain(futures_util::stream::pending()).boxed();
             }
             Say::Stall(_) | Say::Silent | Say::Pauses => {
                 return futures_util::stream::iter(deltas).chain(futures_util::stream::pending()).boxed();
