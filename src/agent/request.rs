@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::agent::generation::Generation;
 use crate::agent::request_memory::RequestMemory;
@@ -62,8 +63,19 @@ pub struct NewRun {
     pub options: RunOptions,
     /// What the caller should know about the request.
     pub warnings: Vec<String>,
+    /// The claim of the caller's key under which it came, once it is made.
+    pub claim: Option<KeyClaim>,
     /// The memory that is counted for all of this.
     pub memory: Arc<RequestMemory>,
+}
+
+/// The claim of a caller's key.
+#[derive(Debug, Clone)]
+pub struct KeyClaim {
+    /// The hash that names it.
+    pub name: String,
+    /// How long it is kept.
+    pub ttl: Duration,
 }
 
 /// Limits that a request asks for.

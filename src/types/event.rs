@@ -189,6 +189,9 @@ impl Event {
 pub struct Leg {
     /// Which of the run's requests it is: 0 started the run.
     pub number: u32,
+    /// The name of the claim of the caller's key under which the request came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
     /// What the request asks for beside its messages.
     pub asked: Box<Asked>,
     /// The client's answers, in call order, then what else it said.

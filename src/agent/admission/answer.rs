@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
-use crate::agent::admission::verdict::Target;
 use crate::agent::admission::{Admission, Started, transcript};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
 use crate::agent::launch::resume::NotResumed;
+use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::machine::Run;
@@ -134,7 +134,8 @@ impl Admission {
         let decisions = decisions(new, &required);
         let answers = answers(new, &required, &decisions, spec.session.is_some());
         let (asked, answers) = (Box::new(asked(new)), requested(&spec.id, number, answers));
-        Ok(Leg { number, asked, answers, decisions, warnings: warnings(new, idle.run()) })
+        let claim = new.claim.as_ref().map(|claim| claim.name.clone());
+        Ok(Leg { number, claim, asked, answers, decisions, warnings: warnings(new, idle.run()) })
     }
 }
 

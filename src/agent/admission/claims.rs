@@ -9,10 +9,12 @@ use tokio::time::Instant;
 
 use crate::agent::admission::Admission;
 use crate::agent::admission::backoff::Backoff;
-use crate::agent::admission::verdict::{Claim, Target, TargetState, Verdict, judge};
+use crate::agent::admission::verdict::{TargetState, Verdict, judge};
 use crate::agent::error::{ClaimError, StartError, unavailable};
+use crate::agent::ledger::claim::{Claim, Target};
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
+use crate::agent::request::KeyClaim;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::store::retry::RetryConflicts;
 use crate::store::{Check, CommitError, Durability, Partition, Tx, Unavailable, Write};
@@ -31,6 +33,14 @@ pub(super) struct HeldClaim {
     pub(super) kind: RequestKeyKind,
     /// How long the request's run may take to end.
     pub(super) longest: Duration,
+}
+
+impl HeldClaim {
+    /// The claim as its run keeps it, to prolong it: a claim that holds for minutes is left to expire.
+    pub(super) fn of_key(&self, name: &str) -> Option<KeyClaim> {
+        let ttl = self.kind.ttl(self.longest);
+        (self.kind == RequestKeyKind::Key).then(|| KeyClaim { name: name.to_owned(), ttl })
+    }
 }
 
 /// Which request makes what a request asks for.

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::{Claimed, HeldClaim};
-use crate::agent::admission::verdict::{Target, TargetState};
+use crate::agent::admission::verdict::TargetState;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
+use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::request::NewRun;
@@ -56,6 +57,7 @@ impl Admission {
             };
             failpoint::hit("claim.recorded");
             aim(&mut new, &held.claim.target, named.as_ref())?;
+            new.claim = held.of_key(&key.name);
             if let Some(started) = self.start_claimed(&new, held).await? {
                 return Ok(started);
             }
@@ -137,7 +139,9 @@ impl Admission {
 
     /// How long the request's run may take to end, a wait for its client included.
     fn longest(&self, new: &NewRun) -> Duration {
-        let may_wait = !new.client_tools.is_empty() || new.options.on_unknown_outcome == OnUnknownOutcome::Ask;
+        let may_answer = new.run.is_some() || !new.answered.is_empty();
+        let may_wait =
+            may_answer || !new.client_tools.is_empty() || new.options.on_unknown_outcome == OnUnknownOutcome::Ask;
         let wait = if may_wait { self.ledger.retention().wait } else { Duration::ZERO };
         self.generation_of(new).catalog.longest_timeout().saturating_add(wait)
     }

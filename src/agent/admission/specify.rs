@@ -111,6 +111,7 @@ fn pinned(
         client_tools: new.client_tools.clone(),
         trace: new.trace.clone(),
         request_id: new.request_id.clone(),
+        claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),
         context_window: facts.context_window,
         max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(facts.max_output_tokens),

@@ -2,54 +2,24 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use crate::agent::ledger::claim::{Claim, Target};
+use crate::agent::ledger::retention::Retention;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::types::clock::now_ms;
-use crate::types::{RunId, SessionId};
 
 /// How long a request waits for a duplicate to make the target before it takes over the claim.
 const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
 /// How long after a run's start an attempt that is marked as repeated joins the run. Clients wait ten minutes for an
 /// answer, then pause.
 const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
-/// How long a caller's key holds, after the end of the longest run. Not a setting: it is a promise to clients, which
-/// cannot see settings, and as long as other APIs keep theirs.
-const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
-
 impl RequestKeyKind {
     /// How long the claim of such a request is kept if its run takes up to `longest`.
     pub(super) fn ttl(self, longest: Duration) -> Duration {
         longest.saturating_add(match self {
-            Self::Key => KEY_HOLDS,
+            Self::Key => Retention::KEY_HOLDS,
             Self::FirstAttempt | Self::Repeated => REPEATED_WITHIN,
         })
     }
-}
-
-/// What is stored of a request that may be repeated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Claim {
-    /// Hash of the request.
-    pub(super) fingerprint: String,
-    /// What the request makes, named before it is made: so all requests with this claim make the same.
-    pub(super) target: Target,
-    /// Whether the target is known to have been made; it may have expired since.
-    pub(super) made: bool,
-    /// When the first request claimed the key, Unix milliseconds.
-    pub(super) since_ms: u64,
-    /// When a request last began to make the target, Unix milliseconds; 0 if none is at work.
-    pub(super) tried_ms: u64,
-}
-
-/// What a request makes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// A run's events after number `after`: 0 for a new run, more for one that waited for its client.
-    Run { id: RunId, session: Option<SessionId>, after: u64 },
-    /// A session.
-    Session { id: SessionId },
 }
 
 /// The state of a claim's target.
@@ -155,6 +125,7 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::RunId;
 
     const KEPT: Duration = Duration::from_secs(3600);
     const REPEATABLE: TargetState = TargetState::Complete { may_be_repeated: true, abandoned: false };

@@ -41,6 +41,16 @@ impl Retention {
     /// How long it stays known where a session stood that was deleted.
     pub(super) const DELETED_SESSION_ENTRY: Duration = Duration::from_secs(3600);
 
+    /// How long a caller's key holds, after the end of the longest run. Not a setting: it is a promise to clients, which
+    /// cannot see settings, and as long as other APIs keep theirs.
+    pub(in crate::agent) const KEY_HOLDS: Duration = Duration::from_secs(24 * 3600);
+
+    /// How long the claims of a run are kept from now on that begins to wait for its client, not for the first time: a
+    /// claim is made for one wait.
+    pub(in crate::agent) fn waiting_claim_ttl(&self, spec: &RunSpec) -> Duration {
+        Self::KEY_HOLDS.saturating_add(self.wait).saturating_add(Duration::from_millis(spec.limits.timeout_ms))
+    }
+
     /// How long a session is kept after its last change.
     pub(super) fn session_ttl(&self, session: &Session) -> Duration {
         session.ttl_s.map_or(self.session, Duration::from_secs)

@@ -138,6 +138,7 @@ impl Run {
         let Some(leg) = leg else { return };
         self.leg = leg.number;
         self.leg_usage = Usage::default();
+        self.claims.extend(leg.claim.clone());
         for warning in &leg.warnings {
             if !self.warnings.contains(warning) {
                 self.warnings.push(warning.clone());

@@ -55,6 +55,8 @@ pub struct Run {
     unpriced: Vec<Arc<StepModel>>,
     /// The number of the request that it runs on.
     leg: u32,
+    /// The claims of the requests that continued it.
+    claims: Vec<String>,
     usage: Usage,
     /// The part of it since the request came that the run runs on.
     leg_usage: Usage,
@@ -138,6 +140,7 @@ impl Run {
             reserved: Reservation::default(),
             unpriced: Vec::new(),
             leg: 0,
+            claims: Vec::new(),
             usage: Usage::default(),
             leg_usage: Usage::default(),
             used: Used::default(),
@@ -267,6 +270,11 @@ impl Run {
     #[must_use]
     pub fn leg(&self) -> u32 {
         self.leg
+    }
+
+    /// The claims of the keys under which its requests came.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.spec.claim.iter().chain(&self.claims).map(String::as_str)
     }
 
     /// The model that its next step calls, unless the log names it already.

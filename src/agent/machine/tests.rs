@@ -42,6 +42,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         client_tools: Vec::new(),
         trace: None,
         request_id: None,
+        claim: None,
         metadata: std::collections::BTreeMap::new(),
         context_window: 128_000,
         max_output_tokens: 8_192,
@@ -163,7 +164,7 @@ fn leg(answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) -> Leg {
         max_output_tokens: None,
         options: options(),
     };
-    Leg { number: 1, asked: Box::new(asked), answers, decisions, warnings: Vec::new() }
+    Leg { number: 1, claim: None, asked: Box::new(asked), answers, decisions, warnings: Vec::new() }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::agent::control::Filter;
 use crate::agent::error::{ClaimError, StartError};
 use crate::agent::ledger::keys;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
-use crate::agent::{LimitsPatch, NewRun, Started};
+use crate::agent::{LimitsPatch, NewRun, Retention, Started};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Order, Scan, Store, Tx, Write};

@@ -260,6 +260,7 @@ pub(super) fn request() -> NewRun {
         on_conflict: OnConflict::Reject,
         options: options(),
         warnings: Vec::new(),
+        claim: None,
         memory: Arc::default(),
     }
 }

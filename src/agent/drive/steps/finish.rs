@@ -5,6 +5,7 @@ use futures_util::future::try_join_all;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::error::unavailable;
+use crate::agent::ledger::claim;
 use crate::agent::ledger::commits::{self, Ending};
 use crate::agent::ledger::document;
 use crate::agent::ledger::keys;
@@ -188,7 +189,22 @@ async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
         try_join_all(committing).await.map(drop).map_err(unavailable)
     };
     RetryWhileLeased::new(driver.recorder.validity()).read(commit).await.map_err(CommitError::from)?;
+    prolong_claims(driver).await?;
     Ok(at_ms)
+}
+
+/// Keeps the claims of the run's requests for as long as the run may wait once more: a claim is made for one wait. Like
+/// the entries, they are written before the wait is recorded, so a crash in between leaves them longer than needed.
+async fn prolong_claims(driver: &Driver) -> Result<(), Exit> {
+    let run = driver.recorder.run();
+    if run.leg() == 0 {
+        return Ok(());
+    }
+    let (spec, names) = (run.spec(), run.claims().collect::<Vec<_>>());
+    let (store, ttl) = (&**driver.recorder.store(), driver.retention.waiting_claim_ttl(spec));
+    let prolong = || claim::prolong(store, &spec.tenant, &names, &spec.id, ttl);
+    RetryWhileLeased::new(driver.recorder.validity()).read(prolong).await.map_err(CommitError::from)?;
+    Ok(())
 }
 
 /// Whether a run with this outcome adds its messages to its session. A run that never began has none. A question that

@@ -81,6 +81,35 @@ async fn a_key_still_names_its_run_when_the_run_has_waited_for_its_client() {
     }
 }
 
+/// Each wait is shorter than a run may wait, and all together are longer than a claim is made for.
+#[tokio::test(start_paused = true)]
+async fn keys_still_name_their_run_when_it_has_waited_for_its_client_again_and_again() {
+    const DAYS: Duration = Duration::from_secs(6 * 24 * 3600);
+    let retention = Retention { wait: DAYS + Duration::from_secs(3600), ..RETENTION };
+    let asks = Say::Calls("", vec![("weather", "{}")]);
+    let turns = vec![asks.clone(), asks.clone(), asks, Say::Text(&["rain it is"])];
+    let agent = TestAgent::builder().turns(turns).retention(retention).build();
+    let (run, _, first) = handed_over(&agent, None).await;
+    let mut answer = first.clone();
+    for number in 0..3 {
+        tokio::time::sleep(DAYS).await;
+        let key = RequestKey { name: format!("answer {number}"), ..answering() };
+        let (continued, records, _) = watch(agent.start(answer, Some(&key)).await.unwrap()).await;
+        assert_eq!(continued, run);
+        let calls = outcome(&records).required_calls;
+        let answered: Vec<CallId> = calls.into_iter().map(|required| required.call.id).collect();
+        let messages = answered.iter().map(|id| Message::tool(id, "rain")).collect();
+        answer = NewRun { messages, answered, ..first.clone() };
+        agent.idle(Duration::from_secs(5)).await;
+    }
+    let asked = NewRun { client_tools: vec![weather()], ..request() };
+    let (again, _, replayed) = watch(agent.start(asked, Some(&by_key())).await.unwrap()).await;
+    assert_eq!((again, replayed), (run.clone(), true), "no second run begins");
+    let key = RequestKey { name: "answer 0".into(), ..answering() };
+    let (again, _, replayed) = watch(agent.start(first, Some(&key)).await.unwrap()).await;
+    assert_eq!((again, replayed), (run, true), "nor does its first answer begin one");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_duplicate_resumes_the_run_that_a_dead_one_did_not() {
     for fate in [Fate::Hangs, Fate::FailsAfterwards] {

@@ -245,6 +245,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,
         warnings,
+        claim: None,
         memory: Arc::default(),
     };
     Ok((new, shape))
