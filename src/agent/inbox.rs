@@ -30,7 +30,6 @@ use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Partition, Store, Unavailable};
-use crate::types::clock::now_ms;
 use crate::types::{Message, RunId, Tenant};
 
 /// How long it is known that a request sent its command.
@@ -143,7 +142,8 @@ impl Sending<'_> {
         if after >= MOST && ceiling.is_some() {
             return Err(LookupError::InboxFull((*run).clone()));
         }
-        let ttl = head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, now_ms()));
+        let ttl =
+            head.waits_until_ms.map(|at_ms| ledger.retention().waiting_run_ttl_left(at_ms, ledger.store().now_ms()));
         let (head, command) = ((*run, document.version), (after, self.entry.clone()));
         let mut tx = commits::send(partition.clone(), head, command, *ceiling, ttl);
         if let Some(key) = self.key {

@@ -4,6 +4,7 @@
 
 mod calls;
 mod charges;
+mod clocks;
 mod commands;
 mod conflicts;
 mod contention;

@@ -147,6 +147,10 @@ impl<L: StoreLayer> Store for L {
         self.inner().pace()
     }
 
+    fn now_ms(&self) -> u64 {
+        self.inner().now_ms()
+    }
+
     fn watch(&self, topic: &Topic) -> Watch {
         self.listen().watch(topic)
     }

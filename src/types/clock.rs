@@ -11,7 +11,22 @@ use tokio::time::Instant;
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
 pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    #[cfg(test)]
+    let now = now.saturating_add_signed(SHIFT.get());
+    now
+}
+
+#[cfg(test)]
+thread_local! {
+    static SHIFT: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+}
+
+/// Sets the wall clock that this thread sees so many milliseconds ahead of the true one.
+#[cfg(test)]
+pub(crate) fn shift(ms: i64) {
+    SHIFT.set(ms);
 }
 
 /// A clock that reads the wall clock once and then counts evenly, also if the wall clock is changed meanwhile.

@@ -33,7 +33,6 @@ use crate::agent::quotas::Quotas;
 use crate::config::QuotaConfig;
 use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
-use crate::types::clock::now_ms;
 use crate::types::event::Reservation;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, RunId, RunSpec, SessionId, Shortfall, Used};
@@ -120,7 +119,7 @@ impl Limits {
 impl Account {
     /// The first of the key's budgets that has no room for this.
     pub async fn shortfall(&self, least: Reservation) -> Result<Option<Shortfall>, Unavailable> {
-        let now = now_ms();
+        let now = self.store.now_ms();
         for (kind, needed) in amounts(least) {
             if let Some((limit, counter)) = self.budget(kind, now) {
                 let taken = u64::try_from(self.store.counter(&self.partition, &counter).await?).unwrap_or(0);
@@ -146,7 +145,7 @@ impl Account {
         if !self.has_budgets() {
             return Ok(());
         }
-        let (key, now, mut conflicts) = (keys::reserved(&self.run, step), now_ms(), 0);
+        let (key, now, mut conflicts) = (keys::reserved(&self.run, step), self.store.now_ms(), 0);
         let shares = self.shares(wanted, now);
         loop {
             match self.store.commit(self.reservation(&key, &shares, ttl)).await {

@@ -11,7 +11,6 @@ use crate::agent::ledger::keys;
 use crate::agent::recovery::Recovery;
 use crate::store::Unavailable;
 use crate::types::RunStatus;
-use crate::types::clock::now_ms;
 
 /// How often the index is swept by all replicas together, on average.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -33,7 +32,7 @@ impl Recovery {
             if self.lifecycle.is_ending() {
                 continue;
             }
-            if let Err(error) = self.do_what_is_due(now_ms()).await
+            if let Err(error) = self.do_what_is_due(self.ledger.store().now_ms()).await
                 && self.cannot_read_due.is_due()
             {
                 tracing::warn!(%error, "could not read what is due; trying again");

@@ -11,6 +11,7 @@ use redis::{
 };
 use tokio::time::timeout;
 
+use super::clock::ServerClock;
 use super::error::{AttemptError, ConnectionError, without_arguments};
 use crate::config::{RedisHost, RedisLogin, RedisTls};
 
@@ -45,6 +46,8 @@ pub(super) struct Dialer {
     mode: Mode,
     /// How much one tenant may store, where that is known.
     pub(super) tenant_limit: Option<u64>,
+    /// Learns the servers' time from each new connection.
+    pub(super) clock: Arc<ServerClock>,
 }
 
 /// Whether connections are encrypted, and which certificates they trust.
@@ -97,7 +100,7 @@ impl Dialer {
             Some(RedisTls { ca: None }) => Trust::System,
             None => Trust::Plain,
         };
-        Ok(Self { settings, trust, mode, tenant_limit: None })
+        Ok(Self { settings, trust, mode, tenant_limit: None, clock: Arc::default() })
     }
 
     /// Opens a connection and checks that its server is a primary that can be used.
@@ -108,7 +111,7 @@ impl Dialer {
     ) -> Result<(MultiplexedConnection, Role), ConnectionError> {
         self.within(host, CONNECT_TIMEOUT, async {
             let mut connection = self.open(host, pushes).await?;
-            let role = inspect(&mut connection, host, self.mode).await?;
+            let role = inspect(&mut connection, host, self.mode, &self.clock).await?;
             Ok((connection, role))
         })
         .await
@@ -211,21 +214,25 @@ fn connection_error(host: &RedisHost, error: &RedisError) -> ConnectionError {
     }
 }
 
-/// Checks that a server is a primary, that its version is new enough, and that it evicts nothing.
+/// Checks that a server is a primary, that its version is new enough, and that it evicts nothing; notes its time.
 async fn inspect(
     connection: &mut MultiplexedConnection,
     host: &RedisHost,
     mode: Mode,
+    clock: &ServerClock,
 ) -> Result<Role, ConnectionError> {
     let mut questions = redis::pipe();
     questions.add_command(cmd("HELLO")).add_command(cmd("ROLE"));
     questions.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
+    questions.cmd("TIME");
     let answers = connection.send_packed_commands(&questions, 0, questions.len()).await;
     let answers = answers.map_err(|error| connection_error(host, &error))?;
-    let [hello, role, policy] = &answers[..] else { return Err(malformed(host)) };
+    let [hello, role, policy, time] = &answers[..] else { return Err(malformed(host)) };
     check_hello(hello, host, mode)?;
     check_policy(policy, host)?;
-    read_role(role, host)
+    let role = read_role(role, host)?;
+    clock.note_answer(time, host);
+    Ok(role)
 }
 
 fn check_hello(hello: &Value, host: &RedisHost, mode: Mode) -> Result<(), ConnectionError> {

@@ -23,6 +23,7 @@
 
 mod call;
 mod checkup;
+mod clock;
 mod connection;
 mod connection_context;
 mod dial;
@@ -54,6 +55,7 @@ use tokio_util::task::TaskTracker;
 
 use self::call::{Call, Work, call};
 pub use self::checkup::{Checkup, checkup};
+use self::clock::ServerClock;
 use self::event::Event;
 use self::keys::KeySpace;
 use self::node::Purpose;
@@ -81,6 +83,7 @@ pub struct RedisStore {
     name: String,
     topology: Arc<Topology>,
     operations: Operations,
+    clock: Arc<ServerClock>,
     topics: Arc<Topics>,
     events: mpsc::UnboundedSender<Event>,
     /// Releases of leases whose acquisition was not answered.
@@ -175,7 +178,12 @@ impl Store for RedisStore {
         let arguments = [nonce.to_string(), ttl_arg(ttl), ttl_arg(EXPIRED_LEASE_KEPT)].map(Bytes::from).to_vec();
         match self.run(&space, Purpose::Leases, true, &ACQUIRE, vec![lease.clone()], arguments).await {
             Ok(Value::Nil) => Ok(None),
-            Ok(token) => Ok(Some(Fence { token: number(&token)?, nonce })),
+            Ok(token) => {
+                let token: u64 = number(&token)?;
+                // It is the server's time in microseconds.
+                let _ = self.clock.note(token / 1_000);
+                Ok(Some(Fence { token, nonce }))
+            }
             Err(unavailable) => {
                 self.release_later(space, lease, nonce);
                 Err(unavailable)
@@ -223,6 +231,10 @@ impl Store for RedisStore {
 
     fn pace(&self) -> Duration {
         PACE
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
     }
 
     fn watch(&self, topic: &Topic) -> Watch {

@@ -58,6 +58,7 @@ impl RedisStore {
     pub async fn open_for(url: &RedisUrl, tenant_limit: Option<u64>) -> Result<Self, Refusal> {
         let (finder, mut dialer) = ways_in(url)?;
         dialer.tenant_limit = tenant_limit;
+        let clock = dialer.clock.clone();
         let own: Arc<str> = uuid::Uuid::now_v7().simple().to_string().into();
         let (events, received) = mpsc::unbounded_channel();
         let topology = Arc::new(Topology::new(finder, dialer, events.clone()));
@@ -68,6 +69,7 @@ impl RedisStore {
             name: url.to_string(),
             topology,
             operations: Operations::new(own),
+            clock,
             topics,
             events,
             background: TaskTracker::new(),

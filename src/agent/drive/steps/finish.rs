@@ -182,7 +182,8 @@ async fn inbox_bytes(driver: &Driver) -> Result<u64, CommitError> {
 /// Puts the index entries of a run that is about to wait, and returns when its wait is over: Unix milliseconds.
 async fn index_wait(driver: &Driver) -> Result<u64, Exit> {
     let retention = driver.retention;
-    let at_ms = now_ms().saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));
+    let now_ms = driver.recorder.store().now_ms();
+    let at_ms = now_ms.saturating_add(u64::try_from(retention.wait.as_millis()).unwrap_or(u64::MAX));
     let entries = commits::index_wait(driver.recorder.run().spec(), at_ms, retention);
     let commit = || async {
         let committing = entries.iter().map(|entry| driver.recorder.store().commit(entry.clone()));
