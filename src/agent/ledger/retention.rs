@@ -7,9 +7,11 @@ use crate::types::session::Session;
 
 /// How long an unfinished run's index entry is kept, beyond its timeout and an ended run's time. Nothing renews it while the
 /// run is queued or its replicas are down, and a run without it could not be found. To shorten it when the run ends would take
-/// one more commit for each run, in another partition.
+/// one more commit for each run, in another partition. It does not follow how long ended runs are kept: queues and hours
+/// without a replica are as long where that is short, and an entry takes about a hundred bytes.
 const UNFINISHED: Duration = Duration::from_secs(24 * 3600);
-/// How much longer than its session an index entry is kept, since a run's end renews only the session, for the same reason.
+/// How much longer than its session an index entry is kept, since a run's end renews only the session, for the same reason. Nor
+/// does it follow how long sessions are kept: a run may go on for as long in a session that is kept for an hour.
 const INDEX_SLACK: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// How long the definitions of a run's tools are kept, beyond the time that a run may wait and be kept. No run is

@@ -206,8 +206,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let (system, messages) = split(messages, session.is_some());
     let client_tools = read_tools(request.tools.as_deref().unwrap_or_default())?;
     let tool_choice = read_tool_choice(request.tool_choice)?;
-    let no_tools = tool_choice == ToolChoice::None;
-    let is_json = is_json_format(request.response_format)?;
+    let (no_tools, is_json) = (tool_choice == ToolChoice::None, is_json_format(request.response_format)?);
     let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
     let options = RunOptions {
         tool_choice,
