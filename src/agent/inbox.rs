@@ -26,6 +26,7 @@ use crate::agent::ledger::commits;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
+use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::request_key::RequestKey;
 use crate::store::pages::log_pages;
 use crate::store::retry::RetryConflicts;
@@ -162,8 +163,9 @@ impl Sending<'_> {
     /// Counts the command as stored by its tenant, once, before it is.
     async fn count(&mut self) -> Result<(), StorageError> {
         if self.ceiling.is_some() && self.counted == 0 {
-            let bytes = self.entry.len() as u64;
-            self.ledger.take_storage(self.tenant, bytes).await?;
+            let note = self.key.map(|_| self.ledger.claim_end(RECEIPT_TTL));
+            let bytes = self.entry.len() as u64 + note.map_or(0, |_| ClaimEnd::BYTES);
+            self.ledger.take_storage_with(self.tenant, bytes, note).await?;
             self.counted = bytes;
         }
         Ok(())

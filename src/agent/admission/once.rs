@@ -19,6 +19,7 @@ use crate::agent::error::{ClaimError, LookupError, NotMade, StartError};
 use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::request::NewRun;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::agent::request_memory::RequestMemory;
@@ -112,6 +113,13 @@ impl Admission {
         };
         let target = held.claim.target.clone();
         let Target::Session { id } = &target else { return Err(LookupError::from(ClaimError::Reused).into()) };
+        let counted = held.of_key(&key.name).map(|claim| self.ledger.claim_end(claim.ttl));
+        if let Some(end) = counted.filter(|_| !held.taken_over)
+            && let Err(error) = self.ledger.take_storage_with(tenant, ClaimEnd::BYTES, Some(end)).await
+        {
+            self.release(held).await;
+            return Err(LookupError::from(error).into());
+        }
         let error = match make(id.clone()).await {
             Ok(made) => {
                 self.note_made(held);

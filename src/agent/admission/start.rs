@@ -20,6 +20,7 @@ use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::ledger::commits::{self, Turn};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::{SessionBudget, Versioned};
+use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::ledger::{keys, log};
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::Run;
@@ -134,7 +135,8 @@ impl Admission {
         }
         let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
         let (first, entry) = log::encode(&mut 0, now_ms(), first);
-        let counted = match self.store(&candidate, session, turn, entry).await {
+        let claim = new.claim.as_ref().map(|claim| self.ledger.claim_end(claim.ttl));
+        let counted = match self.store(&candidate, (session, claim), turn, entry).await {
             Ok(counted) => counted,
             Err(cause) => return Box::pin(self.abandon(candidate, cause)).await.map(|()| None),
         };
@@ -183,19 +185,19 @@ impl Admission {
         Ok(())
     }
 
-    /// Stores the run with its first event and the documents that are created with it. Returns how many bytes that counts
-    /// as stored.
+    /// Stores the run with its first event and the documents that are created with it. Returns how many bytes are counted
+    /// for it as stored.
     async fn store(
         &self,
         candidate: &Candidate,
-        session: &mut Option<Versioned>,
+        (session, claim): (&mut Option<Versioned>, Option<ClaimEnd>),
         turn: Turn,
         entry: Bytes,
     ) -> Result<u64, NotStored> {
         failpoint::hit("run.before_create");
         let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
-        let commit = commits::create(spec, lease.fence(), entry, turn, session.take(), retention);
+        let commit = commits::create(spec, lease.fence(), entry, turn, (session.take(), claim), retention);
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
         let offered = self.launcher.offers.keep(spec, offer.written());
         let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
@@ -212,7 +214,7 @@ impl Admission {
         match self.ledger.commit(commit.run).await {
             Ok(()) => {
                 failpoint::hit("run.created");
-                Ok(commit.counted)
+                Ok(commit.of_run)
             }
             Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => {
                 self.ledger.return_storage(&spec.tenant, commit.counted).await;

@@ -26,7 +26,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::ledger::session::{Versioned, forget_session, keep_session, put_entries};
-use crate::agent::ledger::stored;
+use crate::agent::ledger::stored::{self, ClaimEnd};
 use crate::agent::machine::budget::signed;
 use crate::store::{Check, Fence, Key, Partition, Tx, Write};
 use crate::types::session::Session;
@@ -65,21 +65,28 @@ pub struct Indexed {
     pub index: Tx,
     /// How many bytes this counts as stored by the tenant.
     pub counted: u64,
+    /// How many of them are counted for the run.
+    pub of_run: u64,
 }
 
-/// A run appears with its `first` event, and its session, which is made if there is none, names it.
+/// A run appears with its `first` event, and its session, which is made if there is none, names it. The `claim` of the
+/// key under which it was asked for is counted with it.
 pub fn create(
     spec: &RunSpec,
     fence: Fence,
     first: Bytes,
     turn: Turn,
-    session: Option<Versioned>,
+    (session, claim): (Option<Versioned>, Option<ClaimEnd>),
     retention: Retention,
 ) -> Indexed {
     let specification = encode(spec);
-    let counted = stored::of_new_run(specification.len());
-    let head = Head { status: turn.status(), bytes: counted, ..Head::new(spec) };
+    let of_run = stored::of_new_run(specification.len());
+    let counted = of_run + claim.map_or(0, |_| ClaimEnd::BYTES);
+    let head = Head { status: turn.status(), bytes: of_run, ..Head::new(spec) };
     let mut index = run_entry(spec, retention).write(stored::count(counted, retention.tenant_bytes));
+    if let Some(claim) = claim {
+        index = claim.count(index);
+    }
     let mut tx = Tx::new(keys::partition_of(spec))
         .put_at(keys::spec(&spec.id), 0, specification, None)
         // The specification goes when the run ends; the head stays.
@@ -104,7 +111,7 @@ pub fn create(
         tx = put_session(tx, &session, version, ttl);
         index = put_entries(index, &session, ttl);
     }
-    Indexed { run: tx, index, counted }
+    Indexed { run: tx, index, counted, of_run }
 }
 
 /// A queued run, whose log has `length` entries, begins with this event, and its session is its own.
@@ -150,7 +157,7 @@ pub fn resume(
         tx = put_session(tx, &session, version, ttl);
         index = put_entries(index, &session, ttl);
     }
-    Indexed { run: tx, index, counted: answer }
+    Indexed { run: tx, index, counted: answer, of_run: answer }
 }
 
 /// A run's end, or that it waits for its client.

@@ -210,6 +210,11 @@ pub fn stored() -> Key {
     "stored".into()
 }
 
+/// How many claims and notes of callers' keys a tenant has that expire in this span of time.
+pub fn claims(span: u64) -> Key {
+    format!("claims/{span}").into()
+}
+
 /// The lease of the replica that counts those bytes again.
 pub fn recounting() -> Key {
     "recounting".into()

@@ -3,7 +3,8 @@
 //! Bytes that a request brings are added before they are written, and subtracted after they were deleted. Nothing is
 //! subtracted when something expires. So the counter may be too high. When it reaches the bound, everything that the
 //! tenant's index names is counted anew, and the counter is corrected. A run counts as its head says, and with what was
-//! sent to it, until it ends.
+//! sent to it, until it ends. Claims of callers' keys outlive what they lead to, and no index names them: they are counted
+//! by the span of time in which they expire.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -32,6 +33,13 @@ pub(in crate::agent) const UNCOUNTED: u64 = 256 << 10;
 const SESSION: u64 = 8 << 10;
 /// What a run takes beside its log, about.
 const OVERHEAD: u64 = 2 << 10;
+/// What is counted for a claim of a caller's key, or for the note that a request under a key has sent its message.
+const CLAIM: u64 = 512;
+/// Claims that expire within so much time are counted together, until the end of it.
+const CLAIM_SPAN: Duration = Duration::from_secs(6 * 3600);
+/// Claims are made for a day, a run's time and its wait; one that is made for longer is counted for no more than this
+/// beyond the wait.
+const LONGEST_CLAIM: Duration = Duration::from_secs(32 * 24 * 3600);
 /// Entries of an index read at a time, and documents that are read at the same time.
 const PAGE: usize = 512;
 const AT_ONCE: usize = 32;
@@ -52,6 +60,35 @@ pub(in crate::agent) fn uncount(bytes: u64) -> Write {
 /// Counts bytes that a tenant stores already, even beyond the bound.
 pub(in crate::agent) fn add(tenant: &Tenant, delta: i64) -> Tx {
     Tx::new(keys::tenant_partition(tenant)).write(Write::Add { counter: keys::stored(), delta, ceiling: None })
+}
+
+/// A claim that expires so many milliseconds after the epoch, and after this time from now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::agent) struct ClaimEnd {
+    at_ms: u64,
+    ttl: Duration,
+}
+
+impl ClaimEnd {
+    /// How many bytes are counted for the claim.
+    pub(in crate::agent) const BYTES: u64 = CLAIM;
+
+    /// Adds the claim to those that are counted; its bytes are counted beside that.
+    pub(in crate::agent) fn count(self, index: Tx) -> Tx {
+        let counter = keys::claims(span(self.at_ms));
+        index
+            .write(Write::Add { counter: counter.clone(), delta: 1, ceiling: None })
+            .write(Write::ExpireCounter { counter, ttl: self.ttl.saturating_add(CLAIM_SPAN) })
+    }
+}
+
+/// The span of time in which this moment lies.
+fn span(at_ms: u64) -> u64 {
+    at_ms / millis(CLAIM_SPAN)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What is counted for a new run whose specification has so many bytes.
@@ -91,10 +128,29 @@ pub(in crate::agent) fn appended(tx: &Tx) -> u64 {
 }
 
 impl Ledger {
+    /// When a claim expires that is made now for `ttl`.
+    pub(in crate::agent) fn claim_end(&self, ttl: Duration) -> ClaimEnd {
+        let ttl = ttl.min(LONGEST_CLAIM.saturating_add(self.retention.wait));
+        ClaimEnd { at_ms: self.store.now_ms().saturating_add(millis(ttl)), ttl }
+    }
+
     /// Counts bytes that a tenant is about to store.
     pub(in crate::agent) async fn take_storage(&self, tenant: &Tenant, bytes: u64) -> Result<(), StorageError> {
+        self.take_storage_with(tenant, bytes, None).await
+    }
+
+    /// Counts bytes that a tenant is about to store, and a claim if there is one, whose bytes are among them.
+    pub(in crate::agent) async fn take_storage_with(
+        &self,
+        tenant: &Tenant,
+        bytes: u64,
+        claim: Option<ClaimEnd>,
+    ) -> Result<(), StorageError> {
         self.fits_storage(bytes)?;
-        let tx = Tx::new(keys::tenant_partition(tenant)).write(count(bytes, self.retention.tenant_bytes));
+        let mut tx = Tx::new(keys::tenant_partition(tenant)).write(count(bytes, self.retention.tenant_bytes));
+        if let Some(claim) = claim {
+            tx = claim.count(tx);
+        }
         match self.commit(tx.clone()).await {
             Err(CommitError::CeilingReached { .. }) => self.recount(tenant, bytes).await?,
             result => return Ok(result.map_err(unavailable)?),
@@ -179,6 +235,19 @@ impl Ledger {
                     sum += try_join_all(weighed).await?.iter().sum::<u64>();
                 }
             }
+        }
+        Ok(sum.saturating_add(self.claims(tenant).await?.saturating_mul(CLAIM)))
+    }
+
+    /// How many claims a tenant has.
+    async fn claims(&self, tenant: &Tenant) -> Result<u64, Unavailable> {
+        let (partition, now_ms) = (keys::tenant_partition(tenant), self.store.now_ms());
+        let last = self.claim_end(Duration::MAX).at_ms;
+        let spans: Vec<_> = (span(now_ms)..=span(last)).map(keys::claims).collect();
+        let mut sum = 0_u64;
+        for few in spans.chunks(AT_ONCE) {
+            let counts = try_join_all(few.iter().map(|key| self.store.counter(&partition, key))).await?;
+            sum += counts.into_iter().filter_map(|count| u64::try_from(count).ok()).sum::<u64>();
         }
         Ok(sum)
     }

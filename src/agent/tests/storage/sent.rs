@@ -1,6 +1,8 @@
 //! What is sent to runs that have not ended counts as stored, and what such runs have stored so far.
 
 use super::*;
+use crate::agent::request_key::{RequestKey, RequestKeyKind};
+use crate::types::clock;
 use crate::types::run::OnConflict;
 use crate::types::{RunId, RunStatus};
 
@@ -145,4 +147,61 @@ async fn what_a_run_says_is_counted_while_it_goes_on() {
     agent.idle(Duration::from_secs(5)).await;
     let (counter, stored) = counted(&agent).await;
     assert!(counter >= stored && stored > i64::try_from(2 * LETTER).unwrap(), "and in its turn: {counter}, {stored}");
+}
+
+/// Sessions are made and deleted under keys, of which the server keeps that they were used.
+#[tokio::test(start_paused = true)]
+async fn keys_count_for_as_long_as_they_hold_though_what_they_led_to_is_deleted() {
+    const KEYS: usize = 20;
+    let agent = agent(vec![Say::Text(&["done"])]);
+    let key = |number: usize| {
+        let name = format!("key {number}");
+        RequestKey { fingerprint: name.clone(), name, kind: RequestKeyKind::Key }
+    };
+    let run = async |key: Option<RequestKey>| {
+        let run = NewRun { session: Some(id("s")), ..request() };
+        watch(agent.start(run, key.as_ref()).await.unwrap()).await;
+        agent.idle(Duration::from_secs(5)).await;
+        agent.sessions().delete(&tenant(), &id("s")).await.unwrap();
+    };
+    run(None).await;
+    // The definitions of tools, which stay for longer.
+    let (_, before) = counted(&agent).await;
+    for number in 0..KEYS {
+        run(Some(key(number))).await;
+    }
+    let (counter, stored) = counted(&agent).await;
+    let least = before + i64::try_from(KEYS * 300).unwrap();
+    assert!((least..2 * least).contains(&stored) && counter >= stored, "{counter}, {stored}");
+    // A key holds for a day after the longest run, and is counted for up to six hours more.
+    tokio::time::sleep(Duration::from_secs(23 * 3600)).await;
+    clock::shift(23 * 3_600_000);
+    assert_eq!(counted(&agent).await.1, stored);
+    tokio::time::sleep(Duration::from_secs(8 * 3600)).await;
+    clock::shift(31 * 3_600_000);
+    assert_eq!(counted(&agent).await.1, before);
+    clock::shift(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_under_which_a_session_is_made_or_a_message_is_sent_counts() {
+    let agent = agent(hangs(""));
+    let key = |name: &str| RequestKey { name: name.into(), fingerprint: name.into(), kind: RequestKeyKind::Key };
+    let live = agent.start(request(), None).await.unwrap().head.id;
+    let (_, before) = counted(&agent).await;
+    for _ in 0..2 {
+        agent.runs().steer(&tenant(), &live, letter(), Some(&key("sent"))).await.unwrap();
+    }
+    let (counter, stored) = counted(&agent).await;
+    assert_eq!(counter, stored);
+    let taken = stored - before - i64::try_from(LETTER).unwrap();
+    assert!((300..1_000).contains(&taken), "once: {taken}");
+    let (sessions, owner) = (agent.sessions(), tenant());
+    let make = async |id| sessions.create(&owner, NewSession { id: Some(id), ..NewSession::default() }).await;
+    let key = key("made");
+    let made = agent.admission().make_session::<LookupError, _>(&owner, Some(&key), id("s"), Arc::default(), make);
+    made.await.unwrap();
+    agent.sessions().delete(&tenant(), &id("s")).await.unwrap();
+    let (_, kept) = counted(&agent).await;
+    assert!((300..1_000).contains(&(kept - stored)), "{kept}");
 }
