@@ -16,6 +16,7 @@ use loopgate::agent::ownership::lease::Leases;
 use loopgate::api::wire::agent::events::AgentEvents;
 use loopgate::api::wire::openai_chat::stream::ChatChunks;
 use loopgate::api::wire::{Encoder, RunNames};
+use loopgate::llm::http::decode::Decode;
 use loopgate::llm::openai::decode::Decoder;
 use loopgate::store::embedded::EmbeddedStore;
 use loopgate::store::memory::MemoryStore;

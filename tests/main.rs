@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod anthropic;
 mod bad_inputs;
 mod charges;
 mod command_line;

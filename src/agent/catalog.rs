@@ -178,9 +178,10 @@ impl Catalog {
         }
         let Some(agent) = self.agents.get(DEFAULT_AGENT) else { return Err(self.not_found(name, may_use).await) };
         match self.resolved(agent, name).await {
-            Err(StartError::ModelNotFound { .. }) => Err(self.not_found(name, may_use).await),
-            resolved => resolved,
+            Err(StartError::ModelNotFound { .. }) => {}
+            resolved => return resolved,
         }
+        Err(self.not_found(name, may_use).await)
     }
 
     /// The error for a name that means nothing to a caller who may use these agents.

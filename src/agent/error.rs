@@ -32,8 +32,8 @@ pub enum Field {
     TokenBudget,
     /// The most money.
     CostBudget,
-    /// How the model is to search the web.
-    WebSearch,
+    /// The member of this name.
+    Member(&'static str),
 }
 
 /// Why a run was not started or continued.

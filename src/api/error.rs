@@ -123,7 +123,7 @@ fn path(field: Field) -> String {
         Field::ToolTimeout => "agent.limits.tool_timeout_ms".to_owned(),
         Field::TokenBudget => "agent.limits.token_budget".to_owned(),
         Field::CostBudget => "agent.limits.cost_budget_usd".to_owned(),
-        Field::WebSearch => "web_search_options".to_owned(),
+        Field::Member(name) => (*name).to_owned(),
     }
 }
 

@@ -191,6 +191,11 @@ impl<'a> Section<'a> {
         Self::read_table(self.report, path.to_owned(), None, None, read)
     }
 
+    /// Whether nothing is read, and what is asked for is described.
+    pub(super) fn is_described(&self) -> bool {
+        self.report.describes()
+    }
+
     /// Whether the file says anything of this key.
     pub(super) fn is_written(&self, name: &str) -> bool {
         self.entry(name).is_some()

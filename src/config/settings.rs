@@ -11,13 +11,14 @@ use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
+use super::model::ModelConfig;
 use super::options::Options;
 use super::reader::Section;
 use super::report::{Env, Report};
 use super::server::{ServerConfig, exposure};
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
-use super::upstream::{self, ModelConfig, Upstream, UpstreamOrigin};
+use super::upstream::{self, Upstream, UpstreamOrigin};
 use super::values::Values;
 
 /// The file that is read when none is named.
@@ -142,9 +143,7 @@ impl Settings {
         let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
         let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
         if upstreams.is_empty() {
-            let (upstream, origin) = upstream::without_declaration(root);
-            upstreams.push(upstream);
-            upstream_origin = origin;
+            (upstreams, upstream_origin) = upstream::without_declaration(root);
         }
         let models = root.named("models", None, |name, section| Some((name.to_owned(), ModelConfig::read(section))));
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();

@@ -3,11 +3,18 @@
 //! Knows nothing of runs, of how tools are executed, or of stores. A model either finishes its turn or fails. A
 //! stream that ends without a finished turn is a failure.
 
+pub mod anthropic;
+pub mod connect;
 pub mod http;
+mod object;
 pub mod openai;
 pub mod pricing;
+mod repeated;
 pub mod retry;
 pub mod sse;
+mod text;
+mod turn_calls;
+mod unsupported;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,11 +29,12 @@ use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
-use crate::types::{Conversation, ErrorKind, TurnEnd, Usage};
+use crate::types::{Conversation, ErrorKind, Message, TurnEnd, Usage};
 
 pub mod demo;
 
 pub use self::openai::messages::parts as message_parts;
+pub use self::unsupported::{Place, Unsupported};
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
@@ -159,6 +167,12 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     /// The members of a request that its upstream is not sent, because it would refuse them.
     fn unsent<'s>(&self, _sampling: &'s Sampling) -> Vec<&'s str> {
         Vec::new()
+    }
+
+    /// What of a new request its upstream cannot do, though the answer depends on it; `None` if there is nothing. The
+    /// messages are those of the request.
+    fn refuses(&self, _sampling: &Sampling, _messages: &[Message]) -> Option<Unsupported> {
+        None
     }
 
     /// Which tool calls that it writes as text are taken for calls: small models do that.

@@ -3,7 +3,7 @@
 //! List prices without discounts for batches or surcharges for long contexts. The configuration
 //! overrides them; a model unknown to both gets the [`fallback`], and its costs are then estimates.
 
-use crate::types::Price;
+use crate::types::{Micros, Price};
 
 /// What is known of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,32 +16,33 @@ pub struct ModelFacts {
     pub max_output_tokens: u64,
 }
 
-/// US dollars per million tokens of input, cached input and output; context window; most output.
+/// US dollars per million tokens of input, cached input, input that is written to the cache, and output; context window;
+/// most output.
 ///
 /// | models | source |
 /// | --- | --- |
 /// | `gpt-…`, `o…` | <https://developers.openai.com/api/docs/pricing> and each model's own page there |
 /// | `claude-…` | <https://platform.claude.com/docs/en/about-claude/pricing> and the models overview there |
 /// | `deepseek-chat` | the price that agent runtimes have long counted with, and no cached one, so that input is never counted too low; window and output as <https://api-docs.deepseek.com/quick_start/pricing-details-usd> |
-const KNOWN: &[(&str, [f64; 3], u64, u64)] = &[
-    ("gpt-5", [1.25, 0.125, 10.00], 400_000, 128_000),
-    ("gpt-5-mini", [0.25, 0.025, 2.00], 400_000, 128_000),
-    ("gpt-5-nano", [0.05, 0.005, 0.40], 400_000, 128_000),
-    ("gpt-4.1", [2.00, 0.50, 8.00], 1_047_576, 32_768),
-    ("gpt-4.1-mini", [0.40, 0.10, 1.60], 1_047_576, 32_768),
-    ("gpt-4.1-nano", [0.10, 0.025, 0.40], 1_047_576, 32_768),
-    ("gpt-4o", [2.50, 1.25, 10.00], 128_000, 16_384),
-    ("gpt-4o-2024-05-13", [5.00, 5.00, 15.00], 128_000, 4_096),
-    ("gpt-4o-mini", [0.15, 0.075, 0.60], 128_000, 16_384),
-    ("o3", [2.00, 0.50, 8.00], 200_000, 100_000),
-    ("o4-mini", [1.10, 0.275, 4.40], 200_000, 100_000),
-    ("claude-sonnet-4", [3.00, 0.30, 15.00], 200_000, 64_000),
-    ("claude-sonnet-4-5", [3.00, 0.30, 15.00], 200_000, 64_000),
-    ("claude-opus-4", [15.00, 1.50, 75.00], 200_000, 32_000),
-    ("claude-opus-4-5", [5.00, 0.50, 25.00], 200_000, 64_000),
-    ("claude-haiku-4-5", [1.00, 0.10, 5.00], 200_000, 64_000),
-    ("claude-3-5-haiku", [0.80, 0.08, 4.00], 200_000, 8_192),
-    ("deepseek-chat", [0.14, 0.14, 0.28], 65_536, 8_192),
+const KNOWN: &[(&str, [f64; 4], u64, u64)] = &[
+    ("gpt-5", [1.25, 0.125, 1.25, 10.00], 400_000, 128_000),
+    ("gpt-5-mini", [0.25, 0.025, 0.25, 2.00], 400_000, 128_000),
+    ("gpt-5-nano", [0.05, 0.005, 0.05, 0.40], 400_000, 128_000),
+    ("gpt-4.1", [2.00, 0.50, 2.00, 8.00], 1_047_576, 32_768),
+    ("gpt-4.1-mini", [0.40, 0.10, 0.40, 1.60], 1_047_576, 32_768),
+    ("gpt-4.1-nano", [0.10, 0.025, 0.10, 0.40], 1_047_576, 32_768),
+    ("gpt-4o", [2.50, 1.25, 2.50, 10.00], 128_000, 16_384),
+    ("gpt-4o-2024-05-13", [5.00, 5.00, 5.00, 15.00], 128_000, 4_096),
+    ("gpt-4o-mini", [0.15, 0.075, 0.15, 0.60], 128_000, 16_384),
+    ("o3", [2.00, 0.50, 2.00, 8.00], 200_000, 100_000),
+    ("o4-mini", [1.10, 0.275, 1.10, 4.40], 200_000, 100_000),
+    ("claude-sonnet-4", [3.00, 0.30, 3.75, 15.00], 200_000, 64_000),
+    ("claude-sonnet-4-5", [3.00, 0.30, 3.75, 15.00], 200_000, 64_000),
+    ("claude-opus-4", [15.00, 1.50, 18.75, 75.00], 200_000, 32_000),
+    ("claude-opus-4-5", [5.00, 0.50, 6.25, 25.00], 200_000, 64_000),
+    ("claude-haiku-4-5", [1.00, 0.10, 1.25, 5.00], 200_000, 64_000),
+    ("claude-3-5-haiku", [0.80, 0.08, 1.00, 4.00], 200_000, 8_192),
+    ("deepseek-chat", [0.14, 0.14, 0.14, 0.28], 65_536, 8_192),
 ];
 
 /// The facts of a well-known model: by its name as it is, without a `vendor/` before it, and without
@@ -60,9 +61,10 @@ pub fn fallback() -> ModelFacts {
 }
 
 fn look_up(name: &str) -> Option<ModelFacts> {
-    let &(_, [input, cached_input, output], context_window, max_output_tokens) =
+    let &(_, [input, cached_input, cache_write, output], context_window, max_output_tokens) =
         KNOWN.iter().find(|(known, ..)| *known == name)?;
-    Some(ModelFacts { price: Price::from_usd(input, cached_input, output), context_window, max_output_tokens })
+    let price = Price::from_usd(input, cached_input, output).with_cache_write(Micros::from_usd(cache_write));
+    Some(ModelFacts { price, context_window, max_output_tokens })
 }
 
 fn without_date(name: &str) -> Option<&str> {
@@ -91,7 +93,9 @@ mod tests {
             ("deepseek/deepseek-chat", (0.14, 0.14, 0.28)),
         ] {
             let (input, cached, output) = usd;
-            assert_eq!(known(name).map(|facts| facts.price), Some(Price::from_usd(input, cached, output)), "{name}");
+            let written = if name.contains("claude") { 1.25 * input } else { input };
+            let price = Price::from_usd(input, cached, output).with_cache_write(Micros::from_usd(written));
+            assert_eq!(known(name).map(|facts| facts.price), Some(price), "{name}");
         }
     }
 
@@ -106,9 +110,9 @@ mod tests {
 
     #[test]
     fn no_name_is_listed_twice_and_no_number_is_missing() {
-        for (at, &(name, [input, cached, output], window, most)) in KNOWN.iter().enumerate() {
+        for (at, &(name, [input, cached, written, output], window, most)) in KNOWN.iter().enumerate() {
             assert!(KNOWN[..at].iter().all(|(earlier, ..)| *earlier != name), "{name}");
-            assert!(0.0 < cached && cached <= input && input <= output, "{name}");
+            assert!(0.0 < cached && cached <= input && input <= written && written <= output, "{name}");
             assert!(0 < most && most < window, "{name}");
         }
     }

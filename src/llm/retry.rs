@@ -11,7 +11,8 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent};
+use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent, Unsupported};
+use crate::types::Message;
 use crate::types::pauses::random;
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
@@ -115,6 +116,10 @@ impl Model for Retrying {
 
     fn written_calls(&self) -> WrittenCalls {
         self.inner.written_calls()
+    }
+
+    fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
+        self.inner.refuses(sampling, messages)
     }
 
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {

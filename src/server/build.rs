@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
-use crate::config::{self, OpenAiUpstream, Settings, UpstreamKind};
-use crate::llm::demo::DemoModel;
+use crate::config::{self, Settings};
+use crate::llm::connect::connect;
 use crate::llm::http::http_client;
-use crate::llm::openai::OpenAiModel;
+use crate::llm::http::upstream::UpstreamError;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::HttpClient;
 use crate::server::prices;
@@ -28,6 +28,12 @@ impl BuildError {
     }
 }
 
+impl From<UpstreamError> for BuildError {
+    fn from(error: UpstreamError) -> Self {
+        Self::new(error)
+    }
+}
+
 /// The HTTP clients, which outlive a configuration as their open connections do.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
@@ -37,8 +43,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    fn for_upstream(&mut self, config: &OpenAiUpstream) -> Result<HttpClient, BuildError> {
-        let timeout = config.connect_timeout;
+    fn for_upstream(&mut self, timeout: Duration) -> Result<HttpClient, BuildError> {
         if let Some(client) = self.upstreams.get(&timeout) {
             return Ok(client.clone());
         }
@@ -56,10 +61,11 @@ impl Clients {
     /// Forgets the clients that no upstream has any more.
     fn keep_used(&mut self, settings: &Settings) {
         self.upstreams.retain(|timeout, _| {
-            settings.upstreams.iter().any(|upstream| match &upstream.kind {
-                UpstreamKind::OpenAi(openai) => openai.connect_timeout == *timeout,
-                UpstreamKind::Demo => false,
-            })
+            settings
+                .upstreams
+                .iter()
+                .filter_map(|upstream| upstream.kind.http())
+                .any(|http| http.connect_timeout == *timeout)
         });
     }
 
@@ -103,17 +109,14 @@ pub(super) fn generation(
 }
 
 fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<Upstream, BuildError> {
-    let name = upstream.name.clone();
-    Ok(match &upstream.kind {
-        UpstreamKind::Demo => Upstream::new(name, Arc::new(DemoModel::default()), Some(vec!["demo".to_owned()]))
-            .on(prices::terms(upstream)),
-        UpstreamKind::OpenAi(openai) => {
-            let client = clients.for_upstream(openai)?;
-            let model = OpenAiModel::new(&name, openai, client).map_err(BuildError::new)?;
-            let model = Retrying::new(Arc::new(model), RetryPolicy::default());
-            Upstream::new(name, Arc::new(model), openai.models.clone()).on(prices::terms(upstream))
-        }
-    })
+    let (name, terms) = (upstream.name.clone(), prices::terms(upstream));
+    let Some(http) = upstream.kind.http() else {
+        let model = connect(upstream, || Err(BuildError::new("it needs no client")))?;
+        return Ok(Upstream::new(name, model, Some(vec!["demo".to_owned()])).on(terms));
+    };
+    let model = connect(upstream, || clients.for_upstream(http.connect_timeout))?;
+    let model = Retrying::new(model, RetryPolicy::default());
+    Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms))
 }
 
 fn build_tools(settings: &Settings, clients: &mut Clients) -> Result<Registry, BuildError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::{BUILTIN_TOOLS, Settings, Upstream, UpstreamKind};
+use crate::config::{BUILTIN_TOOLS, Settings, Upstream};
 use crate::telemetry::metrics::Names;
 use crate::types::Tenant;
 
@@ -21,16 +21,12 @@ pub(super) fn names(settings: &Settings) -> Names {
 fn models(settings: &Settings, upstream: &Upstream) -> BTreeSet<String> {
     let name = &upstream.name;
     let of_upstream = |model: &str| format!("{name}/{model}");
-    match &upstream.kind {
-        UpstreamKind::Demo => [of_upstream("demo")].into(),
-        UpstreamKind::OpenAi(openai) => {
-            if let Some(listed) = &openai.models {
-                return listed.iter().map(|model| of_upstream(model)).collect();
-            }
-            let of_agents = settings.agents.values().filter_map(|agent| agent.model.as_ref());
-            let named = of_agents.chain(settings.models.keys());
-            let prefix = of_upstream("");
-            named.map(|model| of_upstream(model.strip_prefix(&prefix).unwrap_or(model))).collect()
-        }
+    let Some(http) = upstream.kind.http() else { return [of_upstream("demo")].into() };
+    if let Some(listed) = &http.models {
+        return listed.iter().map(|model| of_upstream(model)).collect();
     }
+    let of_agents = settings.agents.values().filter_map(|agent| agent.model.as_ref());
+    let named = of_agents.chain(settings.models.keys());
+    let prefix = of_upstream("");
+    named.map(|model| of_upstream(model.strip_prefix(&prefix).unwrap_or(model))).collect()
 }

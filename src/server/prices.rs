@@ -1,22 +1,22 @@
 //! What the configuration says of prices, and what it leaves open.
 
 use crate::agent::catalog::{self, Terms, Undeclared};
-use crate::config::{AgentConfig, Settings, Upstream, UpstreamKind};
+use crate::config::{AgentConfig, Settings, Upstream};
 use crate::net::public_address::is_private_host;
 use crate::types::usage::PriceOrigin;
 
 /// What an upstream charges beside the prices of its models.
 pub(super) fn terms(upstream: &Upstream) -> Terms {
-    match &upstream.kind {
-        UpstreamKind::Demo => Terms { undeclared: Undeclared::Free, allows_uncounted: true },
-        UpstreamKind::OpenAi(openai) => Terms {
-            undeclared: match openai.free {
-                Some(true) => Undeclared::Free,
-                None if is_private_host(&openai.base_url) => Undeclared::AssumedFree,
-                Some(false) | None => Undeclared::Guessed,
-            },
-            allows_uncounted: openai.allow_uncounted_cost,
+    let Some(http) = upstream.kind.http() else {
+        return Terms { undeclared: Undeclared::Free, allows_uncounted: true };
+    };
+    Terms {
+        undeclared: match http.free {
+            Some(true) => Undeclared::Free,
+            None if is_private_host(&http.base_url) => Undeclared::AssumedFree,
+            Some(false) | None => Undeclared::Guessed,
         },
+        allows_uncounted: http.allow_uncounted_cost,
     }
 }
 

@@ -15,6 +15,8 @@ pub enum TurnEnd {
     ToolCalls,
     /// The upstream held the rest back.
     ContentFilter,
+    /// The upstream paused: asked again with what was said so far, the model goes on.
+    Paused,
     /// The run broke it off.
     Interrupted,
     /// Something else, in the upstream's own word.

@@ -19,6 +19,9 @@ pub struct Usage {
     /// The part of the input that the upstream had cached.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached_tokens: u64,
+    /// The part of the input that the upstream wrote to its cache.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cache_write_tokens: u64,
     /// The part of the output that was reasoning.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reasoning_tokens: u64,
@@ -40,6 +43,7 @@ impl AddAssign for Usage {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
         self.estimated = self.estimated || other.estimated;
     }
@@ -149,26 +153,46 @@ pub struct Price {
     /// Input that the upstream had cached.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached_input: u64,
+    /// How much more than uncached input costs what the upstream writes to its cache.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cache_write_surcharge: u64,
     /// Output.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output: u64,
 }
 
 impl Price {
-    /// From US dollars per million tokens.
+    /// From US dollars per million tokens, where writing to a cache costs no more than other input.
     #[must_use]
     pub fn from_usd(input: f64, cached_input: f64, output: f64) -> Self {
         let micros = |usd| Micros::from_usd(usd).0;
-        Self { input: micros(input), cached_input: micros(cached_input), output: micros(output) }
+        let (input, cached_input, output) = (micros(input), micros(cached_input), micros(output));
+        Self { input, cached_input, cache_write_surcharge: 0, output }
+    }
+
+    /// The same price, where input that is written to a cache costs so much per million tokens; never less than other
+    /// input.
+    #[must_use]
+    pub fn with_cache_write(self, price: Micros) -> Self {
+        Self { cache_write_surcharge: price.0.saturating_sub(self.input), ..self }
+    }
+
+    /// The same price where all input costs as much as the dearest: what a call is planned with, because only its
+    /// upstream knows what it will write to its cache.
+    #[must_use]
+    pub fn at_most(self) -> Self {
+        Self { input: self.input.saturating_add(self.cache_write_surcharge), ..self }
     }
 
     /// The cost of `usage`, rounded up.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Micros {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
+        let written = usage.cache_write_tokens.min(usage.prompt_tokens - cached);
         let parts = [
-            (usage.prompt_tokens - cached, self.input),
+            (usage.prompt_tokens - cached - written, self.input),
             (cached, self.cached_input),
+            (written, self.at_most().input),
             (usage.completion_tokens, self.output),
         ];
         let scaled: u128 = parts.iter().map(|&(tokens, price)| u128::from(tokens) * u128::from(price)).sum();
@@ -181,10 +205,10 @@ impl Price {
         Used { tokens: usage.total(), cost: self.cost(usage) }
     }
 
-    /// How many output tokens `money` buys after `input_tokens` of uncached input; `None` without end.
+    /// How many output tokens `money` buys after `input_tokens` of the dearest input; `None` without end.
     #[must_use]
     pub fn affordable_output(&self, money: Micros, input_tokens: u64) -> Option<u64> {
-        let spent = u128::from(input_tokens) * u128::from(self.input);
+        let spent = u128::from(input_tokens) * u128::from(self.at_most().input);
         let left = (u128::from(money.0) * 1_000_000).checked_sub(spent);
         match (left, self.output) {
             (None, _) => Some(0),
@@ -238,6 +262,9 @@ mod tests {
         let price = Price::from_usd(2.5, 0.25, 10.0);
         let usage = Usage { prompt_tokens: 1000, cached_tokens: 400, completion_tokens: 10, ..Usage::default() };
         assert_eq!(price.cost(&usage), Micros(1500 + 100 + 100));
+        let writing = price.with_cache_write(Micros(3_000_000));
+        assert_eq!(writing.cost(&Usage { cache_write_tokens: 100, ..usage }), Micros(1500 + 50 + 100 + 100));
+        assert_eq!(writing.cost(&Usage { cache_write_tokens: u64::MAX, ..usage }), Micros(1800 + 100 + 100));
         let one = Usage { prompt_tokens: 1, ..Usage::default() };
         assert_eq!(price.cost(&one), Micros(3));
     }

@@ -1,6 +1,7 @@
 //! What the tests stand on: the server under test, a scripted upstream, a tool server, a strict SSE
 //! reader. Everything talks over real sockets; nothing sleeps and hopes.
 
+pub(crate) mod anthropic;
 pub(crate) mod balancer;
 pub(crate) mod cluster;
 pub(crate) mod http;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+pub(crate) use anthropic::Anthropic;
 pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;
 pub(crate) use server::{Answer, TestServer};

@@ -63,7 +63,7 @@ pub(super) fn check(
             "the {owner} has a cost budget, which cannot count what the upstream charges for {UNCOUNTED}; leave it out, or \
              ask the operator to allow it for the upstream {upstream}"
         );
-        return Err(StartError::Invalid { field: Field::WebSearch, message });
+        return Err(StartError::Invalid { field: Field::Member(UNCOUNTED), message });
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
-use crate::llm::Model;
+use crate::llm::{Model, Place, Unsupported};
 use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
@@ -51,7 +51,9 @@ impl Admission {
         let offer = generation.offer(&selected.names);
         let terms = resolved.terms;
         let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
-        spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
+        let model = generation.catalog.model(&spec.upstream);
+        refuse_unsupported(new, &*model)?;
+        spec.warnings.extend(unsent(&spec, &*model));
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
         price::check(&spec, terms, session, &generation.quotas)?;
@@ -64,6 +66,18 @@ impl Admission {
 fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a str, StartError> {
     let named = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref()));
     named.ok_or(StartError::ModelMissing)
+}
+
+/// Refuses what the upstream cannot do before anything is spent.
+fn refuse_unsupported(new: &NewRun, model: &dyn Model) -> Result<(), StartError> {
+    let Some(Unsupported { place, message }) = model.refuses(&new.options.sampling, &new.messages) else {
+        return Ok(());
+    };
+    let field = match place {
+        Place::Member(name) => Field::Member(name),
+        Place::Message(index) => Field::Message(index),
+    };
+    Err(StartError::Invalid { field, message })
 }
 
 /// What the caller should know of members that the upstream is not sent.

@@ -234,7 +234,7 @@ impl TurnBuffer {
 fn may_end_in_calls(end: &TurnEnd) -> bool {
     match end {
         TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Length => true,
-        TurnEnd::ContentFilter | TurnEnd::Interrupted | TurnEnd::Other(_) => false,
+        TurnEnd::ContentFilter | TurnEnd::Paused | TurnEnd::Interrupted | TurnEnd::Other(_) => false,
     }
 }
 

@@ -118,7 +118,7 @@ pub fn due_warning(limits: &Limits, used: Used, warned: &[BudgetKind]) -> Option
 }
 
 fn cost(price: &Price, input: u64, output: u64) -> Micros {
-    price.cost(&Usage { prompt_tokens: input, completion_tokens: output, ..Usage::default() })
+    price.at_most().cost(&Usage { prompt_tokens: input, completion_tokens: output, ..Usage::default() })
 }
 
 /// The tokens of `text`, by four bytes a token.
@@ -134,6 +134,7 @@ pub fn believable(usage: &Usage, most: u64, output_bytes: usize) -> Option<Usage
     let can_be = usage.total() <= most && input > 0 && (output > 0 || output_bytes == 0);
     can_be.then(|| Usage {
         cached_tokens: usage.cached_tokens.min(input),
+        cache_write_tokens: usage.cache_write_tokens.min(input.saturating_sub(usage.cached_tokens)),
         reasoning_tokens: usage.reasoning_tokens.min(output),
         ..*usage
     })

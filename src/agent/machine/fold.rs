@@ -165,7 +165,11 @@ impl Run {
             turn_end: turn.end.clone(),
             tool_calls: Vec::new(),
         });
-        self.last_turn = turn.clone();
+        let paused = std::mem::replace(&mut self.last_turn, turn.clone());
+        if paused.end == TurnEnd::Paused {
+            // The answer goes on.
+            self.last_turn.parts.splice(..0, paused.parts);
+        }
         self.resumes = 0;
         self.unanswered = 0;
         // Asked again, a model that was kept from answering would say nothing again. One that thought for all of its
@@ -286,6 +290,7 @@ impl Run {
         self.phase = match (self.calls.is_empty(), waits) {
             // Time ran out while the model spoke: what is held back of it is for the closing answer.
             (true, _) if self.wants_closing() => Phase::Ready,
+            (true, _) if self.is_paused() => Phase::Ready,
             (true, _) => Phase::Answered,
             (false, true) if self.stop.is_none() => Phase::HandedOver { waits: false },
             (false, _) => {
@@ -311,6 +316,11 @@ impl Run {
                 self.push(Message::result(outcome.result(&open.call.id)).from(self.step_origin()));
             }
         }
+    }
+
+    /// Whether the model goes on as soon as it is asked again.
+    fn is_paused(&self) -> bool {
+        self.last_turn.end == TurnEnd::Paused && self.stop.is_none() && self.limit.is_none()
     }
 
     /// Gives every call without a result an error result. No other place does, so every call has exactly one.

@@ -161,7 +161,9 @@ impl Run {
         self.limit.unwrap_or(match self.last_turn.end {
             TurnEnd::Length => StopReason::Length,
             TurnEnd::ContentFilter => StopReason::ContentFilter,
-            TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Interrupted | TurnEnd::Other(_) => StopReason::Done,
+            TurnEnd::Stop | TurnEnd::ToolCalls | TurnEnd::Paused | TurnEnd::Interrupted | TurnEnd::Other(_) => {
+                StopReason::Done
+            }
         })
     }
 }

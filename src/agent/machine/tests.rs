@@ -168,6 +168,33 @@ fn leg(answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) -> Leg {
 }
 
 #[test]
+fn a_paused_turn_goes_on_with_what_was_said_so_far() {
+    let mut story = Story::begin(spec());
+    for (text, end) in [("one ", TurnEnd::Paused), ("two ", TurnEnd::Paused), ("three", TurnEnd::Stop)] {
+        story.calls_model();
+        let turn = Turn { parts: vec![Part::text(text)], usage: usage(3, 2), end, ..Turn::default() };
+        story.happens(Event::TurnFinished { step: story.run.step(), turn: Box::new(turn) });
+        story.completes_step();
+    }
+    let outcome = story.ends();
+    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "one two three"));
+    assert_eq!((outcome.usage.total(), outcome.iterations), (15, 3));
+    assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Assistant, Role::Assistant]);
+}
+
+#[test]
+fn a_turn_that_pauses_without_end_is_stopped_by_the_limit_of_model_calls() {
+    let mut story = Story::begin(spec());
+    for _ in 0..20 {
+        story.calls_model();
+        let turn = Turn { parts: vec![Part::text("on")], end: TurnEnd::Paused, ..Turn::default() };
+        story.happens(Event::TurnFinished { step: story.run.step(), turn: Box::new(turn) });
+        story.completes_step();
+    }
+    assert_eq!(story.ends().reason, StopReason::MaxIterations);
+}
+
+#[test]
 fn an_answer_without_calls_ends_the_run() {
     let mut story = Story::begin(spec());
     story.says("hello", vec![], usage(3, 2));

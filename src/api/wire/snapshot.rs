@@ -14,7 +14,7 @@ use crate::api::wire::openai_chat::message::check_history;
 use crate::api::wire::openai_chat::message::encoded;
 use crate::api::wire::session::{check_ttl, money, tokens};
 use crate::api::wire::write_json;
-use crate::types::json::MAX_NUMBER;
+use crate::types::json::{MAX_NUMBER, is_default};
 use crate::types::session::Session;
 use crate::types::usage::MAX_USD;
 use crate::types::{Message, Micros, SessionId, Usage};
@@ -83,6 +83,9 @@ pub struct SnapshotUsage {
     pub completion_tokens: u64,
     /// The part of the input that the upstream had cached.
     pub cached_tokens: u64,
+    /// The part of the input that the upstream wrote to its cache.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cache_write_tokens: u64,
     /// The part of the output that was reasoning.
     pub reasoning_tokens: u64,
     /// Whether any of it was estimated because the upstream did not say.
@@ -155,6 +158,7 @@ impl SnapshotObject {
             ("usage.prompt_tokens", self.usage.prompt_tokens),
             ("usage.completion_tokens", self.usage.completion_tokens),
             ("usage.cached_tokens", self.usage.cached_tokens),
+            ("usage.cache_write_tokens", self.usage.cache_write_tokens),
             ("usage.reasoning_tokens", self.usage.reasoning_tokens),
         ];
         if let Some((name, _)) = numbers.iter().find(|(_, number)| *number > MAX_NUMBER) {
@@ -199,14 +203,22 @@ impl From<&Session> for SnapshotObject {
 
 impl From<Usage> for SnapshotUsage {
     fn from(usage: Usage) -> Self {
-        let Usage { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated } = usage;
-        Self { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated }
+        let Usage { prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, estimated } =
+            usage;
+        Self { prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, estimated }
     }
 }
 
 impl From<SnapshotUsage> for Usage {
     fn from(usage: SnapshotUsage) -> Self {
-        let SnapshotUsage { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated } = usage;
-        Self { prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated }
+        let SnapshotUsage {
+            prompt_tokens,
+            completion_tokens,
+            cached_tokens,
+            cache_write_tokens,
+            reasoning_tokens,
+            estimated,
+        } = usage;
+        Self { prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, estimated }
     }
 }

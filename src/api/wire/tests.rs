@@ -44,7 +44,7 @@ fn arguments_on_several_lines_stay_within_one_line_of_their_event() {
 }
 
 fn usage() -> Usage {
-    Usage { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 3, reasoning_tokens: 1, estimated: false }
+    Usage { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 3, reasoning_tokens: 1, ..Usage::default() }
 }
 
 fn result() -> ToolOutcome {

@@ -9,6 +9,7 @@ pub fn finish_reason(end: &TurnEnd) -> &str {
         TurnEnd::Length => "length",
         TurnEnd::ToolCalls => "tool_calls",
         TurnEnd::ContentFilter => "content_filter",
+        TurnEnd::Paused => "paused",
         TurnEnd::Interrupted => "interrupted",
         TurnEnd::Other(word) => word,
     }

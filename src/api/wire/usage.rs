@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::types::Usage;
+use crate::types::json::is_default;
 
 /// OpenAI's usage object.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,6 +29,9 @@ pub struct UsageObject {
 pub struct PromptDetails {
     /// What the upstream had cached.
     pub cached_tokens: u64,
+    /// What the upstream wrote to its cache; absent if nothing.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cache_write_tokens: u64,
 }
 
 /// About the output tokens.
@@ -43,7 +47,10 @@ impl From<&Usage> for UsageObject {
             prompt_tokens: usage.prompt_tokens,
             completion_tokens: usage.completion_tokens,
             total_tokens: usage.total(),
-            prompt_tokens_details: PromptDetails { cached_tokens: usage.cached_tokens },
+            prompt_tokens_details: PromptDetails {
+                cached_tokens: usage.cached_tokens,
+                cache_write_tokens: usage.cache_write_tokens,
+            },
             completion_tokens_details: CompletionDetails { reasoning_tokens: usage.reasoning_tokens },
             estimated: usage.estimated,
         }

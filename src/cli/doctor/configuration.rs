@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::text::count;
 use super::finding::Finding;
-use crate::config::{ConfigErrors, Settings, StoreUrl, UpstreamKind};
+use crate::config::{ConfigErrors, Settings, StoreUrl};
 use crate::server::prices;
 
 const AREA: &str = "configuration";
@@ -68,8 +68,8 @@ fn check_durations(settings: &Settings) -> Vec<Finding> {
             note(message, "Choose a `limits.tool_timeout` that is shorter than `limits.timeout`.");
         }
         for upstream in &settings.upstreams {
-            let UpstreamKind::OpenAi(openai) = &upstream.kind else { continue };
-            if openai.first_byte_timeout > limits.timeout {
+            let Some(http) = upstream.kind.http() else { continue };
+            if http.first_byte_timeout > limits.timeout {
                 let message = format!(
                     "upstreams.{} may be silent for longer than a run of agents.{name} may take",
                     upstream.name

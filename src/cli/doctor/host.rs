@@ -80,8 +80,7 @@ fn judge_files(files: Option<u64>, connections: u32) -> Finding {
 
 /// Whether the system's certificate authorities are needed.
 fn uses_tls(settings: &Settings) -> bool {
-    let upstream =
-        |kind: &UpstreamKind| matches!(kind, UpstreamKind::OpenAi(openai) if openai.base_url.scheme() == "https");
+    let upstream = |kind: &UpstreamKind| kind.http().is_some_and(|http| http.base_url.scheme() == "https");
     let store =
         matches!(&settings.store.url, StoreUrl::Redis(url) if url.tls.as_ref().is_some_and(|tls| tls.ca.is_none()));
     store

@@ -4,17 +4,19 @@
 use futures_util::future::join_all;
 
 use super::finding::Finding;
-use crate::config::{OpenAiUpstream, Settings, UpstreamKind};
+use crate::config::{HttpUpstream, Settings, Upstream};
+use crate::llm::ModelError;
+use crate::llm::connect::connect;
 use crate::llm::http::http_client;
-use crate::llm::openai::OpenAiModel;
-use crate::llm::{Model, ModelError};
+use crate::llm::http::upstream::UpstreamError;
+use crate::net::client::CannotConnect;
 
 /// Asks all upstreams at the same time.
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let asked = settings.upstreams.iter().map(|upstream| async {
-        match &upstream.kind {
-            UpstreamKind::Demo => vec![Finding::ok(area(&upstream.name), "the built-in demo model")],
-            UpstreamKind::OpenAi(openai) => ask(settings, &upstream.name, openai).await,
+        match upstream.kind.http() {
+            None => vec![Finding::ok(area(&upstream.name), "the built-in demo model")],
+            Some(http) => ask(settings, upstream, http).await,
         }
     });
     join_all(asked).await.into_iter().flatten().collect()
@@ -24,27 +26,33 @@ fn area(upstream: &str) -> String {
     format!("upstreams.{upstream}")
 }
 
-async fn ask(settings: &Settings, name: &str, openai: &OpenAiUpstream) -> Vec<Finding> {
-    let model = match http_client(openai.connect_timeout) {
-        Ok(client) => OpenAiModel::new(name, openai, client).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    let model = match model {
+/// Why an upstream cannot be asked.
+#[derive(Debug, thiserror::Error)]
+enum Unreachable {
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    #[error(transparent)]
+    Client(#[from] CannotConnect),
+}
+
+async fn ask(settings: &Settings, upstream: &Upstream, http: &HttpUpstream) -> Vec<Finding> {
+    let name = &upstream.name;
+    let model = match connect::<Unreachable>(upstream, || Ok(http_client(http.connect_timeout)?)) {
         Ok(model) => model,
-        Err(error) => return vec![Finding::fail(area(name), error)],
+        Err(error) => return vec![Finding::fail(area(name), error.to_string())],
     };
     match model.list_models().await {
-        Ok(models) => known(settings, name, openai, &models),
-        Err(error) => vec![refused(name, openai, error)],
+        Ok(models) => known(settings, name, http, &models),
+        Err(error) => vec![refused(name, http, error)],
     }
 }
 
 /// What an upstream's error means.
-fn refused(name: &str, openai: &OpenAiUpstream, ModelError { message, status, .. }: ModelError) -> Finding {
+fn refused(name: &str, http: &HttpUpstream, ModelError { message, status, .. }: ModelError) -> Finding {
     let finding =
         |level: fn(String, String) -> Finding, advice: String| level(area(name), message.clone()).advice(advice);
     match status {
-        Some(401 | 403) if openai.api_key.is_none() => {
+        Some(401 | 403) if http.api_key.is_none() => {
             finding(Finding::fail, "It wants a key: name it with api_key_env or api_key_file.".to_owned())
         }
         Some(401 | 403) => {
@@ -54,7 +62,7 @@ fn refused(name: &str, openai: &OpenAiUpstream, ModelError { message, status, ..
             Finding::warn,
             format!(
                 "It lists no models at {}/models. If it has none of this API, base_url is wrong; else declare `models`.",
-                openai.base_url.as_str().trim_end_matches('/')
+                http.base_url.as_str().trim_end_matches('/')
             ),
         ),
         Some(_) => finding(Finding::warn, "It answers, and not as it should. Try again later.".to_owned()),
@@ -66,11 +74,11 @@ fn refused(name: &str, openai: &OpenAiUpstream, ModelError { message, status, ..
 }
 
 /// Whether the upstream has the models that the configuration names.
-fn known(settings: &Settings, name: &str, openai: &OpenAiUpstream, models: &[String]) -> Vec<Finding> {
-    let key = if openai.api_key.is_some() { ", and accepts the key" } else { "" };
+fn known(settings: &Settings, name: &str, http: &HttpUpstream, models: &[String]) -> Vec<Finding> {
+    let key = if http.api_key.is_some() { ", and accepts the key" } else { "" };
     let mut findings = vec![Finding::ok(area(name), format!("answers{key}; it lists {} models", models.len()))];
     let lacks = |model: &str| !models.iter().any(|known| known == model);
-    for model in openai.models.iter().flatten().filter(|model| lacks(model)) {
+    for model in http.models.iter().flatten().filter(|model| lacks(model)) {
         let advice = "Runs with it fail, unless the upstream has models that it does not list.";
         findings.push(Finding::warn(area(name), format!("does not list the model {model} of `models`")).advice(advice));
     }

@@ -130,7 +130,7 @@ fn every_kind_of_mistake_of_upstreams_and_models() {
 base_url = "localhost:1"
 api_key_env = "UNSET"
 [upstreams.c]
-kind = "anthropic"
+kind = "gemini"
 base_url = "http://user:password@localhost/v1"
 api_key_env = "A"
 api_key_file = "B"
@@ -142,6 +142,13 @@ connect_timeout = "0s"
 recover_text_tool_calls = "yes"
 [upstreams.e]
 base_url = "http://localhost/v1/chat/completions"
+[upstreams.f]
+kind = "anthropic"
+base_url = "http://localhost/v1/messages"
+anthropic_version = "2023\\n"
+anthropic_beta = ["a b"]
+max_tokens = 0
+recover_text_tool_calls = true
 [models.m]
 context_window = 1.5
 price = { input = -1 }
@@ -151,7 +158,7 @@ n = 3
     loopgate.toml:2: upstreams."a/b": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
     loopgate.toml:3: upstreams."a/b".base_url: this is not a URL such as "http://localhost:11434/v1"
     loopgate.toml:4: upstreams."a/b".api_key_env: the environment variable UNSET is unset or empty
-    loopgate.toml:6: upstreams.c.kind: must be "openai" or "demo"
+    loopgate.toml:6: upstreams.c.kind: must be "openai" or "anthropic" or "demo"
     loopgate.toml:7: upstreams.c.base_url: must not hold a user or password; name the key with api_key_env or api_key_file
     loopgate.toml:9: upstreams.c.api_key_file: give api_key_env or api_key_file, not both
     loopgate.toml:10: upstreams.c.models: expected a list of strings in brackets, found a string
@@ -160,10 +167,15 @@ n = 3
     loopgate.toml:14: upstreams.d.connect_timeout: must be longer than 0s
     loopgate.toml:15: upstreams.d.recover_text_tool_calls: expected true or false, found a string
     loopgate.toml:17: upstreams.e.base_url: must end before /chat/completions, which is appended
-    loopgate.toml:19: models.m.context_window: expected an integer from 1 to 9007199254740992, found a float
-    loopgate.toml:20: models.m.price: `output` is missing: price of a million output tokens
-    loopgate.toml:20: models.m.price.input: must be a number of US dollars from 0 to 1000000000
-    loopgate.toml:22: models.n: expected a table, [models.n], found an integer
+    loopgate.toml:20: upstreams.f.base_url: must end before /messages, which is appended
+    loopgate.toml:21: upstreams.f.anthropic_version: must be a word of letters, digits, `-`, `_` and `.`
+    loopgate.toml:22: upstreams.f.anthropic_beta: must be words of letters, digits, `-`, `_` and `.`
+    loopgate.toml:23: upstreams.f.max_tokens: must be an integer from 1 to 9007199254740992
+    loopgate.toml:24: upstreams.f.recover_text_tool_calls: unknown key; known here: kind, base_url, api_key_env, api_key_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache
+    loopgate.toml:26: models.m.context_window: expected an integer from 1 to 9007199254740992, found a float
+    loopgate.toml:27: models.m.price: `output` is missing: price of a million output tokens
+    loopgate.toml:27: models.m.price.input: must be a number of US dollars from 0 to 1000000000
+    loopgate.toml:29: models.n: expected a table, [models.n], found an integer
     "#);
 }
 

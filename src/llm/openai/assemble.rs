@@ -6,11 +6,12 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
-
-use super::chunk::{CallPiece, Chunk, MessageDelta, OnlyPiece, Text};
-use super::fault::{Fault, MAX_CALLS, MAX_TURN};
-use super::finish_reason::{self, Calls};
+use super::chunk::{CallPiece, Chunk, MessageDelta};
+use super::finish_reason;
+use crate::llm::http::fault::{Fault, MAX_CALLS, MAX_TURN};
+use crate::llm::repeated::OnlyPiece;
+use crate::llm::text::Text;
+use crate::llm::turn_calls::{Calls, is_whole_object};
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
 use crate::types::Usage;
 use crate::types::conversation::{Part, PartKind, Thinking};
@@ -121,7 +122,7 @@ impl Assembler {
             return Err(Fault::OnlyAudio);
         }
         let finish_reason = self.finish_reason.ok_or(Fault::Truncated)?;
-        let kept = Calls::after(&finish_reason);
+        let kept = finish_reason::calls_after(&finish_reason);
         if kept == Calls::Unknown && !self.calls.is_empty() {
             return Err(Fault::UnknownEnd(finish_reason.chars().take(MAX_SHOWN_REASON).collect()));
         }
@@ -277,8 +278,4 @@ fn say_arguments(index: usize, piece: Cow<'_, str>, deltas: &mut Vec<Delta>) {
         Some(Delta::CallArguments { index: last, delta }) if *last == index => delta.push_str(&piece),
         _ => deltas.push(Delta::CallArguments { index, delta: piece.into_owned() }),
     }
-}
-
-fn is_whole_object(json: &str) -> bool {
-    json.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(json).is_ok()
 }

@@ -14,6 +14,8 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::llm::repeated::OnlyPiece;
+use crate::llm::text::Text;
 use crate::types::Usage;
 
 /// One event of a stream, or the whole answer of a server that does not stream.
@@ -30,13 +32,6 @@ pub(super) struct Chunk<'a> {
     /// `error` where the chunk itself is the error.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
-}
-
-/// The text or the reasoning of a chunk that holds nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OnlyPiece<'a> {
-    pub(super) said: &'a str,
-    pub(super) is_thinking: bool,
 }
 
 impl<'a> Chunk<'a> {
@@ -161,41 +156,10 @@ impl From<&WireUsage> for Usage {
             prompt_tokens: wire.prompt_tokens.unwrap_or(0),
             completion_tokens: wire.completion_tokens.unwrap_or(0),
             cached_tokens: wire.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
+            cache_write_tokens: 0,
             reasoning_tokens: wire.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
             estimated: false,
         }
-    }
-}
-
-/// A string, borrowed where it holds no escapes; null is the empty one.
-#[derive(Debug, Default)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or null")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Text::default())
-            }
-        }
-
-        deserializer.deserialize_any(TextVisitor)
     }
 }
 

@@ -4,22 +4,12 @@
 
 use super::assemble::Assembler;
 use super::chunk::Chunk;
-use super::failure::Report;
-use super::fault::Fault;
-use super::repeated::Surroundings;
+use crate::llm::http::decode::{Decode, Progress};
+use crate::llm::http::failure::Report;
+use crate::llm::http::fault::Fault;
+use crate::llm::repeated::Surroundings;
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
-
-/// How far an answer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Nothing new was said: comments, empty chunks or less than a whole event.
-    Silent,
-    /// Something was said; more may follow.
-    Spoke,
-    /// `[DONE]`: nothing follows.
-    Done,
-}
 
 /// Reads one streamed answer.
 #[derive(Debug, Default)]
@@ -29,12 +19,8 @@ pub struct Decoder {
     assembler: Assembler,
 }
 
-impl Decoder {
-    /// Reads the next bytes of a stream and adds what they say to `deltas`.
-    ///
-    /// After a fault only the deltas before it are there, and the decoder must not be used further,
-    /// but to [`finish`](Self::finish) if [`is_finished`](Self::is_finished).
-    pub fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+impl Decode for Decoder {
+    fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
         let mut progress = Progress::Silent;
         while let Some(event) = self.events.next_event(&mut bytes)? {
             match event.trim_ascii() {
@@ -50,24 +36,21 @@ impl Decoder {
         Ok(progress)
     }
 
-    /// Reads a whole `chat.completion`, from a server that does not stream.
-    pub fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+    /// Reads a whole `chat.completion`.
+    fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
         self.assembler.push(parse(json)?.1, deltas)?;
         Ok(())
     }
 
-    /// Whether the model said that it is done, so that what is missing cannot harm.
-    pub fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.assembler.is_finished()
     }
 
-    /// Whether the turn calls tools.
-    pub fn has_calls(&self) -> bool {
+    fn has_calls(&self) -> bool {
         self.assembler.has_calls()
     }
 
-    /// The turn, once nothing more follows.
-    pub fn finish(self) -> Result<ModelTurn, Fault> {
+    fn finish(self) -> Result<ModelTurn, Fault> {
         self.assembler.finish()
     }
 }
@@ -83,7 +66,7 @@ fn read_chunk(
         return assembler.push_piece(piece, deltas);
     }
     let (text, chunk) = parse(json)?;
-    surroundings.keep(text, &chunk);
+    surroundings.keep(text, chunk.only_piece());
     assembler.push(chunk, deltas)
 }
 

@@ -18,9 +18,9 @@ use crate::types::conversation::{Content, Dialect, Message, Parts, ToolCall};
 /// The message as a JSON object. One that arrived so is copied; any other is encoded once.
 #[must_use]
 pub fn json(message: &Message) -> &str {
-    message.encoded(Dialect::OpenaiChat, |content| match content {
-        Content::Encoded(Dialect::OpenaiChat, json) => json.get().to_owned(),
-        Content::Parts(parts) => encode::encode(message.role, parts),
+    message.encoded(Dialect::OpenaiChat, |_| match parts(message) {
+        Ok(parts) => encode::encode(message.role, &parts),
+        Err(_) => encode::encode(message.role, &Parts::default()),
     })
 }
 
@@ -28,6 +28,9 @@ pub fn json(message: &Message) -> &str {
 pub fn parts(message: &Message) -> Result<Cow<'_, Parts>, serde_json::Error> {
     match message.content() {
         Content::Encoded(Dialect::OpenaiChat, json) => decode::decode(json.get()).map(Cow::Owned),
+        Content::Encoded(Dialect::AnthropicMessages, _) => {
+            Err(<serde_json::Error as serde::de::Error>::custom("no message arrives in this dialect"))
+        }
         Content::Parts(parts) => Ok(Cow::Borrowed(parts)),
     }
 }

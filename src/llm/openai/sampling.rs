@@ -1,6 +1,6 @@
 //! Sampling parameters in OpenAI's chat dialect.
 
-use super::object::Object;
+use crate::llm::object::Object;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::Members;
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
@@ -25,7 +25,7 @@ pub(super) fn members(sampling: &Sampling, takes_unknown: bool) -> String {
     let kept = sampling.extra.members(Dialect::OpenaiChat).iter();
     let sent = kept.filter(|(name, _)| takes_unknown || DOCUMENTED.contains(&name.as_str()));
     let extra = Extra::new(Dialect::OpenaiChat, Members(sent.cloned().collect()));
-    let mut object = Object::open(&mut out, &extra);
+    let mut object = Object::open(&mut out, Dialect::OpenaiChat, &extra);
     for (name, number) in [
         ("temperature", sampling.temperature),
         ("top_p", sampling.top_p),

@@ -11,12 +11,13 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use self::server::*;
-use super::upstream::MAX_MESSAGE;
 use super::*;
-use crate::config::Secret;
+use crate::config::{HttpUpstream, Secret};
 use crate::llm::http::http_client;
+use crate::llm::http::list::MAX_LIST;
+use crate::llm::http::upstream::MAX_MESSAGE;
 use crate::llm::retry::{RetryPolicy, Retrying};
-use crate::llm::{ModelTurn, Spent};
+use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::nowhere;
 use crate::types::tool::WrittenCalls;
 use crate::types::{ErrorKind, TurnEnd};
@@ -313,30 +314,23 @@ async fn models_are_listed() {
 #[test]
 fn bad_settings_are_refused_and_the_key_is_not_shown() {
     let config = OpenAiUpstream {
-        base_url: "https://api.openai.com/v1".parse().unwrap(),
-        api_key: Some(Secret::new(KEY)),
-        models: None,
-        connect_timeout: SHORT,
-        first_byte_timeout: SHORT,
-        idle_timeout: SHORT,
+        http: http("https://api.openai.com/v1"),
         written_calls: WrittenCalls::None,
         pass_unknown_members: false,
-        free: None,
-        allow_uncounted_cost: false,
     };
+    let at = |base_url: &str| OpenAiUpstream { http: http(base_url), ..config.clone() };
     let client = http_client(SHORT).unwrap();
     assert!(!format!("{config:?}").contains(KEY));
     let model = OpenAiModel::new("test", &config, client.clone()).unwrap();
     assert!(!format!("{model:?}").contains(KEY));
-    assert_eq!(model.upstream.bound, OutputBound::MaxCompletionTokens);
-    let other = OpenAiUpstream { base_url: "http://127.0.0.1:11434/v1".parse().unwrap(), ..config.clone() };
-    let other = OpenAiModel::new("test", &other, client.clone()).unwrap();
-    assert_eq!(other.upstream.bound, OutputBound::MaxTokens);
+    assert_eq!(model.bound, OutputBound::MaxCompletionTokens);
+    let other = OpenAiModel::new("test", &at("http://127.0.0.1:11434/v1"), client.clone()).unwrap();
+    assert_eq!(other.bound, OutputBound::MaxTokens);
 
-    let scheme = OpenAiUpstream { base_url: "ftp://x".parse().unwrap(), ..config.clone() };
-    assert_eq!(OpenAiModel::new("test", &scheme, client.clone()).unwrap_err(), OpenAiError::BaseUrl);
-    let key = OpenAiUpstream { api_key: Some(Secret::new("a\nb")), ..config };
-    assert_eq!(OpenAiModel::new("test", &key, client).unwrap_err(), OpenAiError::ApiKey);
+    assert_eq!(OpenAiModel::new("test", &at("ftp://x"), client.clone()).unwrap_err(), UpstreamError::BaseUrl);
+    let mut keyed = config;
+    keyed.http.api_key = Some(Secret::new("a\nb"));
+    assert_eq!(OpenAiModel::new("test", &keyed, client).unwrap_err(), UpstreamError::ApiKey);
 }
 
 #[tokio::test]

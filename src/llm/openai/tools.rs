@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::object::Object;
+use crate::llm::object::Object;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::Members;
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
@@ -23,7 +23,7 @@ pub(super) fn json(offer: &ToolOffer) -> &str {
 }
 
 fn write(tool: &Arc<ToolDefinition>, out: &mut Vec<u8>) {
-    let mut object = Object::open(out, &tool.extra);
+    let mut object = Object::open(out, Dialect::OpenaiChat, &tool.extra);
     object.text("type", "function");
     object.nested("function", |function| {
         function.text("name", &tool.name);

@@ -13,11 +13,13 @@ use crate::types::json::{Members, RawValueEq};
 pub enum Dialect {
     /// OpenAI's chat completions.
     OpenaiChat,
+    /// Anthropic's Messages.
+    AnthropicMessages,
 }
 
 impl Dialect {
     /// How many dialects there are.
-    pub const COUNT: usize = 1;
+    pub const COUNT: usize = 2;
 }
 
 /// What a message says.

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use self::recorded::recorded;
 use super::*;
-use crate::llm::openai::fault::{MAX_CALLS, MAX_TURN};
+use crate::llm::http::fault::{MAX_CALLS, MAX_TURN};
 use crate::llm::sse::SseError;
 use crate::llm::{ModelCall, ModelErrorKind, ModelPart};
 use crate::types::TurnEnd;

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::llm::openai::object::{Object, write_text};
+use crate::llm::object::{Object, write_text};
 use crate::types::Role;
 use crate::types::conversation::{Dialect, Part, PartKind, Parts, Source, ToolCall, ToolResult};
 
 /// The message object.
 pub(super) fn encode(role: Role, parts: &Parts) -> String {
     let mut out = Vec::with_capacity(128 + parts.list.iter().filter_map(Part::as_text).map(str::len).sum::<usize>());
-    let mut object = Object::open(&mut out, &parts.extra);
+    let mut object = Object::open(&mut out, Dialect::OpenaiChat, &parts.extra);
     object.text("role", role_name(role));
     match parts.list.iter().find_map(Part::as_result) {
         Some(result) => {
@@ -40,7 +40,9 @@ fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
     for part in list {
         match &part.kind {
             // A seal cannot be told here, and thinking without it is nothing to this dialect.
-            PartKind::Thinking(_) | PartKind::ToolResult(_) => {}
+            PartKind::Thinking(_)
+            | PartKind::ToolResult(_)
+            | PartKind::Unknown { dialect: Dialect::AnthropicMessages, .. } => {}
             PartKind::Refusal(text) => refusals.push(text),
             PartKind::Audio { source: Source::Id(id) } => audio = Some(id),
             PartKind::ToolCall(_) => calls.push(part),
@@ -140,7 +142,7 @@ fn write_part(part: &Part, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(json.get().as_bytes());
         return true;
     }
-    let mut object = Object::open(out, &part.extra);
+    let mut object = Object::open(out, Dialect::OpenaiChat, &part.extra);
     match &part.kind {
         PartKind::Text(text) => {
             object.text("type", "text");

@@ -30,19 +30,23 @@ pub(super) fn babble(first: String) -> Act {
 }
 
 pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: Duration) -> OpenAiModel {
-    let config = OpenAiUpstream {
+    let http = HttpUpstream { first_byte_timeout, idle_timeout, ..http(base_url) };
+    let config = OpenAiUpstream { http, written_calls: WrittenCalls::All, pass_unknown_members: true };
+    OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
+}
+
+/// An upstream with a key.
+pub(super) fn http(base_url: &str) -> HttpUpstream {
+    HttpUpstream {
         base_url: base_url.parse().unwrap(),
         api_key: Some(Secret::new(KEY)),
         models: None,
         connect_timeout: LONG,
-        first_byte_timeout,
-        idle_timeout,
-        written_calls: WrittenCalls::All,
-        pass_unknown_members: true,
+        first_byte_timeout: LONG,
+        idle_timeout: LONG,
         free: None,
         allow_uncounted_cost: false,
-    };
-    OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
+    }
 }
 
 pub(super) fn frame(chunk: &Value) -> String {

@@ -17,7 +17,7 @@ fn usage_chunk() -> Value {
 
 /// What it says.
 fn usage() -> Usage {
-    Usage { prompt_tokens: 9, completion_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, estimated: false }
+    Usage { prompt_tokens: 9, completion_tokens: 5, cached_tokens: 4, reasoning_tokens: 2, ..Usage::default() }
 }
 
 /// A stream of text, and its turn.

@@ -4,42 +4,98 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
+use url::Url;
 
 use super::fault::Fault;
-use super::request::{self, OutputBound};
-use crate::config::Secret;
+use crate::config::{HttpUpstream, Secret};
 use crate::llm::{ModelError, ModelErrorKind, ModelRequest, Spent};
-use crate::net::client::{HttpClient, HttpError};
+use crate::net::client::{HttpClient, HttpError, common_headers};
 
 /// Longest message of an error, in characters.
-pub(super) const MAX_MESSAGE: usize = 500;
+pub const MAX_MESSAGE: usize = 500;
 /// The wait before an attempt that need not wait.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
+/// Why an upstream cannot be set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// Another scheme than HTTP.
+    #[error("the base_url must begin with http:// or https://")]
+    BaseUrl,
+    /// The key holds line ends or other control characters.
+    #[error("the key holds characters that no header can carry")]
+    ApiKey,
+    /// Another header holds such characters.
+    #[error("a header holds characters that no header can carry")]
+    Header,
+}
+
 /// An upstream, ready to be asked.
-pub(super) struct Upstream {
-    pub(super) name: String,
-    pub(super) completions: Uri,
-    pub(super) models: Uri,
+pub struct Upstream {
+    name: String,
+    /// What its dialect is called in a sentence: `a chat completions API`.
+    api: &'static str,
+    models: Uri,
     /// Sent with each request.
-    pub(super) headers: HeaderMap,
-    pub(super) api_key: Option<Secret>,
-    pub(super) bound: OutputBound,
-    /// Whether it is sent what OpenAI does not document.
-    pub(super) takes_unknown: bool,
+    headers: HeaderMap,
+    api_key: Option<Secret>,
     pub(super) first_byte_timeout: Duration,
     pub(super) idle_timeout: Duration,
     pub(super) client: HttpClient,
 }
 
 impl Upstream {
-    /// What asks for a completion.
-    pub(super) fn post(&self, request: &ModelRequest) -> Request<Full<Bytes>> {
-        let body = request::body(request, self.bound, self.takes_unknown);
-        let mut post = self.request(Method::POST, &self.completions, body.into());
+    /// Sets an upstream up that speaks `api`, and lists its models at `models`. Nothing is sent yet. `client` comes from
+    /// [`http_client`](super::http_client), which decides on connecting.
+    pub fn new(
+        name: &str,
+        api: &'static str,
+        config: &HttpUpstream,
+        models: Uri,
+        client: HttpClient,
+    ) -> Result<Self, UpstreamError> {
+        if !matches!(config.base_url.scheme(), "http" | "https") {
+            return Err(UpstreamError::BaseUrl);
+        }
+        let mut headers = common_headers();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        Ok(Self {
+            name: name.to_owned(),
+            api,
+            models,
+            headers,
+            api_key: config.api_key.clone(),
+            first_byte_timeout: config.first_byte_timeout,
+            idle_timeout: config.idle_timeout,
+            client,
+        })
+    }
+
+    /// The same upstream, sent its key, if there is one, in this header after `prefix`.
+    pub fn with_key(mut self, header: HeaderName, prefix: &str) -> Result<Self, UpstreamError> {
+        if let Some(key) = &self.api_key {
+            let key = format!("{prefix}{}", key.expose());
+            let mut key = HeaderValue::try_from(key).map_err(|_| UpstreamError::ApiKey)?;
+            key.set_sensitive(true);
+            self.headers.insert(header, key);
+        }
+        Ok(self)
+    }
+
+    /// The same upstream, sent this header with each request.
+    #[must_use]
+    pub fn with_header(mut self, header: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(header, value);
+        self
+    }
+
+    /// What asks for an answer: `body`, made of `request`.
+    pub fn post(&self, uri: &Uri, body: String, request: &ModelRequest) -> Request<Full<Bytes>> {
+        let mut post = self.request(Method::POST, uri, body.into());
         for (name, value) in [("traceparent", &request.trace), ("x-request-id", &request.request_id)] {
             if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
                 post.headers_mut().insert(name, value);
@@ -58,6 +114,17 @@ impl Upstream {
         (*request.method_mut(), *request.uri_mut()) = (method, uri.clone());
         *request.headers_mut() = self.headers.clone();
         request
+    }
+
+    /// The error of an upstream that answers with a web page.
+    pub(super) fn is_a_web_page(&self) -> ModelError {
+        let what = format!("answered with a web page: its base_url is not that of {}", self.api);
+        self.error(ModelErrorKind::Rejected, what)
+    }
+
+    /// The error of an upstream whose list of models cannot be read.
+    pub(super) fn lists_otherwise(&self) -> ModelError {
+        self.error(ModelErrorKind::Rejected, format_args!("does not list its models as {} does", self.api))
     }
 
     /// Refuses an answer that is compressed. Asking again would give, and cost, the same.
@@ -93,6 +160,7 @@ impl Upstream {
             Fault::OnlyAudio => ModelErrorKind::Rejected,
             Fault::Unreadable(_)
             | Fault::NotAChunk
+            | Fault::NotAnEvent
             | Fault::TooLong
             | Fault::TooManyCalls
             | Fault::UnknownEnd(_)
@@ -136,4 +204,14 @@ impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// The URL of `path` at an upstream.
+pub fn endpoint(base: &Url, path: &[&str]) -> Result<Uri, UpstreamError> {
+    let mut url = base.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    url.set_fragment(None);
+    Uri::try_from(url.as_str()).map_err(|_| UpstreamError::BaseUrl)
 }

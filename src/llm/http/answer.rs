@@ -5,18 +5,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::try_stream;
 use bytes::Bytes;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use http_body_util::Full;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use super::decode::{Decoder, Progress};
+use super::decode::{Decode, Progress};
 use super::failure::{Report, refusal, retry_after};
 use super::fault::Fault;
 use super::fault::MAX_TURN;
 use super::upstream::{Upstream, encoding};
-use crate::llm::{Delta, ModelError, ModelErrorKind, ModelTurn, Spent};
+use crate::llm::{Delta, DeltaStream, ModelError, ModelErrorKind, ModelTurn, Spent};
 use crate::net::client::{Body, Response};
 use crate::types::clock::now_ms;
 
@@ -26,15 +27,39 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the usage may take to follow the finish reason.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the end of the body may take to follow `[DONE]`: read, it lets the connection be used again.
+/// How long the end of the body may take to follow the last event: read, it lets the connection be used again.
 const END_TIMEOUT: Duration = Duration::from_millis(10);
 
+/// Sends a request and reads the answer as `decoder` does.
+pub fn ask<D: Decode>(
+    upstream: Arc<Upstream>,
+    request: Request<Full<Bytes>>,
+    deadline: Instant,
+    decoder: D,
+) -> DeltaStream {
+    Box::pin(try_stream! {
+        let mut answer = Answer::request(upstream, request, deadline, decoder).await?;
+        yield Delta::Begun;
+        let mut deltas = Vec::new();
+        loop {
+            let more = answer.read(&mut deltas).await;
+            for delta in deltas.drain(..) {
+                yield delta;
+            }
+            if !more? {
+                break;
+            }
+        }
+        yield Delta::Finished(Box::new(answer.finish()?));
+    })
+}
+
 /// A model's answer while it arrives.
-pub(super) struct Answer {
+struct Answer<D> {
     upstream: Arc<Upstream>,
     body: Body,
     form: Form,
-    decoder: Decoder,
+    decoder: D,
     timer: AnswerTimer,
 }
 
@@ -46,12 +71,13 @@ enum Form {
     Whole(Vec<u8>),
 }
 
-impl Answer {
+impl<D: Decode> Answer<D> {
     /// Sends a request and waits for the head of the answer.
-    pub(super) async fn request(
+    async fn request(
         upstream: Arc<Upstream>,
         request: Request<Full<Bytes>>,
         deadline: Instant,
+        decoder: D,
     ) -> Result<Self, ModelError> {
         let mut timer = AnswerTimer::new(upstream.first_byte_timeout, deadline);
         let response = timer.wait_for(&upstream, upstream.client.send(request)).await;
@@ -68,17 +94,16 @@ impl Answer {
         let form = if kind.starts_with("application/json") {
             Form::Whole(Vec::new())
         } else if kind.starts_with("text/html") {
-            let what = "answered with a web page: its base_url is not that of a chat completions API";
-            return Err(upstream.error(ModelErrorKind::Rejected, what));
+            return Err(upstream.is_a_web_page());
         } else {
             Form::Events
         };
-        Ok(Self { upstream, body, form, decoder: Decoder::default(), timer })
+        Ok(Self { upstream, body, form, decoder, timer })
     }
 
     /// Reads what arrives next and adds what it says to `deltas`. Returns whether more may follow;
     /// deltas said before a failure are there as well.
-    pub(super) async fn read(&mut self, deltas: &mut Vec<Delta>) -> Result<bool, ModelError> {
+    async fn read(&mut self, deltas: &mut Vec<Delta>) -> Result<bool, ModelError> {
         let arrived = match self.timer.wait_for(&self.upstream, self.body.chunk()).await {
             Ok(Ok(arrived)) => match self.take(arrived, deltas).map_err(|fault| self.upstream.fault(&fault)) {
                 // What an upstream says after the end of a turn may take back its calls.
@@ -102,7 +127,7 @@ impl Answer {
     }
 
     /// The turn, once nothing more follows.
-    pub(super) fn finish(self) -> Result<ModelTurn, ModelError> {
+    fn finish(self) -> Result<ModelTurn, ModelError> {
         self.decoder.finish().map_err(|fault| self.upstream.fault(&fault).having(Spent::Unknown))
     }
 
@@ -139,6 +164,7 @@ pub(super) async fn refused(upstream: &Upstream, response: Response, deadline: I
         None => Report::read(&error_body(response, deadline).await),
     };
     let what = refusal(status, &report);
+    let status = report.status_of(status);
     let status = Some(status.as_u16());
     ModelError { status, retry_after, ..upstream.error(report.kind(status), what) }
 }

@@ -4,9 +4,9 @@ use super::failure::Report;
 use crate::llm::sse::SseError;
 
 /// Most text, reasoning, names and arguments of one turn together, in bytes.
-pub(super) const MAX_TURN: usize = 8 << 20;
+pub const MAX_TURN: usize = 8 << 20;
 /// Most calls of one turn.
-pub(super) const MAX_CALLS: usize = 64;
+pub const MAX_CALLS: usize = 64;
 
 /// What is wrong with an answer, worded to follow the upstream's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +17,9 @@ pub enum Fault {
     /// An event is not a chunk.
     #[error("sent something that is not a chat completion")]
     NotAChunk,
+    /// An event is not one of Anthropic's Messages.
+    #[error("sent something that is not an event of Anthropic's Messages")]
+    NotAnEvent,
     /// It sent an error in place of a chunk.
     #[error("{0}")]
     Reported(Report),

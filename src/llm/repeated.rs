@@ -7,16 +7,23 @@
 
 use memchr::memchr2;
 
-use super::chunk::{Chunk, OnlyPiece};
-
 /// Longest chunk whose surroundings are kept, in bytes: they stay for a whole answer.
 const MAX_CHUNK: usize = 2 << 10;
 /// What may not stand in a string as it is.
 const CONTROLS: std::ops::Range<u8> = 0..b' ';
 
+/// The text or the reasoning of a chunk that holds nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnlyPiece<'a> {
+    /// What it says, as it stands in the chunk.
+    pub said: &'a str,
+    /// Whether that is reasoning.
+    pub is_thinking: bool,
+}
+
 /// What surrounded the last piece of text: all of a chunk that said nothing else.
 #[derive(Debug, Default)]
-pub(super) struct Surroundings {
+pub struct Surroundings {
     before: Vec<u8>,
     after: Vec<u8>,
     is_thinking: bool,
@@ -24,7 +31,7 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     /// What a chunk with these surroundings says; `None` of any other, and of one whose text must be parsed.
-    pub(super) fn piece_of<'a>(&self, json: &'a [u8]) -> Option<OnlyPiece<'a>> {
+    pub fn piece_of<'a>(&self, json: &'a [u8]) -> Option<OnlyPiece<'a>> {
         if self.before.is_empty() {
             return None;
         }
@@ -34,11 +41,9 @@ impl Surroundings {
         Some(OnlyPiece { said, is_thinking: self.is_thinking })
     }
 
-    /// Keeps what surrounds the text of `chunk`, which was parsed from `json`, if it says nothing else.
-    pub(super) fn keep(&mut self, json: &str, chunk: &Chunk<'_>) {
-        let Some(OnlyPiece { said, is_thinking }) = chunk.only_piece().filter(|_| json.len() <= MAX_CHUNK) else {
-            return;
-        };
+    /// Keeps what surrounds the text of a chunk that was parsed from `json`, if the chunk is this `piece` alone.
+    pub fn keep(&mut self, json: &str, piece: Option<OnlyPiece<'_>>) {
+        let Some(OnlyPiece { said, is_thinking }) = piece.filter(|_| json.len() <= MAX_CHUNK) else { return };
         // A string without escapes is a part of what it was parsed from.
         let begin = said.as_ptr().addr().wrapping_sub(json.as_ptr().addr());
         if let Some((before, rest)) = json.split_at_checked(begin)

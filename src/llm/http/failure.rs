@@ -12,6 +12,15 @@ use serde_json::Value;
 
 use crate::llm::ModelErrorKind;
 
+/// The codes of an error within an answer that repeating the request cannot help.
+const REJECTIONS: [&str; 6] = [
+    "invalid_request_error",
+    "authentication_error",
+    "permission_error",
+    "invalid_api_key",
+    "not_found_error",
+    "request_too_large",
+];
 /// How much of a body is read that is no JSON, in characters.
 const MAX_PLAIN: usize = 300;
 
@@ -30,7 +39,7 @@ impl Report {
     ///
     /// Besides OpenAI's `{"error": {…}}` there are servers that wrap it in a list, write `error` as a
     /// string, or put `message` or `detail` at the top.
-    pub(super) fn read(body: &[u8]) -> Self {
+    pub fn read(body: &[u8]) -> Self {
         let Ok(body) = serde_json::from_slice::<Value>(body) else { return Self::plain(body) };
         let top = body.get(0).unwrap_or(&body);
         let error = top.get("error").filter(|error| !error.is_null()).unwrap_or(top);
@@ -46,7 +55,7 @@ impl Report {
     }
 
     /// The report of a body that is compressed, which was not asked for.
-    pub(super) fn unreadable(encoding: &str) -> Self {
+    pub fn unreadable(encoding: &str) -> Self {
         Self {
             message: Some(format!("its explanation is compressed ({encoding}) and cannot be read")),
             ..Self::default()
@@ -61,18 +70,18 @@ impl Report {
     }
 
     /// The status that an error within an answer stands for: its code, or 400 where it blames the request.
-    pub(super) fn status(&self) -> Option<u16> {
+    pub fn status(&self) -> Option<u16> {
         let says = |code: &str| self.codes.iter().any(|known| known == code);
-        let blames_request = says("invalid_request_error") && !says("invalid_api_key");
+        let blames_request = says("invalid_request_error") && !says("invalid_api_key") && !self.wants_money();
         self.status.or(blames_request.then_some(400))
     }
 
     /// The kind of the failure: by what the upstream says, then by `status`, without which an unknown
     /// failure may pass.
-    pub(super) fn kind(&self, status: Option<u16>) -> ModelErrorKind {
+    pub fn kind(&self, status: Option<u16>) -> ModelErrorKind {
         let says = |codes: &[&str]| self.codes.iter().any(|code| codes.contains(&code.as_str()));
         let status = status.or(self.status);
-        if says(&["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"]) {
+        if self.wants_money() {
             return ModelErrorKind::Rejected;
         }
         if !matches!(status, Some(401 | 403 | 404 | 429)) && self.is_context_overflow() {
@@ -81,11 +90,24 @@ impl Report {
         match status {
             Some(408 | 409 | 425 | 429 | 500..) => ModelErrorKind::Transient,
             Some(_) => ModelErrorKind::Rejected,
-            None if says(&["invalid_request_error", "authentication_error", "permission_error", "invalid_api_key"]) => {
-                ModelErrorKind::Rejected
-            }
+            None if says(&REJECTIONS) => ModelErrorKind::Rejected,
             None => ModelErrorKind::Transient,
         }
+    }
+
+    /// Whether the operator's account with the vendor is used up.
+    fn wants_money(&self) -> bool {
+        const CODES: [&str; 4] =
+            ["insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"];
+        let message = self.message.as_deref().unwrap_or_default().to_lowercase();
+        self.codes.iter().any(|code| CODES.contains(&code.as_str())) || message.contains("credit balance is too low")
+    }
+
+    /// The status of an answer with this report: one that blames the request for what the operator's account lacks is
+    /// corrected.
+    pub fn status_of(&self, answered: StatusCode) -> StatusCode {
+        let blames_request = matches!(answered, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+        if blames_request && self.wants_money() { StatusCode::PAYMENT_REQUIRED } else { answered }
     }
 
     fn is_context_overflow(&self) -> bool {
@@ -120,7 +142,7 @@ impl fmt::Display for Report {
 /// An answer whose status is no success, in words.
 ///
 /// The message of a 401 is left out, because it quotes part of the key.
-pub(super) fn refusal(status: StatusCode, report: &Report) -> String {
+pub fn refusal(status: StatusCode, report: &Report) -> String {
     match (status, &report.message) {
         (StatusCode::UNAUTHORIZED, _) => "refused our key".to_owned(),
         (StatusCode::FORBIDDEN, _) => "does not allow this with our key".to_owned(),
@@ -133,7 +155,7 @@ pub(super) fn refusal(status: StatusCode, report: &Report) -> String {
 }
 
 /// How long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
-pub(super) fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
+pub fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| {
         text.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * unit).ok())

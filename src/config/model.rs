@@ -1,0 +1,41 @@
+//! `[models."NAME"]`: the properties of models.
+
+use super::reader::Section;
+use crate::types::{Micros, Price};
+
+/// What is known of a model where the built-in table is wrong or silent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelConfig {
+    /// Most tokens of input and output together.
+    pub context_window: Option<u64>,
+    /// Most tokens of one answer.
+    pub max_output_tokens: Option<u64>,
+    /// What its tokens cost.
+    pub price: Option<Price>,
+}
+
+impl ModelConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let context_window = section.optional("context_window", "Most tokens of input and output together.");
+        let max_output_tokens = section.optional("max_output_tokens", "Most output tokens of one model call.");
+        let price = section.optional_section("price", |price| {
+            let input: Option<Micros> = price.required("input", "Price of a million input tokens.");
+            let output: Option<Micros> = price.required("output", "Price of a million output tokens.");
+            let cached: Option<Micros> = price.optional(
+                "cached_input",
+                "Price of a million input tokens that the upstream read from its cache; if absent, that of `input`.",
+            );
+            let written: Option<Micros> = price.optional(
+                "cache_write",
+                "Price of a million input tokens that the upstream wrote to its cache; if absent, that of `input`, which is the \
+                 least. Anthropic's is 1.25 times that of `input`.",
+            );
+            input.zip(output).map(|(input, output)| {
+                let cached_input = cached.unwrap_or(input).0;
+                let price = Price { input: input.0, cached_input, cache_write_surcharge: 0, output: output.0 };
+                price.with_cache_write(written.unwrap_or(input))
+            })
+        });
+        Self { context_window, max_output_tokens, price }
+    }
+}

@@ -1,0 +1,164 @@
+//! A message as blocks, separated by commas.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use super::media;
+use crate::llm::message_parts;
+use crate::llm::object::Object;
+use crate::types::CallId;
+use crate::types::conversation::{
+    Content, Dialect, Message, Part, PartKind, Parts, Proof, Thinking, ToolCall, ToolResult,
+};
+use crate::types::json::Members;
+
+/// Longest message that is kept in this dialect beside the one in which it arrived. Longer ones hold pictures and
+/// documents; they would take their memory twice.
+const MAX_KEPT: usize = 16 << 10;
+
+/// The blocks of a message for this upstream; empty if the dialect has no place for anything in it. They are made once,
+/// unless they hold thinking, which only the upstream that sealed it may see.
+pub(super) fn blocks<'m>(message: &'m Message, upstream: &str) -> Cow<'m, str> {
+    let is_kept = match message.content() {
+        Content::Encoded(_, json) => json.get().len() <= MAX_KEPT,
+        Content::Parts(parts) => !parts.list.iter().any(|part| part.as_thinking().is_some()),
+    };
+    let fresh = || message_parts(message).map_or_else(|_| String::new(), |parts| encode(&parts, upstream));
+    if is_kept { Cow::Borrowed(message.encoded(Dialect::AnthropicMessages, |_| fresh())) } else { Cow::Owned(fresh()) }
+}
+
+fn encode(parts: &Parts, upstream: &str) -> String {
+    let mut out = Vec::new();
+    write_list(&parts.list, upstream, &mut out);
+    String::from_utf8(out).expect("it was written from strings")
+}
+
+fn write_list(parts: &[Part], upstream: &str, out: &mut Vec<u8>) {
+    let mut is_first = true;
+    for part in parts {
+        let begin = out.len();
+        if !is_first {
+            out.push(b',');
+        }
+        if write(part, upstream, out) {
+            is_first = false;
+        } else {
+            out.truncate(begin);
+        }
+    }
+}
+
+/// Writes a part; `false` if the dialect has no place for it.
+fn write(part: &Part, upstream: &str, out: &mut Vec<u8>) -> bool {
+    match &part.kind {
+        PartKind::Text(text) | PartKind::Refusal(text) => write_text(text, out),
+        PartKind::Thinking(thinking) => write_thinking(thinking, upstream, out),
+        PartKind::Image { source, .. } => media::write_image(source, out) || write_text(&part.in_words(), out),
+        PartKind::File { source, name } => {
+            media::write_document(source, name.as_deref(), out) || write_text(&part.in_words(), out)
+        }
+        PartKind::Audio { .. } => write_text(&part.in_words(), out),
+        PartKind::ToolCall(call) => write_call(call, out),
+        PartKind::ToolResult(result) => write_result(result, upstream, out),
+        PartKind::Unknown { dialect: Dialect::AnthropicMessages, json, .. } => {
+            out.extend_from_slice(json.get().as_bytes());
+            true
+        }
+        PartKind::Unknown { dialect: Dialect::OpenaiChat, .. } => false,
+    }
+}
+
+/// The API refuses blocks of text without any.
+fn write_text(text: &str, out: &mut Vec<u8>) -> bool {
+    if text.trim().is_empty() {
+        return false;
+    }
+    let mut object = Object::new(out);
+    object.text("type", "text");
+    object.text("text", text);
+    object.close();
+    true
+}
+
+/// Thinking goes back as it came, and only to the upstream that sealed it: any other would refuse it.
+fn write_thinking(thinking: &Thinking, upstream: &str, out: &mut Vec<u8>) -> bool {
+    let Some(seal) = thinking.seal.as_ref().filter(|seal| seal.upstream == upstream) else { return false };
+    let mut object = Object::new(out);
+    match &seal.proof {
+        Proof::Signature(signature) => {
+            object.text("type", "thinking");
+            object.text("thinking", &thinking.text);
+            object.text("signature", signature);
+        }
+        Proof::Encrypted(data) => {
+            object.text("type", "redacted_thinking");
+            object.text("data", data);
+        }
+    }
+    object.close();
+    true
+}
+
+fn write_call(call: &ToolCall, out: &mut Vec<u8>) -> bool {
+    let mut object = Object::new(out);
+    object.text("type", "tool_use");
+    object.text("id", &id(&call.id));
+    object.text("name", &call.name);
+    object.nested("input", |input| {
+        // An object in any case: the API takes nothing else.
+        match serde_json::from_str::<Members>(&call.arguments) {
+            Ok(members) => members.0.iter().for_each(|(name, json)| input.json(name, json.get())),
+            Err(_) if call.arguments.trim().is_empty() => {}
+            Err(_) => input.text("malformed_arguments", &call.arguments),
+        }
+    });
+    object.close();
+    true
+}
+
+fn write_result(result: &ToolResult, upstream: &str, out: &mut Vec<u8>) -> bool {
+    let mut content = Vec::new();
+    match result.structured.as_ref().filter(|_| result.parts.is_empty()) {
+        Some(json) => {
+            write_text(json.get(), &mut content);
+        }
+        None => write_list(&result.parts, upstream, &mut content),
+    }
+    let mut object = Object::new(out);
+    object.text("type", "tool_result");
+    object.text("tool_use_id", &id(&result.call));
+    if !content.is_empty() {
+        object.raw("content", |out| {
+            out.push(b'[');
+            out.extend_from_slice(&content);
+            out.push(b']');
+        });
+    }
+    if result.is_error {
+        object.value("is_error", &true);
+    }
+    object.close();
+    true
+}
+
+/// A call's id as the API takes it: letters, digits, `-` and `_`. Ids that clients bring along may have more; then a hash
+/// stands for them.
+fn id(call: &CallId) -> Cow<'_, str> {
+    let id = call.as_str();
+    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        return Cow::Borrowed(id);
+    }
+    let digest = Sha256::digest(id.as_bytes());
+    let hex = digest[..16].iter().map(|byte| format!("{byte:02x}"));
+    Cow::Owned(format!("call_{}", hex.collect::<String>()))
+}
+
+/// Whether JSON is an object without members.
+pub(super) fn is_empty_object(json: &RawValue) -> bool {
+    serde_json::from_str::<Members>(json.get()).is_ok_and(|members| members.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The members of an event, or of a whole message, that matter here.
+//!
+//! Text is borrowed from the bytes in which it arrived. Unknown members are skipped; a member of a wrong type is an error.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::llm::text::Text;
+use crate::types::Usage;
+
+/// One event of a stream.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Event<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    /// Which block it belongs to.
+    pub(super) index: Option<u64>,
+    #[serde(borrow)]
+    pub(super) delta: Option<BlockDelta<'a>>,
+    #[serde(borrow)]
+    pub(super) content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) message: Option<Box<WireMessage<'a>>>,
+    pub(super) usage: Option<Box<WireUsage>>,
+}
+
+/// What an event adds to a block, or to the message.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BlockDelta<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(super) text: Text<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Text<'a>,
+    #[serde(borrow)]
+    pub(super) signature: Text<'a>,
+    #[serde(borrow)]
+    pub(super) partial_json: Text<'a>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Text<'a>,
+}
+
+/// The message that a stream begins with, or a whole one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireMessage<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(super) content: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Text<'a>,
+    pub(super) usage: Option<Box<WireUsage>>,
+}
+
+/// The members of a block.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Block<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(super) text: Text<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Text<'a>,
+    #[serde(borrow)]
+    pub(super) signature: Text<'a>,
+    #[serde(borrow)]
+    pub(super) data: Text<'a>,
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+}
+
+/// Tokens, as far as an event tells them: each number is that of the whole turn so far.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    /// Input that was neither read from the cache nor written to it.
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// Takes over what a later event tells.
+    pub(super) fn update(&mut self, later: &Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details);
+    }
+}
+
+impl From<&WireUsage> for Usage {
+    fn from(wire: &WireUsage) -> Self {
+        let cached_tokens = wire.cache_read_input_tokens.unwrap_or(0);
+        let cache_write_tokens = wire.cache_creation_input_tokens.unwrap_or(0);
+        let plain = wire.input_tokens.unwrap_or(0);
+        Self {
+            prompt_tokens: plain.saturating_add(cached_tokens).saturating_add(cache_write_tokens),
+            completion_tokens: wire.output_tokens.unwrap_or(0),
+            cached_tokens,
+            cache_write_tokens,
+            reasoning_tokens: wire.output_tokens_details.and_then(|details| details.thinking_tokens).unwrap_or(0),
+            estimated: false,
+        }
+    }
+}

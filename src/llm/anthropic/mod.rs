@@ -1,0 +1,107 @@
+//! Upstreams that speak Anthropic's Messages.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `request` | a model request as a body |
+//! | `turns`, `blocks`, `media` | the conversation as turns, a message as blocks, pictures and documents |
+//! | `tools`, `sampling`, `thinking` | what else a request holds, as JSON |
+//! | `support` | what a request may ask for that these upstreams do not have |
+//! | `decode` | bytes into deltas and a turn, without I/O |
+//! | `event`, `assemble`, `draft` | one event's meaning; events into a turn; one block of it |
+//! | `stop_reason` | why a turn ended |
+//!
+//! What upstreams of all dialects share is in [`http`](super::http), retries are in [`retry`](super::retry).
+
+mod assemble;
+mod blocks;
+mod decode;
+mod draft;
+mod event;
+mod media;
+mod request;
+mod sampling;
+mod stop_reason;
+mod support;
+mod thinking;
+mod tools;
+mod turns;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use http::header::{HeaderName, HeaderValue};
+
+use self::decode::Decoder;
+use self::request::Manner;
+use super::http::answer::ask;
+use super::http::list::list_models;
+use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::unsupported::Unsupported;
+use super::{DeltaStream, Model, ModelError, ModelRequest};
+use crate::config::AnthropicUpstream;
+use crate::net::client::HttpClient;
+use crate::types::Message;
+use crate::types::sampling::Sampling;
+
+/// A model at an upstream that speaks Anthropic's Messages.
+#[derive(Debug, Clone)]
+pub struct AnthropicModel {
+    name: Arc<str>,
+    upstream: Arc<Upstream>,
+    messages: Uri,
+    manner: Manner,
+}
+
+impl AnthropicModel {
+    /// Sets an upstream up. Nothing is sent yet. `client` comes from
+    /// [`http_client`](super::http::http_client), which decides on connecting.
+    pub fn new(name: &str, config: &AnthropicUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
+        let base_url = &config.http.base_url;
+        let header = |text: &str| HeaderValue::try_from(text).map_err(|_| UpstreamError::Header);
+        let upstream = Upstream::new(name, "a Messages API", &config.http, models(base_url)?, client)?;
+        let mut upstream = upstream
+            .with_key(HeaderName::from_static("x-api-key"), "")?
+            .with_header(HeaderName::from_static("anthropic-version"), header(&config.version)?);
+        if !config.beta.is_empty() {
+            let beta = header(&config.beta.join(","))?;
+            upstream = upstream.with_header(HeaderName::from_static("anthropic-beta"), beta);
+        }
+        Ok(Self {
+            name: name.into(),
+            upstream: Arc::new(upstream),
+            messages: endpoint(base_url, &["messages"])?,
+            manner: Manner { max_tokens: config.max_tokens, prompt_cache: config.prompt_cache },
+        })
+    }
+}
+
+/// Where the models are listed. The API names twenty of them unless it is asked for more.
+fn models(base_url: &url::Url) -> Result<Uri, UpstreamError> {
+    let mut url = base_url.clone();
+    url.query_pairs_mut().append_pair("limit", "1000");
+    endpoint(&url, &["models"])
+}
+
+impl Model for AnthropicModel {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(list_models(&self.upstream))
+    }
+
+    fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let body = request::body(&request, &self.name, self.manner);
+        let post = self.upstream.post(&self.messages, body, &request);
+        ask(self.upstream.clone(), post, request.deadline, Decoder::new(self.name.clone()))
+    }
+
+    fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
+        support::unsupported(&self.name, sampling, messages)
+    }
+
+    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
+        support::unsent(sampling)
+    }
+}
+
+#[cfg(test)]
+mod tests;

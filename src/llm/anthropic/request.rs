@@ -1,0 +1,70 @@
+//! A model request as the body of `POST …/messages`.
+
+use super::turns::Turns;
+use super::{sampling, thinking, tools};
+use crate::llm::ModelRequest;
+use crate::llm::object::Object;
+use crate::llm::pricing;
+use crate::types::Role;
+
+/// Most output tokens of a call that nothing bounds, even if the model can give more: what is asked for must fit into
+/// the context window beside the conversation.
+const MOST_UNASKED: u64 = 32_000;
+/// The fewest that are asked for where the conversation leaves little room.
+const LEAST_UNASKED: u64 = 1_024;
+
+/// How an upstream is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// Most output tokens of a call that nothing else bounds.
+    pub(super) max_tokens: Option<u64>,
+    /// Whether it is asked to cache what the next call repeats.
+    pub(super) prompt_cache: bool,
+}
+
+/// The JSON body. Messages that were encoded before are copied.
+pub(super) fn body(request: &ModelRequest, upstream: &str, manner: Manner) -> String {
+    let turns = Turns::of(&request.conversation, upstream);
+    let max_tokens = request.max_tokens.unwrap_or_else(|| unasked(request, manner));
+    let thinking = thinking::of(request, upstream, max_tokens);
+    // The closing call offers no tools. Its prefix is another one then, so nothing of it is worth keeping.
+    let is_closing = request.tools.is_empty() && request.conversation.iter().any(|message| message.role == Role::Tool);
+    let caches = manner.prompt_cache && !is_closing;
+    let mut out = Vec::with_capacity(512 + turns.bytes());
+    let mut object = Object::new(&mut out);
+    object.text("model", &request.model);
+    object.value("max_tokens", &max_tokens);
+    object.value("stream", &true);
+    sampling::write(&request.sampling, &mut object);
+    if let Some(thinking) = &thinking.member {
+        object.json("thinking", thinking);
+    }
+    sampling::write_output(&request.sampling, thinking.effort, &mut object);
+    if !turns.system.is_empty() {
+        object.raw("system", |out| turns.write_system(caches, out));
+    }
+    if is_closing {
+        tools::write_none(&mut object);
+    } else {
+        tools::write(request, caches, &mut object);
+    }
+    object.raw("messages", |out| turns.write(caches, out));
+    object.close();
+    String::from_utf8(out).expect("it was written from strings")
+}
+
+/// The bound of a call that neither its request nor a budget bounds.
+fn unasked(request: &ModelRequest, manner: Manner) -> u64 {
+    if let Some(most) = manner.max_tokens {
+        return most;
+    }
+    let known = pricing::known(&request.model);
+    let facts = known.unwrap_or_else(pricing::fallback);
+    // Three bytes a token is more than any text has, so that the estimate leaves room enough.
+    let input = (request.conversation.weight() + request.tools.weight()) as u64 / 3;
+    let room = facts.context_window.saturating_sub(input).max(LEAST_UNASKED);
+    facts.max_output_tokens.min(MOST_UNASKED).min(room)
+}
+
+#[cfg(test)]
+mod tests;

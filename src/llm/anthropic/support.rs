@@ -1,0 +1,102 @@
+//! What a request may ask for that Anthropic's Messages do not have.
+//!
+//! What changes the answer is refused with its name. What only helps an upstream is left out, and the caller is told.
+
+use super::media::{document_refusal, image_refusal};
+use super::sampling::{OWN, TIERS};
+use super::thinking::is_effort;
+use crate::llm::message_parts;
+use crate::llm::unsupported::{Place, Unsupported};
+use crate::types::conversation::{Dialect, PartKind};
+use crate::types::sampling::{ResponseFormat, Sampling};
+use crate::types::{Message, Role};
+
+/// Members that decide about the answer and have no counterpart; each is refused unless it is one of these values, which
+/// ask for nothing.
+const DECISIVE: [(&str, &[&str]); 8] = [
+    ("audio", &[]),
+    ("logit_bias", &["{}"]),
+    ("logprobs", &["false"]),
+    ("modalities", &["[]", "[\"text\"]"]),
+    ("prediction", &[]),
+    ("response_format", &[]),
+    ("top_logprobs", &["0"]),
+    ("web_search_options", &[]),
+];
+
+/// What of a request the upstream cannot do.
+pub(super) fn unsupported(upstream: &str, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
+    let of_member = refused_member(sampling).map(|(name, what)| (Place::Member(name), what));
+    let of_part = || {
+        let mut given = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+        given.find_map(|(index, message)| Some((Place::Message(index), refused_part(message)?)))
+    };
+    let (place, what) = of_member.or_else(of_part)?;
+    Some(Unsupported { place, message: format!("the upstream {upstream}, which speaks Anthropic's Messages, {what}") })
+}
+
+/// The names of members that the upstream is not sent.
+pub(super) fn unsent(sampling: &Sampling) -> Vec<&str> {
+    let tier = sampling.service_tier.as_deref().is_some_and(|tier| !TIERS.contains(&tier));
+    let hints = [
+        ("verbosity", sampling.verbosity.is_some()),
+        ("prompt_cache_key", sampling.prompt_cache_key.is_some()),
+        ("service_tier", tier),
+    ];
+    let hints = hints.into_iter().filter_map(|(name, is_given)| is_given.then_some(name));
+    let extra = sampling.extra.members(Dialect::OpenaiChat).iter().map(|(name, _)| name.as_str());
+    let unknown = extra.filter(|name| !OWN.contains(name) && DECISIVE.iter().all(|(known, _)| known != name));
+    hints.chain(unknown).collect()
+}
+
+/// The first member that cannot be heeded, and why.
+fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
+    let has_no = |name: &'static str| (name, format!("has no `{name}`: leave it out"));
+    let penalises = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
+    if sampling.seed.is_some() {
+        return Some(has_no("seed"));
+    }
+    if penalises(sampling.frequency_penalty) {
+        return Some(has_no("frequency_penalty"));
+    }
+    if penalises(sampling.presence_penalty) {
+        return Some(has_no("presence_penalty"));
+    }
+    if sampling.temperature.is_some_and(|temperature| temperature > 1.0) {
+        return Some(("temperature", "takes a `temperature` of at most 1".to_owned()));
+    }
+    if sampling.reasoning_effort.as_deref().is_some_and(|word| !is_effort(word)) {
+        let what = "takes as `reasoning_effort` none, minimal, low, medium, high, xhigh or max";
+        return Some(("reasoning_effort", what.to_owned()));
+    }
+    if let Some(ResponseFormat::JsonObject | ResponseFormat::JsonSchema { schema: None, .. }) = sampling.response_format
+    {
+        let what = "has no `response_format` without a schema: use `json_schema` with one, or leave it out";
+        return Some(("response_format", what.to_owned()));
+    }
+    let members = sampling.extra.members(Dialect::OpenaiChat);
+    let decisive = DECISIVE.iter().find(|(name, harmless)| {
+        let given = members.iter().find(|(known, _)| known == name);
+        given.is_some_and(|(_, json)| {
+            let compact: String = json.get().split_ascii_whitespace().collect();
+            !harmless.contains(&compact.as_str())
+        })
+    });
+    decisive.map(|(name, _)| has_no(name))
+}
+
+/// Why a part of a message cannot be sent.
+fn refused_part(message: &Message) -> Option<String> {
+    let parts = message_parts(message).ok()?;
+    parts.list.iter().find_map(|part| match &part.kind {
+        PartKind::Image { source, .. } => image_refusal(source),
+        PartKind::File { source, .. } => document_refusal(source),
+        PartKind::Audio { .. } => Some("takes no sound (`input_audio`)".to_owned()),
+        PartKind::Text(_)
+        | PartKind::Refusal(_)
+        | PartKind::Thinking(_)
+        | PartKind::ToolCall(_)
+        | PartKind::ToolResult(_)
+        | PartKind::Unknown { .. } => None,
+    })
+}

@@ -1,0 +1,91 @@
+//! Tools and the choice among them.
+
+use super::turns::write_blocks;
+use crate::llm::ModelRequest;
+use crate::llm::object::Object;
+use crate::types::conversation::Dialect;
+use crate::types::json::Members;
+use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
+
+/// The schema of a tool without arguments.
+const NO_ARGUMENTS: &str = "{\"type\":\"object\",\"properties\":{}}";
+
+/// `tools` and `tool_choice`, where tools are offered.
+pub(super) fn write(request: &ModelRequest, caches: bool, object: &mut Object<'_>) {
+    if request.tools.is_empty() {
+        return;
+    }
+    object.raw("tools", |out| {
+        out.push(b'[');
+        write_blocks(json(&request.tools), caches, out);
+        out.push(b']');
+    });
+    let one_at_a_time = !request.parallel_tool_calls;
+    let (kind, name) = match &request.tool_choice {
+        ToolChoice::Auto if !one_at_a_time => return,
+        ToolChoice::Auto => ("auto", None),
+        ToolChoice::Required => ("any", None),
+        ToolChoice::Function(name) => ("tool", Some(name)),
+        ToolChoice::None => ("none", None),
+    };
+    object.nested("tool_choice", |choice| {
+        choice.text("type", kind);
+        if let Some(name) = name {
+            choice.text("name", name);
+        }
+        if one_at_a_time && kind != "none" {
+            choice.value("disable_parallel_tool_use", &true);
+        }
+    });
+}
+
+/// `tools` and `tool_choice` of a conversation with calls in which no more may be made. The API wants some tool to be
+/// defined then.
+pub(super) fn write_none(object: &mut Object<'_>) {
+    let none = "[{\"name\":\"none\",\"description\":\"No tool can be called any more.\",\"input_schema\":";
+    object.raw("tools", |out| {
+        out.extend_from_slice(none.as_bytes());
+        out.extend_from_slice(NO_ARGUMENTS.as_bytes());
+        out.extend_from_slice(b"}]");
+    });
+    object.nested("tool_choice", |choice| choice.text("type", "none"));
+}
+
+/// The tools, separated by commas.
+fn json(offer: &ToolOffer) -> &str {
+    offer.encoded(Dialect::AnthropicMessages, |tools| {
+        let mut out = Vec::new();
+        for tool in tools {
+            if !out.is_empty() {
+                out.push(b',');
+            }
+            write_tool(tool, &mut out);
+        }
+        String::from_utf8(out).expect("it was written from strings")
+    })
+}
+
+fn write_tool(tool: &ToolDefinition, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.text("name", &tool.name);
+    if let Some(description) = &tool.description {
+        object.text("description", description);
+    }
+    object.raw("input_schema", |out| {
+        let schema = tool.parameters.as_ref().map_or(NO_ARGUMENTS, |schema| schema.get());
+        let has_type = serde_json::from_str::<Members>(schema).is_ok_and(|members| members.get("type").is_some());
+        match schema.trim_start().strip_prefix('{').map(str::trim_start).filter(|_| !has_type) {
+            // The API insists on the type, which can only be this one.
+            Some(rest) => {
+                let comma = if rest.starts_with('}') { "" } else { "," };
+                out.extend_from_slice(format!("{{\"type\":\"object\"{comma}").as_bytes());
+                out.extend_from_slice(rest.as_bytes());
+            }
+            None => out.extend_from_slice(schema.as_bytes()),
+        }
+    });
+    if tool.strict == Some(true) {
+        object.value("strict", &true);
+    }
+    object.close();
+}

@@ -1,0 +1,36 @@
+//! What a dialect must do with an answer: bytes into deltas and a turn.
+
+use super::fault::Fault;
+use crate::llm::{Delta, ModelTurn};
+
+/// How far an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing new was said: comments, empty chunks or less than a whole event.
+    Silent,
+    /// Something was said; more may follow.
+    Spoke,
+    /// The dialect's last event: nothing follows.
+    Done,
+}
+
+/// Reads one answer. Pure: knows nothing of connections and time.
+pub trait Decode: Send + 'static {
+    /// Reads the next bytes of a stream and adds what they say to `deltas`.
+    ///
+    /// After a fault only the deltas before it are there, and the decoder must not be used further,
+    /// but to [`finish`](Self::finish) if [`is_finished`](Self::is_finished).
+    fn feed(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault>;
+
+    /// Reads a whole answer, from a server that does not stream.
+    fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault>;
+
+    /// Whether the model said that it is done, so that what is missing cannot harm.
+    fn is_finished(&self) -> bool;
+
+    /// Whether the turn calls tools.
+    fn has_calls(&self) -> bool;
+
+    /// The turn, once nothing more follows.
+    fn finish(self) -> Result<ModelTurn, Fault>;
+}

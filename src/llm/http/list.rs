@@ -1,0 +1,49 @@
+//! The models that an upstream offers. OpenAI and Anthropic list them in one form.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::answer::refused;
+use super::upstream::Upstream;
+use crate::llm::{ModelError, ModelErrorKind};
+
+/// How long the list of models may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest list of models, in bytes.
+pub const MAX_LIST: usize = 1 << 20;
+
+/// The names of the models that the upstream offers; takes at most 5 seconds.
+pub async fn list_models(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
+    tokio::time::timeout(LIST_TIMEOUT, ask(upstream))
+        .await
+        .unwrap_or_else(|_| Err(upstream.error(ModelErrorKind::Timeout, "did not list its models in time")))
+}
+
+async fn ask(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
+    #[derive(Deserialize)]
+    struct List {
+        data: Option<Vec<Entry>>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        id: String,
+    }
+
+    let response = upstream.client.send(upstream.get_models()).await;
+    let mut response = response.map_err(|error| upstream.unreachable(&error))?;
+    if !response.status.is_success() {
+        return Err(refused(upstream, response, Instant::now() + LIST_TIMEOUT).await);
+    }
+    upstream.check_encoding(&response.headers)?;
+    let mut body = Vec::new();
+    while let Some(bytes) = response.body.chunk().await.map_err(|error| upstream.broken_off(&error))? {
+        if body.len() + bytes.len() > MAX_LIST {
+            return Err(upstream.error(ModelErrorKind::Rejected, "lists its models in more than 1 MiB"));
+        }
+        body.extend_from_slice(&bytes);
+    }
+    let list: List = serde_json::from_slice(&body).map_err(|_| upstream.lists_otherwise())?;
+    Ok(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
+}
