@@ -70,7 +70,7 @@ fn judge_clocks(servers: &[Checkup]) -> Vec<Finding> {
     let worst = if most.unsigned_abs() > least.unsigned_abs() { most } else { least };
     if worst.unsigned_abs() > CLOCKS_AGREE_MS {
         let message = format!("this machine's clock and that of Redis differ by {} ms", worst.unsigned_abs());
-        let advice = "Let both follow a time server: budgets and waits go by Redis' clock, but what clients see and the log say this machine's time.";
+        let advice = "Let both follow a time server: budgets and waits go by Redis' clock, but events and the log show this machine's time.";
         return vec![Finding::warn("clock", message).advice(advice)];
     }
     vec![Finding::ok("clock", format!("agrees with Redis to {} ms", worst.unsigned_abs()))]

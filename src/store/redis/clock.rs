@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use redis::{FromRedisValue, Value};
 
-use crate::config::RedisHost;
 use crate::types::clock::now_ms;
 
 /// A greater difference between the clocks is worth a warning.
@@ -20,16 +19,21 @@ pub(super) struct ServerClock {
 
 impl ServerClock {
     /// Notes what a server has just answered to `TIME`; nothing if it did not answer with a time.
-    pub(super) fn note_answer(&self, answer: &Value, host: &RedisHost) {
-        if let Ok((seconds, _)) = <(u64, u64)>::from_redis_value_ref(answer)
-            && let Some(ahead_ms) = self.note(seconds.saturating_mul(1_000))
-        {
-            tracing::warn!(%host, ahead_ms, "Redis' clock and this machine's differ: let both follow a time server");
+    pub(super) fn note_answer(&self, answer: &Value) {
+        if let Ok((seconds, _)) = <(u64, u64)>::from_redis_value_ref(answer) {
+            self.note(seconds.saturating_mul(1_000));
         }
     }
 
-    /// Notes that a server's clock stands at this time. Returns the difference if it is great and was another before.
-    pub(super) fn note(&self, server_ms: u64) -> Option<i64> {
+    /// Notes that the servers' clock stands at this time, and says so if this machine's is far off.
+    pub(super) fn note(&self, server_ms: u64) {
+        if let Some(ahead_ms) = self.learn(server_ms) {
+            tracing::warn!(ahead_ms, "Redis' clock and this machine's differ: let both follow a time server");
+        }
+    }
+
+    /// Learns where the servers' clock stands. Returns the difference if it is great and was another before.
+    fn learn(&self, server_ms: u64) -> Option<i64> {
         let signed = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
         let ahead = signed(server_ms).saturating_sub(signed(now_ms()));
         let before = self.ahead_ms.swap(ahead, Relaxed);
@@ -52,13 +56,13 @@ mod tests {
         let clock = ServerClock::default();
         assert!(clock.now_ms().abs_diff(now_ms()) < 1_000);
         let day = 24 * 3_600_000;
-        let ahead = clock.note(now_ms() + day).unwrap();
+        let ahead = clock.learn(now_ms() + day).unwrap();
         assert!(ahead.abs_diff(day.cast_signed()) < 1_000, "{ahead}");
         assert!(clock.now_ms().abs_diff(now_ms() + day) < 1_000);
-        assert_eq!(clock.note(now_ms() + day + 1_000), None, "it is known");
-        assert_eq!(clock.note(now_ms()), None, "it is mended");
+        assert_eq!(clock.learn(now_ms() + day + 1_000), None, "it is known");
+        assert_eq!(clock.learn(now_ms()), None, "it is mended");
         clock::shift(-day.cast_signed());
-        assert!(clock.note(now_ms() + day).is_some(), "this machine's clock was set");
+        assert!(clock.learn(now_ms() + day).is_some(), "this machine's clock was set");
         clock::shift(0);
     }
 }

@@ -231,7 +231,7 @@ async fn inspect(
     check_hello(hello, host, mode)?;
     check_policy(policy, host)?;
     let role = read_role(role, host)?;
-    clock.note_answer(time, host);
+    clock.note_answer(time);
     Ok(role)
 }
 

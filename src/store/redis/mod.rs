@@ -181,7 +181,7 @@ impl Store for RedisStore {
             Ok(token) => {
                 let token: u64 = number(&token)?;
                 // It is the server's time in microseconds.
-                let _ = self.clock.note(token / 1_000);
+                self.clock.note(token / 1_000);
                 Ok(Some(Fence { token, nonce }))
             }
             Err(unavailable) => {
