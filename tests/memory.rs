@@ -1,9 +1,11 @@
-//! How much memory the server has while it has nothing to do.
+//! How much memory the server has while it has nothing to do, and while all that it does is to wait.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::support::{Reply, TestServer, Upstream, within};
 
@@ -51,4 +53,62 @@ async fn what_large_requests_took_is_given_back() {
     };
     let what = format!("the memory to fall from {} to about {} MiB", needed / MIB, before / MIB);
     within(&what, given_back).await;
+}
+
+/// How many connections wait at a time: enough that what the server needs once does not count.
+const WAITING: u64 = 400;
+
+/// Connections on which `request` was answered up to these words.
+async fn answered(server: &TestServer, request: &str, words: &str) -> Vec<TcpStream> {
+    let mut connections = Vec::new();
+    for _ in 0..WAITING {
+        let mut connection = TcpStream::connect(server.address()).await.expect("it listens");
+        connection.write_all(request.as_bytes()).await.expect("the server takes it");
+        let mut read = Vec::new();
+        let reading = async {
+            while !String::from_utf8_lossy(&read).contains(words) {
+                assert!(connection.read_buf(&mut read).await.expect("it is open") > 0, "it goes on");
+            }
+        };
+        within(words, reading).await;
+        connections.push(connection);
+    }
+    connections
+}
+
+/// Waits until each of the connections that were opened since `before` takes no more than `most`.
+async fn takes(server: &TestServer, before: u64, most: u64) {
+    let each = || server.own_memory().saturating_sub(before) / WAITING;
+    let falls = async {
+        while each() > most {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within(&format!("{} bytes to fall to {most}", each()), falls).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_for_its_next_request_has_no_buffers() {
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::builder(&upstream.config()).store("memory:").start().await;
+    server.get("/v1/models").await.ok();
+    let before = server.own_memory();
+    let request = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let connections = answered(&server, request, "\"object\":\"list\"").await;
+    takes(&server, before, 8 << 10).await;
+    drop(connections);
+}
+
+#[tokio::test]
+async fn a_stream_that_waits_for_its_model_takes_little() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::stream().text("Hello").stall());
+    let server = TestServer::builder(&upstream.config()).store("memory:").start().await;
+    let before = server.own_memory();
+    let body = json!({"model": "test", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}).to_string();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+    let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let connections = answered(&server, &request, "Hello").await;
+    takes(&server, before, 52 << 10).await;
+    drop(connections);
 }

@@ -1,6 +1,6 @@
 //! The leases of a backend that lives in one process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +11,8 @@ use crate::types::clock::now_ms;
 /// The leases that were granted, with their ends. A holder is known by its fence.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    held: HashMap<Partition, BTreeMap<Key, Grant>>,
+    /// A partition has one lease, or a few dozen where runs of one session are under way at once.
+    held: HashMap<Partition, Vec<(Key, Grant)>>,
     /// The greatest fence given out. All leases share one sequence of fences, so that a released lease can be
     /// forgotten.
     last: u64,
@@ -62,14 +63,19 @@ impl Leases {
         let fence = Fence { token: self.next_fence(now), nonce: 0 };
         self.last = fence.token;
         let held = Grant { fence, until: now.instant.checked_add(ttl) };
-        self.held.entry(partition.clone()).or_default().insert(lease.clone(), held);
+        if let Some(expired) = self.find_mut(partition, lease) {
+            *expired = held;
+        } else {
+            let leases = self.held.entry(partition.clone()).or_default();
+            leases.reserve_exact(1);
+            leases.push((lease.clone(), held));
+        }
         Some(fence)
     }
 
     /// Makes a lease end `ttl` from now, even if it has expired; `false` if the lease has another holder or none.
     pub(super) fn renew(&mut self, partition: &Partition, lease: &Key, fence: Fence, ttl: Duration, now: Now) -> bool {
-        let held = self.held.get_mut(partition).and_then(|leases| leases.get_mut(lease));
-        match held {
+        match self.find_mut(partition, lease) {
             Some(held) if held.fence == fence => {
                 held.until = now.instant.checked_add(ttl);
                 true
@@ -83,7 +89,7 @@ impl Leases {
         if self.holds(partition, lease, fence)
             && let Some(leases) = self.held.get_mut(partition)
         {
-            leases.remove(lease);
+            leases.retain(|(key, _)| key != lease);
             if leases.is_empty() {
                 self.held.remove(partition);
             }
@@ -96,7 +102,11 @@ impl Leases {
     }
 
     fn find(&self, partition: &Partition, lease: &Key) -> Option<&Grant> {
-        self.held.get(partition)?.get(lease)
+        self.held.get(partition)?.iter().find_map(|(key, grant)| (key == lease).then_some(grant))
+    }
+
+    fn find_mut(&mut self, partition: &Partition, lease: &Key) -> Option<&mut Grant> {
+        self.held.get_mut(partition)?.iter_mut().find_map(|(key, grant)| (key == lease).then_some(grant))
     }
 }
 

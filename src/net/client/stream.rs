@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::MaybeHttpsStream;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 
 /// A connection of any kind.
@@ -20,13 +21,18 @@ pub(super) struct Stream {
 
 impl Stream {
     /// One to the server itself, perhaps through a tunnel.
-    pub(super) fn direct(bytes: impl Read + Write + Connection + Unpin + Send + 'static) -> Self {
-        Self { bytes: Box::new(bytes), to_proxy: false }
+    pub(super) fn direct<T: Read + Write + Connection + Unpin + Send + 'static>(bytes: MaybeHttpsStream<T>) -> Self {
+        // Only one with TLS takes the kilobyte that TLS needs.
+        let bytes: Box<dyn Bytes> = match bytes {
+            MaybeHttpsStream::Http(plain) => Box::new(plain),
+            encrypted @ MaybeHttpsStream::Https(_) => Box::new(encrypted),
+        };
+        Self { bytes, to_proxy: false }
     }
 
     /// One to a proxy, which is told with each request where that goes.
-    pub(super) fn to_proxy(bytes: impl Read + Write + Connection + Unpin + Send + 'static) -> Self {
-        Self { bytes: Box::new(bytes), to_proxy: true }
+    pub(super) fn to_proxy<T: Read + Write + Connection + Unpin + Send + 'static>(bytes: MaybeHttpsStream<T>) -> Self {
+        Self { to_proxy: true, ..Self::direct(bytes) }
     }
 }
 
@@ -65,5 +71,22 @@ impl Write for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.bytes).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper_util::rt::TokioIo;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_without_tls_takes_no_memory_for_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let plain = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = Stream::direct(MaybeHttpsStream::Http(TokioIo::new(plain)));
+        let bytes = size_of_val(&*stream.bytes);
+        assert!(bytes <= 64, "{bytes}");
     }
 }

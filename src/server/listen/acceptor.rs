@@ -26,7 +26,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Accepts connections.
 #[derive(Debug, Clone)]
 pub(super) struct Acceptor {
-    pub(super) listening: Listening,
+    pub(super) listening: Arc<Listening>,
     /// Where connections are served that are no probes.
     pub(super) serving: Handle,
     /// That of `serving`.
@@ -74,7 +74,7 @@ impl Acceptor {
     }
 
     /// Waits for the first bytes of a connection, and serves it where it belongs.
-    async fn sort(mut self, stream: TcpStream, address: SocketAddr, slot: Slot) {
+    async fn sort(self, stream: TcpStream, address: SocketAddr, slot: Slot) {
         let (since, header_timeout) = (Instant::now(), self.listening.bounds.header_timeout);
         let mut first = [0; PROBE.len()];
         let arrived = tokio::select! {
@@ -83,11 +83,13 @@ impl Acceptor {
                 return tracing::debug!(%address, "an idle connection gives way to another");
             }
         };
-        self.listening.bounds.header_timeout = header_timeout.saturating_sub(since.elapsed());
+        let left = header_timeout.saturating_sub(since.elapsed());
         match arrived {
-            Ok(Ok(_)) if first == PROBE => self.listening.serve(stream, address, slot, Some(self.heartbeat)).await,
+            Ok(Ok(_)) if first == PROBE => {
+                self.listening.serve(stream, address, slot, left, Some(self.heartbeat)).await;
+            }
             Ok(Ok(_)) => {
-                if let Err(error) = self.hand_over(stream, address, slot) {
+                if let Err(error) = self.hand_over(stream, address, slot, left) {
                     tracing::debug!(%address, %error, "a connection could not be handed over");
                 }
             }
@@ -96,16 +98,17 @@ impl Acceptor {
         }
     }
 
-    fn hand_over(self, stream: TcpStream, address: SocketAddr, slot: Slot) -> io::Result<()> {
+    fn hand_over(self, stream: TcpStream, address: SocketAddr, slot: Slot, begin_within: Duration) -> io::Result<()> {
         let stream = stream.into_std()?;
-        let connections = self.listening.connections.clone();
+        let Self { listening, serving, heartbeat: _ } = self;
+        let connections = listening.connections.clone();
         let served = async move {
             match TcpStream::from_std(stream) {
-                Ok(stream) => self.listening.serve(stream, address, slot, None).await,
+                Ok(stream) => listening.serve(stream, address, slot, begin_within, None).await,
                 Err(error) => tracing::debug!(%address, %error, "a connection could not be taken over"),
             }
         };
-        connections.spawn_on(served, &self.serving);
+        connections.spawn_on(served, &serving);
         Ok(())
     }
 }

@@ -4,13 +4,16 @@
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use super::progress::Progress;
 use super::refusal;
 
 /// What a client takes at least while writing stands still for as long as it may. Not a setting: who takes less is slower
@@ -29,6 +32,9 @@ pub(super) struct Connection<S> {
     refusal: Bytes,
     /// Whether a line has ended since the last answer: if not, what is too long is the request line.
     line_ended: bool,
+    /// What is read again, because who read it had no use for it.
+    unread: Bytes,
+    progress: Arc<Progress>,
 }
 
 /// Since when a client takes less than waits for it.
@@ -41,12 +47,20 @@ struct Stalled {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, write_timeout: Duration) -> Self {
-        Self { stream, write_timeout, stalled: None, refusal: Bytes::new(), line_ended: false }
+    pub(super) fn new(stream: S, write_timeout: Duration, progress: Arc<Progress>) -> Self {
+        let (refusal, unread) = (Bytes::new(), Bytes::new());
+        Self { stream, write_timeout, stalled: None, refusal, line_ended: false, unread, progress }
+    }
+
+    /// Takes back what was read and not used.
+    pub(super) fn unread(&mut self, bytes: Bytes) {
+        // Also where they are none, bytes keep the buffer that they were read into.
+        self.unread = if bytes.is_empty() { Bytes::new() } else { bytes };
     }
 
     /// Passes the outcome of a write on, as an error if too little has gone out for too long.
     fn watch_write(&mut self, outcome: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.progress.set_flushed(false);
         let Poll::Ready(written) = outcome else { return self.stand_still(context) };
         if let (Some(stalled), Ok(count)) = (&mut self.stalled, &written) {
             stalled.taken += count;
@@ -89,10 +103,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
+impl Connection<TcpStream> {
+    /// Waits without a buffer. Returns whether something has arrived; otherwise it was the end.
+    pub(super) fn poll_arrived(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.unread.has_remaining() {
+            return Poll::Ready(Ok(true));
+        }
+        let mut first = [0];
+        let arrived = ready!(self.stream.poll_peek(context, &mut ReadBuf::new(&mut first)))?;
+        Poll::Ready(Ok(arrived > 0))
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        if self.unread.has_remaining() {
+            let count = self.unread.len().min(into.remaining());
+            into.put_slice(&self.unread.split_to(count));
+        } else {
+            ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        }
         self.line_ended = self.line_ended || memchr::memchr(b'\n', &into.filled()[before..]).is_some();
         Poll::Ready(Ok(()))
     }
@@ -136,6 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         }
         // All that waited for the client has gone out.
         self.stalled = None;
+        self.progress.set_flushed(true);
         flushed
     }
 
@@ -156,7 +188,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn writing_that_stands_still_breaks_off() {
         let (client, server) = tokio::io::duplex(100);
-        let mut connection = Connection::new(server, WRITE_TIMEOUT);
+        let mut connection = Connection::new(server, WRITE_TIMEOUT, Arc::default());
         let begun = tokio::time::Instant::now();
         let error = connection.write_all(&[0; 1_000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -169,7 +201,7 @@ mod tests {
         const LENGTH: usize = 20 * LEAST;
         let bytes = vec![0; LENGTH];
         let (mut client, server) = tokio::io::duplex(taken_at_once);
-        let mut connection = Connection::new(server, WRITE_TIMEOUT);
+        let mut connection = Connection::new(server, WRITE_TIMEOUT, Arc::default());
         let begun = tokio::time::Instant::now();
         let reading = async {
             let mut piece = vec![0; taken_at_once];
@@ -196,7 +228,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_took_everything_has_the_whole_time_again() {
         let (mut client, server) = tokio::io::duplex(100);
-        let mut connection = Connection::new(server, WRITE_TIMEOUT);
+        let mut connection = Connection::new(server, WRITE_TIMEOUT, Arc::default());
         for _ in 0..3 {
             let reading = async {
                 tokio::time::sleep(WRITE_TIMEOUT * 3 / 4).await;

@@ -4,13 +4,17 @@
 //! its headers and waits for open streams for ever.
 
 mod acceptor;
+mod answer;
 mod answering;
 mod connection;
 mod heartbeat;
 mod listening;
+mod progress;
 mod refusal;
+mod served;
 mod slots;
 mod socket;
+mod streamed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +49,7 @@ pub(super) async fn listen(listener: TcpListener, router: Router, bounds: Bounds
     let _stops = stop.clone().drop_guard();
     let connections = TaskTracker::new();
     let heartbeat = Arc::new(Heartbeat::new());
-    let listening = Listening { http, router, bounds, stop, connections: connections.clone() };
+    let listening = Arc::new(Listening { http, router, bounds, stop, connections: connections.clone() });
     let acceptor = Acceptor { listening, serving: Handle::current(), heartbeat: heartbeat.clone() };
     match acceptor.start(listener) {
         Ok(ended) => tokio::select! {

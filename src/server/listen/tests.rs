@@ -1,4 +1,6 @@
-//! Probes beside requests that keep all threads busy.
+//! Probes beside requests that keep all threads busy; `reuse` tests what one connection serves.
+
+mod reuse;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
