@@ -4,6 +4,8 @@
 //! failing fast.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,13 +38,20 @@ pub(crate) struct Ask {
     body: Bytes,
     answer: String,
     streamed: bool,
+    /// Counts sessions, if each request has one of its own.
+    sessions: Option<Arc<AtomicU64>>,
 }
 
 impl Ask {
     /// Asks `subject`, which listens on `address`, for what `model` says, as a stream.
     pub(crate) fn new(subject: Subject, address: SocketAddr, model: &str) -> Self {
         let (body, answer) = (script::request(model, true), script::answer(model));
-        Self { address, path: subject.path(), body, answer, streamed: true }
+        Self { address, path: subject.path(), body, answer, streamed: true, sessions: None }
+    }
+
+    /// Each request in a session of its own.
+    pub(crate) fn in_new_sessions(self) -> Self {
+        Self { sessions: Some(Arc::default()), ..self }
     }
 
     /// The same in one piece.
@@ -183,7 +192,11 @@ struct Delta {
 
 impl Answer {
     async fn begin(connection: &mut SendRequest<Full<Bytes>>, ask: &Ask) -> Result<Self, Failure> {
-        let request = Request::post(ask.path).header("host", "localhost").header("content-type", "application/json");
+        let mut request =
+            Request::post(ask.path).header("host", "localhost").header("content-type", "application/json");
+        if let Some(sessions) = &ask.sessions {
+            request = request.header("x-loopgate-session-id", format!("bench-{}", sessions.fetch_add(1, Relaxed)));
+        }
         connection.ready().await?;
         let response = connection.send_request(request.body(Full::new(ask.body.clone()))?).await?;
         let status = response.status();

@@ -11,6 +11,7 @@ mod callgrind;
 mod client;
 mod counts;
 mod failure;
+mod growth;
 mod least_loop;
 mod live;
 mod machine;

@@ -51,6 +51,10 @@ pub(crate) enum Scenario {
     Live,
     /// Instructions, allocations and tasks of a request, each beside its budget; needs valgrind.
     Counts,
+    /// What one thing costs where there are few of them, and where there are ten times as many.
+    Growth,
+    /// CPU of the same load on one worker and on two.
+    Workers,
     /// Memory of streams that wait for an upstream that fell silent.
     Streams,
 }

@@ -50,6 +50,8 @@ pub(crate) struct Addresses {
     pub(crate) upstream: Option<SocketAddr>,
     /// Where Redis listens.
     pub(crate) redis: Option<SocketAddr>,
+    /// How many workers Loopgate has; one for each core if nothing is said.
+    pub(crate) workers: Option<u32>,
 }
 
 /// A running server. It is killed when this is dropped, however that comes about.
@@ -131,7 +133,7 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
         Program::Loopgate | Program::LoopgateCounted | Program::LoopgateOverRedis => (loopgate(), None),
     };
-    let Addresses { upstream, redis } = addresses;
+    let Addresses { upstream, redis, workers } = addresses;
     let store = match redis.filter(|_| program == Program::LoopgateOverRedis) {
         Some(redis) => format!("redis://{redis}"),
         None => "memory:".to_owned(),
@@ -149,6 +151,9 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
     std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?))?;
     // Only what is set here, so that the caller's environment is not part of the result.
     command.env_clear().env("OPENAI_API_KEY", "bench");
+    if let Some(workers) = workers {
+        command.env("TOKIO_WORKER_THREADS", workers.to_string());
+    }
     if program == Program::LoopgateCounted {
         command.env("TOKIO_WORKER_THREADS", "1").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     }
@@ -174,6 +179,7 @@ models = {models:?}
 
 [agents.default]
 tools = ["calculator"]
+max_iterations = 40
 
 [agents.{agent}]
 model = "bench/{agent}"

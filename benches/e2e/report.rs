@@ -53,6 +53,16 @@ pub(crate) struct Count {
     pub(crate) tolerance: f64,
 }
 
+/// What one of something costs where there are few of them, and where there are many.
+pub(crate) struct Growth {
+    pub(crate) what: String,
+    pub(crate) unit: &'static str,
+    pub(crate) few: u32,
+    pub(crate) at_few: Vec<f64>,
+    pub(crate) many: u32,
+    pub(crate) at_many: Vec<f64>,
+}
+
 /// Many streams at once.
 pub(crate) struct Live {
     pub(crate) subject: Subject,
@@ -177,8 +187,10 @@ pub(crate) fn streams(count: u32, subjects: &[Subject], before: &Rounds, per_str
         let [before, per_stream, after] = figures;
         [subject.name().into(), before, per_stream, after]
     });
-    table(["server", "RSS MB before", "RSS KiB per stream", "RSS MB 3 s after their end"], rows);
+    table(["server", "RSS MB before", "RSS KiB per stream", "RSS MB 20 s after their end"], rows);
     verdict("Loopgate, chat endpoint, per stream", 25.0, " KiB", per_stream.summary(Subject::LoopgateChat));
+    let ratio = per_stream.compared(Subject::LoopgateChat, Subject::PassThrough, |one, other| one / other);
+    verdict("Loopgate, chat endpoint ÷ pass-through proxy, per stream", 1.2, "", ratio);
 }
 
 /// Each case over memory and over Redis; what is aimed at is judged in the case of this title.
@@ -259,6 +271,34 @@ pub(crate) fn live(count: u32, lives: &[Live]) {
     });
     let head =
         ["server", "% of a core", "redis-server", "µs per token", "RSS MB", "KiB per run", "took s (99 %)", "failed"];
+    table(head, rows);
+}
+
+/// What one of something costs where there are ten times as many.
+pub(crate) fn growth(rows: &[Growth]) {
+    println!("\n### Growth\n\nwhat one of them costs where there are few and where there are ten times as many\n");
+    compared(["what", "unit", "few", "each", "many", "each then", "÷"], rows);
+}
+
+/// What sharing costs.
+pub(crate) fn workers(rows: &[Growth]) {
+    println!("\n### One worker and two\n\nthe same load; CPU is that of all threads\n");
+    compared(["what", "unit", "workers", "each", "workers then", "each then", "÷"], rows);
+}
+
+fn compared(head: [&str; 7], rows: &[Growth]) {
+    let rows = rows.iter().map(|row| {
+        let ratios = row.at_few.iter().zip(&row.at_many).map(|(few, many)| many / few).collect();
+        [
+            row.what.clone(),
+            row.unit.into(),
+            row.few.to_string(),
+            one_decimal(Summary::of(row.at_few.clone())),
+            row.many.to_string(),
+            one_decimal(Summary::of(row.at_many.clone())),
+            two_decimals(Summary::of(ratios)),
+        ]
+    });
     table(head, rows);
 }
 

@@ -24,11 +24,13 @@ const PATHS: [Subject; 5] =
 /// What a server still does after an answer is its cost, too: this long is waited for it.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(100);
 /// How long memory is given to settle before it is read.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(crate) const SETTLE: Duration = Duration::from_secs(3);
+/// When it is read after streams that were given up: for 15 s their runs wait for a client that comes back.
+const AFTER_STREAMS: Duration = Duration::from_secs(20);
 /// How often a process is started to see how long that takes.
 const STARTS: u32 = 10;
 /// How many streams are opened at a time.
-const OPENED_AT_ONCE: u32 = 64;
+pub(crate) const OPENED_AT_ONCE: u32 = 64;
 
 /// A comparison of CPU time per request.
 pub(crate) struct CpuPlan {
@@ -201,14 +203,19 @@ pub(crate) async fn ready() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Memory per stream that got its first token and then nothing.
-pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure> {
+/// How many of the streams that are wanted may be open at once.
+pub(crate) fn possible_streams(wanted: u32, open_files: u64) -> u32 {
     // A server has two sockets for each stream; some files are everyone's.
     let possible = u32::try_from(open_files.saturating_sub(200) / 2).unwrap_or(u32::MAX);
-    let count = wanted.min(possible);
-    if count < wanted {
-        println!("\nonly {count} of {wanted} streams: the limit on open files is {open_files}");
+    if possible < wanted {
+        println!("\nonly {possible} of {wanted} streams: the limit on open files is {open_files}");
     }
+    wanted.min(possible)
+}
+
+/// Memory per stream that got its first token and then nothing.
+pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure> {
+    let count = possible_streams(wanted, open_files);
     let (mut before, mut per_stream, mut after) = (Rounds::default(), Rounds::default(), Rounds::default());
     for subject in SERVERS {
         let servers = Servers::start(&[subject], false).await?;
@@ -226,7 +233,7 @@ pub(crate) async fn streams(wanted: u32, open_files: u64) -> Result<(), Failure>
         sleep(SETTLE).await;
         let holding = resident(process.id())?;
         drop(opened);
-        sleep(SETTLE).await;
+        sleep(AFTER_STREAMS).await;
         after.add(subject, bytes(resident(process.id())?) / 1e6);
         before.add(subject, bytes(idle) / 1e6);
         per_stream.add(subject, (bytes(holding) - bytes(idle)) / f64::from(count) / 1024.0);

@@ -9,17 +9,21 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 /// The models, by what a request to them puts a server through.
-pub(crate) const MODELS: [&str; 8] = [PLAIN, TOOLS3, LOOP, CHAT, BURST100, PACED100, LIVE, STALL];
+pub(crate) const MODELS: [&str; 10] = [PLAIN, TOOLS3, TOOLS30, LOOP, CHAT, BURST100, BURST1000, PACED100, LIVE, STALL];
 /// A short answer of ten tokens.
 pub(crate) const PLAIN: &str = "plain";
 /// Two rounds with one calculator call each, then a short answer.
 pub(crate) const TOOLS3: &str = "tools3";
+/// Thirty rounds with one calculator call each, then a short answer.
+pub(crate) const TOOLS30: &str = "tools30";
 /// Three rounds with one call of an HTTP tool each, then an answer of twenty tokens.
 pub(crate) const LOOP: &str = "loop";
 /// An answer of twenty tokens.
 pub(crate) const CHAT: &str = "chat";
 /// A hundred tokens at once.
 pub(crate) const BURST100: &str = "burst100";
+/// A thousand tokens at once.
+pub(crate) const BURST1000: &str = "burst1000";
 /// A hundred tokens, one every 2 ms.
 pub(crate) const PACED100: &str = "paced100";
 /// As many tokens as a person reads: 20 a second, for 15 seconds.
@@ -62,7 +66,7 @@ impl Script {
             return at_once(tool_call(model, tool_results, tool, &arguments));
         }
         match model {
-            PLAIN | TOOLS3 | LOOP | CHAT | BURST100 => at_once(text(model, tokens(model))),
+            PLAIN | TOOLS3 | TOOLS30 | LOOP | CHAT | BURST100 | BURST1000 => at_once(text(model, tokens(model))),
             PACED100 => Some(Self { events: text(model, tokens(model)), pace: Some(PACE), stalls: false }),
             LIVE => Some(Self { events: text(model, tokens(model)), pace: Some(LIVE_PACE), stalls: false }),
             STALL => Some(Self { events: text(model, 1).drain(..2).collect(), pace: None, stalls: true }),
@@ -107,6 +111,9 @@ fn call(model: &str, tool_results: usize) -> Option<(&'static str, String)> {
             let expression = EXPRESSIONS.get(tool_results)?;
             Some(("calculator", json!({"expression": expression}).to_string()))
         }
+        TOOLS30 if tool_results < 30 => {
+            Some(("calculator", json!({"expression": format!("{} * 5678", 1234 + tool_results)}).to_string()))
+        }
         LOOP => {
             let (a, b) = FACTORS.get(tool_results)?;
             Some((MULTIPLY, json!({"a": a, "b": b}).to_string()))
@@ -124,6 +131,7 @@ pub(crate) fn answer(model: &str) -> String {
 pub(crate) fn tokens(model: &str) -> usize {
     match model {
         BURST100 | PACED100 => 100,
+        BURST1000 => 1000,
         LIVE => 300,
         LOOP | CHAT => 20,
         _ => 10,

@@ -71,9 +71,14 @@ impl Servers {
     /// Starts what `subjects` need, each server on the one core kept for servers if `pinned`. A server
     /// that does not start is left out, and said so.
     pub(crate) async fn start(subjects: &[Subject], pinned: bool) -> Result<Self, Failure> {
+        Self::start_with(subjects, pinned, None).await
+    }
+
+    /// The same; Loopgate has so many workers.
+    pub(crate) async fn start_with(subjects: &[Subject], pinned: bool, workers: Option<u32>) -> Result<Self, Failure> {
         let cores = if pinned { Cores::divide() } else { None };
         let upstream = Process::start(Program::Upstream, Addresses::default(), None).await?;
-        let mut addresses = Addresses { upstream: Some(upstream.address), redis: None };
+        let mut addresses = Addresses { upstream: Some(upstream.address), redis: None, workers };
         let mut processes = vec![(Program::Upstream, upstream)];
         let mut programs: Vec<Program> = subjects.iter().map(|subject| subject.program()).collect();
         programs.dedup();

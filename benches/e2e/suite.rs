@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::options::{Options, Scenario};
 use crate::scenarios::{BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
-use crate::{counts, live, over_redis, report};
+use crate::{counts, growth, live, over_redis, report};
 
 /// Measures the chosen scenarios and prints each as soon as it is known.
 pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failure> {
@@ -24,6 +24,8 @@ pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failur
             Scenario::Redis => over_redis::run(options).await,
             Scenario::Live => live::run().await,
             Scenario::Counts => counts::run(options).await,
+            Scenario::Growth => growth::run(options, open_files).await,
+            Scenario::Workers => growth::workers(options.rounds).await,
             Scenario::Streams => streams(options.streams, open_files).await,
         };
         match measured {
