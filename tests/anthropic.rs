@@ -217,7 +217,21 @@ async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_tol
     assert!(answer.body["error"]["message"].as_str().is_some_and(|why| why.contains("Overloaded")), "{}", answer.body);
 }
 
-/// Text, calls, results and pictures go everywhere. Thinking goes back only to the upstream that sealed it.
+/// A model may refuse the thinking of another one, also at the same upstream.
+#[tokio::test]
+async fn thinking_is_for_the_model_that_wrote_it_alone() {
+    let think = || Reply::anthropic().thinking_block(0, "hm", "EqQB").text_block(1, "So").stop("end_turn");
+    let upstream = Anthropic::start([think(), says("Hi"), says("Hi")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    for model in [MODEL, "claude/claude-opus-5", MODEL] {
+        let request = with(ask("Hi"), &json!({"model": model, "agent": {"session_id": "s"}}));
+        server.post(AGENT, &request).await.ok();
+    }
+    let has_thinking: Vec<_> = upstream.requests().iter().map(|body| body.to_string().contains("EqQB")).collect();
+    assert_eq!(has_thinking, [false, false, true]);
+}
+
+/// Text, calls, results and pictures go everywhere. Thinking goes back only to the model that sealed it.
 #[tokio::test]
 async fn a_conversation_changes_its_upstream_in_the_middle_and_loses_nothing_that_both_can_carry() {
     let think = |text: &str| Reply::anthropic().thinking_block(0, "hm", "EqQB").text_block(1, text);

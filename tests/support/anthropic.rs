@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::http::{HttpServer, Request};
 use super::reply::Reply;
 
-/// The scripted upstream, named `claude`. Its model is called `claude-sonnet-4-5`.
+/// The scripted upstream, named `claude`. Its models are called `claude-sonnet-4-5` and
+/// `claude-opus-5`.
 ///
 /// When it is dropped it fails the test if a request broke one of the API's rules or came unexpected.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Anthropic {
         let address = self.server.address();
         format!(
             "[upstreams.claude]\nkind = \"anthropic\"\nbase_url = \"http://{address}/v1\"\n\
-             models = [\"claude-sonnet-4-5\"]\n"
+             models = [\"claude-sonnet-4-5\", \"claude-opus-5\"]\n"
         )
     }
 

@@ -26,7 +26,7 @@ const BLOCK_SIZE: usize = 128;
 /// The turn so far.
 #[derive(Debug)]
 pub(super) struct Assembler {
-    upstream: Arc<str>,
+    author: Arc<str>,
     /// The blocks in the order in which they began, each with its index.
     blocks: Vec<(u64, Draft)>,
     calls: usize,
@@ -37,9 +37,9 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// A turn of this upstream, of which nothing has come yet.
-    pub(super) fn new(upstream: Arc<str>) -> Self {
-        Self { upstream, blocks: Vec::new(), calls: 0, usage: None, stop_reason: None, size: 0 }
+    /// A turn of the model that signs as `author`, of which nothing has come yet.
+    pub(super) fn new(author: Arc<str>) -> Self {
+        Self { author, blocks: Vec::new(), calls: 0, usage: None, stop_reason: None, size: 0 }
     }
 
     /// Whether the model said that it is done. Its usage may still follow.
@@ -153,10 +153,10 @@ impl Assembler {
             Calls::None => 0,
         };
         let is_kept = |draft: &Draft| !matches!(draft, Draft::Call { number, .. } if *number >= calls);
-        let upstream = &*self.upstream;
+        let author = &*self.author;
         let drafts = self.blocks.into_iter().map(|(_, draft)| draft).filter(is_kept);
         Ok(ModelTurn {
-            parts: drafts.filter_map(|draft| draft.into_part(upstream)).collect(),
+            parts: drafts.filter_map(|draft| draft.into_part(author)).collect(),
             usage: self.usage.as_ref().map(Usage::from),
             end,
         })

@@ -18,31 +18,31 @@ use crate::types::json::Members;
 /// documents; they would take their memory twice.
 const MAX_KEPT: usize = 16 << 10;
 
-/// The blocks of a message for this upstream; empty if the dialect has no place for anything in it. They are made once,
-/// unless they hold thinking, which only the upstream that sealed it may see.
-pub(super) fn blocks<'m>(message: &'m Message, upstream: &str) -> Cow<'m, str> {
+/// The blocks of a message for the model that signs as `author`; empty if the dialect has no place for anything in it. They are made once,
+/// unless they hold thinking, which only the model that sealed it may see.
+pub(super) fn blocks<'m>(message: &'m Message, author: &str) -> Cow<'m, str> {
     let is_kept = match message.content() {
         Content::Encoded(_, json) => json.get().len() <= MAX_KEPT,
         Content::Parts(parts) => !parts.list.iter().any(|part| part.as_thinking().is_some()),
     };
-    let fresh = || message_parts(message).map_or_else(|_| String::new(), |parts| encode(&parts, upstream));
+    let fresh = || message_parts(message).map_or_else(|_| String::new(), |parts| encode(&parts, author));
     if is_kept { Cow::Borrowed(message.encoded(Dialect::AnthropicMessages, |_| fresh())) } else { Cow::Owned(fresh()) }
 }
 
-fn encode(parts: &Parts, upstream: &str) -> String {
+fn encode(parts: &Parts, author: &str) -> String {
     let mut out = Vec::new();
-    write_list(&parts.list, upstream, &mut out);
+    write_list(&parts.list, author, &mut out);
     String::from_utf8(out).expect("it was written from strings")
 }
 
-fn write_list(parts: &[Part], upstream: &str, out: &mut Vec<u8>) {
+fn write_list(parts: &[Part], author: &str, out: &mut Vec<u8>) {
     let mut is_first = true;
     for part in parts {
         let begin = out.len();
         if !is_first {
             out.push(b',');
         }
-        if write(part, upstream, out) {
+        if write(part, author, out) {
             is_first = false;
         } else {
             out.truncate(begin);
@@ -51,17 +51,17 @@ fn write_list(parts: &[Part], upstream: &str, out: &mut Vec<u8>) {
 }
 
 /// Writes a part; `false` if the dialect has no place for it.
-fn write(part: &Part, upstream: &str, out: &mut Vec<u8>) -> bool {
+fn write(part: &Part, author: &str, out: &mut Vec<u8>) -> bool {
     match &part.kind {
         PartKind::Text(text) | PartKind::Refusal(text) => write_text(text, out),
-        PartKind::Thinking(thinking) => write_thinking(thinking, upstream, out),
+        PartKind::Thinking(thinking) => write_thinking(thinking, author, out),
         PartKind::Image { source, .. } => media::write_image(source, out) || write_text(&part.in_words(), out),
         PartKind::File { source, name } => {
             media::write_document(source, name.as_deref(), out) || write_text(&part.in_words(), out)
         }
         PartKind::Audio { .. } => write_text(&part.in_words(), out),
         PartKind::ToolCall(call) => write_call(call, out),
-        PartKind::ToolResult(result) => write_result(result, upstream, out),
+        PartKind::ToolResult(result) => write_result(result, author, out),
         PartKind::Unknown { dialect: Dialect::AnthropicMessages, json, .. } => {
             out.extend_from_slice(json.get().as_bytes());
             true
@@ -82,9 +82,9 @@ fn write_text(text: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Thinking goes back as it came, and only to the upstream that sealed it: any other would refuse it.
-fn write_thinking(thinking: &Thinking, upstream: &str, out: &mut Vec<u8>) -> bool {
-    let Some(seal) = thinking.seal.as_ref().filter(|seal| seal.upstream == upstream) else { return false };
+/// Thinking goes back as it came, and only to the model that sealed it: any other would refuse it.
+fn write_thinking(thinking: &Thinking, author: &str, out: &mut Vec<u8>) -> bool {
+    let Some(seal) = thinking.seal.as_ref().filter(|seal| seal.author == author) else { return false };
     let mut object = Object::new(out);
     match &seal.proof {
         Proof::Signature(signature) => {
@@ -118,13 +118,13 @@ fn write_call(call: &ToolCall, out: &mut Vec<u8>) -> bool {
     true
 }
 
-fn write_result(result: &ToolResult, upstream: &str, out: &mut Vec<u8>) -> bool {
+fn write_result(result: &ToolResult, author: &str, out: &mut Vec<u8>) -> bool {
     let mut content = Vec::new();
     match result.structured.as_ref().filter(|_| result.parts.is_empty()) {
         Some(json) => {
             write_text(json.get(), &mut content);
         }
-        None => write_list(&result.parts, upstream, &mut content),
+        None => write_list(&result.parts, author, &mut content),
     }
     let mut object = Object::new(out);
     object.text("type", "tool_result");

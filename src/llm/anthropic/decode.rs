@@ -31,9 +31,9 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// For an answer of this upstream.
-    pub(super) fn new(upstream: Arc<str>) -> Self {
-        let assembler = Assembler::new(upstream);
+    /// For an answer of the model that signs as `author`.
+    pub(super) fn new(author: Arc<str>) -> Self {
+        let assembler = Assembler::new(author);
         Self { events: Parser::default(), surroundings: Surroundings::default(), block: 0, assembler }
     }
 }

@@ -58,18 +58,18 @@ impl Draft {
     }
 
     /// The part that it is; `None` if it says nothing.
-    pub(super) fn into_part(self, upstream: &str) -> Option<ModelPart> {
+    pub(super) fn into_part(self, author: &str) -> Option<ModelPart> {
         let kind = match self {
             Self::Text(text) if text.is_empty() => return None,
             Self::Text(text) => PartKind::Text(text),
             Self::Thinking { text, signature } if text.is_empty() && signature.is_empty() => return None,
             Self::Thinking { text, signature } => {
-                let seal = (!signature.is_empty()).then(|| Box::new(seal(upstream, Proof::Signature(signature))));
+                let seal = (!signature.is_empty()).then(|| Box::new(seal(author, Proof::Signature(signature))));
                 PartKind::Thinking(Thinking { text, seal })
             }
             Self::Redacted(data) => PartKind::Thinking(Thinking {
                 text: String::new(),
-                seal: Some(Box::new(seal(upstream, Proof::Encrypted(data)))),
+                seal: Some(Box::new(seal(author, Proof::Encrypted(data)))),
             }),
             Self::Call { name, arguments, .. } => {
                 let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
@@ -85,8 +85,8 @@ impl Draft {
     }
 }
 
-fn seal(upstream: &str, proof: Proof) -> Seal {
-    Seal { upstream: upstream.to_owned(), id: None, proof }
+fn seal(author: &str, proof: Proof) -> Seal {
+    Seal { author: author.to_owned(), id: None, proof }
 }
 
 /// The block with the input that followed it, if that is JSON.

@@ -89,9 +89,10 @@ impl Model for AnthropicModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        let body = request::body(&request, &self.name, self.manner);
+        let author = format!("{}/{}", self.name, request.model);
+        let body = request::body(&request, &author, self.manner);
         let post = self.upstream.post(&self.messages, body, &request);
-        ask(self.upstream.clone(), post, request.deadline, Decoder::new(self.name.clone()))
+        ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
     }
 
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {

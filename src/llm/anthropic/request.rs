@@ -23,10 +23,10 @@ pub(super) struct Manner {
 }
 
 /// The JSON body. Messages that were encoded before are copied.
-pub(super) fn body(request: &ModelRequest, upstream: &str, manner: Manner) -> String {
-    let turns = Turns::of(&request.conversation, upstream);
+pub(super) fn body(request: &ModelRequest, author: &str, manner: Manner) -> String {
+    let turns = Turns::of(&request.conversation, author);
     let max_tokens = request.max_tokens.unwrap_or_else(|| unasked(request, manner));
-    let thinking = thinking::of(request, upstream, max_tokens);
+    let thinking = thinking::of(request, author, max_tokens);
     // The closing call offers no tools. Its prefix is another one then, so nothing of it is worth keeping.
     let is_closing = request.tools.is_empty() && request.conversation.iter().any(|message| message.role == Role::Tool);
     let caches = manner.prompt_cache && !is_closing;

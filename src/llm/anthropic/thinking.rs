@@ -49,7 +49,7 @@ pub(super) fn is_effort(word: &str) -> bool {
 }
 
 /// What to say about thinking in a call with so much output.
-pub(super) fn of<'r>(request: &'r ModelRequest, upstream: &str, max_tokens: u64) -> Asked<'r> {
+pub(super) fn of<'r>(request: &'r ModelRequest, author: &str, max_tokens: u64) -> Asked<'r> {
     let own = own(&request.sampling, "thinking").map(Cow::Borrowed);
     let word = request.sampling.reasoning_effort.as_deref();
     let Some((_, budget, effort)) = EFFORTS.iter().find(|(known, ..)| Some(*known) == word) else {
@@ -62,7 +62,7 @@ pub(super) fn of<'r>(request: &'r ModelRequest, upstream: &str, max_tokens: u64)
     let member = own.or_else(|| match form {
         _ if is_forced => None,
         Form::Adaptive if *budget > 0 => Some(Cow::Borrowed("{\"type\":\"adaptive\"}")),
-        Form::Budget if *budget > 0 && !goes_on_without_thinking(request, upstream) => {
+        Form::Budget if *budget > 0 && !goes_on_without_thinking(request, author) => {
             // Thinking and the answer share the output.
             let budget = (*budget).min(max_tokens / 2);
             (budget >= LEAST_BUDGET).then(|| format!("{{\"type\":\"enabled\",\"budget_tokens\":{budget}}}").into())
@@ -94,15 +94,15 @@ fn version(model: &str) -> Option<(u8, u8)> {
 
 /// Whether the model is in the middle of a turn that it began without thinking, as it does if another model began it: the
 /// API refuses to think then, where there is a budget.
-fn goes_on_without_thinking(request: &ModelRequest, upstream: &str) -> bool {
+fn goes_on_without_thinking(request: &ModelRequest, author: &str) -> bool {
     let turn = request.conversation.iter().rev().take_while(|message| message.role != Role::User);
-    turn.filter(|message| message.role == Role::Assistant).any(|message| !begins_with_thinking(message, upstream))
+    turn.filter(|message| message.role == Role::Assistant).any(|message| !begins_with_thinking(message, author))
 }
 
-fn begins_with_thinking(message: &Message, upstream: &str) -> bool {
+fn begins_with_thinking(message: &Message, author: &str) -> bool {
     let Ok(parts) = message_parts(message) else { return false };
     let seal = parts.list.first().and_then(Part::as_thinking).and_then(|thinking| thinking.seal.as_ref());
-    seal.is_some_and(|seal| seal.upstream == upstream)
+    seal.is_some_and(|seal| seal.author == author)
 }
 
 #[cfg(test)]

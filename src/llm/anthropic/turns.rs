@@ -28,11 +28,11 @@ struct Turn<'c> {
 }
 
 impl<'c> Turns<'c> {
-    /// The conversation, for this upstream.
-    pub(super) fn of(conversation: &'c Conversation, upstream: &str) -> Self {
+    /// The conversation, for the model that signs as `author`.
+    pub(super) fn of(conversation: &'c Conversation, author: &str) -> Self {
         let mut all = Self::default();
         for message in conversation.iter() {
-            let blocks = blocks(message, upstream);
+            let blocks = blocks(message, author);
             if blocks.is_empty() {
                 continue;
             }

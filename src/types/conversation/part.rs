@@ -116,11 +116,11 @@ pub struct Thinking {
     pub seal: Option<Box<Seal>>,
 }
 
-/// The vendor's own note on a piece of thinking. Only the upstream that wrote it can read it.
+/// The vendor's own note on a piece of thinking. Only the model that wrote it can read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// The upstream that wrote it.
-    pub upstream: String,
+    /// The model that wrote it, as `upstream/model`. It is bound to that model: any other may refuse it.
+    pub author: String,
     /// The vendor's id of the piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,

@@ -76,7 +76,7 @@ impl Thinking {
     fn bytes(&self) -> usize {
         let seal = self.seal.as_ref().map_or(0, |seal| {
             let (super::Proof::Signature(proof) | super::Proof::Encrypted(proof)) = &seal.proof;
-            seal.upstream.len() + seal.id.as_ref().map_or(0, String::len) + proof.len()
+            seal.author.len() + seal.id.as_ref().map_or(0, String::len) + proof.len()
         });
         self.text.len() + seal
     }

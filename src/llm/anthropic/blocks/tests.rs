@@ -21,12 +21,12 @@ fn sent(role: Role, message: &Value) -> Message {
 }
 
 fn thinking(upstream: &str, text: &str, proof: Proof) -> Part {
-    let seal = Some(Box::new(Seal { upstream: upstream.to_owned(), id: None, proof }));
+    let seal = Some(Box::new(Seal { author: upstream.to_owned(), id: None, proof }));
     PartKind::Thinking(Thinking { text: text.to_owned(), seal }).into()
 }
 
 #[test]
-fn thinking_goes_back_unchanged_to_the_upstream_that_sealed_it_and_to_no_other() {
+fn thinking_goes_back_unchanged_to_the_model_that_sealed_it_and_to_no_other() {
     let call = ToolCall { id: CallId::foreign("call_1"), name: "add".into(), arguments: "{}".into() };
     let message = of_parts(
         Role::Assistant,

@@ -61,7 +61,7 @@ fn usage() -> Usage {
 }
 
 fn sealed(text: &str, proof: Proof) -> ModelPart {
-    let seal = Some(Box::new(Seal { upstream: UPSTREAM.to_owned(), id: None, proof }));
+    let seal = Some(Box::new(Seal { author: UPSTREAM.to_owned(), id: None, proof }));
     ModelPart::Part(PartKind::Thinking(Thinking { text: text.to_owned(), seal }).into())
 }
 

@@ -46,7 +46,7 @@ fn tool(name: &str) -> ToolOffer {
 
 fn thought(upstream: &str) -> Part {
     let proof = Proof::Signature("EqQB".to_owned());
-    let seal = Some(Box::new(Seal { upstream: upstream.to_owned(), id: None, proof }));
+    let seal = Some(Box::new(Seal { author: upstream.to_owned(), id: None, proof }));
     PartKind::Thinking(Thinking { text: "hm".to_owned(), seal }).into()
 }
 

@@ -156,7 +156,7 @@ fn a_refusal_leaves_whole_and_beside_a_text() {
 fn a_turn_of_many_parts_is_one_text_and_its_calls() {
     let call =
         |id: &str| PartKind::ToolCall(ToolCall { id: CallId::foreign(id), name: "f".into(), arguments: "{}".into() });
-    let seal = Seal { upstream: "a".into(), id: None, proof: Proof::Signature("s".into()) };
+    let seal = Seal { author: "a".into(), id: None, proof: Proof::Signature("s".into()) };
     let thinking = Thinking { text: "hm".into(), seal: Some(Box::new(seal)) };
     let list = vec![
         PartKind::Thinking(thinking).into(),
