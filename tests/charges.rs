@@ -75,6 +75,42 @@ async fn no_more_tokens_are_cached_or_thought_than_there_are() {
     assert_eq!(server.post("/v1/sessions/import", &exported).await.status, 201, "what was exported is imported");
 }
 
+/// A gateway that gives up has let its model work until then. Who asks again pays again.
+#[tokio::test]
+async fn what_an_upstream_may_have_worked_on_before_it_failed_is_charged_each_time() {
+    for status in [500, 502, 504, 520, 524] {
+        let failing = || Reply::error(status, "oops", "later").header("retry-after-ms", "1");
+        let upstream = Upstream::start([failing(), Reply::says("Hello")]).await;
+        let server = TestServer::start(&upstream.config()).await;
+        let mended = server.post(DOORS[0], &ask()).await.ok();
+        let prompt = |usage: &Value| usage["prompt_tokens"].as_u64().unwrap_or_default();
+        let once = prompt(&mended["usage"]) - 10;
+        assert!(once > 0, "{status}: the first attempt is charged its input: {mended}");
+        assert_eq!(mended["usage"]["estimated"], true, "{status}: {mended}");
+
+        upstream.otherwise(failing());
+        let failed = server.post(DOORS[0], &ask()).await;
+        assert_eq!((failed.status, failed.header("x-should-retry")), (502, "false"), "{status}: {}", failed.body);
+        assert_eq!(upstream.requests().len(), 2 + 4, "{status}");
+        let run = server.get(&format!("/v1/runs/{}", failed.header("x-loopgate-run-id"))).await.ok();
+        assert_eq!(prompt(&run["usage"]), 4 * once, "{status}: {run}");
+    }
+}
+
+/// So says the upstream: it has not worked on them.
+#[tokio::test]
+async fn what_an_upstream_refuses_to_work_on_is_not_charged() {
+    for status in [400, 404, 429, 503, 529] {
+        let refusal = Reply::error(status, "busy", "later").header("retry-after-ms", "1");
+        let upstream = Upstream::start([]).await;
+        upstream.otherwise(refusal);
+        let server = TestServer::start(&upstream.config()).await;
+        let failed = server.post(DOORS[0], &ask()).await;
+        let run = server.get(&format!("/v1/runs/{}", failed.header("x-loopgate-run-id"))).await.ok();
+        assert_eq!(run["usage"]["total_tokens"], 0, "{status}: {run}");
+    }
+}
+
 #[tokio::test]
 async fn an_upstream_that_works_longer_than_it_may_is_asked_once_and_its_input_is_charged() {
     let upstream = Upstream::start([]).await;

@@ -229,7 +229,7 @@ impl ModelError {
 pub enum Spent {
     /// Nothing: the request was not sent, or the upstream refused it.
     Nothing,
-    /// Its input: the request was sent, and no answer began.
+    /// Its input: the request was sent and no answer began, or the upstream or its gateway failed while it was at it.
     Input,
     /// Up to all that it was allowed: the upstream had begun to answer.
     Unknown,

@@ -133,7 +133,9 @@ async fn a_refusal_is_classed_by_what_can_be_done_about_it() {
     ] {
         let failed = ask(answer(status, headers, &error(kind, message))).await.0.unwrap_err();
         let found = (failed.kind, failed.status, failed.retry_after.map(|wait| wait.as_secs()));
-        assert_eq!((found, failed.spent), (expected, Spent::Nothing), "{status} {message}: {failed}");
+        // A server that failed may have worked on the request before.
+        let spent = if failed.status == Some(500) { Spent::Input } else { Spent::Nothing };
+        assert_eq!((found, failed.spent), (expected, spent), "{status} {message}: {failed}");
     }
 }
 

@@ -165,8 +165,8 @@ pub(super) async fn refused(upstream: &Upstream, response: Response, deadline: I
     };
     let what = refusal(status, &report);
     let status = report.status_of(status);
-    let status = Some(status.as_u16());
-    ModelError { status, retry_after, ..upstream.error(report.kind(status), what) }
+    let (status, spent) = (Some(status.as_u16()), report.spent(status.as_u16()));
+    ModelError { status, retry_after, ..upstream.error(report.kind(status), what).having(spent) }
 }
 
 /// As much of the body of an error as is read.

@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use jiff::fmt::rfc2822;
 use serde_json::Value;
 
-use crate::llm::ModelErrorKind;
+use crate::llm::{ModelErrorKind, Spent};
 
 /// The codes of an error within an answer that repeating the request cannot help.
 const REJECTIONS: [&str; 6] = [
@@ -110,6 +110,15 @@ impl Report {
         if blames_request && self.wants_money() { StatusCode::PAYMENT_REQUIRED } else { answered }
     }
 
+    /// What a request may have cost that was answered with this status and by this account. A server that failed, or a
+    /// gateway that gave up waiting for one, may have worked on the request for its whole timeout, and bills its input.
+    /// Every other refusal says that the request was not worked on.
+    pub(super) fn spent(&self, status: u16) -> Spent {
+        let may_have_worked = matches!(status, 500 | 502 | 504 | 520..=524);
+        let is_unexplained = self.kind(Some(status)) == ModelErrorKind::Transient;
+        if may_have_worked && is_unexplained { Spent::Input } else { Spent::Nothing }
+    }
+
     fn is_context_overflow(&self) -> bool {
         const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
         /// Of OpenAI, vLLM, SGLang, llama.cpp, Anthropic, Gemini, Bedrock and their gateways.
@@ -198,6 +207,19 @@ mod tests {
             assert_eq!(kind(400, &body), ContextLength, "{phrase}");
         }
         assert_eq!(kind(404, r#"{"error":{"message":"no model with such a context window"}}"#), Rejected);
+    }
+
+    #[test]
+    fn only_a_status_after_which_a_request_may_have_been_worked_on_costs_its_input() {
+        let spent = |status, body: &str| Report::read(body.as_bytes()).spent(status);
+        for status in [500, 502, 504, 520, 521, 522, 523, 524] {
+            assert_eq!(spent(status, "<html>"), Spent::Input, "{status}");
+        }
+        for status in [301, 400, 401, 404, 408, 413, 422, 429, 501, 503, 525, 529] {
+            assert_eq!(spent(status, ""), Spent::Nothing, "{status}");
+        }
+        assert_eq!(spent(500, r#"{"error":{"message":"no money","code":"insufficient_quota"}}"#), Spent::Nothing);
+        assert_eq!(spent(500, r#"{"error":{"message":"the prompt is too long"}}"#), Spent::Nothing);
     }
 
     #[test]

@@ -254,14 +254,14 @@ async fn an_unreachable_upstream_is_a_transient_failure() {
 
 #[tokio::test]
 async fn a_failure_before_the_first_token_is_retried() {
-    let broken = answer("500 Internal Server Error", "retry-after-ms: 1\r\n", "{\"error\":{\"message\":\"oops\"}}");
+    let broken = answer("503 Service Unavailable", "retry-after-ms: 1\r\n", "{\"error\":{\"message\":\"oops\"}}");
     let (model, requests) = upstream(vec![broken, full_stream()]).await;
     let (deltas, turn) = ask_with(&Retrying::new(Arc::new(model), RetryPolicy::default()), request()).await;
     let retry = Delta::Retry {
         attempt: 1,
         delay: Duration::from_millis(1),
         kind: ErrorKind::UpstreamUnavailable,
-        cause: "upstream test answered 500: oops".to_owned(),
+        cause: "upstream test answered 503: oops".to_owned(),
     };
     assert_eq!(deltas, [retry, Delta::Text("hi".to_owned())]);
     assert_eq!(turn.map(|turn| turn.text().into_owned()), Ok("hi".to_owned()));
@@ -337,6 +337,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
 async fn what_a_failed_call_may_have_cost_is_known() {
     let spent = async |act| ask(act, SHORT, SHORT).await.1.unwrap_err().spent;
     assert_eq!(spent(answer("503 Service Unavailable", "", "")).await, Spent::Nothing);
+    assert_eq!(spent(answer("504 Gateway Timeout", "", "")).await, Spent::Input);
     assert_eq!(spent(Act::Stall(String::new())).await, Spent::Input, "it did not begin to answer in time");
     assert_eq!(spent(bytes(String::new())).await, Spent::Input, "it closed the connection");
     let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n".to_owned();
