@@ -8,6 +8,7 @@ mod listen;
 mod names;
 pub mod prices;
 mod reload;
+pub mod remarks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Server {
         let store = store::open(&settings.store.url, settings.store.tenant_limit).await.map_err(BuildError::new)?;
         let mut clients = Clients::default();
         let generation = build::generation(&settings, &mut clients, None)?;
-        prices::log_remarks(&settings);
+        remarks::log(&settings);
         let keep = Retention {
             run: settings.store.run_ttl,
             wait: settings.store.wait_ttl,

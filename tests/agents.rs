@@ -77,7 +77,6 @@ async fn a_key_may_use_the_agents_that_it_names() {
     assert_eq!((&listed["data"][0]["id"], listed["data"].as_array().map(Vec::len)), (&json!("mine"), Some(1)));
 }
 
-/// It is said when the configuration is read; a caller who names the agent could do nothing about it.
 #[tokio::test]
 async fn an_agent_without_a_model_runs_the_only_one_there_is() {
     let upstream = Upstream::start([Reply::says("Hello.")]).await;
@@ -89,9 +88,17 @@ async fn an_agent_without_a_model_runs_the_only_one_there_is() {
     let listed = server.get("/v1/models").await.ok();
     assert_eq!(listed["data"][0]["id"], "plain");
     assert_eq!(server.get("/v1/models/plain").await.ok()["id"], "plain");
-    // With several, no one could know which is meant.
-    let two = upstream.config().replace("[\"test\"]", "[\"test\", \"other\"]");
-    let server = TestServer::start(&format!("{two}{agent}")).await;
+}
+
+/// With several models nothing tells which one is meant. Where they are declared, the configuration is refused.
+#[tokio::test]
+async fn an_agent_without_a_model_is_refused_where_its_upstream_lists_several() {
+    let list = Reply::json(200, &json!({"object": "list", "data": [{"id": "one"}, {"id": "other"}]}));
+    let listing = ToolServer::start([list.clone(), list]).await;
+    let upstream = format!("[upstreams.elsewhere]\nbase_url = \"http://{}/v1\"\n", listing.address());
+    let server = TestServer::start(&format!("{upstream}[agents.plain]\nsystem = \"Be plain.\"\n")).await;
+    let line = server.logged("agents.plain: it has no model").await;
+    assert!(line.contains("WARN"), "{line}");
     let refused = server.post(CHAT, &request("plain", &Value::Null)).await;
     assert_eq!((refused.status, refused.code()), (404, "model_not_found"), "{}", refused.body);
     assert!(message(&refused).contains("agents.plain.model"), "{}", message(&refused));

@@ -47,6 +47,24 @@ async fn agents_that_no_key_may_use_are_told_of() {
 }
 
 #[tokio::test]
+async fn agents_that_have_no_model_are_told_of() {
+    let agent = "[agents.plain]\nsystem = \"Be plain.\"\n";
+    let upstream =
+        |name: &str, models: &str| format!("[upstreams.{name}]\nbase_url = \"http://localhost/v1\"\n{models}");
+    let one = upstream("one", "models = [\"a\"]\n");
+    let (said, is_valid) = checked(&format!("{agent}{one}")).await;
+    assert!(is_valid && !said.contains("agents.plain"), "it runs the only one there is: {said}");
+    for several in [upstream("one", "models = [\"a\", \"b\"]\n"), format!("{one}[upstreams.demo]\nkind = \"demo\"\n")] {
+        let (said, is_valid) = checked(&format!("{agent}{several}")).await;
+        assert!(!is_valid && said.contains("agents.plain: it has no model, and the upstreams have several"), "{said}");
+        let (said, is_valid) = checked(&format!("[agents.default]\nmodel = \"a\"\n{agent}{several}")).await;
+        assert!(is_valid && !said.contains("agents.plain"), "it has that of `default`: {said}");
+    }
+    let (said, is_valid) = checked(&format!("{agent}{}", upstream("one", ""))).await;
+    assert!(is_valid && said.contains("agents.plain: it has no model, so its requests are refused unless"), "{said}");
+}
+
+#[tokio::test]
 async fn a_log_for_machines_has_nothing_but_lines_of_json() {
     let upstream = Upstream::start([]).await;
     let server = TestServer::start(&upstream.config()).await;

@@ -8,7 +8,7 @@ use clap::Args;
 use super::process::{Failure, env, say};
 use super::text::count;
 use crate::config::{Change, Counts, KeyConfig, Options, Settings};
-use crate::server::prices;
+use crate::server::remarks::remarks;
 use crate::types::pattern::matches;
 
 /// Read the configuration and name every mistake with its line.
@@ -32,7 +32,7 @@ pub(super) fn run(check: &CheckConfig) -> Result<(), Failure> {
         count(settings.tools.len(), "HTTP tool"),
         count(settings.keys.len(), "key"),
     ));
-    for remark in prices::remarks(&settings).into_iter().chain(notes(&settings)) {
+    for remark in remarks(&settings).into_iter().chain(notes(&settings)) {
         say(remark);
     }
     if let Some(old) = &check.against {

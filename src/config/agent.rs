@@ -70,12 +70,16 @@ impl AgentConfig {
         let model: Option<String> = section.optional(
             "model",
             "`UPSTREAM/MODEL`, or a bare model name. Without one, `default` runs the model that the request names, and \
-             any other agent the only model that the upstreams have.",
+             any other agent the only model that the upstreams have; if they have several, an agent must name one.",
         );
         if let Some(model) = &model
             && let Err(what) = find_upstream(model, upstreams)
         {
             section.refuse("model", what);
+        }
+        let inherited = parent.and_then(|parent| parent.model.as_ref());
+        if name != DEFAULT_AGENT && model.is_none() && inherited.is_none() && models_at_least(upstreams) > 1 {
+            section.refuse_here("it has no model, and the upstreams have several: name one of them in its `model`");
         }
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = section.key(
@@ -151,6 +155,11 @@ impl LimitsConfig {
             cost_budget: cost_budget.map(|Budget(money)| money),
         }
     }
+}
+
+/// How many models the upstreams have by what is declared; those that are not declared are unknown yet.
+fn models_at_least(upstreams: &[Upstream]) -> usize {
+    upstreams.iter().filter_map(Upstream::declared_models).sum()
 }
 
 /// Whether an upstream can be meant by `UPSTREAM/MODEL` or a bare name. Which model exists is the

@@ -80,6 +80,15 @@ impl Upstream {
         self.models().is_some_and(|models| models.iter().any(|known| known == model))
     }
 
+    /// How many models it has; `None` if it is asked for them.
+    #[must_use]
+    pub fn declared_models(&self) -> Option<usize> {
+        match self.kind {
+            UpstreamKind::OpenAi(_) | UpstreamKind::Anthropic(_) => self.models().map(<[_]>::len),
+            UpstreamKind::Demo => Some(1),
+        }
+    }
+
     fn models(&self) -> Option<&[String]> {
         self.kind.http()?.models.as_deref()
     }

@@ -20,12 +20,6 @@ pub(super) fn terms(upstream: &Upstream) -> Terms {
     }
 }
 
-/// What the operator should know of the prices that the configuration leaves open, a sentence each.
-#[must_use]
-pub fn remarks(settings: &Settings) -> Vec<String> {
-    [assumptions(settings), refusals(settings)].concat()
-}
-
 /// What is taken for free without being declared so.
 #[must_use]
 pub fn assumptions(settings: &Settings) -> Vec<String> {
@@ -43,13 +37,6 @@ pub fn assumptions(settings: &Settings) -> Vec<String> {
 #[must_use]
 pub fn refusals(settings: &Settings) -> Vec<String> {
     settings.agents.values().filter_map(|agent| refused(settings, agent)).collect()
-}
-
-/// Writes these remarks to the log.
-pub(super) fn log_remarks(settings: &Settings) {
-    for remark in remarks(settings) {
-        tracing::warn!("{remark}");
-    }
 }
 
 /// Why every run of an agent is refused, if a cost budget of its own or of a key is in force and no price is known for its

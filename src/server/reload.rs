@@ -2,7 +2,7 @@
 
 use super::build::{self, BuildError, Clients, Running};
 use super::counted;
-use super::prices;
+use super::remarks;
 use crate::agent::Agent;
 use crate::config::{Change, Settings};
 
@@ -35,7 +35,7 @@ impl Reloader {
         let generation = build::generation(&next, &mut self.clients, Some(&running))?;
         self.agent.replace_generation(generation);
         self.agent.metrics().know(counted::names(&next));
-        prices::log_remarks(&next);
+        remarks::log(&next);
         self.settings = next;
         Ok(changes)
     }

@@ -6,6 +6,7 @@ use super::super::text::count;
 use super::finding::Finding;
 use crate::config::{ConfigErrors, Settings, StoreUrl};
 use crate::server::prices;
+use crate::server::remarks::unsure_agents;
 
 const AREA: &str = "configuration";
 
@@ -39,6 +40,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
         let message = format!("everyone who reaches {} may use this server: there are no keys", settings.server.listen);
         findings.push(Finding::warn(AREA, message).advice("Declare keys: `loopgate key new NAME` prints one."));
     }
+    findings.extend(unsure_agents(settings).into_iter().map(|remark| Finding::warn(AREA, remark)));
     findings.extend(check_prices(settings));
     findings.extend(check_durations(settings));
     findings

@@ -225,7 +225,9 @@ model = "vendor/model"
     loopgate.toml:15: agents.a.limits.cost_budget_usd: must be above 0; leave it out for no limit
     loopgate.toml:17: agents.b.model: expected UPSTREAM/MODEL, found no model after the slash
     loopgate.toml:19: agents.c.model: expected UPSTREAM/MODEL, found nothing
+    loopgate.toml:20: agents.d: it has no model, and the upstreams have several: name one of them in its `model`
     loopgate.toml:21: agents.d.tools: there is no tool `calculater`; did you mean `calculator`?
+    loopgate.toml:22: agents.e: it has no model, and the upstreams have several: name one of them in its `model`
     loopgate.toml:23: agents.e.tools: no tool is named like `web__*`; known here: calculator, current_time, look_up
     "#);
 }
