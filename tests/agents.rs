@@ -150,6 +150,14 @@ async fn sentences_name_the_value_at_fault() {
         (json!({"temperature": 3}), "temperature must be between 0 and 2"),
         (json!({"n": 2}), "n must be 1"),
         (json!({"max_tokens": 0}), "max_tokens must be between 1"),
+        (json!({"max_tokens": -1}), "max_tokens must be a non-negative whole number, not -1"),
+        (json!({"n": "1"}), "n must be a number, not the string \"1\""),
+        (json!({"seed": 1.5}), "seed must be a whole number, not 1.5"),
+        (
+            json!({"agent": {"limits": {"max_iterations": -1}}}),
+            "agent.limits.max_iterations must be a non-negative whole number, not -1",
+        ),
+        (json!({"agent": {"on_limit": "wait"}}), "agent.on_limit must be one of stop, synthesize, error, not wait"),
         (json!({"agent": {"limits": {"timeout_ms": 0}}}), "agent.limits.timeout_ms must be above 0"),
         (json!({"messages": [{"role": "user", "content": 7}]}), "messages[0].content must be a string"),
     ] {

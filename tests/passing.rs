@@ -323,6 +323,19 @@ async fn a_tool_is_told_of_the_caller_what_its_operator_allows() {
     assert_eq!(called("told", members).await, expected.map(|value| Some(value.to_owned())));
     // A header of the configuration is not taken for what the caller said.
     assert_eq!(called("told", json!({})).await, [Some("acme".to_owned()), None, None, None]);
+    // What no header could tell is refused at once, and only where a tool would have to tell it.
+    let long: std::collections::BTreeMap<String, String> = (0..16).map(|n| (n.to_string(), "ü".repeat(500))).collect();
+    for (member, value) in [("metadata", json!(long)), ("user", json!("x".repeat((8 << 10) + 1)))] {
+        let refused = server.post(ENDPOINT, &request(&json!({member: value}))).await;
+        assert_eq!((refused.status, refused.body["error"]["param"].as_str()), (400, Some(member)), "{}", refused.body);
+        assert!(
+            refused.body["error"]["message"].as_str().is_some_and(|why| why.contains("\"told\"")),
+            "{}",
+            refused.body
+        );
+        upstream.then(Reply::says("Done."));
+        server.post(ENDPOINT, &request(&json!({member: value, "agent": {"tools": ["quiet"]}}))).await.ok();
+    }
     for asked in upstream.raw_requests() {
         assert!(!names.iter().any(|name| asked.headers.contains_key(*name)), "{:?}", asked.headers);
     }

@@ -12,7 +12,7 @@ pub enum Identity {
     Tenant,
     /// The session that the run continues.
     Session,
-    /// The end user whom the request names.
+    /// The end user that the request names.
     User,
     /// The notes of the request.
     Metadata,

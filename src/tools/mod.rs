@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 pub use arguments::check_arguments;
 pub use progress::ProgressSink;
 
+use crate::config::Identity;
 use crate::types::conversation::Part;
 use crate::types::json::RawValueEq;
 use crate::types::{CallId, Effect, RunId, SessionId, Tenant};
@@ -102,6 +103,15 @@ pub struct CallContext {
     pub progress: ProgressSink,
 }
 
+/// What the request of a run says of its caller, at any length.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// The end user.
+    pub user: Option<&'a str>,
+    /// The caller's notes.
+    pub metadata: &'a BTreeMap<String, String>,
+}
+
 /// What a tool answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolAnswer {
@@ -142,6 +152,11 @@ pub enum ToolError {
 pub trait Tool: Send + Sync + fmt::Debug + 'static {
     /// What it is.
     fn spec(&self) -> &ToolSpec;
+
+    /// What its service is told of a run's caller and is too long for that, so that no call could be made.
+    fn too_long(&self, _told: Told<'_>) -> Option<Identity> {
+        None
+    }
 
     /// Does it. `arguments` is a JSON object that the schema allows. Dropping the future stops it.
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError>;

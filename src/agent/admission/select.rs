@@ -6,7 +6,8 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::NewRun;
-use crate::config::{AgentConfig, nearest};
+use crate::config::{AgentConfig, Identity, nearest};
+use crate::tools::Told;
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::pattern::matches;
 
@@ -31,9 +32,24 @@ impl Selected {
         let own = generation.own_tools.iter().map(|tool| tool.definition());
         let own = own.filter(|tool| generation.tools.get(&tool.name).is_none() && is_wanted(&tool.name));
         let selected = Self { names: servers.cloned().collect(), own: own.cloned().collect() };
+        selected.check_caller(generation, new)?;
         let has = |name: &&str| settings.tools.iter().any(|pattern| matches(pattern, name));
         selected.check(new, all().map(String::as_str).filter(has))?;
         Ok(selected)
+    }
+
+    /// Refuses what a tool would have to tell its service of the caller and cannot, because it is too long.
+    fn check_caller(&self, generation: &Generation, new: &NewRun) -> Result<(), StartError> {
+        let told = Told { user: new.options.sampling.user.as_deref(), metadata: &new.metadata };
+        let refused =
+            self.names.iter().find_map(|name| Some((name, generation.tools.get(name)?.tool().too_long(told)?)));
+        let (name, field) = match refused {
+            None | Some((_, Identity::Tenant | Identity::Session)) => return Ok(()),
+            Some((name, Identity::User)) => (name, Field::Member("user")),
+            Some((name, Identity::Metadata)) => (name, Field::Member("metadata")),
+        };
+        let message = format!("is too long for the header in which the tool {name:?} tells it to its service");
+        Err(StartError::Invalid { field, message })
     }
 
     fn all(&self) -> impl Iterator<Item = &str> {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use crate::api::wire::depth::{MAX_DEPTH, is_too_deep};
 use crate::api::wire::error::{ErrorCode, WireError};
 use crate::api::wire::json_object::JsonObject;
+use crate::api::wire::mismatch::in_words;
 use crate::types::json::MAX_NUMBER;
 use crate::types::usage::MAX_USD;
 
@@ -68,11 +69,7 @@ pub fn located<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, WireError> {
 pub fn malformed(error: &serde_json::Error) -> WireError {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
-    let text = match text.split_once("expected struct ") {
-        // The struct's name in our code means nothing to a caller.
-        Some((found, _)) => format!("{found}expected an object"),
-        None => text.to_owned(),
-    };
+    let text = in_words(text);
     let named = || text.split('`').nth(1).unwrap_or_default().to_owned();
     if error.is_syntax() || error.is_eof() || text.starts_with("duplicate field") {
         WireError::new(ErrorCode::InvalidJson, format!("the JSON is not valid: {text}"))
@@ -105,7 +102,7 @@ pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, 
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     let real = || number.as_f64().filter(|real| real.fract() == 0.0 && (0.0..MAX_WHOLE).contains(real));
     let whole = number.as_u64().or_else(|| format!("{:.0}", real()?).parse().ok());
-    whole.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number")))
+    whole.map(Some).ok_or_else(|| D::Error::custom(format!("must be a non-negative whole number, not {number}")))
 }
 
 /// OpenAI's bounds on metadata.

@@ -12,6 +12,7 @@ pub mod error;
 pub mod escapes;
 pub mod image_url;
 pub mod json_object;
+mod mismatch;
 pub mod openai_chat;
 pub mod openai_error;
 pub mod run;

@@ -1,4 +1,4 @@
-//! Tells a service in headers for whom it is called, if the operator allows that.
+//! Tells the service of a tool in headers which caller a call is made for, if the operator allows that.
 //!
 //! The values are the caller's, so they are percent-encoded: none of them can end a header or begin another one.
 
@@ -8,7 +8,7 @@ use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::config::{Identity, SentIdentity};
-use crate::tools::{CallContext, ToolError};
+use crate::tools::{CallContext, Told, ToolError};
 
 /// What is encoded beside all that is not ASCII: what means something in a header that is a list, and `%` itself.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',').add(b';').add(b'\\');
@@ -22,8 +22,7 @@ pub(super) fn add(headers: &mut HeaderMap, sent: &SentIdentity, context: &CallCo
         // A service that reads the header must not take one of the configuration for the caller's.
         headers.remove(&name);
         let Some(value) = value else { continue };
-        let encoded = utf8_percent_encode(&value, ENCODED).to_string();
-        let value = HeaderValue::try_from(encoded).ok().filter(|value| value.len() <= MAX_VALUE);
+        let value = HeaderValue::try_from(encoded(&value)).ok().filter(|value| value.len() <= MAX_VALUE);
         let Some(mut value) = value else {
             let what = name.as_str();
             return Err(ToolError::Failed(format!("The value of the header {what} is too long. Nothing was sent.")));
@@ -32,6 +31,21 @@ pub(super) fn add(headers: &mut HeaderMap, sent: &SentIdentity, context: &CallCo
         headers.insert(name, value);
     }
     Ok(())
+}
+
+/// What of a caller is too long for the header that would tell it: the service could not be called.
+pub(super) fn too_long(sent: &SentIdentity, told: Told<'_>) -> Option<Identity> {
+    let value = |identity| match identity {
+        // Ids of tenants and sessions are short.
+        Identity::Tenant | Identity::Session => None,
+        Identity::User => told.user.map(encoded),
+        Identity::Metadata => Some(encoded(&json(told.metadata))),
+    };
+    sent.0.iter().copied().find(|identity| value(*identity).is_some_and(|value| value.len() > MAX_VALUE))
+}
+
+fn encoded(value: &str) -> String {
+    utf8_percent_encode(value, ENCODED).to_string()
 }
 
 /// The header that tells one thing of the caller, and what it says.

@@ -19,13 +19,13 @@ use bytes::Bytes;
 use http_body_util::Full;
 use serde_json::value::RawValue;
 
-use crate::config::{HttpToolConfig, SentIdentity};
+use crate::config::{HttpToolConfig, Identity, SentIdentity};
 use crate::failpoint;
 use crate::net::client::{CannotConnect, HttpClient, Reach, common_headers};
 use crate::tools::http::answer::{Answer, Unreadable};
 use crate::tools::http::declared::Declared;
 use crate::tools::http::template::{Arguments, Template};
-use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::tools::{CallContext, Source, Told, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::conversation::Part;
 
 /// Why a tool cannot be set up, in one sentence without secrets.
@@ -147,6 +147,10 @@ impl HttpTool {
 impl Tool for HttpTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn too_long(&self, told: Told<'_>) -> Option<Identity> {
+        identity::too_long(&self.send_identity, told)
     }
 
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
