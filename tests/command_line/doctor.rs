@@ -148,6 +148,14 @@ async fn a_doctor_works_beside_a_server_and_before_its_first_start() {
         beside.written
     );
     server.kill9().await;
+    let files = || ["store.redb", "store.journal"].map(|name| std::fs::read(place.path().join("data").join(name)).ok());
+    let left = files();
+    let after = examine(place.path(), &upstream.config(), &["--listen", &listen, "--store", &store], &[]).await;
+    assert!(after.has("warn", "store", "was not closed by its last server"), "{}", after.written);
+    assert!(left[0].is_some() && files() == left, "what a crash left is as it was");
+    server.restart().await;
+    server.sigterm();
+    assert!(server.drained().await.success());
     let after = examine(place.path(), &upstream.config(), &["--listen", &listen, "--store", &store], &[]).await;
     assert!(after.has("ok", "store", "a change and a read take"), "{}", after.written);
     assert!(after.findings.iter().any(|[_, area, ..]| area == "disk"), "{}", after.written);

@@ -10,6 +10,7 @@ use super::super::client::{Client, local_url};
 use super::attempt::{AREA, try_out};
 use super::finding::Finding;
 use crate::config::Settings;
+use crate::store::embedded::EmbeddedStore;
 
 /// How long the server that has the directory may take to answer.
 const MOST_TIME: Duration = Duration::from_secs(3);
@@ -21,6 +22,9 @@ const LITTLE_SPACE: u64 = 1 << 30;
 /// The name of the database's file: without it the store is yet to be made.
 const DATABASE: &str = "store.redb";
 
+/// What to do about a store that cannot be opened.
+const ADVICE: &str = "Check that this user may write to the directory, and that a server of this version made it.";
+
 /// The store in this directory.
 pub(super) async fn check(settings: &Settings, directory: &Path) -> Vec<Finding> {
     let shown = directory.display();
@@ -29,12 +33,13 @@ pub(super) async fn check(settings: &Settings, directory: &Path) -> Vec<Finding>
         return vec![Finding::fail(AREA, format!("embedded:{shown}: no directory can be made there")).advice(advice)];
     };
     let mut findings = Vec::new();
-    if directory.join(DATABASE).exists() {
+    if directory.join(DATABASE).exists() && EmbeddedStore::needs_repair(directory) {
+        findings.push(crashed(&place));
+    } else if directory.join(DATABASE).exists() {
         findings.push(match try_out(settings).await {
             Ok(finding) => finding,
             Err(error) if error.contains("is in use") => in_use(settings, &error).await,
-            Err(error) => Finding::fail(AREA, error)
-                .advice("Check that this user may write to the directory, and that a server of this version made it."),
+            Err(error) => Finding::fail(AREA, error).advice(ADVICE),
         });
     } else {
         findings.push(match tempfile_in(&place) {
@@ -52,6 +57,17 @@ pub(super) async fn check(settings: &Settings, directory: &Path) -> Vec<Finding>
         Err(error) => findings.push(Finding::warn("disk", format!("its free space is not known: {error}"))),
     }
     findings
+}
+
+/// The store was not closed. Opening it here would repair it, and might hide why it was not.
+fn crashed(place: &Path) -> Finding {
+    let shown = place.display();
+    if let Err(error) = tempfile_in(place) {
+        return Finding::fail(AREA, format!("embedded:{shown} cannot be written to: {error}")).advice(ADVICE);
+    }
+    let message = format!("embedded:{shown} was not closed by its last server, so it was not opened here");
+    Finding::warn(AREA, message)
+        .advice("The next start repairs it. The end of the last server's log may say what ended it.")
 }
 
 /// A server has the directory: what it says of its store.

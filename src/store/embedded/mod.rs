@@ -33,14 +33,14 @@ mod writer;
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redb::backends::FileBackend;
-use redb::{DatabaseError, ReadTransaction, StorageBackend};
+use redb::{DatabaseError, ReadOnlyDatabase, ReadTransaction, StorageBackend};
 use tokio::sync::oneshot;
 
 use self::job::{Answer, Job, Request};
@@ -64,6 +64,15 @@ impl EmbeddedStore {
     /// Opens the store in a directory, which is created if it is missing.
     pub async fn open(dir: impl Into<PathBuf>) -> Result<Self, OpenError> {
         Self::start(dir.into(), Settings::default(), FileBackend::new).await
+    }
+
+    /// Whether the process that had the directory last did not close the store, as after a crash: opening it would change
+    /// its files. This does not.
+    #[must_use]
+    pub fn needs_repair(dir: &Path) -> bool {
+        // redb may panic over a damaged file, which opening the store reports.
+        let opened = catch_unwind(|| ReadOnlyDatabase::open(dir.join(start::DATABASE)));
+        matches!(opened, Ok(Err(DatabaseError::RepairAborted)))
     }
 
     async fn start<B: StorageBackend>(
