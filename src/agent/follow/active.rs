@@ -23,26 +23,54 @@ pub struct Live {
     pub left: CancellationToken,
 }
 
+impl Live {
+    /// Whether both are of the same driver.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tail, &other.tail)
+    }
+}
+
 /// The driven runs by id.
 #[derive(Debug, Default)]
-pub struct Active(Mutex<HashMap<RunId, Live>>);
+pub struct Active(Mutex<HashMap<RunId, Driven>>);
+
+/// A run, and how far its driver is.
+#[derive(Debug)]
+struct Driven {
+    live: Live,
+    /// Whether the driver is about to leave the run, which needs none from now on.
+    is_done: bool,
+}
 
 impl Active {
     /// Adds a run.
     pub fn insert(&self, run: RunId, live: Live) {
-        self.runs().insert(run, live);
+        self.runs().insert(run, Driven { live, is_done: false });
+    }
+
+    /// Notes that the driver of a run is about to leave it and to remove its registration: from now on nothing that is
+    /// found here is a reason to register the run.
+    pub fn note_done(&self, run: &RunId, live: &Live) {
+        if let Some(driven) = self.runs().get_mut(run).filter(|driven| driven.live.is(live)) {
+            driven.is_done = true;
+        }
+    }
+
+    /// Whether a run has to be registered, because it is driven here and its driver is not about to leave it.
+    pub fn needs_registration(&self, run: &RunId) -> bool {
+        self.runs().get(run).is_some_and(|driven| !driven.is_done)
     }
 
     /// A run, if it is driven here.
     pub fn get(&self, run: &RunId) -> Option<Live> {
-        self.runs().get(run).cloned()
+        self.runs().get(run).map(|driven| driven.live.clone())
     }
 
     /// Removes a run that is no longer driven as `live`, and wakes the tasks that wait for that. If the run is driven
     /// here again already, it stays.
     pub fn remove(&self, run: &RunId, live: &Live) {
         if let Entry::Occupied(entry) = self.runs().entry(run.clone())
-            && Arc::ptr_eq(&entry.get().tail, &live.tail)
+            && entry.get().live.is(live)
         {
             entry.remove();
         }
@@ -55,7 +83,7 @@ impl Active {
         self.runs().len()
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Live>> {
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driven>> {
         self.0.lock()
     }
 }

@@ -90,6 +90,7 @@ impl Launcher {
         }
         let ended = match &result {
             Ok(()) => {
+                self.active.note_done(run, live);
                 let next = driver.next_in_session.take();
                 self.ownership.unregister(run, &entry, next.as_ref()).await.inspect_err(|error| {
                     tracing::warn!(%run, %error, "could not unregister an ended run");

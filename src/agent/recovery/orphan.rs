@@ -84,13 +84,13 @@ impl Recovery {
     /// Gives an orphaned run what it needs: a driver here, its turn in its session, more time, or its end.
     pub(super) async fn recover(&self, orphan: &Orphan<'_>) -> Result<(), Unavailable> {
         let Orphan { run, entry, .. } = orphan;
-        if self.active.get(run).is_some() {
+        if self.active.needs_registration(run) {
             self.ledger.commit(self.ownership.replica.register(run, entry)).await.map_err(unavailable)?;
             // If the run's driver has left it meanwhile, the driver's word on the registration came first.
-            return match self.active.get(run) {
-                Some(_) => Ok(()),
-                None => self.ownership.replica.orphan(run, entry).await,
-            };
+            if !self.active.needs_registration(run) {
+                self.ownership.replica.orphan(run, entry).await?;
+            }
+            return Ok(());
         }
         let partition = orphan.partition();
         let head = self.ledger.head(&partition, run).await?;
