@@ -191,7 +191,9 @@ impl Follower {
     ///
     /// Cancel-safe: a call that is dropped loses no record.
     pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, FollowError> {
-        self.give_memory_back();
+        if let Some(memory) = &mut self.memory {
+            memory.give_page_back();
+        }
         while !self.ended {
             self.attach();
             let records = match self.read_tail() {
@@ -202,6 +204,7 @@ impl Follower {
                 }
                 Found::Records(records) => records,
                 Found::NothingYet => {
+                    self.give_memory_back();
                     self.tail_changed().await;
                     continue;
                 }
@@ -211,6 +214,9 @@ impl Follower {
                 }
             };
             if let Some(records) = self.accept(records) {
+                if let Some(memory) = &mut self.memory {
+                    memory.note_page();
+                }
                 return Ok(Some(records));
             }
             self.give_memory_back();
@@ -234,7 +240,7 @@ impl Follower {
         }
     }
 
-    /// What was read before has been passed on, or was nothing.
+    /// Nothing is to be read now.
     fn give_memory_back(&mut self) {
         if let Some(memory) = &mut self.memory {
             memory.give_back();
