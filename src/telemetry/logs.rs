@@ -14,6 +14,9 @@ use crate::config::LogFormat;
 /// takes longer.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a thread that panics waits for that, whether its panic ends the process or not.
+const PANIC_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// The log of this process. Dropping it waits until its lines are written.
 #[derive(Debug)]
 pub struct Log(LogWriter);
@@ -45,9 +48,17 @@ pub fn begin(filter: &str, format: LogFormat, colours: bool) -> Result<Log, Stri
     };
     if begun.is_ok() {
         // The default hook writes to standard error itself, which may stop the thread that panics.
-        std::panic::set_hook(Box::new(log_panic));
+        std::panic::set_hook(Box::new(hook(writer.clone())));
     }
     Ok(Log(writer))
+}
+
+/// Logs a panic, and waits until it is written: the process aborts after this if the panic is one within another.
+fn hook(writer: LogWriter) -> impl Fn(&PanicHookInfo<'_>) {
+    move |panic| {
+        log_panic(panic);
+        writer.flush(PANIC_FLUSH_TIMEOUT);
+    }
 }
 
 fn log_panic(panic: &PanicHookInfo<'_>) {
@@ -57,4 +68,43 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     // Its words stay out of the log: they may quote what callers, models and tools wrote, as those of a text that is cut
     // within a character do.
     tracing::error!(thread = thread.name(), at, backtrace, "a thread panicked");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// An output that takes a while for each line.
+    #[derive(Default)]
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(20));
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_panic_is_written_before_the_panic_goes_on() {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let writer = LogWriter::start(Slow(written.clone())).unwrap();
+        let logger = fmt().with_writer(writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(logger);
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(hook(writer)));
+        let panicked = std::panic::catch_unwind(|| panic!("as told"));
+        let written = String::from_utf8(written.lock().clone()).unwrap();
+        std::panic::set_hook(before);
+        assert!(panicked.is_err() && written.contains("a thread panicked"), "{written}");
+    }
 }
