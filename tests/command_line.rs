@@ -8,6 +8,7 @@ use std::process::Output;
 
 use tempfile::tempdir;
 
+use crate::support::http::{HttpServer, Request};
 use crate::support::redis::free_port;
 use crate::support::server::loopgate;
 use crate::support::{Reply, TestServer, Upstream, within};
@@ -56,6 +57,32 @@ async fn a_question_is_answered_by_the_server_that_is_named() {
     assert_eq!(upstream.requests()[1]["messages"].as_array().map(Vec::len), Some(3), "it is one conversation");
     let ran = ask("right", "And?").await;
     assert!(!ran.status.success() && text(&ran.stderr).contains("no such thing"), "{}", text(&ran.stderr));
+}
+
+/// A server that has to end a stream says why, and no event of the run follows.
+#[tokio::test]
+async fn a_question_whose_stream_ends_with_an_error_is_told_of_the_error() {
+    let error = "data: {\"error\": {\"message\": \"the store is away\", \"code\": \"store_unavailable\"}}\n\n";
+    let ended = move |_: &Request| Reply::status(200).header("content-type", "text/event-stream").bytes(error);
+    let server = HttpServer::start(|_| true, ended).await;
+    let directory = tempdir().expect("a directory can be made");
+    let url = format!("http://{}", server.address());
+    let ran = run(directory.path(), &["ask", "--url", &url, "--model", "m", "Hi"]).await;
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("the store is away"), "{}", text(&ran.stderr));
+}
+
+#[tokio::test]
+async fn help_shows_no_secret_of_the_environment() {
+    let directory = tempdir().expect("a directory can be made");
+    for command in [&["ask"][..], &["runs", "list"], &["serve"], &["doctor"]] {
+        let mut asked = loopgate(directory.path());
+        asked.args(command).arg("--help").env("LOOPGATE_URL", "http://user:hush@localhost").env("LOOPGATE_KEY", "hush");
+        asked.env("LOOPGATE_STORE", "redis://:hush@localhost");
+        let ran = within("a command to end", asked.output()).await.expect("it can be started");
+        let said = text(&ran.stdout);
+        assert!(ran.status.success() && said.contains("[env: LOOPGATE_") && !said.contains("hush"), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ pub(super) struct Ask {
 
     /// The server to ask; without it, the one that listens where the configuration says, or else one
     /// inside this process for the time of the answer
-    #[arg(long, env = "LOOPGATE_URL", value_name = "URL")]
+    #[arg(long, env = "LOOPGATE_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
 
     /// The server's API key
@@ -130,6 +130,9 @@ async fn show(client: &Client, mut response: reqwest::Response) -> Result<(), Fa
         while let Some(frame) = frames.next() {
             // What is no JSON object is the closing `[DONE]`.
             let Ok(event) = serde_json::from_str::<Event>(&frame.data) else { continue };
+            if let Some(message) = event.stream_error() {
+                return Err(Failure::new(message));
+            }
             for told in story.tell(&event) {
                 screen.show(&told);
                 if let Told::End { error, .. } = told {

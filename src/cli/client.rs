@@ -24,7 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 pub(super) struct Target {
     /// The server; without it, the one that listens where the configuration says
-    #[arg(long, env = "LOOPGATE_URL", value_name = "URL")]
+    #[arg(long, env = "LOOPGATE_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
 
     /// The server's API key
