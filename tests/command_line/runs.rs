@@ -290,7 +290,7 @@ async fn an_error_in_the_stream_is_shown_and_ends_it() {
 
 #[tokio::test]
 async fn neither_a_status_commands_the_terminal_nor_a_mistyped_url_tells_its_password() {
-    let server = stranger(Reply::status(204).cut(), "odd\u{1b}]0;mine\u{7}").await;
+    let server = stranger(Reply::status(204).header("connection", "close").cut(), "odd\u{1b}]0;mine\u{7}").await;
     let ran = CommandLine::at(&format!("http://{}", server.address())).run(&["follow", "run_1"]).await;
     assert_eq!(ran.out, "odd\u{fffd}]0;mine\u{fffd}; there are no further events\n", "{ran:?}");
     let ran = CommandLine::at("htps://u:secret@h").run(&["list"]).await;
