@@ -87,7 +87,8 @@ impl Admission {
         claim: Option<&mut HeldClaim>,
     ) -> Result<Result<Started, NotResumed>, StartError> {
         let generation = self.generation_of(new);
-        let bytes = run_memory::of_stored(head.bytes).saturating_add(run_memory::size(&new.messages));
+        let stored = self.launcher.memory_of(&new.tenant, head).await?;
+        let bytes = stored.saturating_add(run_memory::size(&new.messages));
         let memory = self.launcher.memory.take(bytes, Purpose::Request).ok_or(StartError::OutOfMemory)?;
         let idle = self.acquire_waiting(new, head).await?;
         let leg = match self.admit_answers(new, &idle, &generation, claim).await {

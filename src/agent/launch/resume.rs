@@ -20,7 +20,7 @@ use crate::agent::ledger::{ReadError, commits, keys};
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
-use crate::agent::run_memory::MemoryShare;
+use crate::agent::run_memory::{self, MemoryShare};
 use crate::failpoint;
 use crate::store::{CommitError, Store, Unavailable};
 use crate::types::event::Leg;
@@ -176,6 +176,15 @@ impl Launcher {
         let history = self.sessions.history_of(&spec).await?;
         let commands = self.commands(idle).await?;
         Ok(Prepared { history, budget, account, commands, memory, tools })
+    }
+
+    /// How much memory the conversation of a run with this head takes, about: its own messages and its session's.
+    pub(in crate::agent) async fn memory_of(&self, tenant: &Tenant, head: &Head) -> Result<u64, Unavailable> {
+        let history = match &head.session {
+            Some(id) => self.ledger.find_session(tenant, id).await?.map_or(0, |found| found.session.bytes),
+            None => 0,
+        };
+        Ok(run_memory::of_stored(head.bytes.saturating_add(history)))
     }
 
     /// The account of a run that this process resumes.

@@ -25,6 +25,7 @@ pub struct Recovery {
     lifecycle: Arc<Lifecycle>,
     cannot_sweep: Seldom,
     cannot_resume: Seldom,
+    lacks_memory: Seldom,
     cannot_read_due: Seldom,
 }
 
@@ -40,6 +41,7 @@ impl Recovery {
             launcher: launcher.clone(),
             cannot_sweep: Seldom::default(),
             cannot_resume: Seldom::default(),
+            lacks_memory: Seldom::default(),
             cannot_read_due: Seldom::default(),
         }
     }

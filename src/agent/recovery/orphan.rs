@@ -10,9 +10,9 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::recovery::Recovery;
-use crate::agent::run_memory::{self, Purpose};
+use crate::agent::run_memory::Purpose;
 use crate::store::{Check, CommitError, Document, Partition, Tx, Unavailable, Write};
-use crate::types::{RunId, RunStatus, StopReason, Tenant};
+use crate::types::{RunId, RunStatus, StopReason};
 
 /// A run that does not exist this long after it was registered will not come to exist.
 const STILLBORN_AFTER: Duration = Duration::from_secs(60);
@@ -108,8 +108,13 @@ impl Recovery {
     /// Resumes an interrupted run, or fails it if resuming cannot help; another replica may have its lease.
     async fn resume_orphan(&self, Orphan { run, entry, .. }: &Orphan<'_>, head: &Head) -> Result<(), Unavailable> {
         // Without room the run is left to another replica, or to the next look.
-        let bytes = self.memory_of(&entry.tenant, head).await?;
-        let Some(memory) = self.launcher.memory.take(bytes, Purpose::Resumption) else { return Ok(()) };
+        let bytes = self.launcher.memory_of(&entry.tenant, head).await?;
+        let Some(memory) = self.launcher.memory.take(bytes, Purpose::Resumption) else {
+            if self.lacks_memory.is_due() {
+                tracing::warn!(%run, bytes, "an orphaned run, and perhaps others, waits: live runs take all of server.run_memory");
+            }
+            return Ok(());
+        };
         let Some(idle) = self.launcher.acquire_idle(&entry.tenant, head).await? else { return Ok(()) };
         if let Some(reason) = beyond_help(&idle) {
             idle.release().await?;
@@ -129,15 +134,6 @@ impl Recovery {
             Ok(_) | Err(NotResumed::NoRoom(_)) => Ok(()),
             Err(NotResumed::Failed(error)) => Err(error),
         }
-    }
-
-    /// How much memory the conversation of a run with this head takes, about: its own messages and its session's.
-    async fn memory_of(&self, tenant: &Tenant, head: &Head) -> Result<u64, Unavailable> {
-        let history = match &head.session {
-            Some(id) => self.ledger.find_session(tenant, id).await?.map_or(0, |found| found.session.bytes),
-            None => 0,
-        };
-        Ok(run_memory::of_stored(head.bytes.saturating_add(history)))
     }
 
     /// Begins a queued run if its turn has come. Otherwise the run stays registered here, and is looked at from time

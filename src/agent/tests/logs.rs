@@ -19,7 +19,7 @@ use crate::types::run::OnConflict;
 
 /// What this thread logs.
 #[derive(Debug, Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -33,8 +33,16 @@ impl io::Write for Log {
 }
 
 impl Log {
+    /// A log, and what lets this thread write to it for as long as it is kept.
+    pub(super) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
     /// How often it has these words.
-    fn count(&self, words: &str) -> usize {
+    pub(super) fn count(&self, words: &str) -> usize {
         String::from_utf8_lossy(&self.0.lock()).matches(words).count()
     }
 }
@@ -43,10 +51,7 @@ impl Log {
 #[tokio::test(start_paused = true)]
 async fn that_runs_cannot_be_resumed_is_said_once_a_minute() {
     const SENTENCE: &str = "could not resume the run";
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let mortal = Faulty::new(store.clone(), |_| Fate::Happens);
     let first = TestAgent::builder().store(mortal.clone()).turns(vec![Say::Stall(&["x"])]).begin();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::dead_replicas::{resumptions, shared};
 use super::link::Link;
+use super::logs::Log;
 use super::support::{RETENTION, Say, TestAgent, client_tool, request};
 use crate::agent::error::StartError;
 use crate::agent::session::NewSession;
@@ -68,6 +69,26 @@ async fn a_client_whose_answer_finds_no_room_can_send_it_again() {
     agent.start(answer(), None).await.expect("there is room now");
 }
 
+/// Only the session tells how long the conversation of such a run is.
+#[tokio::test(start_paused = true)]
+async fn the_session_of_a_run_counts_before_the_answers_of_its_client_are_taken() {
+    let turns = vec![Say::Calls("", vec![("ask", "{}")]), Say::Stall(&["x"])];
+    let agent = TestAgent::builder().turns(turns).retention(ROOM).begin();
+    let (session, NewRun { messages, .. }) = (Some(SessionId::parse("s").unwrap()), large());
+    let new = NewSession { id: session.clone(), messages, ..NewSession::default() };
+    agent.sessions().create(&Tenant::default_tenant(), new).await.unwrap();
+    let new = NewRun { session: session.clone(), client_tools: vec![client_tool("ask")], ..request() };
+    let mut started = agent.start(new, None).await.unwrap();
+    let run = started.head.id.clone();
+    while started.follower.next().await.unwrap().is_some() {}
+    let _filling = [agent.start(large(), None).await.unwrap(), agent.start(request(), None).await.unwrap()];
+    let call = CallId::foreign(run.call(1).as_str());
+    let messages = vec![Message::tool(&call, "yes")];
+    let answer = NewRun { run: Some(run), session, messages, answered: vec![call], ..request() };
+    let refused = agent.start(answer, None).await.err().unwrap();
+    assert!(matches!(refused, StartError::OutOfMemory), "{refused}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replica_takes_over_as_many_runs_as_it_has_memory_for() {
     let store = shared();
@@ -79,8 +100,10 @@ async fn a_replica_takes_over_as_many_runs_as_it_has_memory_for() {
     }
     let next = TestAgent::builder().store(Link::to(&store)).turns(vec![Say::Stall(&["y"])]).retention(ROOM).begin();
     way.cut(true);
+    let (log, _guard) = Log::begin();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(next.active_runs(), 2, "two fit");
+    assert_eq!(log.count("waits: live runs take all of server.run_memory"), 1);
     for _ in 0..runs.len() {
         for run in &runs {
             if resumptions(&store, run).await > 0 {
