@@ -151,7 +151,7 @@ impl TurnBuffer {
     }
 
     /// What the call may have cost so far.
-    fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spent {
         let pauses = self.pauses_until.is_some_and(|until| Instant::now() < until);
         match self.failed_at {
             _ if self.begun || self.bytes > 0 => Spent::Unknown,

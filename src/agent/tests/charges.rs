@@ -84,6 +84,28 @@ async fn a_run_that_is_cancelled_between_attempts_that_cost_nothing_is_charged_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_handed_over_between_attempts_that_cost_nothing_is_charged_nothing_for_them() {
+    for (seconds, is_free) in [(1, true), (11, false)] {
+        let store = memory();
+        let first = TestAgent::builder().store(store.clone()).turns(vec![Say::Pauses]).begin();
+        let mut started = first.start(request(), None).await.unwrap();
+        let (tenant, run) = (request().tenant, started.head.id.clone());
+        until_the_model_is_asked(&mut started).await;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        drop(started);
+        // The store is not closed with it: another replica uses it.
+        first.rooms.lifecycle.leave().await;
+        first.replica().retire().await.unwrap();
+        let second = TestAgent::builder().store(store).turns(vec![Say::Text(&["hi"])]).begin();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let outcome = second.runs().get(&tenant, &run).await.unwrap().outcome.unwrap();
+        assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "hi"));
+        let usage = (outcome.usage.total() == 15, outcome.usage.estimated);
+        assert_eq!(usage, (is_free, !is_free), "after {seconds} s: {:?}", outcome.usage);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_costs_nothing_also_when_the_runs_time_is_up() {
     for (turn, is_free) in [(Say::Refused, true), (Say::Deadline(&[]), false)] {
         let agent = TestAgent::builder().turns(vec![turn]).begin();

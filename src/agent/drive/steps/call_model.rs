@@ -100,6 +100,7 @@ pub async fn call_model(
             let turn = finish_turn(driver, &mut buffer, *turn, reserve, latency_ms, closing.is_some());
             Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
         }
+        End::Interrupted(Interruption::Leave) => Box::pin(leave_step(driver, reserve, buffer.spent())).await,
         End::Interrupted(interruption) => {
             driver.handle_interruption(interruption)?;
             let turn = buffer.take_partial(reserve, latency_ms);
@@ -107,6 +108,17 @@ pub async fn call_model(
         }
         End::Failed(error) => Box::pin(fail_step(driver, buffer.bytes(), reserve, &error)).await,
     }
+}
+
+/// Leaves the run in the middle of a step to another replica, which charges the model call by what the log has of it. Only
+/// this one knows that the call has cost nothing, so it voids the step itself.
+async fn leave_step(driver: &mut Driver, reserve: Reservation, spent: Spent) -> Result<(), Exit> {
+    if spent == Spent::Nothing && driver.signals.validity.is_valid() {
+        let (step, reason) = (driver.recorder.run().step(), DiscardReason::Interrupted);
+        let (usage, unconfirmed) = (Usage::default(), Used::default());
+        driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;
+    }
+    Err(Exit::HandedOff)
 }
 
 /// Voids the step of a call that failed and charges what the call may have cost; then pauses where the run may
