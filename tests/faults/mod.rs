@@ -54,7 +54,7 @@ fn mixed(name: &str, count: u64, seed: &mut Seed, pace_ms: u64) -> Vec<Job> {
             plan = plan.with_loss(*seed.pick(&[Loss::Reset, Loss::Half, Loss::Gateway]));
         }
         if seed.below(4) == 0 {
-            plan = plan.with_breaks(&[*seed.pick(&Break::ALL)]);
+            plan = plan.with_breaks(&[*seed.pick(&Break::NOTICED_AT_ONCE)]);
         }
         let session = (number % 2 == 0).then(|| format!("{name}-s{}", number / 4));
         jobs.push((plan, session));

@@ -9,13 +9,14 @@ use crate::support::cluster::client::Client;
 use crate::support::cluster::harm::{Break, Loss};
 use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::cluster::{Job, TestServices, hold};
+use crate::support::redis::durable;
 use crate::support::seed::Seed;
 
 /// Lets these jobs run on one server, with each policy for unknown outcomes, and asks the checker.
 async fn outlasts(name: &str, config: impl FnOnce(String) -> String, jobs: impl Fn(&str) -> Vec<Job>) {
     let seed = Seed::of_this_run().part(name);
-    let services = TestServices::start().await;
-    let server = TestServer::builder(&config(services.config())).start().await;
+    let (services, redis) = (TestServices::start().await, durable().await);
+    let server = TestServer::builder(&config(services.config())).store(&redis.url()).start().await;
     let mut client = Client::new(vec![server.url().to_owned()]);
     let mut traces = Vec::new();
     let mut in_flight = Vec::new();
@@ -28,7 +29,8 @@ async fn outlasts(name: &str, config: impl FnOnce(String) -> String, jobs: impl 
     for clients in in_flight {
         traces.extend(clients.finished().await);
     }
-    let evidence = services.evidence(&client, traces).await;
+    let mut evidence = services.evidence(&client, traces).await;
+    evidence.all_runs = Some(services.probe(&evidence, &redis.url()).await);
     hold(name, &evidence);
 }
 
@@ -56,7 +58,8 @@ async fn what_the_upstream_bills_is_charged_however_its_answers_break() {
         (0..scaled(8, 60)).map(|_| [*seed.pick(&Break::ALL), *seed.pick(&Break::ALL)]).collect();
     outlasts(
         "broken-answers",
-        |config| config,
+        // An upstream that falls silent is given up soon.
+        |config| config.replace("models = [\"test\"]\n", "models = [\"test\"]\nidle_timeout = \"2s\"\n"),
         |name| {
             // Each way alone, and then together.
             let alone = Break::ALL.map(|breaks| [breaks, Break::Whole]);

@@ -34,6 +34,10 @@ pub(crate) enum Break {
     Cut,
     /// It is whole, but does not say what it took.
     Untold,
+    /// A gateway before the upstream says that none came.
+    Gateway,
+    /// In the middle of the text nothing more comes.
+    Stalled,
 }
 
 impl Loss {
@@ -43,7 +47,11 @@ impl Loss {
 
 impl Break {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Whole, Self::Closed, Self::Cut, Self::Untold];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Whole, Self::Closed, Self::Cut, Self::Untold, Self::Gateway, Self::Stalled];
+
+    /// Those that servers notice at once, whatever their timeouts are.
+    pub(crate) const NOTICED_AT_ONCE: [Self; 5] = [Self::Whole, Self::Closed, Self::Cut, Self::Untold, Self::Gateway];
 }
 
 /// The name of one of these in a plan.

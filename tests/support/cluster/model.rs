@@ -28,6 +28,9 @@ pub(crate) struct ModelCall {
     /// Tokens of its input, which are billed whatever becomes of it.
     #[serde(default)]
     pub(crate) input: u64,
+    /// Tokens that are billed if its answer breaks as planned.
+    #[serde(default)]
+    pub(crate) billed: u64,
     /// How its answer breaks.
     #[serde(default)]
     pub(crate) breaks: Break,
@@ -36,6 +39,9 @@ pub(crate) struct ModelCall {
     /// What is wrong with it.
     pub(crate) faults: Vec<String>,
 }
+
+/// Tokens of thinking that an answer which breaks off has taken and does not show.
+const HIDDEN: u64 = 1_000;
 
 /// How often a turn was asked for: by the plan's tag and how often the model has spoken.
 type Attempts = BTreeMap<(String, usize), u32>;
@@ -118,7 +124,13 @@ impl Question {
         let (input, output) = self.usage;
         let (faults, breaks) = (faults(&self.request), self.breaks(attempts));
         let round = u32::try_from(self.spoken).unwrap_or(u32::MAX);
-        ModelCall { tag: self.plan.tag, round, tokens: input + output, input, breaks, results: self.results, faults }
+        let billed = match breaks {
+            Break::Whole | Break::Untold => input + output,
+            Break::Closed | Break::Gateway => input,
+            Break::Cut | Break::Stalled => input + output / 2 + HIDDEN,
+        };
+        let (tag, tokens) = (self.plan.tag, input + output);
+        ModelCall { tag, round, tokens, input, billed, breaks, results: self.results, faults }
     }
 }
 
@@ -130,8 +142,10 @@ fn answer(request: &Request, attempts: &mut Attempts) -> Reply {
         return Reply::error(400, "no_plan", "the user has no plan");
     };
     let breaks = question.breaks(attempts);
-    if breaks == Break::Closed {
-        return Reply::status(200).headless().cut();
+    match breaks {
+        Break::Closed => return Reply::status(200).headless().cut(),
+        Break::Gateway => return Reply::status(504).header("retry-after-ms", "10").bytes("upstream timed out"),
+        Break::Whole | Break::Cut | Break::Untold | Break::Stalled => {}
     }
     let Question { plan, progress, usage: (input, output), .. } = question;
     let pace = Duration::from_millis(plan.pace_ms);
@@ -139,6 +153,9 @@ fn answer(request: &Request, attempts: &mut Attempts) -> Reply {
     for piece in 0..plan.pieces {
         if breaks == Break::Cut && piece == plan.pieces / 2 {
             return reply.reset();
+        }
+        if breaks == Break::Stalled && piece == plan.pieces / 2 {
+            return reply.stall();
         }
         reply = reply.text(&plan.piece(progress.round, piece)).pause(pace);
     }

@@ -258,7 +258,7 @@ fn a_plan_reads_as_it_was_written() {
     assert_eq!(plan.to_string(), "run=r1 rounds=2 tools=book,look calls=1 pieces=7 pace=20 delay=100");
     let harmed = plan.clone().with_loss(Loss::Half).with_breaks(&Break::ALL);
     assert_eq!(harmed.to_string().parse(), Ok(harmed.clone()));
-    assert!(harmed.to_string().ends_with(" loss=half breaks=whole,closed,cut,untold"), "{harmed}");
+    assert!(harmed.to_string().ends_with(" loss=half breaks=whole,closed,cut,untold,gateway,stalled"), "{harmed}");
     let large = plan.clone().with_padding(100_000, 7);
     assert_eq!(large.message().parse(), Ok(large.clone()));
     assert!(large.message().len() > 100_000 && large.piece(0, 0).len() > 7);

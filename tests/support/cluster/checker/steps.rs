@@ -7,6 +7,7 @@ use crate::support::cluster::harm::{Break, Progress};
 use crate::support::cluster::model::ModelCall;
 use crate::support::cluster::plan::Plan;
 use crate::support::journal::{Ending, Entry};
+use serde_json::Value;
 
 /// More than any step of the cluster's runs reserves besides a long input: the most output by default, and the tools.
 const MOST_RESERVED: u64 = 8_192 + 4_096;
@@ -96,6 +97,19 @@ pub(super) fn check_shown(plan: &Plan, log: &Log, evidence: &Evidence, complaint
     }
 }
 
+/// The run is charged the output of each turn that it kept, and what it showed of the others: at four bytes a token a
+/// server cannot come below one token for eight bytes.
+fn check_output(plan: &Plan, log: &Log, terminal: &Value, complaints: &mut Complaints<'_>) {
+    let (kept, void): (Vec<&Step>, Vec<_>) = log.steps.iter().partition(|step| step.end == StepEnd::Completed);
+    let shown: usize = void.iter().map(|step| step.text.len()).sum();
+    let least = kept.len() as u64 * plan.usage(0).1 + (shown as u64).div_ceil(8);
+    let charged = terminal["usage"]["completion_tokens"].as_u64().unwrap_or(0);
+    if charged < least {
+        complaints
+            .add(Promise::Steps, format!("it is charged {charged} tokens of output, and showed at least {least}"));
+    }
+}
+
 /// Every model call was reserved by a step that was recorded before, and what the upstream bills for it is charged: all of
 /// what it said that it took, and no more; where the server did not hear that, its input at least and a reservation at most.
 pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], complaints: &mut Complaints<'_>) {
@@ -106,13 +120,28 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
         complaints.add(Promise::Steps, what);
     }
     let Some(terminal) = &log.terminal else { return };
-    let is_finished = |call: &&&Entry<ModelCall>| matches!(call.ended, Some((_, Ending::Finished)));
+    let is_finished = |call: &&&Entry<ModelCall>| {
+        call.what.breaks != Break::Gateway && matches!(call.ended, Some((_, Ending::Finished)))
+    };
     let (finished, broken): (Vec<&Entry<ModelCall>>, Vec<_>) = calls.iter().partition(|call| is_finished(call));
     let billed = finished.iter().map(|call| call.what.tokens).sum::<u64>()
         + broken.iter().map(|call| call.what.input).sum::<u64>();
     let charged = terminal["usage"]["total_tokens"].as_u64().unwrap_or(0);
     if charged < billed {
         complaints.add(Promise::Steps, format!("it is charged {charged} tokens, and the upstream bills {billed}"));
+    }
+    check_output(plan, log, terminal, complaints);
+    // What was billed and is not known to the run is the key's.
+    let bills = |call: &&Entry<ModelCall>| match call.what.breaks {
+        Break::Cut | Break::Stalled => call.what.billed,
+        Break::Whole | Break::Closed | Break::Untold | Break::Gateway => call.what.input,
+    };
+    let of_key = finished.iter().map(|call| call.what.tokens).sum::<u64>()
+        + broken.iter().copied().map(|call| bills(&call)).sum::<u64>();
+    let unconfirmed = terminal["agent"]["budget"]["unconfirmed"]["tokens"].as_u64().unwrap_or(0);
+    if charged + unconfirmed < of_key {
+        let keyed = charged + unconfirmed;
+        complaints.add(Promise::Budgets, format!("its key is charged {keyed} tokens, and the upstream bills {of_key}"));
     }
     // A replica that died before it recorded what the upstream had said does not know it.
     let unsettled = log.steps.iter().filter(|step| step.end != StepEnd::Completed).count();

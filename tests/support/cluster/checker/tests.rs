@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Promise, check};
 use crate::support::cluster::evidence::{End, Evidence, Probe, Window};
+use crate::support::cluster::harm::Break;
 use crate::support::cluster::plan::{Plan, Tool};
 use recorded::{RUN, change_data, dispatches, good, probe, remove, renumber, repeat, rewrite, session};
 
@@ -82,6 +83,11 @@ fn repeated_steps_and_missing_charges_are_found() {
             ("of these were recorded before", |e| e.model.push(e.model[0].clone())),
             ("it is charged 60 tokens, and the upstream bills 62", |e| e.model[1].what.tokens = 31),
             ("it is charged 60 tokens, and the upstream bills 61", |e| e.model[0].what.input = 21),
+            ("it is charged 16 tokens of output, and showed at least 17", |e| {
+                rewrite(e, |log| {
+                    change_data(log, "run.completed", |data| data["usage"]["completion_tokens"] = json!(16));
+                });
+            }),
             ("as if these were known", |e| {
                 rewrite(e, |log| change_data(log, "run.completed", |data| data["usage"]["estimated"] = json!(null)));
             }),
@@ -203,6 +209,9 @@ fn overdrawn_budgets_are_found() {
             }),
             ("its runs took 60 tokens of 50", |e| {
                 session(e).object["budget"] = json!({"token_limit": 50, "tokens_remaining": 0});
+            }),
+            ("its key is charged 60 tokens, and the upstream bills 61", |e| {
+                (e.model[0].what.breaks, e.model[0].what.billed) = (Break::Cut, 21);
             }),
             ("more is reserved", |e| session(e).probe.enough_left = 429),
             ("with enough left", |e| e.all_runs = Some(Probe { enough_left: 429, ..probe() })),

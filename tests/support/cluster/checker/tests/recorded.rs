@@ -48,6 +48,7 @@ fn asked(plan: &Plan, round: u32) -> ModelCall {
         round,
         tokens: 10,
         input: 1,
+        billed: 10,
         breaks: Break::Whole,
         results: answers.map(|(tool, task)| task.answer(tool)).collect(),
         faults: Vec::new(),
@@ -117,7 +118,7 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
     }
     let agent =
         json!({"status": "completed", "stop_reason": "done", "budget": {"tokens_used": 60, "token_limit": 100}});
-    let usage = json!({"total_tokens": 60, "estimated": true});
+    let usage = json!({"total_tokens": 60, "completion_tokens": 40, "estimated": true});
     log.event("run.completed", json!({"agent": agent, "usage": usage, "output_text": plan.text(plan.rounds)}));
     let events = log.events;
     let (before, after) = events.split_at(6);
