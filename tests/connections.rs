@@ -227,6 +227,26 @@ async fn a_client_that_takes_nothing_is_closed() {
     assert_eq!(Connection::open(&server).await.ask(PROBE).await.0, 200);
 }
 
+/// Its kernel takes something again and again, so that only the server itself notices how little that is.
+#[tokio::test]
+async fn a_client_that_takes_next_to_nothing_is_closed() {
+    let (server, run, _others) = long_run("write_timeout = \"1s\"").await;
+    let socket = TcpSocket::new_v4().expect("there are sockets");
+    socket.set_recv_buffer_size(4 << 10).expect("it may be small");
+    let mut stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
+    let request = format!("GET /v1/runs/{run}/events?stream=false HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(request.repeat(40).as_bytes()).await.expect("the server takes it");
+    let broken = async {
+        while !server.output().contains("a connection broke") {
+            let mut little = [0; 1 << 10];
+            // What was sent before the end is there to be read after it.
+            let _ = stream.read(&mut little).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    within("the server to give the client up", broken).await;
+}
+
 #[tokio::test]
 async fn large_bodies_wait_for_room_and_small_ones_do_not() {
     let upstream = Upstream::start([]).await;

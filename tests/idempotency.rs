@@ -366,6 +366,36 @@ async fn a_named_run_that_ended_with_its_client_is_begun_anew() {
     }
 }
 
+/// What the tool did would be done twice.
+#[tokio::test]
+async fn a_named_run_that_called_a_tool_is_not_begun_anew_when_its_client_has_gone() {
+    // The client goes while the tool is at work, and after it has answered.
+    for is_answered in [false, true] {
+        let answer = if is_answered { Reply::plain("paid") } else { Reply::plain("").stall() };
+        let tools = ToolServer::start([answer]).await;
+        let then = is_answered.then(|| Reply::stream().text("Pai").stall());
+        let upstream = Upstream::start([Reply::calls("pay", &json!({}))].into_iter().chain(then)).await;
+        let agent = "[agents.default]\ntools = [\"pay\"]\n";
+        let config = format!("{}{}{agent}", upstream.config(), tools.config("pay", "write"));
+        let server = TestServer::start(&config).await;
+        let agent = json!({"reconnect_grace_ms": 1, "on_disconnect": "cancel", "on_unknown_outcome": "tell_model"});
+        let body = with(with(ask("Pay."), "stream", true), "agent", agent);
+        let mut stream = SseReader::new(server.respond(keyed(&server, ENDPOINTS[0], "k", &body)).await);
+        tools.called(1).await;
+        let seen = stream.until(|frame| frame.name == "tool.call").await;
+        if is_answered {
+            stream.until(|frame| frame.text().is_some()).await;
+        }
+        let run = seen[0].json()["run_id"].as_str().expect("it has an id").to_owned();
+        drop(stream);
+        assert_eq!(ended(&server, &run).await, "cancelled");
+        let again = server.send(keyed(&server, ENDPOINTS[0], "k", &with(body, "stream", false))).await;
+        let replayed = (again.header("idempotent-replayed"), again.header("x-loopgate-run-id"));
+        assert_eq!(replayed, ("true", run.as_str()), "{is_answered}: {}", again.body);
+        assert_eq!(tools.calls().len(), 1, "{is_answered}");
+    }
+}
+
 /// The status of a run once it has ended.
 async fn ended(server: &TestServer, run: &str) -> String {
     for _ in 0..1000 {

@@ -123,11 +123,13 @@ async fn the_counters_agree_with_what_upstreams_tools_and_clients_saw() {
         ("loopgate_http_errors_total", &["{code=\"missing_field\"} 1", "{code=\"provider_error\"} 1"]),
         ("loopgate_live_runs", &[]),
         ("loopgate_reserved_tokens", &[]),
-        ("loopgate_store_errors_total", &[]),
     ] {
         let expected: Vec<_> = expected.iter().map(|labels| format!("{name}{labels}")).collect();
         assert_eq!(of(&samples, &[name]), expected);
     }
+    // A commit that met the cancellation was refused, and made again after it.
+    let refused = of(&samples, &["loopgate_store_errors_total"]);
+    assert!(refused.iter().all(|line| line.contains("sequence_conflict")), "{refused:?}");
     assert_eq!(samples["loopgate_steps_total{upstream=\"scripted\",model=\"test\",outcome=\"completed\"}"], "4");
     assert_eq!(samples["loopgate_steps_total{upstream=\"scripted\",model=\"test\",outcome=\"no_answer\"}"], "1");
 }

@@ -1,8 +1,11 @@
 //! What the program says before it serves: about its configuration, and where it listens.
 
-use serde_json::Value;
+use std::process::Stdio;
 
-use crate::support::redis::RedisServer;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::support::redis::{RedisServer, free_port};
 use crate::support::server::loopgate;
 use crate::support::{TestServer, Upstream, within};
 
@@ -78,6 +81,27 @@ fn all_json(output: &str) {
     for line in output.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line:?}");
     }
+}
+
+/// Nothing is found that does not answer.
+#[tokio::test]
+async fn a_redis_that_does_not_answer_yet_is_not_said_to_be_found() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let mut command = loopgate(directory.path());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().expect("the binary was built");
+    let mut lines = BufReader::new(server.stderr.take().expect("it is piped")).lines();
+    let says = async {
+        while let Some(line) = lines.next_line().await.expect("it is text") {
+            assert!(!["found Redis", "connected to Redis"].iter().any(|words| line.contains(words)), "{line}");
+            if line.contains("connecting to Redis") {
+                return;
+            }
+        }
+        panic!("it ended");
+    };
+    within("the server to name its Redis", says).await;
 }
 
 #[tokio::test]
