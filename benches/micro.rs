@@ -21,7 +21,7 @@ use loopgate::llm::openai::decode::Decoder;
 use loopgate::store::embedded::EmbeddedStore;
 use loopgate::store::memory::MemoryStore;
 use loopgate::store::{Partition, Store, Tx, Write};
-use loopgate::telemetry::metrics::RunCounter;
+use loopgate::telemetry::metrics::{LeaseLosses, RunCounter};
 use loopgate::types::{Event, Record, RunId, RunSpec};
 use serde_json::json;
 
@@ -166,7 +166,8 @@ async fn recorder() -> Recorder {
     .expect("the specification is whole");
     let partition = Partition::new(format!("default/run/{id}"));
     let lease = format!("lease/{id}").into();
-    let granted = Leases::new(store.clone()).acquire_named(partition, lease, "inbox".into()).await;
+    let granted =
+        Leases::new(store.clone(), LeaseLosses::default()).acquire_named(partition, lease, "inbox".into()).await;
     let granted = granted.expect("the memory store answers").expect("the lease is free");
     Recorder::resume(store, Replay::new(Arc::new(spec)), RunCounter::default(), &granted)
 }

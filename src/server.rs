@@ -30,7 +30,7 @@ use crate::api::{self, MetricsAccess};
 use crate::config::{MetricsConfig, Settings, StoreUrl};
 use crate::store;
 use crate::store::measured::Measured;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Connections, Metrics};
 
 /// How often callers that no longer call are forgotten. Not a setting: it only frees memory.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
@@ -144,12 +144,13 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, mut stopping: watch::Receiver<Stopping>) {
         self.agent.begin();
         let close = CancellationToken::new();
-        let listening = listen::listen(listener, self.router, self.bounds, close.clone());
+        let counted = self.agent.metrics().connections();
+        let listening = listen::listen(listener, self.router, self.bounds, close.clone(), counted);
         let bounds = Bounds { limits: Limits { connections: METRICS_CONNECTIONS, per_address: None }, ..self.bounds };
         let metrics_close = close.clone();
         let metrics_door = async move {
             let Some(MetricsDoor { router, listener: Some(listener), .. }) = self.metrics else { return };
-            listen::listen(listener, router, bounds, metrics_close).await;
+            listen::listen(listener, router, bounds, metrics_close, Connections::default()).await;
         };
         let tidying = async {
             loop {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::redis::{Signal, durable};
+use crate::support::redis::{Signal, durable, eventually};
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream};
 
 const ENDPOINT: &str = "/v1/agent/completions";
@@ -91,7 +91,10 @@ async fn the_counters_agree_with_what_upstreams_tools_and_clients_saw() {
     let begun = stream.until(|frame| frame.text().is_some()).await;
     gate.reached().await;
     let live = samples(&server).await;
-    assert_eq!(of(&live, &["loopgate_live_runs", "loopgate_readers"]), ["loopgate_live_runs 1", "loopgate_readers 1"]);
+    assert_eq!(
+        of(&live, &["loopgate_live_runs", "loopgate_readers", "loopgate_streams"]),
+        ["loopgate_live_runs 1", "loopgate_readers 1", "loopgate_streams 1"]
+    );
     assert!(!is_zero(&live["loopgate_reserved_tokens"]));
     let run = begun[0].json()["run_id"].as_str().expect("it is named").to_owned();
     server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
@@ -179,6 +182,91 @@ async fn metrics_can_have_an_address_of_their_own() {
     assert!(answer.text().await.expect("it is text").contains("loopgate_runs_finished_total{agent=\"default\""));
     let elsewhere = get(format!("http://{}/v1/models", url.trim_end_matches("/metrics"))).await;
     assert_eq!(elsewhere.status(), 404, "nothing else is there");
+    let posted = reqwest::Client::new().post(format!("http://{url}")).send().await.expect("it answers");
+    let status = posted.status();
+    let error = posted.text().await.expect("it has a body");
+    let error: Value = serde_json::from_str(&error).expect("it is JSON, as all errors are");
+    assert_eq!((status.as_u16(), &error["error"]["code"]), (405, &json!("method_not_allowed")));
+}
+
+/// A request that waits for the end of its run reads events too, and passes none on before.
+#[tokio::test]
+async fn open_connections_readers_and_streams_are_counted_while_they_are_open() {
+    let gate = Gate::new();
+    let upstream = Upstream::start([Reply::stream().text("One ").gate(&gate).text("two").finish("stop").done()]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let number = |samples: &Samples, name: &str| samples[name].parse::<u64>().expect("it is a number");
+    let look = async {
+        gate.reached().await;
+        let before = samples(&server).await;
+        assert_eq!(["loopgate_readers", "loopgate_streams"].map(|name| number(&before, name)), [1, 0]);
+        let open = number(&before, "loopgate_connections");
+        let connections: Vec<_> =
+            (0..3).map(|_| std::net::TcpStream::connect(server.address()).expect("it listens")).collect();
+        let becomes = async |expected: u64| {
+            eventually("the connections to be counted", async || {
+                number(&samples(&server).await, "loopgate_connections") == expected
+            })
+            .await;
+        };
+        becomes(open + 3).await;
+        drop(connections);
+        becomes(open).await;
+        gate.open();
+    };
+    let asked = ask();
+    let (answer, ()) = tokio::join!(server.post(ENDPOINT, &asked), look);
+    answer.ok();
+    let after = samples(&server).await;
+    assert_eq!(number(&after, "loopgate_readers"), 0);
+}
+
+/// Everything that is secret or personal, each marked by a word of its own.
+#[tokio::test]
+async fn metrics_tell_nothing_that_was_planted() {
+    let error = Reply::error(401, "denied", "CANARY-upstream-error is not allowed");
+    let arguments = json!({"note": "CANARY-arguments"});
+    let upstream =
+        Upstream::start([Reply::calls("look", &arguments), Reply::says("CANARY-answer"), error, Reply::says("Hi.")])
+            .await;
+    let tools = ToolServer::start([Reply::plain("CANARY-result")]).await;
+    let config = format!(
+        "{}{}[tools.look.headers]\nauthorization = {{ env = \"TOOL_SECRET\" }}\n\
+         [agents.default]\ntools = [\"look\"]\nsystem = \"CANARY-system\"\n\
+         [keys.mine]\nkey_env = \"KEY\"\nscopes = [\"run\", \"sessions\", \"metrics\"]\n",
+        upstream.config().replace("[upstreams.scripted]", "[upstreams.scripted]\napi_key_env = \"UP_KEY\""),
+        tools.config("look", "read"),
+    );
+    let builder = TestServer::builder(&config).env("TOOL_SECRET", "CANARY-tool-secret").env("UP_KEY", "CANARY-up-key");
+    let mut server = builder.env("KEY", "CANARY-key").start().await;
+    server.use_key("CANARY-key");
+    let asked = json!({
+        "model": "test",
+        "user": "CANARY-user",
+        "metadata": {"CANARY-label": "CANARY-metadata"},
+        "messages": [{"role": "user", "content": "CANARY-prompt"}],
+    });
+    let request = server.json(ENDPOINT, &asked).header("idempotency-key", "CANARY-idempotency");
+    server.send(request.header("x-request-id", "CANARY-request-id")).await.ok();
+    assert_eq!(tools.calls().len(), 1);
+    assert_eq!(server.post(ENDPOINT, &asked).await.status, 502);
+    let odd = [("model", "CANARY-model"), ("CANARY-member", "x")];
+    for (name, value) in odd {
+        let mut body = ask();
+        body[name] = json!(value);
+        server.post(ENDPOINT, &body).await;
+    }
+    server.post("/v1/sessions", &json!({"id": "CANARY-session"})).await;
+    server.get("/v1/CANARY-path?CANARY-query=1").await;
+    server.use_key("CANARY-wrong-key");
+    assert_eq!(server.post(ENDPOINT, &ask()).await.status, 401);
+    server.use_key("CANARY-key");
+    for accept in ["text/plain", "application/openmetrics-text"] {
+        let text = text(&server, accept).await;
+        let told: Vec<_> = text.lines().filter(|line| line.to_lowercase().contains("canary")).collect();
+        assert_eq!(told, [""; 0]);
+        assert!(text.contains("loopgate_tool_calls_total{tool=\"look\",outcome=\"ok\"} 1\n"), "{text}");
+    }
 }
 
 /// Each of the two formats is read by its own readers, and only one of them has exemplars.
@@ -236,6 +324,9 @@ async fn the_end_of_a_run_that_another_replica_resumed_is_counted_once() {
         left = samples(&frozen).await;
     }
     assert_eq!(of(&left, &names), ["loopgate_runs_accepted_total{agent=\"default\"} 1"]);
-    assert!(!of(&left, &["loopgate_lease_losses_total"]).is_empty());
+    let lost =
+        ["renewal", "commit"].map(|by| left[&format!("loopgate_lease_losses_total{{noticed_by=\"{by}\"}}")].clone());
+    let lost: u32 = lost.iter().map(|count| count.parse::<u32>().expect("it is a number")).sum();
+    assert!((1..=2).contains(&lost), "it lost its run, and perhaps its name as well: {lost}");
     assert!(is_zero(&left["loopgate_reserved_tokens"]));
 }

@@ -38,9 +38,26 @@ pub struct Lifecycle {
     tasks: TaskTracker,
     /// The readers that follow runs through this process.
     readers: TaskTracker,
+    /// Those of them that get events as these happen.
+    streams: TaskTracker,
     stage: watch::Sender<Stage>,
     /// Whether other replicas can resume this process's runs.
     hands_over: bool,
+}
+
+/// A reader that is counted until this is dropped.
+#[derive(Debug)]
+pub struct CountedReader {
+    _reader: TaskTrackerToken,
+    /// Unless it passes nothing on before the run ends.
+    stream: Option<TaskTrackerToken>,
+}
+
+impl CountedReader {
+    /// The reader passes nothing on before the run ends.
+    pub fn waits_for_the_end(&mut self) {
+        self.stream = None;
+    }
 }
 
 /// Tells how far the process is on its way to its end. Cheap to clone.
@@ -54,7 +71,8 @@ impl Lifecycle {
     /// A process that serves, and hands its runs over before it ends if others share its store.
     pub fn new(hands_over: bool) -> Self {
         let stage = watch::Sender::new(Stage::Serving);
-        Self { tasks: TaskTracker::new(), readers: TaskTracker::new(), stage, hands_over }
+        let (tasks, readers, streams) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+        Self { tasks, readers, streams, stage, hands_over }
     }
 
     /// What tells runs and readers of this process's end.
@@ -94,9 +112,14 @@ impl Lifecycle {
         *self.stage.borrow() == Stage::Leaving
     }
 
-    /// Counts a reader until the returned token is dropped.
-    pub fn reader(&self) -> TaskTrackerToken {
-        self.readers.token()
+    /// Counts a reader, which gets events as these happen, until what this returns is dropped.
+    pub fn reader(&self) -> CountedReader {
+        CountedReader { _reader: self.readers.token(), stream: Some(self.streams.token()) }
+    }
+
+    /// How many readers get events as these happen.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// How many readers there are.

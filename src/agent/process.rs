@@ -81,8 +81,16 @@ impl Agent {
     /// What the process holds now, for its metrics.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let (active, lifecycle) = (&self.rooms.active, &self.rooms.lifecycle);
-        Figures { live_runs: active.len(), readers: lifecycle.readers(), draining: lifecycle.is_ending() }
+        let Rooms { active, lifecycle, recovery, .. } = &*self.rooms;
+        Figures {
+            live_runs: active.len(),
+            queued_runs: recovery.backlog.queued(),
+            waiting_runs: recovery.backlog.waiting(),
+            readers: lifecycle.readers(),
+            streams: lifecycle.streams(),
+            reader_lag: active.reader_lag(),
+            draining: lifecycle.is_ending(),
+        }
     }
 
     /// How many runs are driven here.

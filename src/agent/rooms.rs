@@ -45,7 +45,7 @@ impl Rooms {
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let ledger = Ledger::new(store, retention);
         let active = Arc::<Active>::default();
-        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone()));
+        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), metrics.lease_losses()));
         let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
         let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));

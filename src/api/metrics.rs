@@ -11,14 +11,16 @@ use crate::api::access::MetricsAccess;
 use crate::api::auth;
 use crate::api::error::ApiError;
 use crate::api::state::Api;
-use crate::api::unknown::unknown_url;
+use crate::api::unknown::{unknown_url, wrong_method};
 use crate::config::Scope;
 use crate::telemetry::metrics::Format;
 
 /// The router of an address at which there is nothing but the metrics.
 pub fn router(agent: Agent, access: MetricsAccess) -> Router {
     let nothing = |method: Method, uri: Uri| async move { unknown_url(&method, &uri) };
-    Router::new().route("/metrics", get(metrics)).fallback(nothing).with_state(Api { agent, metrics: access })
+    let not_so = |method: Method, uri: Uri| async move { wrong_method(&method, &uri) };
+    let router = Router::new().route("/metrics", get(metrics)).method_not_allowed_fallback(not_so).fallback(nothing);
+    router.with_state(Api { agent, metrics: access })
 }
 
 /// The metrics of this replica, for Prometheus.

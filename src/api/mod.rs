@@ -48,8 +48,7 @@ use crate::agent::Agent;
 use crate::api::auth::{Guard, RequestRates};
 use crate::api::error::ApiError;
 use crate::api::routes::routes;
-use crate::api::unknown::unknown_url;
-use crate::api::wire::error::ErrorCode;
+use crate::api::unknown::{unknown_url, wrong_method};
 
 /// Where the description of the HTTP contract is served.
 const DESCRIPTION: &str = "/openapi.json";
@@ -100,7 +99,5 @@ async fn method_not_allowed(State(api): State<Api>, method: Method, uri: Uri, he
     if let Err(error) = ask_for_key(&api, &uri, &headers) {
         return error.into_response();
     }
-    let path = wire::body::clip(uri.path()).to_owned();
-    let message = format!("{path} does not take {method}");
-    ApiError::new(ErrorCode::MethodNotAllowed, message).into_response()
+    wrong_method(&method, &uri)
 }

@@ -13,3 +13,9 @@ pub(super) fn unknown_url(method: &Method, uri: &Uri) -> Response {
     let message = format!("there is nothing at {method} {path}; /docs describes what there is");
     ApiError::new(ErrorCode::UnknownUrl, message).into_response()
 }
+
+/// Says that the path does not take this method.
+pub(super) fn wrong_method(method: &Method, uri: &Uri) -> Response {
+    let path = body::clip(uri.path()).to_owned();
+    ApiError::new(ErrorCode::MethodNotAllowed, format!("{path} does not take {method}")).into_response()
+}

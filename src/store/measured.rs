@@ -10,7 +10,7 @@ use super::{
     CommitError, Document, Fence, Key, LogPage, Partition, Rate, RateDecision, Scan, Store, Topic, Tx, Unavailable,
     Watch,
 };
-use crate::telemetry::metrics::{StoreMetrics, StoreOperation};
+use crate::telemetry::metrics::{StoreFailure, StoreMetrics, StoreOperation};
 
 /// The store behind it, watched.
 #[derive(Debug)]
@@ -29,21 +29,19 @@ impl Measured {
     fn count<T>(&self, operation: StoreOperation, since: Instant, result: &Result<T, Unavailable>) {
         self.metrics.answered(operation, since.elapsed());
         if result.is_err() {
-            self.metrics.failed(operation, UNAVAILABLE);
+            self.metrics.failed(operation, StoreFailure::Unavailable);
         }
     }
 }
 
-const UNAVAILABLE: &str = "unavailable";
-
-/// The class of what a commit failed by.
-fn class(error: &CommitError) -> &'static str {
+/// What a commit failed by.
+fn failure(error: &CommitError) -> StoreFailure {
     match error {
-        CommitError::Unavailable(_) => UNAVAILABLE,
-        CommitError::Fenced { .. } => "fenced",
-        CommitError::VersionConflict { .. } => "version_conflict",
-        CommitError::SequenceConflict { .. } => "sequence_conflict",
-        CommitError::CeilingReached { .. } => "ceiling_reached",
+        CommitError::Unavailable(_) => StoreFailure::Unavailable,
+        CommitError::Fenced { .. } => StoreFailure::Refused("fenced"),
+        CommitError::VersionConflict { .. } => StoreFailure::Refused("version_conflict"),
+        CommitError::SequenceConflict { .. } => StoreFailure::Refused("sequence_conflict"),
+        CommitError::CeilingReached { .. } => StoreFailure::Refused("ceiling_reached"),
     }
 }
 
@@ -54,10 +52,7 @@ impl Store for Measured {
         let result = self.inner.commit(tx).await;
         self.metrics.answered(StoreOperation::Commit, since.elapsed());
         if let Err(error) = &result {
-            self.metrics.failed(StoreOperation::Commit, class(error));
-            if matches!(error, CommitError::Fenced { .. }) {
-                self.metrics.lost_lease(StoreOperation::Commit);
-            }
+            self.metrics.failed(StoreOperation::Commit, failure(error));
         }
         result
     }
@@ -114,9 +109,6 @@ impl Store for Measured {
         let since = Instant::now();
         let result = self.inner.renew(partition, lease, fence, ttl, log).await;
         self.count(StoreOperation::Renew, since, &result);
-        if matches!(result, Ok(None)) {
-            self.metrics.lost_lease(StoreOperation::Renew);
-        }
         result
     }
 

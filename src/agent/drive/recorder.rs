@@ -168,7 +168,13 @@ impl Recorder {
             notify: Some(self.topic.clone()),
         };
         let tx = change(tx);
-        self.commit(&tx).await?;
+        let committed = self.commit(&tx).await;
+        if let Err(CommitError::Fenced { lease }) = &committed
+            && *lease == self.lease
+        {
+            self.ending.lost();
+        }
+        committed?;
         self.position += added;
         self.bytes += bytes;
         self.seq = seq;

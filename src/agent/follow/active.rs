@@ -83,6 +83,11 @@ impl Active {
         self.runs().len()
     }
 
+    /// How many events the reader has not taken that is furthest behind its run.
+    pub fn reader_lag(&self) -> u64 {
+        self.runs().values().map(|driven| driven.live.tail.reader_lag()).max().unwrap_or(0)
+    }
+
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driven>> {
         self.0.lock()
     }

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::agent::follow::active::Active;
 pub(super) use crate::agent::follow::announcement::ANNOUNCE_EVERY;
@@ -27,7 +26,7 @@ use crate::agent::follow::page_memory::PageMemory;
 use crate::agent::follow::tail::{Found, Reader, Tail};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::log::decode;
-use crate::agent::lifecycle::{Ending, Lifecycle};
+use crate::agent::lifecycle::{CountedReader, Ending, Lifecycle};
 use crate::store::{Key, Partition, Store, Topic, Unavailable, Watch};
 use crate::types::{Record, RunId, Tenant};
 
@@ -93,7 +92,7 @@ pub struct Follower {
     movable: bool,
     /// Where memory is taken before much is read; `None` for a reader that passes nothing on.
     memory: Option<Box<PageMemory>>,
-    _counted: TaskTrackerToken,
+    counted: CountedReader,
 }
 
 /// Lets runs be followed through this process.
@@ -143,7 +142,7 @@ impl Followers {
             ending: self.lifecycle.ending(),
             movable: false,
             memory: None,
-            _counted: self.lifecycle.reader(),
+            counted: self.lifecycle.reader(),
         }
     }
 }
@@ -170,6 +169,7 @@ impl Follower {
     #[must_use]
     pub fn waiting_for_the_end(mut self) -> Self {
         self.waits_for_the_end = true;
+        self.counted.waits_for_the_end();
         self.live = self.live.map(Reader::waiting_for_the_end);
         self
     }

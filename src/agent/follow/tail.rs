@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -23,6 +24,8 @@ pub struct Tail {
     kept: Mutex<Kept>,
     head: watch::Sender<Head>,
     readers: watch::Sender<Readers>,
+    /// How far each reader is: the number of the last record that it has.
+    places: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
 /// Who reads a tail.
@@ -58,6 +61,7 @@ impl Default for Tail {
             kept: Mutex::default(),
             head: watch::Sender::new(Head { seq: 0, closed: false }),
             readers: watch::Sender::new(Readers { count: 0, streaming: 0, alone_since: Some(Instant::now()) }),
+            places: Mutex::default(),
         }
     }
 }
@@ -100,7 +104,16 @@ impl Tail {
             readers.streaming += 1;
             readers.alone_since = None;
         });
-        Reader { tail: self.clone(), head: self.head.subscribe(), streams: true }
+        // Where it begins to read is known once it does.
+        let place = Arc::new(AtomicU64::new(u64::MAX));
+        self.places.lock().push(place.clone());
+        Reader { tail: self.clone(), head: self.head.subscribe(), streams: true, place }
+    }
+
+    /// How many events the reader has not taken that is furthest behind.
+    pub fn reader_lag(&self) -> u64 {
+        let furthest = self.places.lock().iter().map(|place| place.load(Ordering::Relaxed)).min();
+        furthest.map_or(0, |place| self.last().saturating_sub(place))
     }
 
     /// Whether what is said is to be shown at once: unless all that read here wait for the run's end. Without a reader
@@ -136,6 +149,7 @@ pub struct Reader {
     head: watch::Receiver<Head>,
     /// Whether it passes on what it reads at once.
     streams: bool,
+    place: Arc<AtomicU64>,
 }
 
 /// What a reader finds after a record that it has.
@@ -166,6 +180,7 @@ impl Reader {
 
     /// The public records after number `seq`.
     pub fn read(&mut self, seq: u64) -> Found {
+        self.place.store(seq, Ordering::Relaxed);
         let head = *self.head.borrow_and_update();
         let kept = self.tail.kept.lock();
         if seq < kept.before {
@@ -189,6 +204,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.tail.places.lock().retain(|place| !Arc::ptr_eq(place, &self.place));
         self.tail.readers.send_modify(|readers| {
             readers.count -= 1;
             readers.streaming -= usize::from(self.streams);
@@ -218,6 +234,23 @@ mod tests {
         assert!(!tail.is_streamed());
         drop(unary.waiting_for_the_end());
         assert!(tail.is_streamed());
+    }
+
+    #[test]
+    fn the_lag_is_that_of_the_reader_that_is_furthest_behind() {
+        let tail = Arc::new(Tail::default());
+        tail.push((1..=5).map(|seq| (record(seq), 1)));
+        let (mut slow, mut fast) = (tail.reader(), tail.reader());
+        assert_eq!(tail.reader_lag(), 0, "none has begun");
+        slow.read(2);
+        fast.read(5);
+        assert_eq!(tail.reader_lag(), 3);
+        tail.push([(record(6), 1)]);
+        assert_eq!(tail.reader_lag(), 4);
+        drop(slow);
+        assert_eq!(tail.reader_lag(), 1);
+        drop(fast);
+        assert_eq!(tail.reader_lag(), 0);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Launcher {
         match self.ledger.commit(tx).await {
             Ok(()) => {
                 if ends_now {
-                    self.metrics.failed_run(&agent, why);
+                    self.metrics.failed_run(&agent, &entry.tenant, why);
                 }
                 Ok(Some(next))
             }

@@ -18,6 +18,7 @@ use crate::agent::ledger::keys;
 use crate::agent::ownership::seldom::Seldom;
 use crate::failpoint;
 use crate::store::{Fence, Key, Partition, Store, Unavailable};
+use crate::telemetry::metrics::{LeaseLosses, NoticedBy};
 use crate::types::RunSpec;
 use crate::types::run::LEASE_TTL;
 
@@ -39,6 +40,7 @@ struct Shared {
     store: Arc<dyn Store>,
     held: Mutex<HashMap<(Partition, Key), Arc<Held>>>,
     cannot_renew: Seldom,
+    losses: LeaseLosses,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,18 @@ struct Held {
     commands: watch::Sender<u64>,
     /// Whether a change may have released the lease.
     is_ending: AtomicBool,
+    /// Whether it is counted as lost.
+    is_lost: AtomicBool,
+    losses: LeaseLosses,
+}
+
+impl Held {
+    /// Counts the lease as lost, once.
+    fn lose(&self, by: NoticedBy) {
+        if !self.is_lost.swap(true, Ordering::Relaxed) {
+            self.losses.count(by);
+        }
+    }
 }
 
 /// A lease that was granted. If it is dropped without being released, it is no longer renewed and expires.
@@ -72,6 +86,11 @@ impl LeaseEnding {
     pub fn begin(&self) -> (Key, Fence) {
         self.0.is_ending.store(true, Ordering::Relaxed);
         (self.0.key.clone(), self.0.fence)
+    }
+
+    /// A change under the lease was refused because another replica holds it.
+    pub fn lost(&self) {
+        self.0.lose(NoticedBy::Commit);
     }
 
     /// The change was refused, and the lease is held on.
@@ -164,8 +183,8 @@ impl Shared {
 
 impl Leases {
     /// No leases yet.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self(Arc::new(Shared { store, held: Mutex::default(), cannot_renew: Seldom::default() }))
+    pub fn new(store: Arc<dyn Store>, losses: LeaseLosses) -> Self {
+        Self(Arc::new(Shared { store, held: Mutex::default(), cannot_renew: Seldom::default(), losses }))
     }
 
     /// Takes a run's lease; `None` while another process holds it.
@@ -184,8 +203,10 @@ impl Leases {
         let Some(fence) = self.0.store.acquire(&partition, &key, LEASE_TTL).await? else { return Ok(None) };
         let good_until = watch::Sender::new(Some(asked + LEASE_TTL - MARGIN));
         let commands = watch::Sender::new(0);
-        let (names, is_ending) = ((partition.clone(), key.clone()), AtomicBool::new(false));
-        let held = Arc::new(Held { partition, key, inbox, fence, good_until, commands, is_ending });
+        let names = (partition.clone(), key.clone());
+        let (is_ending, is_lost, losses) = (AtomicBool::new(false), AtomicBool::new(false), self.0.losses.clone());
+        let held = Held { partition, key, inbox, fence, good_until, commands, is_ending, is_lost, losses };
+        let held = Arc::new(held);
         self.0.held().insert(names, held.clone());
         Ok(Some(Lease { held, shared: self.0.clone() }))
     }
@@ -215,6 +236,7 @@ impl Leases {
             Ok(None) if held.is_ending.load(Ordering::Relaxed) => self.0.forget(held),
             Ok(None) => {
                 tracing::warn!(lease = %key, "another replica holds the lease now");
+                held.lose(NoticedBy::Renewal);
                 held.good_until.send_replace(None);
                 self.0.forget(held);
             }

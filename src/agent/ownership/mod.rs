@@ -16,6 +16,7 @@ use crate::agent::ownership::lease::{Lease, Leases};
 use crate::agent::ownership::registry::{Registration, Replica};
 use crate::agent::ownership::seldom::Seldom;
 use crate::store::{Partition, Store, Unavailable};
+use crate::telemetry::metrics::LeaseLosses;
 use crate::types::{RunId, RunSpec, SessionId, Tenant};
 
 /// How soon it is tried again to orphan a run that could not be.
@@ -35,8 +36,8 @@ pub struct Ownership {
 
 impl Ownership {
     /// A replica of a name that none had before, without a lease.
-    pub(super) fn new(store: &Arc<dyn Store>, lifecycle: Arc<Lifecycle>) -> Self {
-        let (leases, replica) = (Leases::new(store.clone()), Replica::new(store.clone()));
+    pub(super) fn new(store: &Arc<dyn Store>, lifecycle: Arc<Lifecycle>, losses: LeaseLosses) -> Self {
+        let (leases, replica) = (Leases::new(store.clone(), losses), Replica::new(store.clone()));
         Self { leases, replica, lifecycle, cannot_orphan: Seldom::default(), cannot_watch: Seldom::default() }
     }
 

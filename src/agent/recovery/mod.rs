@@ -1,5 +1,6 @@
 //! Finds orphaned runs, and resumes or fails them.
 
+mod backlog;
 mod orphan;
 pub(super) mod overdue;
 pub(super) mod sweep;
@@ -13,6 +14,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::ownership::Ownership;
 use crate::agent::ownership::seldom::Seldom;
+use crate::agent::recovery::backlog::Backlog;
 
 /// Finds orphaned runs, and does what is due.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct Recovery {
     cannot_resume: Seldom,
     lacks_memory: Seldom,
     cannot_read_due: Seldom,
+    pub(super) backlog: Backlog,
 }
 
 impl Recovery {
@@ -43,6 +46,7 @@ impl Recovery {
             cannot_resume: Seldom::default(),
             lacks_memory: Seldom::default(),
             cannot_read_due: Seldom::default(),
+            backlog: Backlog::default(),
         }
     }
 }

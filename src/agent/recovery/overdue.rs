@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::agent::ledger::due::{self, Due, DueKind};
 use crate::agent::ledger::keys;
 use crate::agent::recovery::Recovery;
@@ -14,6 +16,10 @@ use crate::types::RunStatus;
 
 /// How often the index is swept by all replicas together, on average.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// How often a replica counts what is in the index, at its turn to sweep it. Not at every turn, as a sweep of an index in
+/// which nothing is due reads one entry, and a count reads all.
+const COUNT_EVERY: Duration = Duration::from_secs(30);
 
 /// What became of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,17 +33,30 @@ enum Verdict {
 impl Recovery {
     /// Sweeps the due index until the agent has drained.
     pub(in crate::agent) async fn sweep_due(&self) {
+        let mut counted: Option<Instant> = None;
         loop {
             tokio::time::sleep(self.ownership.replica.next_turn(SWEEP_EVERY)).await;
             if self.lifecycle.is_ending() {
                 continue;
             }
-            if let Err(error) = self.do_what_is_due(self.ledger.store().now_ms()).await
+            let counts = counted.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+            if counts {
+                counted = Some(Instant::now());
+            }
+            if let Err(error) = self.sweep_due_once(counts).await
                 && self.cannot_read_due.is_due()
             {
                 tracing::warn!(%error, "could not read what is due; trying again");
             }
         }
+    }
+
+    /// Does what is due now, after counting what is in the index if it `counts`: nothing is due if nothing is there.
+    async fn sweep_due_once(&self, counts: bool) -> Result<(), Unavailable> {
+        if counts && self.backlog.count_waiting(&**self.ledger.store()).await? == 0 {
+            return Ok(());
+        }
+        self.do_what_is_due(self.ledger.store().now_ms()).await
     }
 
     /// Does everything that is due at `now_ms`. What fails stays in the index for the next sweep.

@@ -88,15 +88,21 @@ impl Recovery {
         Ok(found)
     }
 
-    /// Orphans the runs that are registered for this replica and that it does not drive.
-    async fn reconcile(&self) -> Result<(), Unavailable> {
+    /// Orphans the runs that are registered for this replica and that it does not drive, and counts them.
+    pub(in crate::agent) async fn reconcile(&self) -> Result<(), Unavailable> {
+        let mut queued = 0;
         for (key, document) in self.ownership.replica.own_entries().await? {
             let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
             let entry: Registration = decode(&document.value)?;
-            if self.active.get(&run).is_none() && entry.age() >= RECONCILE_EVERY {
+            if self.active.get(&run).is_some() {
+                continue;
+            }
+            queued += 1;
+            if entry.age() >= RECONCILE_EVERY {
                 self.ownership.replica.orphan(&run, &entry).await?;
             }
         }
+        self.backlog.set_queued(queued);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use crate::agent::ledger::keys;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::llm::openai::messages::{joined, json};
 use crate::store::{Order, Scan, Store, Tx, Write};
+use crate::telemetry::metrics::Figures;
 use crate::types::run::{OnConflict, OnDisconnect};
 use crate::types::session::Session;
 use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId, StopReason};
@@ -73,6 +74,30 @@ async fn a_queued_run_begins_after_the_one_before_it_and_sees_its_messages() {
         .collect();
     let of_second = asked.iter().find(|messages| messages.contains("two") && !messages.contains("three")).unwrap();
     assert!(of_second.contains("slow"), "it was asked with what came before it: {of_second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_for_their_turn_are_counted_where_they_are_registered() {
+    let store = shared();
+    let (a, b) = pair(&store);
+    let first = a.agent.start(says("one", OnConflict::Reject), None).await.unwrap();
+    let second = b.agent.start(says("two", OnConflict::Enqueue), None).await.unwrap();
+    let third = b.agent.start(says("three", OnConflict::Enqueue), None).await.unwrap();
+    let figures = async || {
+        let mut figures = Vec::new();
+        for replica in [&a, &b] {
+            replica.agent.rooms.recovery.reconcile().await.unwrap();
+            let Figures { live_runs, queued_runs, .. } = replica.agent.figures();
+            figures.push((live_runs, queued_runs));
+        }
+        figures
+    };
+    assert_eq!(figures().await, [(1, 0), (0, 2)]);
+    for run in [first, second, third] {
+        watch(run).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(figures().await, [(0, 0), (0, 0)]);
 }
 
 #[tokio::test(start_paused = true)]

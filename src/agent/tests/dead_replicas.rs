@@ -22,6 +22,7 @@ use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Check, Document, Order, Partition, Scan, Store, Tx, Unavailable, Write};
+use crate::telemetry::metrics::LeaseLosses;
 use crate::types::clock::now_ms;
 use crate::types::run::OnConflict;
 use crate::types::{Event, RunId, RunSpec, RunStatus, SessionId, Tenant};
@@ -87,7 +88,7 @@ async fn one_replica_reaps_a_dead_replicas_runs_of_many_pages() {
         let dead = dead_with(&store, runs, &entry(Duration::ZERO)).await;
         let successors: Vec<Arc<dyn Store>> = vec![Link::to(&store), Link::to(&store), Link::to(&store)];
         let settled = successors.into_iter().map(|link| async move {
-            look(&Replica::new(link.clone()), &Leases::new(link)).await.unwrap();
+            look(&Replica::new(link.clone()), &Leases::new(link, LeaseLosses::default())).await.unwrap();
         });
         futures_util::future::join_all(settled).await;
         let orphans = scan(&store, &keys::live_entries(keys::ORPHANED)).await;
@@ -108,14 +109,14 @@ async fn a_replica_that_dies_while_reaping_is_followed_by_another() {
             if nth == 1 { fate } else { Fate::Happens }
         });
         let replica = Replica::new(successor.clone());
-        let leases = Leases::new(successor);
+        let leases = Leases::new(successor, LeaseLosses::default());
         let settling = look(&replica, &leases);
         tokio::time::timeout(Duration::from_secs(1), settling).await.expect_err("the successor is dead");
         let next = Replica::new(store.clone());
-        look(&next, &Leases::new(store.clone())).await.unwrap();
+        look(&next, &Leases::new(store.clone(), LeaseLosses::default())).await.unwrap();
         assert!(named(&store, &dead).await > 0, "{fate:?}: its successor may live");
         tokio::time::sleep(Duration::from_secs(10)).await;
-        look(&next, &Leases::new(store.clone())).await.unwrap();
+        look(&next, &Leases::new(store.clone(), LeaseLosses::default())).await.unwrap();
         let orphans = named(&store, keys::ORPHANED).await;
         assert_eq!((orphans, named(&store, &dead).await), (300, 0), "{fate:?}");
         assert!(!is_registered(&store, &dead).await);

@@ -199,3 +199,19 @@ async fn a_wait_is_in_the_index_wherever_its_replica_dies() {
         assert_eq!(entries(&store).await, []);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_for_their_client_are_counted_by_every_replica() {
+    let store = shared();
+    let (a, b) = (replica(store.clone()), replica(store.clone()));
+    let (run, call) = waiting(&a, None).await;
+    waiting(&a, Some("s")).await;
+    let figures = async || {
+        // Each counts at its turn to sweep the index, after 30 s at the earliest.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        [&a, &b].map(|replica| replica.figures().waiting_runs)
+    };
+    assert_eq!(figures().await, [2, 2]);
+    answer(&b, &run, &call).await.unwrap();
+    assert_eq!(figures().await, [1, 1]);
+}

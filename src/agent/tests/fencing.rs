@@ -15,6 +15,7 @@ use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Partition, Store, Tx, Unavailable, Write};
+use crate::telemetry::metrics::{Figures, Format, LeaseLosses, Metrics};
 use crate::types::{Event, RunId};
 
 /// For so long a holder relies on a lease that it does not renew: two seconds less than others cannot acquire it.
@@ -115,7 +116,7 @@ impl StoreLayer for Slow {
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_relied_on_from_when_it_was_asked_for() {
     let store = Arc::new(Slow { inner: MemoryStore::default(), cut: AtomicBool::new(false) });
-    let leases = Leases::new(store.clone());
+    let leases = Leases::new(store.clone(), LeaseLosses::default());
     let run = RunId::mint();
     let partition = keys::run_partition(&tenant(), None, &run);
     let began = Instant::now();
@@ -134,4 +135,34 @@ async fn a_lease_is_relied_on_from_when_it_was_asked_for() {
     let relied = began.elapsed();
     assert!(relied <= asked + RELIES + Duration::from_millis(1), "asked after {asked:?}, relied on until {relied:?}");
     assert!(relied >= asked + RELIES, "it was renewed");
+}
+
+/// However many renewals and changes are refused, it is one loss.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_counted_once_by_what_noticed_it_first() {
+    for by_renewal in [true, false] {
+        let (store, metrics, run) = (shared(), Metrics::new(false), RunId::mint());
+        let leases = Leases::new(store.clone(), metrics.lease_losses());
+        let names = || (keys::run_partition(&tenant(), None, &run), keys::lease(&run), keys::inbox(&run));
+        let (partition, key, inbox) = names();
+        let lease = leases.acquire_named(partition, key, inbox).await.unwrap().unwrap();
+        tokio::time::sleep(HOLDS + SECOND).await;
+        let (partition, key, inbox) = names();
+        let other = Leases::new(store, LeaseLosses::default());
+        let _other = other.acquire_named(partition, key, inbox).await.unwrap().expect("it has expired");
+        let renewed = async || tokio::time::timeout(4 * SECOND, leases.keep()).await;
+        if by_renewal {
+            assert!(renewed().await.is_err());
+            lease.ending().lost();
+        } else {
+            lease.ending().lost();
+            assert!(renewed().await.is_err());
+        }
+        let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
+        let of = |by: &str| format!("loopgate_lease_losses_total{{noticed_by=\"{by}\"}} ");
+        let (renewals, commits) = if by_renewal { (1, 0) } else { (0, 1) };
+        for (by, count) in [("renewal", renewals), ("commit", commits)] {
+            assert!(text.contains(&format!("{}{count}\n", of(by))), "{by}: {text}");
+        }
+    }
 }

@@ -51,7 +51,7 @@ impl Acceptor {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "could not listen"),
         };
-        let slots = Slots::new(self.listening.bounds.limits);
+        let slots = Slots::new(self.listening.bounds.limits, self.listening.counted.clone());
         loop {
             let accepted = tokio::select! {
                 biased;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::slots::Limits;
+use crate::telemetry::metrics::Connections;
 
 /// What bounds connections.
 #[derive(Debug, Clone, Copy)]
@@ -30,4 +31,6 @@ pub(super) struct Listening {
     pub(super) bounds: Bounds,
     pub(super) stop: CancellationToken,
     pub(super) connections: TaskTracker,
+    /// What counts them for the metrics.
+    pub(super) counted: Connections,
 }

@@ -30,6 +30,8 @@ use tokio_util::task::TaskTracker;
 pub(super) use self::listening::Bounds;
 pub(super) use self::slots::{Limits, Surplus};
 
+use crate::telemetry::metrics::Connections;
+
 use self::acceptor::Acceptor;
 use self::heartbeat::Heartbeat;
 use self::listening::Listening;
@@ -41,7 +43,13 @@ const MAX_BUFFER: usize = 32 * 1024;
 /// left before, within `drain_timeout`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Serves connections until `stop` fires, then lets open responses end, for a moment.
-pub(super) async fn listen(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
+pub(super) async fn listen(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stop: CancellationToken,
+    counted: Connections,
+) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.keep_alive).max_buf_size(MAX_BUFFER).half_close(false);
     let stop = stop.child_token();
@@ -49,7 +57,7 @@ pub(super) async fn listen(listener: TcpListener, router: Router, bounds: Bounds
     let _stops = stop.clone().drop_guard();
     let connections = TaskTracker::new();
     let heartbeat = Arc::new(Heartbeat::new());
-    let listening = Arc::new(Listening { http, router, bounds, stop, connections: connections.clone() });
+    let listening = Arc::new(Listening { http, router, bounds, stop, connections: connections.clone(), counted });
     let acceptor = Acceptor { listening, serving: Handle::current(), heartbeat: heartbeat.clone() };
     match acceptor.start(listener) {
         Ok(ended) => tokio::select! {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::net::client_address::counted_as;
+use crate::telemetry::metrics::Connections;
 
 /// Connections beyond the limits. Not a setting: probes need a few, and refusals do not last.
 const RESERVE: usize = 64;
@@ -43,6 +44,8 @@ pub(super) struct Slots {
 
 #[derive(Debug, Default)]
 struct Table {
+    /// What counts them for the metrics. Here, so that no connection is larger for it.
+    counted: Connections,
     /// Counts connections, and moments at which one became idle.
     next: u64,
     open: HashMap<u64, Place>,
@@ -84,8 +87,9 @@ pub(super) struct Slot {
 pub(super) struct Busy(Arc<Slot>);
 
 impl Slots {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, table: Arc::default() }
+    pub(super) fn new(limits: Limits, counted: Connections) -> Self {
+        let table = Table { counted, ..Table::default() };
+        Self { limits, table: Arc::new(Mutex::new(table)) }
     }
 
     /// A slot for a new connection; `None` if even the reserve is used up.
@@ -100,10 +104,12 @@ impl Slots {
             (!has_room).then_some(Surplus::Full)
         };
         if surplus.is_some() && table.reserve.count >= RESERVE && !table.close_idle(true) {
+            table.counted.refused();
             return None;
         }
         let give_way = CancellationToken::new();
         let id = table.add(Place { address, surplus, idle_since: None, give_way: give_way.clone() });
+        table.counted.opened();
         Some(Slot { id, surplus, give_way, table: self.table.clone() })
     }
 }
@@ -118,7 +124,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.table.lock().remove(self.id);
+        let mut table = self.table.lock();
+        table.remove(self.id);
+        table.counted.closed();
     }
 }
 
@@ -192,7 +200,7 @@ mod tests {
     use super::*;
 
     fn slots(connections: u32, per_address: Option<u32>) -> Slots {
-        Slots::new(Limits { connections, per_address })
+        Slots::new(Limits { connections, per_address }, Connections::default())
     }
 
     fn take(slots: &Slots, address: &str) -> Arc<Slot> {

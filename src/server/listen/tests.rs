@@ -35,7 +35,7 @@ fn a_probe_is_answered_while_requests_keep_all_threads_busy() {
     let serving = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = serving.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let listening = serving.spawn(listen(listener, router, bounds, stop.clone()));
+    let listening = serving.spawn(listen(listener, router, bounds, stop.clone(), Connections::default()));
     let mut slow = ask(address, "/busy");
     busy.recv().unwrap();
     let mut answer = String::new();

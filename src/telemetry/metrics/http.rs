@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 
 use super::declare::Declarations;
 use super::family::{Family, Few, Histogram};
@@ -25,6 +26,45 @@ struct RouteMeters {
 pub(super) struct HttpMetrics {
     routes: Named<RouteMeters>,
     refused: Family<Counter>,
+    pub(super) connections: Connections,
+}
+
+/// Counts connections; nothing where metrics are off.
+#[derive(Debug, Clone, Default)]
+pub struct Connections(Option<(Gauge, Counter)>);
+
+impl Connections {
+    fn declare(to: &mut Declarations) -> Self {
+        let open =
+            to.gauge("connections", "Open connections, those of probes among them, but not of this page's own port.");
+        let refused = to.counters(
+            "connections_refused",
+            &[],
+            "Connections that were closed at once, as there was no room even to refuse their requests.",
+        );
+        Self(Some((open, refused.of(&[]))))
+    }
+
+    /// A connection was opened.
+    pub fn opened(&self) {
+        if let Some((open, _)) = &self.0 {
+            open.inc();
+        }
+    }
+
+    /// A connection was closed.
+    pub fn closed(&self) {
+        if let Some((open, _)) = &self.0 {
+            open.dec();
+        }
+    }
+
+    /// A connection was not taken.
+    pub fn refused(&self) {
+        if let Some((_, refused)) = &self.0 {
+            refused.inc();
+        }
+    }
 }
 
 impl HttpMetrics {
@@ -43,7 +83,7 @@ impl HttpMetrics {
             by_status: Few::default(),
             duration: duration.of(&[route]),
         });
-        Self { routes, refused }
+        Self { routes, refused, connections: Connections::declare(to) }
     }
 
     pub(super) fn answered(&self, route: &str, status: u16, after: Duration) {

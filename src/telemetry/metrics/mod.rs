@@ -22,15 +22,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use self::declare::{Row, to_markdown};
+pub use self::http::Connections;
 pub use self::of_run::RunCounter;
-pub use self::store::{StoreMetrics, StoreOperation};
+pub use self::store::{LeaseLosses, NoticedBy, StoreFailure, StoreMetrics, StoreOperation};
 pub use self::text::Format;
 
 use self::declare::Declarations;
 use self::http::HttpMetrics;
 use self::runs::RunMetrics;
 use super::fold::RunFold;
-use crate::types::{RunSpec, StopReason};
+use crate::types::{RunSpec, StopReason, Tenant};
 
 /// Counts what happens in this process, or nothing. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +44,7 @@ struct All {
     runs: Arc<RunMetrics>,
     http: HttpMetrics,
     store: Arc<StoreMetrics>,
+    lease_losses: LeaseLosses,
     gauges: Gauges,
     by_tenant: bool,
 }
@@ -51,7 +53,11 @@ struct All {
 #[derive(Debug)]
 struct Gauges {
     live_runs: Gauge,
+    queued_runs: Gauge,
+    waiting_runs: Gauge,
     readers: Gauge,
+    streams: Gauge,
+    reader_lag: Gauge,
     draining: Gauge,
 }
 
@@ -60,8 +66,16 @@ struct Gauges {
 pub struct Figures {
     /// Runs that are driven here.
     pub live_runs: usize,
+    /// Runs that are registered here and driven nowhere: most wait for their turn in their session.
+    pub queued_runs: usize,
+    /// Runs of all replicas that wait for their client.
+    pub waiting_runs: usize,
     /// Clients that follow runs through this process.
     pub readers: usize,
+    /// Those of them that get events as these happen.
+    pub streams: usize,
+    /// How many events the reader has not taken that is furthest behind its run.
+    pub reader_lag: u64,
     /// Whether the process is about to end.
     pub draining: bool,
 }
@@ -79,6 +93,42 @@ pub struct Names {
     pub tenants: Vec<String>,
 }
 
+impl Gauges {
+    fn declare(to: &mut Declarations) -> Self {
+        Self {
+            live_runs: to.gauge("live_runs", "Runs that this replica drives."),
+            queued_runs: to.gauge(
+                "queued_runs",
+                "Runs that are registered with this replica and not driven, most of them in the queue of their session; as \
+                 of its last look, at most 30 s ago.",
+            ),
+            waiting_runs: to.gauge(
+                "waiting_runs",
+                "Runs of all replicas that wait for their client, up to 10,000; as of this replica's last look, about \
+                 30 s ago. Take the maximum over replicas, not the sum.",
+            ),
+            readers: to.gauge("readers", "Requests that follow a run through this replica, streamed or not."),
+            streams: to.gauge("streams", "Those of the readers that get events as these happen."),
+            reader_lag: to.gauge(
+                "reader_lag_events",
+                "How many events the reader has not taken that is furthest behind its run, of runs that this replica drives.",
+            ),
+            draining: to.gauge("draining", "1 from the signal to stop until the end of the process."),
+        }
+    }
+
+    fn set(&self, figures: &Figures) {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.live_runs.set(number(figures.live_runs));
+        self.queued_runs.set(number(figures.queued_runs));
+        self.waiting_runs.set(number(figures.waiting_runs));
+        self.readers.set(number(figures.readers));
+        self.streams.set(number(figures.streams));
+        self.reader_lag.set(i64::try_from(figures.reader_lag).unwrap_or(i64::MAX));
+        self.draining.set(i64::from(figures.draining));
+    }
+}
+
 impl Metrics {
     /// Counts from now on; by tenant too, if that is asked for.
     #[must_use]
@@ -89,19 +139,28 @@ impl Metrics {
         let runs = Arc::new(RunMetrics::declare(&mut to));
         let http = HttpMetrics::declare(&mut to);
         let store = Arc::new(StoreMetrics::declare(&mut to));
-        let gauges = Gauges {
-            live_runs: to.gauge("live_runs", "Runs that this replica drives."),
-            readers: to.gauge("readers", "Requests that follow a run through this replica, streamed or not."),
-            draining: to.gauge("draining", "1 from the signal to stop until the end of the process."),
-        };
+        let lease_losses = LeaseLosses::declare(&mut to);
+        let gauges = Gauges::declare(&mut to);
         let (registry, rows) = to.into_parts();
-        Self(Some(Arc::new(All { registry, rows, runs, http, store, gauges, by_tenant })))
+        Self(Some(Arc::new(All { registry, rows, runs, http, store, lease_losses, gauges, by_tenant })))
     }
 
     /// What is counted of the store, if anything is.
     #[must_use]
     pub fn store(&self) -> Option<Arc<StoreMetrics>> {
         self.0.as_ref().map(|all| all.store.clone())
+    }
+
+    /// What counts lost leases.
+    #[must_use]
+    pub fn lease_losses(&self) -> LeaseLosses {
+        self.0.as_ref().map(|all| all.lease_losses.clone()).unwrap_or_default()
+    }
+
+    /// What counts connections.
+    #[must_use]
+    pub fn connections(&self) -> Connections {
+        self.0.as_ref().map(|all| all.http.connections.clone()).unwrap_or_default()
     }
 
     /// Counts the things of these names by themselves from now on.
@@ -120,10 +179,12 @@ impl Metrics {
         RunCounter::new(&all.runs, spec, fold(), all.by_tenant)
     }
 
-    /// Counts the end of a run of this agent that could not be resumed.
-    pub fn failed_run(&self, agent: &str, reason: StopReason) {
-        if let Some(all) = &self.0 {
-            all.runs.agents.of(agent).finish(reason);
+    /// Counts the end of a run of this agent and tenant that could not be resumed.
+    pub fn failed_run(&self, agent: &str, tenant: &Tenant, reason: StopReason) {
+        let Some(all) = &self.0 else { return };
+        all.runs.agents.of(agent).finish(reason);
+        if all.by_tenant {
+            all.runs.tenants.of(tenant.as_str()).finish(reason);
         }
     }
 
@@ -144,10 +205,7 @@ impl Metrics {
     /// Everything as text; `None` where nothing is counted.
     pub fn write(&self, format: Format, figures: Figures) -> Option<Result<String, fmt::Error>> {
         let all = self.0.as_ref()?;
-        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        all.gauges.live_runs.set(number(figures.live_runs));
-        all.gauges.readers.set(number(figures.readers));
-        all.gauges.draining.set(i64::from(figures.draining));
+        all.gauges.set(&figures);
         Some(format.write(&all.registry))
     }
 

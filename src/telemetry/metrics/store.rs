@@ -40,8 +40,49 @@ impl StoreOperation {
 #[derive(Debug)]
 pub struct StoreMetrics {
     durations: [Histogram; StoreOperation::WORDS.len()],
+    /// What did not answer, by operation: there from the start, so that its first error is an increase.
+    unavailable: [Counter; StoreOperation::WORDS.len()],
     errors: Family<Counter>,
-    lease_losses: Family<Counter>,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// The store did not answer.
+    Unavailable,
+    /// It refused, for this reason.
+    Refused(&'static str),
+}
+
+/// Counts leases that another replica took; nothing where metrics are off.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseLosses(Option<[Counter; 2]>);
+
+/// How a replica notices that a lease is another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoticedBy {
+    /// It could not be renewed.
+    Renewal,
+    /// A change under it was refused.
+    Commit,
+}
+
+impl LeaseLosses {
+    pub(super) fn declare(to: &mut Declarations) -> Self {
+        let losses = to.counters(
+            "lease_losses",
+            &["noticed_by"],
+            "Leases that another replica took, each counted once: noticed by a `renewal` or by a `commit` that was refused.",
+        );
+        Self(Some(["renewal", "commit"].map(|by| losses.of(&[by]))))
+    }
+
+    /// Counts a lost lease.
+    pub fn count(&self, by: NoticedBy) {
+        if let Some(losses) = &self.0 {
+            losses[by as usize].inc();
+        }
+    }
 }
 
 impl StoreMetrics {
@@ -52,19 +93,16 @@ impl StoreMetrics {
             BOUNDS,
             "How long the store took to answer, failures included.",
         );
+        let errors = to.counters(
+            "store_errors",
+            &["operation", "class"],
+            "What the store did not do: `unavailable` if it did not answer; conflicts are expected where several want to \
+             change the same thing.",
+        );
         Self {
             durations: StoreOperation::WORDS.map(|operation| durations.of(&[operation])),
-            errors: to.counters(
-                "store_errors",
-                &["operation", "class"],
-                "What the store did not do: `unavailable` if it did not answer; conflicts are expected where several \
-                 want to change the same thing.",
-            ),
-            lease_losses: to.counters(
-                "lease_losses",
-                &["noticed_by"],
-                "Leases that another replica took, noticed by a `renewal` or by a `commit` that was refused.",
-            ),
+            unavailable: StoreOperation::WORDS.map(|operation| errors.of(&[operation, "unavailable"])),
+            errors,
         }
     }
 
@@ -74,13 +112,10 @@ impl StoreMetrics {
     }
 
     /// Counts an operation that failed.
-    pub fn failed(&self, operation: StoreOperation, class: &'static str) {
-        self.errors.of(&[operation.word(), class]).inc();
-    }
-
-    /// Counts a lease that another replica took.
-    pub fn lost_lease(&self, operation: StoreOperation) {
-        let noticed_by = if operation == StoreOperation::Renew { "renewal" } else { "commit" };
-        self.lease_losses.of(&[noticed_by]).inc();
+    pub fn failed(&self, operation: StoreOperation, failure: StoreFailure) {
+        match failure {
+            StoreFailure::Unavailable => self.unavailable[operation as usize].inc(),
+            StoreFailure::Refused(class) => self.errors.of(&[operation.word(), class]).inc(),
+        };
     }
 }

@@ -31,8 +31,7 @@ fn every_declared_metric_is_written_under_its_name() {
     all.runs.tools.of("t").finish(&crate::types::ToolOutcome::default(), None);
     metrics.answered_request("/v1/models", 200, Duration::ZERO);
     metrics.refused_request("not_found");
-    all.store.failed(StoreOperation::Get, "unavailable");
-    all.store.lost_lease(StoreOperation::Renew);
+    all.store.failed(StoreOperation::Get, StoreFailure::Unavailable);
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");
@@ -40,5 +39,20 @@ fn every_declared_metric_is_written_under_its_name() {
         let sample = if *kind == "histogram" { format!("\n{name}_count") } else { format!("\n{name}") };
         let is_sampled = text.match_indices(&sample).any(|(at, _)| text[at + sample.len()..].starts_with([' ', '{']));
         assert!(is_sampled, "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_run_that_could_not_be_resumed_is_counted_for_its_tenant_too() {
+    for by_tenant in [true, false] {
+        let metrics = Metrics::new(by_tenant);
+        let tenant = Tenant::parse("acme").unwrap();
+        metrics.know(Names { tenants: vec!["acme".to_owned()], agents: vec!["a".to_owned()], ..Names::default() });
+        metrics.failed_run("a", &tenant, StopReason::CrashLoop);
+        let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
+        let of_agent = "loopgate_runs_finished_total{agent=\"a\",status=\"failed\",reason=\"crash_loop\"} 1\n";
+        let of_tenant = "loopgate_tenant_runs_finished_total{tenant=\"acme\",status=\"failed\"} 1\n";
+        assert!(text.contains(of_agent), "{text}");
+        assert_eq!(text.contains(of_tenant), by_tenant, "{text}");
     }
 }

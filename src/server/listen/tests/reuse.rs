@@ -48,7 +48,7 @@ async fn serve(keep_alive: Duration) -> Served {
     let bounds = Bounds { limits, header_timeout: PATIENCE, keep_alive, write_timeout: PATIENCE };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    TaskTracker::new().spawn(listen(listener, router, bounds, stop.clone()));
+    TaskTracker::new().spawn(listen(listener, router, bounds, stop.clone(), Connections::default()));
     Served { address, streams, _stops: stop.clone().drop_guard(), stop }
 }
 

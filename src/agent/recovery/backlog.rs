@@ -1,0 +1,54 @@
+//! How many runs wait, as of the last look: for their turn, or for their client.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::TryStreamExt;
+
+use crate::agent::ledger::keys;
+use crate::store::pages::scan_pages;
+use crate::store::{Order, Scan, Store, Unavailable};
+
+/// Most runs that are counted. More take the store longer to list than the figure is worth.
+const MOST: usize = 10_000;
+/// Entries read at a time.
+const PAGE: usize = 1_000;
+
+/// The figures of the last look.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    queued: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+impl Backlog {
+    /// Runs that were registered with this replica and not driven.
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Runs of all replicas that waited for their client.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// So many runs are registered with this replica and not driven.
+    pub(super) fn set_queued(&self, runs: usize) {
+        self.queued.store(runs, Ordering::Relaxed);
+    }
+
+    /// Counts the runs that wait for their client, and returns how many there are: each has an entry in the due index.
+    pub(super) async fn count_waiting(&self, store: &dyn Store) -> Result<usize, Unavailable> {
+        let partition = keys::due_partition();
+        let scan = Scan { prefix: String::new(), after: None, limit: PAGE, order: Order::Ascending };
+        let mut pages = pin!(scan_pages(store, &partition, scan));
+        let mut runs = 0;
+        while runs < MOST
+            && let Some(page) = pages.try_next().await?
+        {
+            runs += page.len();
+        }
+        self.waiting.store(runs.min(MOST), Ordering::Relaxed);
+        Ok(runs)
+    }
+}
