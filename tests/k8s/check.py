@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 VERSIONS = ["1.30", "1.37"]
 # What the server takes after its drain to end what is still open, in seconds.
 CLOSING = 2
+# Kinds that Kubernetes' own schemas lack, and where theirs are.
+EXTENSIONS = {"HTTPRoute": "httproute.json", "ServiceMonitor": "prometheus.json", "PrometheusRule": "prometheus.json"}
 # What has a template of pods and selects them.
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet"}
 
@@ -49,8 +51,8 @@ def title(item):
 
 def against_schema(item):
     """An object of an unknown kind is a mistake too: it would go unchecked."""
-    if item.get("kind") == "HTTPRoute":
-        schema = json.loads((ROOT / "tests/k8s/httproute.json").read_text())
+    if item.get("kind") in EXTENSIONS:
+        schema = json.loads((ROOT / "tests/k8s" / EXTENSIONS[item["kind"]]).read_text())
         return [str(error.message) for error in jsonschema.Draft202012Validator(schema).iter_errors(item)]
     mistakes = []
     for version in VERSIONS:
@@ -86,11 +88,32 @@ def judge(item, objects):
         target = spec["scaleTargetRef"]
         if not any(other["metadata"]["name"] == target["name"] for other in of_kind(objects, target["kind"])):
             yield "scales what is not there"
+    if kind == "ServiceMonitor":
+        yield from judge_monitor(spec, objects)
     for name, port in backends(item):
         services = [other for other in of_kind(objects, "Service") if other["metadata"]["name"] == name]
         ports = [wanted for service in services for wanted in service["spec"]["ports"]]
         if not any(port in (known["port"], known["name"]) for known in ports):
             yield f"routes to {name}:{port}, which no Service has"
+
+
+def judge_monitor(spec, objects):
+    """What is read must be where the server answers."""
+    labels = spec["selector"]["matchLabels"].items()
+    services = [one for one in of_kind(objects, "Service") if labels <= one["metadata"]["labels"].items()]
+    for endpoint in spec["endpoints"]:
+        ports = [port for one in services for port in one["spec"]["ports"] if port["name"] == endpoint["port"]]
+        if len(services) != 1 or len(ports) != 1:
+            yield f"reads the port {endpoint['port']} of {len(services)} Services, of which {len(ports)} have it"
+            continue
+        for template in selected(services[0]["spec"]["selector"], objects):
+            for container in template["spec"]["containers"]:
+                known = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+                metrics = tomllib.loads(configuration(template["spec"], objects)).get("metrics", {})
+                if not metrics.get("listen", "").endswith(f":{known.get(ports[0]['targetPort'])}"):
+                    yield f"reads a port at which there are no metrics: {metrics}"
+                if metrics.get("open") is not True:
+                    yield "has no key for metrics that take one"
 
 
 def judge_pod(template, objects):
