@@ -134,6 +134,10 @@ impl Store for Measured {
         self.inner.pace()
     }
 
+    fn now_ms(&self) -> u64 {
+        self.inner.now_ms()
+    }
+
     fn watch(&self, topic: &Topic) -> Watch {
         self.inner.watch(topic)
     }

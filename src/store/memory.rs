@@ -26,6 +26,7 @@ use super::{
     CommitError, Document, Fence, Key, LogPage, Partition, Rate, RateDecision, Scan, Store, Topic, Tx, Unavailable,
     Watch,
 };
+use crate::types::clock::now_ms;
 
 /// How many expired things a commit removes in addition to one for each of its writes.
 const PURGED_PER_COMMIT: usize = 8;
@@ -120,6 +121,10 @@ impl Store for MemoryStore {
 
     fn pace(&self) -> Duration {
         super::LOCAL_PACE
+    }
+
+    fn now_ms(&self) -> u64 {
+        now_ms()
     }
 
     fn watch(&self, topic: &Topic) -> Watch {

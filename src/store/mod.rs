@@ -21,8 +21,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::types::clock::now_ms;
-
 #[cfg(test)]
 pub(crate) mod conformance;
 mod decide;
@@ -318,9 +316,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Unix milliseconds by the clock that all processes go by that share the store: what several of them must agree on,
     /// such as when a day begins, is decided by this one. Where the store is this process's own, its wall clock.
-    fn now_ms(&self) -> u64 {
-        now_ms()
-    }
+    fn now_ms(&self) -> u64;
 
     /// A hint that something under `topic` changed. A lost hint costs time, never correctness: a task that waits
     /// for one also looks at intervals.

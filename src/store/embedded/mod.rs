@@ -50,6 +50,7 @@ use super::{
     CommitError, Document, Fence, Key, LogPage, OpenError, Partition, Rate, RateDecision, Scan, Store, Topic, Tx,
     Unavailable, Watch,
 };
+use crate::types::clock::now_ms;
 
 /// The backend in a directory.
 #[derive(Debug)]
@@ -190,6 +191,10 @@ impl Store for EmbeddedStore {
 
     fn pace(&self) -> Duration {
         super::LOCAL_PACE
+    }
+
+    fn now_ms(&self) -> u64 {
+        now_ms()
     }
 
     fn watch(&self, topic: &Topic) -> Watch {
