@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::support::TestServer;
 use crate::support::cluster::client::Client;
+use crate::support::cluster::counters::Life;
 use crate::support::cluster::evidence::{ClientTrace, Window};
 use crate::support::cluster::{Figures, InFlight, Job, TestServices, hold, keep};
 use crate::support::seed::Seed;
@@ -20,6 +21,8 @@ pub(super) struct TestCluster {
     pub(super) seed: Seed,
     /// When the store may have forgotten what it acknowledged.
     pub(super) forgotten: Vec<Window>,
+    /// What replicas counted, where it is compared.
+    counted: Vec<Life>,
     /// The store, for the probe after the runs.
     store: String,
 }
@@ -45,13 +48,36 @@ impl TestCluster {
         client.agent = json!({"on_unknown_outcome": "tell_model"});
         let seed = Seed::of_this_run().part(name);
         let store = stores[stores.len() - 1].clone();
-        Self { name: name.to_owned(), services, replicas, client, seed, forgotten: Vec::new(), store }
+        Self {
+            name: name.to_owned(),
+            services,
+            replicas,
+            client,
+            seed,
+            forgotten: Vec::new(),
+            counted: Vec::new(),
+            store,
+        }
     }
 
     /// Lets clients run these jobs, in sessions whose budgets show whether all was settled.
     pub(super) async fn launch(&self, jobs: Vec<Job>) -> InFlight {
         TestServices::open_sessions(self.replicas[0].url(), &jobs).await;
         TestServices::launch(&self.client, &self.seed, jobs)
+    }
+
+    /// Kills a replica, whose counters were read just before.
+    pub(super) async fn kill(&mut self, victim: usize) {
+        let replica = &mut self.replicas[victim];
+        let url = replica.url().to_owned();
+        self.counted.push(Life::until(&url, replica.kill9()).await);
+    }
+
+    /// Reads the counters of all replicas, once their runs have ended. They are compared with what happened.
+    pub(super) async fn count(&mut self) {
+        for replica in &self.replicas {
+            self.counted.push(Life::at_rest(replica.url()).await);
+        }
     }
 
     /// Waits for the runs to end, and compares what everyone recorded with what is promised.
@@ -66,6 +92,7 @@ impl TestCluster {
         }
         let mut evidence = self.services.evidence(&self.client, traces).await;
         evidence.forgotten.clone_from(&self.forgotten);
+        evidence.counted.clone_from(&self.counted);
         evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
         hold(&self.name, &evidence)
     }

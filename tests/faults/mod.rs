@@ -8,6 +8,7 @@ mod balanced;
 mod bounds;
 mod chaos;
 mod cluster;
+mod counters;
 mod inside;
 mod kill;
 mod large;

@@ -103,11 +103,13 @@ async fn replicas_are_killed_at_any_time() {
     for turn in 0..scaled(2, 6) {
         tokio::time::sleep(Duration::from_millis(300 + cluster.seed.below(700))).await;
         let victim = turn % cluster.replicas.len();
-        cluster.replicas[victim].kill9().await;
+        cluster.kill(victim).await;
         tokio::time::sleep(Duration::from_millis(cluster.seed.below(1000))).await;
         cluster.replicas[victim].restart().await;
     }
-    cluster.finish(in_flight).await;
+    let traces = in_flight.finished().await;
+    cluster.count().await;
+    cluster.judge(traces).await;
 }
 
 /// A process that stood still does not know that its runs are another's by now.
@@ -128,7 +130,10 @@ async fn a_replica_freezes_and_wakes_up() {
         tokio::time::sleep(Duration::from_secs(15)).await;
         cluster.replicas[victim].signal(Signal::CONT);
     }
-    cluster.finish(in_flight).await;
+    let traces = in_flight.finished().await;
+    // It counted nothing that the store refused.
+    cluster.count().await;
+    cluster.judge(traces).await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use loopgate::types::clock::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::counters::Life;
 use super::model::ModelCall;
 use super::plan::Plan;
 use super::tools::Dispatch;
@@ -35,6 +36,9 @@ pub(crate) struct Evidence {
     pub(crate) all_runs: Option<Probe>,
     /// When the store may have forgotten what it acknowledged, so that clients had to begin anew.
     pub(crate) forgotten: Vec<Window>,
+    /// What replicas counted, where it is compared.
+    #[serde(default)]
+    pub(crate) counted: Vec<Life>,
     /// Whether clients send idempotency keys, so that even a broken request starts one run at most.
     pub(crate) keyed: bool,
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod checker;
 pub(crate) mod client;
+pub(crate) mod counters;
 pub(crate) mod evidence;
 mod figures;
 pub(crate) mod harm;
@@ -80,7 +81,9 @@ impl TestServices {
     pub(crate) fn config_under(&self, limits: &str) -> String {
         let agent = "[agents.default]\ntools = [\"look\", \"put\", \"book\"]\n";
         let key = format!("[keys.clients]\nkey_sha256 = \"{KEY_HASH}\"\n{limits}");
-        format!("{}{agent}{}{key}", self.model.config(), self.tools.config())
+        // The clients' key may not read the metrics, which tests read too.
+        let metrics = "[metrics]\nopen = true\n";
+        format!("{}{agent}{}{metrics}{key}", self.model.config(), self.tools.config())
     }
 
     /// Opens the sessions of these jobs with a budget that is more than enough, so that it can be seen

@@ -1,11 +1,12 @@
 //! Compares the evidence of many runs with what is promised, and names every promise that was broken.
 //!
 //! `log.rs` sees to a run's log, `steps.rs` to its model calls, `tools.rs` to what was dispatched, `clients.rs`
-//! to streams and ends, `sessions.rs` to histories and budgets.
+//! to streams and ends, `sessions.rs` to histories and budgets, `counters.rs` to what replicas counted.
 //!
 //! Pure: it reads evidence and does no I/O, so that doctored evidence can show that it sees.
 
 mod clients;
+mod counters;
 mod log;
 mod sessions;
 mod steps;
@@ -34,6 +35,8 @@ pub(crate) enum Promise {
     Budgets,
     /// A request makes one run, which ends once and in time; histories are whole.
     Runs,
+    /// What replicas count is what happened.
+    Counters,
 }
 
 /// A broken promise.
@@ -123,6 +126,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
             complaints.add(Promise::Runs, format!("the model was asked wrongly for turn {}: {fault}", call.what.round));
         }
     }
+    counters::check_counters(evidence, &mut all);
     if let Some(probe) = &evidence.all_runs {
         sessions::check_probe(probe, &mut Complaints { of: "all runs".to_owned(), all: &mut all });
     }

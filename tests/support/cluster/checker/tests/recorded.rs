@@ -164,6 +164,7 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
         allowed_reasons: Vec::new(),
         all_runs: Some(probe()),
         forgotten: Vec::new(),
+        counted: Vec::new(),
         keyed: true,
     }
 }
