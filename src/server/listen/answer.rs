@@ -13,7 +13,7 @@ use super::progress::Progress;
 /// What the HTTP library gets for a body.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The body, and who is told of its end.
+    /// The body, and what tells the connection's progress of its end.
     Here { body: Answering, _told: Told },
     /// A body that is written in chunks by `streamed`, without the library. It never says anything.
     Elsewhere,

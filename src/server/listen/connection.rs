@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 use super::progress::Progress;
 use super::refusal;
 
-/// What a client takes at least while writing stands still for as long as it may. Not a setting: who takes less is slower
+/// What a client takes at least while writing stands still for as long as it may. Not a setting: a client that takes less is slower
 /// than the slowest line that a run can be followed over, and would hold what waits for it for hours.
 const LEAST: usize = 16 << 10;
 
@@ -32,7 +32,7 @@ pub(super) struct Connection<S> {
     refusal: Bytes,
     /// Whether a line has ended since the last answer: if not, what is too long is the request line.
     line_ended: bool,
-    /// What is read again, because who read it had no use for it.
+    /// What is read again, because the HTTP library read it and had no use for it.
     unread: Bytes,
     progress: Arc<Progress>,
 }

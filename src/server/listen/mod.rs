@@ -42,6 +42,7 @@ const MAX_BUFFER: usize = 32 * 1024;
 /// How long open responses may take to end once the server stops. Not a setting: their runs have ended or were
 /// left before, within `drain_timeout`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Serves connections until `stop` fires, then lets open responses end, for a moment.
 pub(super) async fn listen(
     listener: TcpListener,
