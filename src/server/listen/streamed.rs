@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::Body;
@@ -40,7 +41,7 @@ pub(super) fn is_chunked<B: Body>(response: &Response<B>) -> bool {
 
 /// Writes a body to its end. Fails if the client goes away or the body breaks off.
 pub(super) async fn write(body: Answering, to: &mut Connection<TcpStream>) -> io::Result<()> {
-    let mut streamed = Streamed { body, out: Vec::new(), written: 0, ended: false, is_watched: true };
+    let mut streamed = Streamed::new(body);
     std::future::poll_fn(|context| {
         let written = streamed.poll_write(to, context);
         if written.is_pending() && streamed.is_watched {
@@ -51,8 +52,8 @@ pub(super) async fn write(body: Answering, to: &mut Connection<TcpStream>) -> io
     .await
 }
 
-struct Streamed {
-    body: Answering,
+struct Streamed<B> {
+    body: B,
     /// Chunks that are being written.
     out: Vec<u8>,
     /// How much of them has been.
@@ -62,41 +63,54 @@ struct Streamed {
     is_watched: bool,
 }
 
-impl Streamed {
-    fn poll_write(&mut self, to: &mut Connection<TcpStream>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl<B: Body<Data = Bytes, Error = axum::Error> + Unpin> Streamed<B> {
+    fn new(body: B) -> Self {
+        Self { body, out: Vec::new(), written: 0, ended: false, is_watched: true }
+    }
+
+    /// Writes the body to its end. Whenever this is pending, the connection or the body wakes the task: the body is asked
+    /// after each write to the end of `out`, because a wake of the body is used up by a poll in which the connection is full.
+    fn poll_write<W: AsyncWrite + Unpin>(&mut self, to: &mut W, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let is_more = !self.ended && self.written == 0 && self.join(context)?;
-            while self.written < self.out.len() {
-                match ready!(Pin::new(&mut *to).poll_write(context, &self.out[self.written..]))? {
-                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    count => self.written += count,
-                }
+            ready!(self.poll_drain(to, context))?;
+            if !self.ended && self.poll_join(context)?.is_ready() {
+                continue;
             }
-            // Gives the memory back too.
-            (self.out, self.written) = (Vec::new(), 0);
-            if !is_more {
-                ready!(Pin::new(&mut *to).poll_flush(context))?;
-                return if self.ended { Poll::Ready(Ok(())) } else { Poll::Pending };
-            }
+            ready!(Pin::new(&mut *to).poll_flush(context))?;
+            return if self.ended { Poll::Ready(Ok(())) } else { Poll::Pending };
         }
     }
 
-    /// Joins what there is of the body. Returns whether there may be more at once.
-    fn join(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+    /// Writes all of `out`. It is pending only if the connection is.
+    fn poll_drain<W: AsyncWrite + Unpin>(&mut self, to: &mut W, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.out.len() {
+            match ready!(Pin::new(&mut *to).poll_write(context, &self.out[self.written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.written += count,
+            }
+        }
+        // Gives the memory back too.
+        (self.out, self.written) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Joins in `out`, which is empty, what there is of the body. It is pending only if the body is and there was nothing.
+    fn poll_join(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.out.len() < JOINED {
             match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Pending => return Ok(false),
+                Poll::Pending if self.out.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
                 Poll::Ready(Some(frame)) => {
                     self.push(&frame.map_err(io::Error::other)?.into_data().unwrap_or_default())?;
                 }
                 Poll::Ready(None) => {
                     self.out.extend_from_slice(LAST_CHUNK);
                     self.ended = true;
-                    return Ok(false);
+                    break;
                 }
             }
         }
-        Ok(true)
+        Poll::Ready(Ok(()))
     }
 
     fn push(&mut self, data: &[u8]) -> io::Result<()> {
@@ -121,6 +135,86 @@ impl Streamed {
             }
             Poll::Ready(Ok(false)) => Err(io::ErrorKind::UnexpectedEof.into()),
             Poll::Ready(Err(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::stream;
+    use tokio::io::{AsyncReadExt, DuplexStream};
+    use tokio::sync::mpsc;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    /// What the other side takes before it has to be read.
+    const TAKEN: usize = 1_000;
+    const PIECE: &[u8] = &[b'x'; JOINED];
+
+    /// Writes what `said` brings, until it ends, to the other side that this returns.
+    fn writes(said: mpsc::Receiver<&'static [u8]>) -> DuplexStream {
+        let (client, mut server) = tokio::io::duplex(TAKEN);
+        let pieces = stream::unfold(said, async |mut said| Some((Ok::<_, io::Error>(said.recv().await?), said)));
+        let mut streamed = Streamed::new(axum::body::Body::from_stream(pieces));
+        TaskTracker::new().spawn(async move {
+            std::future::poll_fn(|context| streamed.poll_write(&mut server, context)).await.unwrap();
+        });
+        client
+    }
+
+    /// Lets everything go on until nothing can: only then a clock that is paused goes on.
+    async fn settle() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    /// Reads to the end, which has to come without a wait.
+    async fn rest(client: &mut DuplexStream) -> String {
+        let mut text = String::new();
+        tokio::time::timeout(Duration::from_secs(1), client.read_to_string(&mut text))
+            .await
+            .expect("it goes on")
+            .unwrap();
+        text
+    }
+
+    fn chunked(pieces: &[&[u8]]) -> String {
+        let chunks = pieces.iter().map(|piece| format!("{:X}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece)));
+        chunks.chain(["0\r\n\r\n".to_owned()]).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_of_a_body_that_was_ready_is_written_once_the_client_reads_on() {
+        const PIECES: usize = 256;
+        let (says, said) = mpsc::channel(PIECES);
+        for _ in 0..PIECES {
+            says.send(PIECE).await.unwrap();
+        }
+        drop(says);
+        let mut client = writes(said);
+        settle().await;
+        assert!(rest(&mut client).await == chunked(&[PIECE; PIECES]), "all of it, as it was");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_body_says_while_the_client_takes_nothing_is_written_once_the_client_reads_on() {
+        // The first fills what is joined, so the body is not asked for more; the other does not, so the body is.
+        for first in [PIECE, &PIECE[..2 * TAKEN]] {
+            let (says, said) = mpsc::channel(8);
+            says.send(first).await.unwrap();
+            let mut client = writes(said);
+            settle().await;
+            says.send(b"more").await.unwrap();
+            settle().await;
+            let head = format!("{:X}\r\n", first.len());
+            let mut text = vec![0; head.len() + first.len() + b"\r\n4\r\nmore\r\n".len()];
+            let read = client.read_exact(&mut text);
+            tokio::time::timeout(Duration::from_secs(1), read).await.expect("it goes on").unwrap();
+            drop(says);
+            let text = String::from_utf8(text).unwrap() + &rest(&mut client).await;
+            assert!(text == chunked(&[first, b"more"]), "all of it, as it was");
         }
     }
 }

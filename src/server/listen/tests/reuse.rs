@@ -163,6 +163,34 @@ async fn a_stream_ends_with_its_client_and_a_client_learns_that_it_broke_off() {
 }
 
 #[tokio::test]
+async fn a_client_that_pauses_gets_all_of_a_long_stream_when_it_reads_on() {
+    let mut served = serve(PATIENCE).await;
+    let mut client = Client::of(&served).await;
+    client.ask("/live").await;
+    let says = served.streams.recv().await.unwrap();
+    client.until("\r\n\r\n").await;
+    let piece = Bytes::from(vec![b'x'; 1 << 16]);
+    let mut chunks = 0;
+    // Until the socket is full, and the channel too.
+    while tokio::time::timeout(Duration::from_millis(200), says.send(Ok(piece.clone()))).await.is_ok() {
+        chunks += 1;
+    }
+    drop(says);
+    let (mut length, mut end, mut read) = (0, Vec::new(), vec![0; 1 << 16]);
+    let arrives = async {
+        while !end.ends_with(b"\r\n0\r\n\r\n") {
+            let count = client.0.read(&mut read).await.unwrap();
+            assert!(count > 0, "it was closed after {length} bytes");
+            length += count;
+            end.extend_from_slice(&read[..count]);
+            end.drain(..end.len().saturating_sub(16));
+        }
+    };
+    tokio::time::timeout(PATIENCE, arrives).await.expect("it goes on");
+    assert_eq!(length, chunks * (piece.len() + "10000\r\n\r\n".len()) + "0\r\n\r\n".len());
+}
+
+#[tokio::test]
 async fn a_connection_that_was_idle_for_long_serves_the_next_request_and_is_closed_in_time() {
     let served = serve(Duration::from_secs(2)).await;
     let (mut silent, mut slow) = (Client::of(&served).await, Client::of(&served).await);
