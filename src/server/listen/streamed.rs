@@ -28,7 +28,11 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 pub(super) fn takes_chunks<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         && request.method() != Method::HEAD
-        && request.headers().get(CONNECTION).is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"keep-alive"))
+        && request
+            .headers()
+            .get_all(CONNECTION)
+            .iter()
+            .all(|value| value.as_bytes().eq_ignore_ascii_case(b"keep-alive"))
 }
 
 /// Whether the library writes the body of this answer in chunks, to a client that takes them.

@@ -132,7 +132,11 @@ async fn requests_that_were_sent_early_are_answered_after_the_stream() {
 #[tokio::test]
 async fn a_client_that_takes_no_chunks_or_wants_no_more_is_served_to_the_end() {
     let served = serve(PATIENCE).await;
-    for (version, header, body) in [("1.0", "accept: */*", "\r\n\r\none two"), ("1.1", "connection: close", WORDS)] {
+    for (version, header, body) in [
+        ("1.0", "accept: */*", "\r\n\r\none two"),
+        ("1.1", "connection: close", WORDS),
+        ("1.1", "connection: keep-alive\r\nconnection: close", WORDS),
+    ] {
         let mut client = Client::of(&served).await;
         client.send(&format!("GET /words HTTP/{version}\r\nhost: localhost\r\n{header}\r\n\r\n")).await;
         let answer = client.rest().await;
