@@ -119,6 +119,10 @@ impl Store for MemoryStore {
         Ok(self.buckets.take(partition, bucket, rate))
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn pace(&self) -> Duration {
         super::LOCAL_PACE
     }

@@ -307,9 +307,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable>;
 
     /// Whether other processes may use the same store at the same time.
-    fn is_shared(&self) -> bool {
-        false
-    }
+    fn is_shared(&self) -> bool;
 
     /// The interval at which small appends, such as pieces of streamed text, are worth a commit.
     fn pace(&self) -> Duration;

@@ -10,8 +10,10 @@ use crate::agent::ledger::keys;
 use crate::agent::limits::charge::period_name;
 use crate::config::{Allotment, Period, QuotaConfig};
 use crate::store::Store;
+use crate::store::measured::Measured;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::servers::RedisServer;
+use crate::telemetry::metrics::Metrics;
 use crate::types::clock::{now_ms, shift};
 use crate::types::shortfall::BudgetKind;
 use crate::types::{RunStatus, Tenant};
@@ -20,6 +22,12 @@ const DAY_MS: u64 = 24 * 3_600_000;
 
 fn ahead(days: i64) -> i64 {
     days * DAY_MS.cast_signed()
+}
+
+/// The store of a replica as the server opens it, which counts what the store does.
+async fn open(server: &RedisServer) -> Arc<dyn Store> {
+    let store = Arc::new(RedisStore::open(&server.url().parse().unwrap()).await.unwrap());
+    Arc::new(Measured::new(store, Metrics::new(false).store().unwrap()))
 }
 
 /// What is counted of the budget of the day of `at_ms`.
@@ -38,7 +46,6 @@ async fn spend(agent: &TestAgent) -> i64 {
 #[tokio::test]
 async fn a_budget_of_a_day_goes_by_the_clock_of_redis_whatever_the_host_says() {
     let server = RedisServer::start().await;
-    let url = server.url().parse().unwrap();
     let budget = Allotment { limit: 50_000, per: Some(Period::Day) };
     let quotas = || quotas(QuotaConfig { token_budget: Some(budget), ..QuotaConfig::default() });
     let began = now_ms();
@@ -46,8 +53,7 @@ async fn a_budget_of_a_day_goes_by_the_clock_of_redis_whatever_the_host_says() {
     // A replica whose host is right, one that starts a day early, and one that starts a day late.
     for days in [0, 1, -1] {
         shift(ahead(days));
-        let store: Arc<dyn Store> = Arc::new(RedisStore::open(&url).await.unwrap());
-        let agent = TestAgent::builder().store(store).quotas(quotas()).build();
+        let agent = TestAgent::builder().store(open(&server).await).quotas(quotas()).build();
         used += spend(&agent).await;
         agents.push(agent);
     }
@@ -66,8 +72,8 @@ async fn a_budget_of_a_day_goes_by_the_clock_of_redis_whatever_the_host_says() {
 async fn a_wait_ends_by_the_clock_of_redis() {
     let server = RedisServer::start().await;
     shift(ahead(1));
-    let store: Arc<dyn Store> = Arc::new(RedisStore::open(&server.url().parse().unwrap()).await.unwrap());
-    let agent = TestAgent::builder().store(store).turns(vec![Say::Calls("", vec![("ask", "{}")])]).build();
+    let agent =
+        TestAgent::builder().store(open(&server).await).turns(vec![Say::Calls("", vec![("ask", "{}")])]).build();
     let asked = NewRun { client_tools: vec![client_tool("ask")], ..request() };
     let started = agent.start(asked, None).await.unwrap();
     let run = started.head.id.clone();

@@ -189,6 +189,10 @@ impl Store for EmbeddedStore {
         Ok(self.shared.buckets.take(partition, bucket, rate))
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn pace(&self) -> Duration {
         super::LOCAL_PACE
     }
