@@ -2,7 +2,8 @@
 -- Acquires a lease that is free or has expired.
 --
 -- KEYS: the lease. ARGV: unused; the nonce; how long the lease lasts; how long it is kept after that, both in
--- milliseconds. Answers the token as text, or nothing while another holder has the lease.
+-- milliseconds. Answers the token and the time in microseconds, both as text, or nothing while another holder has the
+-- lease.
 --
 -- A lease is its token, its nonce and its end, each followed by a colon. The token is the time. If the clock stands
 -- behind the last token, it is the number after that token. Counting alone would grant a token twice after a failover
@@ -20,4 +21,4 @@ if not mine then
 end
 local lease = string.format('%s:%s:%.0f:', token, nonce, now + ttl)
 redis.call('SET', KEYS[1], lease, 'PX', string.format('%.0f', ttl + ARGV[4]))
-return token
+return {token, string.format('%.0f', micros)}

@@ -178,12 +178,12 @@ impl Store for RedisStore {
         let arguments = [nonce.to_string(), ttl_arg(ttl), ttl_arg(EXPIRED_LEASE_KEPT)].map(Bytes::from).to_vec();
         match self.run(&space, Purpose::Leases, true, &ACQUIRE, vec![lease.clone()], arguments).await {
             Ok(Value::Nil) => Ok(None),
-            Ok(token) => {
-                let token: u64 = number(&token)?;
-                // It is the server's time in microseconds.
-                self.clock.note(token / 1_000);
-                Ok(Some(Fence { token, nonce }))
+            Ok(Value::Array(granted)) => {
+                let [token, micros] = &granted[..] else { return Err(malformed(&granted)) };
+                self.clock.note(number::<u64>(micros)? / 1_000);
+                Ok(Some(Fence { token: number(token)?, nonce }))
             }
+            Ok(other) => Err(malformed(&other)),
             Err(unavailable) => {
                 self.release_later(space, lease, nonce);
                 Err(unavailable)

@@ -20,6 +20,7 @@ use self::proxy::Proxy;
 use self::servers::{Cluster, RedisServer, Watched};
 use super::*;
 use crate::store::{Check, Write, conformance};
+use crate::types::clock::now_ms;
 
 mod alone {
     use super::*;
@@ -54,6 +55,18 @@ async fn server_without_replicas_is_not_asked_for_confirmation() {
     }
     assert_eq!(calls(&server, "wait").await, 0);
     assert_eq!((calls(&server, "evalsha").await, calls(&server, "eval").await), (10, 1));
+}
+
+#[tokio::test]
+async fn clock_is_learnt_from_the_time_of_a_grant_and_not_from_its_token() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url()).await;
+    // The clock stood in the year 2096 when the lease was granted last.
+    let lease = KeySpace::of(&partition("p")).lease(&key("l"));
+    server.cli(&["SET", &lease, "4000000000000000::0:"]).await;
+    let fence = store.acquire(&partition("p"), &key("l"), Duration::from_secs(60)).await.unwrap().unwrap();
+    assert_eq!(fence.token, 4_000_000_000_000_001);
+    assert!(store.now_ms().abs_diff(now_ms()) < 60_000, "{}", store.now_ms());
 }
 
 /// Something between the store and this server that fails as networks do.
