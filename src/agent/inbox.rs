@@ -88,12 +88,12 @@ pub async fn send(
     if ceiling.is_some_and(|limit| entry.len() as u64 > limit) {
         return Err(LookupError::CommandTooLarge { bytes: entry.len() as u64, limit });
     }
-    let mut sending = Sending { ledger, tenant, partition, run, entry, ceiling, key, counted: 0 };
+    let mut sending = Sending { ledger, tenant, partition, run, entry, ceiling, key, note: None, counted: 0 };
     let sent = sending.send().await;
     match &sent {
         // If the store did not answer, the command may have been sent.
         Ok(Some(Delivery::Delivered)) | Err(LookupError::Store(_)) => {}
-        Ok(_) | Err(_) => ledger.return_storage(tenant, sending.counted).await,
+        Ok(_) | Err(_) => ledger.return_storage_with(tenant, sending.counted, sending.note).await,
     }
     sent?.ok_or_else(|| LookupError::Store(Unavailable(format!("run {run} is being changed by others"))))
 }
@@ -108,6 +108,8 @@ struct Sending<'a> {
     /// Most bytes that the inbox may have with it; `None` for a command that is always accepted and not counted.
     ceiling: Option<u64>,
     key: Option<&'a RequestKey>,
+    /// The note under its key, once that is counted.
+    note: Option<ClaimEnd>,
     /// How many bytes of it are counted as stored by the tenant.
     counted: u64,
 }
@@ -166,7 +168,7 @@ impl Sending<'_> {
             let note = self.key.map(|_| self.ledger.claim_end(RECEIPT_TTL));
             let bytes = self.entry.len() as u64 + note.map_or(0, |_| ClaimEnd::BYTES);
             self.ledger.take_storage_with(self.tenant, bytes, note).await?;
-            self.counted = bytes;
+            (self.note, self.counted) = (note, bytes);
         }
         Ok(())
     }

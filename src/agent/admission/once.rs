@@ -113,8 +113,9 @@ impl Admission {
         };
         let target = held.claim.target.clone();
         let Target::Session { id } = &target else { return Err(LookupError::from(ClaimError::Reused).into()) };
-        let counted = held.of_key(&key.name).map(|claim| self.ledger.claim_end(claim.ttl));
-        if let Some(end) = counted.filter(|_| !held.taken_over)
+        let claim = held.of_key(&key.name).filter(|_| !held.taken_over);
+        let counted = claim.map(|claim| self.ledger.claim_end(claim.ttl));
+        if let Some(end) = counted
             && let Err(error) = self.ledger.take_storage_with(tenant, ClaimEnd::BYTES, Some(end)).await
         {
             self.release(held).await;
@@ -136,8 +137,12 @@ impl Admission {
             }
             cause => {
                 let exists = matches!(cause, Some(LookupError::SessionExists(_)));
+                let is_shared = self.release(held).await;
+                if let Some(end) = counted.filter(|_| !is_shared) {
+                    self.ledger.return_storage_with(tenant, ClaimEnd::BYTES, Some(end)).await;
+                }
                 // Another request with the same claim made the session.
-                if self.release(held).await && exists {
+                if is_shared && exists {
                     return Ok((self.made_session(tenant, &target).await?, true));
                 }
                 Err(error)

@@ -135,7 +135,7 @@ impl Admission {
         }
         let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
         let (first, entry) = log::encode(&mut 0, now_ms(), first);
-        let claim = new.claim.as_ref().map(|claim| self.ledger.claim_end(claim.ttl));
+        let claim = new.claim.as_ref().map(|claim| Box::new(self.ledger.claim_end(claim.ttl)));
         let counted = match self.store(&candidate, (session, claim), turn, entry).await {
             Ok(counted) => counted,
             Err(cause) => return Box::pin(self.abandon(candidate, cause)).await.map(|()| None),
@@ -190,22 +190,25 @@ impl Admission {
     async fn store(
         &self,
         candidate: &Candidate,
-        (session, claim): (&mut Option<Versioned>, Option<ClaimEnd>),
+        (session, claim): (&mut Option<Versioned>, Option<Box<ClaimEnd>>),
         turn: Turn,
         entry: Bytes,
     ) -> Result<u64, NotStored> {
         failpoint::hit("run.before_create");
         let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
-        let commit = commits::create(spec, lease.fence(), entry, turn, (session.take(), claim), retention);
+        let commit =
+            commits::create(spec, lease.fence(), entry, turn, (session.take(), claim.as_deref().copied()), retention);
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
         let offered = self.launcher.offers.keep(spec, offer.written());
         let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
         let is_counted = index.is_ok();
         match index.and(offered) {
             Err(CommitError::CeilingReached { .. }) => {
-                let counted = if is_counted { commit.counted } else { 0 };
-                self.ledger.return_storage(&spec.tenant, counted).await;
+                if is_counted {
+                    Box::pin(self.ledger.return_storage_with(&spec.tenant, commit.counted, claim.map(|end| *end)))
+                        .await;
+                }
                 return Err(NotStored::NoRoom(commit.counted + offer.written().len() as u64));
             }
             result => result.and(live).map_err(|error| StartError::from(unavailable(error)))?,
@@ -217,7 +220,7 @@ impl Admission {
                 Ok(commit.of_run)
             }
             Err(CommitError::VersionConflict { key, .. }) if key == keys::session() => {
-                self.ledger.return_storage(&spec.tenant, commit.counted).await;
+                Box::pin(self.ledger.return_storage_with(&spec.tenant, commit.counted, claim.map(|end| *end))).await;
                 Err(NotStored::Changed)
             }
             // A duplicate has created the run.

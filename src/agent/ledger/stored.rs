@@ -75,9 +75,18 @@ impl ClaimEnd {
 
     /// Adds the claim to those that are counted; its bytes are counted beside that.
     pub(in crate::agent) fn count(self, index: Tx) -> Tx {
+        self.add(index, 1)
+    }
+
+    /// Takes the claim from those that are counted; its bytes are subtracted beside that.
+    fn uncount(self, index: Tx) -> Tx {
+        self.add(index, -1)
+    }
+
+    fn add(self, index: Tx, delta: i64) -> Tx {
         let counter = keys::claims(span(self.at_ms));
         index
-            .write(Write::Add { counter: counter.clone(), delta: 1, ceiling: None })
+            .write(Write::Add { counter: counter.clone(), delta, ceiling: None })
             .write(Write::ExpireCounter { counter, ttl: self.ttl.saturating_add(CLAIM_SPAN) })
     }
 }
@@ -163,10 +172,19 @@ impl Ledger {
 
     /// Subtracts bytes that a tenant no longer stores. If that fails, the next recount corrects it.
     pub(in crate::agent) async fn return_storage(&self, tenant: &Tenant, bytes: u64) {
+        self.return_storage_with(tenant, bytes, None).await;
+    }
+
+    /// Subtracts bytes that a tenant does not store after all, and a claim if there is one, whose bytes are among them.
+    pub(in crate::agent) async fn return_storage_with(&self, tenant: &Tenant, bytes: u64, claim: Option<ClaimEnd>) {
         if bytes == 0 {
             return;
         }
-        if let Err(error) = self.commit(Tx::new(keys::tenant_partition(tenant)).write(uncount(bytes))).await {
+        let mut tx = Tx::new(keys::tenant_partition(tenant)).write(uncount(bytes));
+        if let Some(claim) = claim {
+            tx = claim.uncount(tx);
+        }
+        if let Err(error) = self.commit(tx).await {
             tracing::debug!(%tenant, %error, "storage that is free again is not counted as such yet");
         }
     }

@@ -1,6 +1,7 @@
 //! What is sent to runs that have not ended counts as stored, and what such runs have stored so far.
 
 use super::*;
+use crate::agent::ledger::session::Versioned;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::types::clock;
 use crate::types::run::OnConflict;
@@ -204,4 +205,57 @@ async fn a_key_under_which_a_session_is_made_or_a_message_is_sent_counts() {
     agent.sessions().delete(&tenant(), &id("s")).await.unwrap();
     let (_, kept) = counted(&agent).await;
     assert!((300..1_000).contains(&(kept - stored)), "{kept}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_a_session_that_is_not_made_or_a_message_that_is_not_sent_does_not_count() {
+    let retention = Retention { inbox_bytes: 1 << 10, ..RETENTION };
+    let agent = TestAgent::builder().turns(hangs("")).retention(retention).build();
+    let key = |name: &str| RequestKey { name: name.into(), fingerprint: name.into(), kind: RequestKeyKind::Key };
+    let live = agent.start(request(), None).await.unwrap().head.id;
+    let say = |name: &str| (vec![Message::text(Role::User, &"x".repeat(600))], key(name));
+    let (messages, sent) = say("sent");
+    agent.runs().steer(&tenant(), &live, messages, Some(&sent)).await.unwrap();
+    let before = counted(&agent).await;
+
+    let refuse = async |_| Err::<Versioned, _>(LookupError::SessionNotFound("s".to_owned()));
+    let made = agent.admission().make_session(&tenant(), Some(&key("made")), id("s"), Arc::default(), refuse).await;
+    assert!(made.is_err());
+    assert_eq!(counted(&agent).await, before, "no session is made");
+
+    let (messages, refused) = say("refused");
+    let sent = agent.runs().steer(&tenant(), &live, messages, Some(&refused)).await.map(drop);
+    assert!(matches!(sent, Err(LookupError::InboxFull(_))), "{sent:?}");
+    assert_eq!(counted(&agent).await, before, "no message is sent");
+}
+
+/// The session changes while the run is being stored, which is then tried once more.
+#[tokio::test(start_paused = true)]
+async fn a_key_counts_once_however_often_its_run_is_tried() {
+    let store = Faulty::memory();
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["done"])]).build();
+    let mut taken = Vec::new();
+    for name in ["a", "b", "c"] {
+        agent.sessions().create(&tenant(), NewSession { id: Some(id(name)), ..NewSession::default() }).await.unwrap();
+        let (_, before) = counted(&agent).await;
+        let key = RequestKey { name: name.into(), fingerprint: name.into(), kind: RequestKeyKind::Key };
+        let run = NewRun { session: Some(id(name)), ..request() };
+        let started = if name == "c" {
+            store.next(records(|event| matches!(event, Event::RunStarted)), Fate::Hangs);
+            let change = async {
+                store.reached().await;
+                agent.sessions().patch(&tenant(), &id(name), SessionPatch::default()).await.unwrap();
+                store.go_on();
+            };
+            tokio::join!(agent.start(run, Some(&key)), change).0
+        } else {
+            agent.start(run, Some(&key)).await
+        };
+        watch(started.unwrap()).await;
+        agent.idle(Duration::from_secs(5)).await;
+        taken.push(counted(&agent).await.1 - before);
+    }
+    assert!(store.has_struck());
+    // The first run stores definitions of tools, too.
+    assert!(taken[1].abs_diff(taken[2]) < 200, "{taken:?}");
 }
