@@ -165,11 +165,8 @@ impl Run {
             turn_end: turn.end.clone(),
             tool_calls: Vec::new(),
         });
-        let paused = std::mem::replace(&mut self.last_turn, turn.clone());
-        if paused.end == TurnEnd::Paused {
-            // The answer goes on.
-            self.last_turn.parts.splice(..0, paused.parts);
-        }
+        self.last_turn = turn.clone();
+        self.last_turn.parts.splice(..0, self.paused.iter().cloned());
         self.resumes = 0;
         self.unanswered = 0;
         // Asked again, a model that was kept from answering would say nothing again. One that thought for all of its
@@ -180,6 +177,8 @@ impl Run {
             self.empty += 1;
             return;
         }
+        // An answer that paused goes on, until a turn ends it.
+        self.paused = if turn.end == TurnEnd::Paused { self.last_turn.parts.clone() } else { Vec::new() };
         self.iterations += 1;
         self.calls = turn.calls().map(|call| self.open(call)).collect();
         self.calls_minted += u16::try_from(self.calls.len()).unwrap_or(u16::MAX);
@@ -209,7 +208,7 @@ impl Run {
     fn discard(&mut self, reason: DiscardReason, usage: Usage) {
         self.settle(usage);
         self.phase = Phase::Ready;
-        self.last_turn = Turn::default();
+        self.last_turn = Turn { parts: self.paused.clone(), ..Turn::default() };
         match reason {
             DiscardReason::StreamBroke => self.broken += 1,
             DiscardReason::NoAnswer => self.unanswered += 1,

@@ -18,7 +18,7 @@ use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
 pub use self::next::Step;
 use crate::telemetry::fold::RunFold;
-use crate::types::conversation::Origin;
+use crate::types::conversation::{Origin, Part};
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
 use crate::types::outcome::RequiredCall;
@@ -78,6 +78,8 @@ pub struct Run {
     handed_off: bool,
     context: ContextEstimate,
     last_turn: Turn,
+    /// What the model said in paused turns of the answer that it is giving.
+    paused: Vec<Part>,
     tool_calls: u32,
     report: Report,
     /// How long it has been under way.
@@ -154,6 +156,7 @@ impl Run {
             handed_off: false,
             context,
             last_turn: Turn::default(),
+            paused: Vec::new(),
             tool_calls: 0,
             report: Report::default(),
             elapsed: Elapsed::default(),

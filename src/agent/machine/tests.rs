@@ -169,17 +169,25 @@ fn leg(answers: Vec<Message>, decisions: Vec<(CallId, Decision)>) -> Leg {
 
 #[test]
 fn a_paused_turn_goes_on_with_what_was_said_so_far() {
-    let mut story = Story::begin(spec());
-    for (text, end) in [("one ", TurnEnd::Paused), ("two ", TurnEnd::Paused), ("three", TurnEnd::Stop)] {
-        story.calls_model();
-        let turn = Turn { parts: vec![Part::text(text)], usage: usage(3, 2), end, ..Turn::default() };
-        story.happens(Event::TurnFinished { step: story.run.step(), turn: Box::new(turn) });
-        story.completes_step();
+    for discarded in [None, Some(DiscardReason::StreamBroke), Some(DiscardReason::Interrupted)] {
+        let mut story = Story::begin(spec());
+        for (text, end) in [("one ", TurnEnd::Paused), ("two ", TurnEnd::Paused), ("three", TurnEnd::Stop)] {
+            if let Some(reason) = discarded {
+                story.calls_model();
+                let (step, usage) = (story.run.step(), Usage::default());
+                story.happens(Event::StepDiscarded { step, reason, usage, unconfirmed: Used::default() });
+            }
+            story.calls_model();
+            let turn = Turn { parts: vec![Part::text(text)], usage: usage(3, 2), end, ..Turn::default() };
+            story.happens(Event::TurnFinished { step: story.run.step(), turn: Box::new(turn) });
+            story.completes_step();
+        }
+        let outcome = story.ends();
+        let said = (outcome.reason, outcome.output_text.as_str());
+        assert_eq!(said, (StopReason::Done, "one two three"), "{discarded:?}");
+        assert_eq!((outcome.usage.total(), outcome.iterations), (15, 3));
+        assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Assistant, Role::Assistant]);
     }
-    let outcome = story.ends();
-    assert_eq!((outcome.reason, outcome.output_text.as_str()), (StopReason::Done, "one two three"));
-    assert_eq!((outcome.usage.total(), outcome.iterations), (15, 3));
-    assert_eq!(roles(story.run.messages()), [Role::User, Role::Assistant, Role::Assistant, Role::Assistant]);
 }
 
 #[test]
