@@ -44,6 +44,17 @@ async fn an_answer_its_usage_and_its_cost_reach_the_caller() {
 }
 
 #[tokio::test]
+async fn a_declared_price_charges_cache_writes_by_default_as_the_vendor_does() {
+    for (declared, cost) in [("", "0.000461"), ("cache_write = 9\n", "0.000618"), ("cache_write = 3\n", "0.000438")] {
+        let upstream = Anthropic::start([says("Hi")]).await;
+        let price = "[models.\"claude-sonnet-4-5\".price]\ninput = 3\ncached_input = 0.3\noutput = 15\n";
+        let server = TestServer::start(&format!("{}{price}{declared}", upstream.config())).await;
+        let answer = server.post(AGENT, &ask("Hi")).await.ok().to_string();
+        assert!(answer.contains(cost), "{declared}{answer}");
+    }
+}
+
+#[tokio::test]
 async fn thinking_goes_through_the_tool_loop_with_its_signature_and_parallel_calls_are_answered_together() {
     let calls = Reply::anthropic().thinking_block(0, "Let me see", "EqQBCg==").text_block(1, "One moment.");
     let calls = calls.tool_block(2, "calculator", &json!({"expression": "6 * 7"}));

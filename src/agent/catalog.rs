@@ -13,8 +13,8 @@ use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig, nearest};
 use crate::llm::pricing::{self, ModelFacts};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
-use crate::types::Price;
 use crate::types::usage::PriceOrigin;
+use crate::types::{Micros, Price};
 
 /// How often upstreams are asked for their models. Not a setting: a reload asks at once, and `models` declares
 /// them where asking is unwanted.
@@ -44,6 +44,9 @@ pub struct Terms {
     pub undeclared: Undeclared,
     /// Whether requests may ask for what costs more than the price of their tokens.
     pub allows_uncounted: bool,
+    /// Whether input that the upstream writes to its cache costs a quarter more than other input, where no price says
+    /// what it costs.
+    pub charges_cache_writes: bool,
 }
 
 /// What a model of an upstream costs if the configuration declares no price for it.
@@ -304,12 +307,17 @@ pub fn facts(models: &BTreeMap<String, ModelConfig>, terms: Terms, names: [&str;
     let declared = names.iter().find_map(|name| models.get(*name)).copied().unwrap_or_default();
     let known = pricing::known(names[2]);
     let facts = known.unwrap_or_else(pricing::fallback);
+    let surcharge = |price: &Price| if terms.charges_cache_writes { price.input.div_ceil(4) } else { 0 };
+    let usual = |price: &Price| Micros(price.input.saturating_add(surcharge(price)));
+    let cache_write = |price: &Price| declared.cache_write.unwrap_or_else(|| usual(price));
     let (price, origin) = match (declared.price, known, terms.undeclared) {
-        (Some(price), _, _) => (price, PriceOrigin::Known),
+        (Some(price), _, _) => (price.with_cache_write(cache_write(&price)), PriceOrigin::Known),
         (None, _, Undeclared::Free) => (Price::default(), PriceOrigin::Known),
         (None, Some(known), _) => (known.price, PriceOrigin::Known),
         (None, None, Undeclared::AssumedFree) => (Price::default(), PriceOrigin::AssumedFree),
-        (None, None, Undeclared::Guessed) => (facts.price, PriceOrigin::Guessed),
+        (None, None, Undeclared::Guessed) => {
+            (facts.price.with_cache_write(cache_write(&facts.price)), PriceOrigin::Guessed)
+        }
     };
     let facts = ModelFacts {
         price,

@@ -10,14 +10,17 @@ pub struct ModelConfig {
     pub context_window: Option<u64>,
     /// Most tokens of one answer.
     pub max_output_tokens: Option<u64>,
-    /// What its tokens cost.
+    /// What its tokens cost; of `cache_write` it says nothing.
     pub price: Option<Price>,
+    /// What a million input tokens cost that its upstream wrote to its cache, if that is declared with the price.
+    pub cache_write: Option<Micros>,
 }
 
 impl ModelConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let context_window = section.optional("context_window", "Most tokens of input and output together.");
         let max_output_tokens = section.optional("max_output_tokens", "Most output tokens of one model call.");
+        let mut cache_write = None;
         let price = section.optional_section("price", |price| {
             let input: Option<Micros> = price.required("input", "Price of a million input tokens.");
             let output: Option<Micros> = price.required("output", "Price of a million output tokens.");
@@ -25,17 +28,16 @@ impl ModelConfig {
                 "cached_input",
                 "Price of a million input tokens that the upstream read from its cache; if absent, that of `input`.",
             );
-            let written: Option<Micros> = price.optional(
+            cache_write = price.optional(
                 "cache_write",
-                "Price of a million input tokens that the upstream wrote to its cache; if absent, that of `input`, which is the \
-                 least. Anthropic's is 1.25 times that of `input`.",
+                "Price of a million input tokens that the upstream wrote to its cache, at least that of `input`; if absent, \
+                 1.25 times that of `input` at upstreams of kind `anthropic`, and that of `input` at others.",
             );
             input.zip(output).map(|(input, output)| {
                 let cached_input = cached.unwrap_or(input).0;
-                let price = Price { input: input.0, cached_input, cache_write_surcharge: 0, output: output.0 };
-                price.with_cache_write(written.unwrap_or(input))
+                Price { input: input.0, cached_input, cache_write_surcharge: 0, output: output.0 }
             })
         });
-        Self { context_window, max_output_tokens, price }
+        Self { context_window, max_output_tokens, price, cache_write }
     }
 }

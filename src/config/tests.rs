@@ -261,7 +261,8 @@ fn the_example_loads() {
     let settings = load_with(&text, &Options::default(), &env).unwrap();
 
     let price = Price::from_usd(2.5, 0.25, 10.0);
-    let model = ModelConfig { context_window: Some(200_000), max_output_tokens: Some(8192), price: Some(price) };
+    let (context_window, max_output_tokens) = (Some(200_000), Some(8192));
+    let model = ModelConfig { context_window, max_output_tokens, price: Some(price), cache_write: None };
     assert_eq!(settings.models["gpt-5"], model);
     assert_eq!(settings.server.cors_origins, ["https://chat.example.com"]);
     assert_eq!(settings.server.requests_per_minute, Some(60));

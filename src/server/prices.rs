@@ -1,14 +1,14 @@
 //! What the configuration says of prices, and what it leaves open.
 
 use crate::agent::catalog::{self, Terms, Undeclared};
-use crate::config::{AgentConfig, Settings, Upstream};
+use crate::config::{AgentConfig, Settings, Upstream, UpstreamKind};
 use crate::net::public_address::is_private_host;
 use crate::types::usage::PriceOrigin;
 
 /// What an upstream charges beside the prices of its models.
 pub(super) fn terms(upstream: &Upstream) -> Terms {
     let Some(http) = upstream.kind.http() else {
-        return Terms { undeclared: Undeclared::Free, allows_uncounted: true };
+        return Terms { undeclared: Undeclared::Free, allows_uncounted: true, charges_cache_writes: false };
     };
     Terms {
         undeclared: match http.free {
@@ -17,6 +17,7 @@ pub(super) fn terms(upstream: &Upstream) -> Terms {
             Some(false) | None => Undeclared::Guessed,
         },
         allows_uncounted: http.allow_uncounted_cost,
+        charges_cache_writes: matches!(upstream.kind, UpstreamKind::Anthropic(_)),
     }
 }
 
