@@ -4,6 +4,7 @@
 //! After it nothing but the usage counts.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -27,8 +28,10 @@ const BLOCK_SIZE: usize = 128;
 #[derive(Debug)]
 pub(super) struct Assembler {
     author: Arc<str>,
-    /// The blocks in the order in which they began, each with its index.
-    blocks: Vec<(u64, Draft)>,
+    /// The blocks in the order in which they began.
+    blocks: Vec<Draft>,
+    /// Where the block of each index is that began last. An upstream may begin very many, and add to any.
+    places: HashMap<u64, usize>,
     calls: usize,
     usage: Option<WireUsage>,
     stop_reason: Option<String>,
@@ -39,7 +42,7 @@ pub(super) struct Assembler {
 impl Assembler {
     /// A turn of the model that signs as `author`, of which nothing has come yet.
     pub(super) fn new(author: Arc<str>) -> Self {
-        Self { author, blocks: Vec::new(), calls: 0, usage: None, stop_reason: None, size: 0 }
+        Self { author, blocks: Vec::new(), places: HashMap::new(), calls: 0, usage: None, stop_reason: None, size: 0 }
     }
 
     /// Whether the model said that it is done. Its usage may still follow.
@@ -80,7 +83,8 @@ impl Assembler {
             self.calls += 1;
         }
         self.grow(BLOCK_SIZE + draft.size())?;
-        self.blocks.push((index, draft));
+        self.places.insert(index, self.blocks.len());
+        self.blocks.push(draft);
         self.say_text(index, block.text.0, deltas)?;
         self.say_thinking(index, block.thinking.0, deltas)?;
         match block.input.filter(|input| !is_empty_object(input) && input.get() != "null") {
@@ -147,14 +151,14 @@ impl Assembler {
         let calls = match kept {
             Calls::All | Calls::Unknown => usize::MAX,
             Calls::Whole => {
-                let half = self.blocks.iter().filter(|(_, draft)| draft.arguments().is_some());
-                half.take_while(|(_, draft)| !is_half(draft)).count()
+                let half = self.blocks.iter().filter(|draft| draft.arguments().is_some());
+                half.take_while(|draft| !is_half(draft)).count()
             }
             Calls::None => 0,
         };
         let is_kept = |draft: &Draft| !matches!(draft, Draft::Call { number, .. } if *number >= calls);
         let author = &*self.author;
-        let drafts = self.blocks.into_iter().map(|(_, draft)| draft).filter(is_kept);
+        let drafts = self.blocks.into_iter().filter(is_kept);
         Ok(ModelTurn {
             parts: drafts.filter_map(|draft| draft.into_part(author)).collect(),
             usage: self.usage.as_ref().map(Usage::from),
@@ -164,8 +168,8 @@ impl Assembler {
 
     /// The block of this index that began last.
     fn block(&mut self, index: u64) -> Result<&mut Draft, Fault> {
-        let block = self.blocks.iter_mut().rev().find(|(known, _)| *known == index);
-        block.map(|(_, draft)| draft).ok_or(Fault::NotAnEvent)
+        let place = self.places.get(&index).ok_or(Fault::NotAnEvent)?;
+        self.blocks.get_mut(*place).ok_or(Fault::NotAnEvent)
     }
 
     fn say_text(&mut self, index: u64, said: Cow<'_, str>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {

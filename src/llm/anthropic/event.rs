@@ -88,20 +88,20 @@ pub(super) struct WireUsage {
     output_tokens_details: Option<OutputDetails>,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default)]
 struct OutputDetails {
     thinking_tokens: Option<u64>,
 }
 
 impl WireUsage {
-    /// Takes over what a later event tells.
-    pub(super) fn update(&mut self, later: &Self) {
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
-        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details);
+    /// Takes over what another event tells: of each kind the most. Gateways send zeros beside the one number they mean.
+    pub(super) fn update(&mut self, other: &Self) {
+        self.input_tokens = self.input_tokens.max(other.input_tokens);
+        self.cache_creation_input_tokens = self.cache_creation_input_tokens.max(other.cache_creation_input_tokens);
+        self.cache_read_input_tokens = self.cache_read_input_tokens.max(other.cache_read_input_tokens);
+        self.output_tokens = self.output_tokens.max(other.output_tokens);
+        self.output_tokens_details = self.output_tokens_details.max(other.output_tokens_details);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::llm::{ModelCall, ModelErrorKind, ModelPart};
 use crate::types::conversation::{Part, PartKind, Proof, Seal, Thinking};
 use crate::types::{TurnEnd, Usage};
 
-const UPSTREAM: &str = "claude";
+const AUTHOR: &str = "claude";
 
 /// A stream of these events, as the API frames it.
 fn stream(events: &[Value]) -> String {
@@ -61,7 +61,7 @@ fn usage() -> Usage {
 }
 
 fn sealed(text: &str, proof: Proof) -> ModelPart {
-    let seal = Some(Box::new(Seal { author: UPSTREAM.to_owned(), id: None, proof }));
+    let seal = Some(Box::new(Seal { author: AUTHOR.to_owned(), id: None, proof }));
     ModelPart::Part(PartKind::Thinking(Thinking { text: text.to_owned(), seal }).into())
 }
 
@@ -135,7 +135,7 @@ fn recorded() -> Vec<(&'static str, String, ModelTurn)> {
 
 /// What comes of a stream that arrives in these pieces.
 fn decode<'c>(pieces: impl IntoIterator<Item = &'c [u8]>) -> (Vec<Delta>, Result<ModelTurn, Fault>) {
-    let (mut decoder, mut deltas) = (Decoder::new(UPSTREAM.into()), Vec::new());
+    let (mut decoder, mut deltas) = (Decoder::new(AUTHOR.into()), Vec::new());
     for piece in pieces {
         match decoder.feed(piece, &mut deltas) {
             Ok(Progress::Done) => break,
@@ -205,14 +205,14 @@ fn a_whole_message_is_read_as_its_stream_is() {
         ],
         "usage": { "input_tokens": 10, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 30, "output_tokens": 15 },
     });
-    let (mut decoder, mut deltas) = (Decoder::new(UPSTREAM.into()), Vec::new());
+    let (mut decoder, mut deltas) = (Decoder::new(AUTHOR.into()), Vec::new());
     decoder.feed_whole(message.to_string().as_bytes(), &mut deltas).unwrap();
     let [_, (_, _, mut expected), _] = <[_; 3]>::try_from(recorded()).unwrap();
     expected.parts[3] = called("add", "{\"a\":17}");
     assert_eq!(decoder.finish(), Ok(expected));
     assert_eq!(deltas.len(), 3);
 
-    let mut decoder = Decoder::new(UPSTREAM.into());
+    let mut decoder = Decoder::new(AUTHOR.into());
     let error = json!({ "type": "error", "error": { "type": "api_error", "message": "no" } });
     assert!(matches!(decoder.feed_whole(error.to_string().as_bytes(), &mut deltas), Err(Fault::Reported(_))));
     assert_eq!(decoder.feed_whole(b"{\"object\":\"chat.completion\"}", &mut deltas), Err(Fault::NotAnEvent));
@@ -236,6 +236,40 @@ fn a_turn_that_was_cut_short_keeps_its_whole_calls_alone() {
     assert_eq!(unknown, Err(Fault::UnknownEnd("eclipse".to_owned())));
     let text = turn(&[&[started(), block(0, json!({ "type": "text", "text": "hi" }))][..], &ended("eclipse")].concat());
     assert_eq!(text.unwrap().end, TurnEnd::Other("eclipse".to_owned()));
+}
+
+#[test]
+fn of_each_kind_of_tokens_the_most_counts_in_whichever_event_it_comes() {
+    let told = json!({ "input_tokens": 10, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 30,
+        "output_tokens": 15, "output_tokens_details": { "thinking_tokens": 5 } });
+    let zeros = json!({ "input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+        "output_tokens": 0, "output_tokens_details": { "thinking_tokens": 0 } });
+    for (first, last) in [(&told, &zeros), (&zeros, &told)] {
+        let begun = json!({ "type": "message_start", "message": { "content": [], "usage": first } });
+        let [mut ended, over] = ended("end_turn");
+        ended["usage"] = last.clone();
+        let usage = Usage { reasoning_tokens: 5, ..usage() };
+        assert_eq!(turn(&[begun, ended, over]).unwrap().usage, Some(usage), "{first} {last}");
+    }
+}
+
+#[test]
+fn adding_to_the_first_of_many_blocks_takes_no_longer_than_to_the_last() {
+    const BLOCKS: u64 = 40_000;
+    let block = serde_json::value::to_raw_value(&json!({ "type": "text", "text": "" })).unwrap();
+    let mut turn = Assembler::new(AUTHOR.into());
+    for index in 0..BLOCKS {
+        turn.begin_block(index, &block, &mut Vec::new()).unwrap();
+    }
+    let mut time = |index| {
+        let (began, mut deltas) = (tokio::time::Instant::now(), Vec::new());
+        for _ in 0..BLOCKS {
+            turn.push_piece(index, OnlyPiece { said: "x", is_thinking: false }, &mut deltas).unwrap();
+        }
+        began.elapsed()
+    };
+    let (first, last) = (time(0), time(BLOCKS - 1));
+    assert!(first < last * 20 + std::time::Duration::from_secs(1), "{first:?} for the first, {last:?} for the last");
 }
 
 #[test]
