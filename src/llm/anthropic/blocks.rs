@@ -14,17 +14,18 @@ use crate::types::conversation::{
 };
 use crate::types::json::Members;
 
-/// Longest message that is kept in this dialect beside the one in which it arrived. Longer ones hold pictures and
-/// documents; they would take their memory twice.
+/// Longest message that is kept in this dialect beside the form in which it arrived. Longer ones would take much memory
+/// twice.
 const MAX_KEPT: usize = 16 << 10;
 
-/// The blocks of a message for the model that signs as `author`; empty if the dialect has no place for anything in it. They are made once,
-/// unless they hold thinking, which only the model that sealed it may see.
+/// The blocks of a message for the model that signs as `author`; empty if the dialect has no place for anything in it.
+/// They are made once, unless they are long, or hold thinking, which only the model that sealed it may see.
 pub(super) fn blocks<'m>(message: &'m Message, author: &str) -> Cow<'m, str> {
-    let is_kept = match message.content() {
-        Content::Encoded(_, json) => json.get().len() <= MAX_KEPT,
-        Content::Parts(parts) => !parts.list.iter().any(|part| part.as_thinking().is_some()),
+    let thinks = match message.content() {
+        Content::Encoded(..) => false,
+        Content::Parts(parts) => parts.list.iter().any(|part| part.as_thinking().is_some()),
     };
+    let is_kept = !thinks && message.bytes() <= MAX_KEPT;
     let fresh = || message_parts(message).map_or_else(|_| String::new(), |parts| encode(&parts, author));
     if is_kept { Cow::Borrowed(message.encoded(Dialect::AnthropicMessages, |_| fresh())) } else { Cow::Owned(fresh()) }
 }

@@ -6,8 +6,8 @@ use crate::types::Role;
 use crate::types::conversation::{Extra, Seal, Source};
 use crate::types::json::RawValueEq;
 
-fn list(message: &Message, upstream: &str) -> Value {
-    serde_json::from_str(&format!("[{}]", blocks(message, upstream))).unwrap()
+fn list(message: &Message, author: &str) -> Value {
+    serde_json::from_str(&format!("[{}]", blocks(message, author))).unwrap()
 }
 
 fn of_parts(role: Role, list: Vec<Part>) -> Message {
@@ -20,8 +20,8 @@ fn sent(role: Role, message: &Value) -> Message {
     Message::from_valid_json(role, Dialect::OpenaiChat, json, 1)
 }
 
-fn thinking(upstream: &str, text: &str, proof: Proof) -> Part {
-    let seal = Some(Box::new(Seal { author: upstream.to_owned(), id: None, proof }));
+fn thinking(author: &str, text: &str, proof: Proof) -> Part {
+    let seal = Some(Box::new(Seal { author: author.to_owned(), id: None, proof }));
     PartKind::Thinking(Thinking { text: text.to_owned(), seal }).into()
 }
 
@@ -127,7 +127,11 @@ fn a_message_is_encoded_once_unless_it_is_long_or_sealed() {
     let short = sent(Role::User, &json!({ "role": "user", "content": "hi" }));
     assert!(matches!(blocks(&short, "claude"), Cow::Borrowed(_)));
     let long = sent(Role::User, &json!({ "role": "user", "content": "x".repeat(MAX_KEPT) }));
-    assert!(matches!(blocks(&long, "claude"), Cow::Owned(_)));
+    let parts_of = |length| of_parts(Role::Assistant, vec![Part::text("x".repeat(length))]);
+    assert!(matches!(blocks(&parts_of(2), "claude"), Cow::Borrowed(_)));
+    for long in [long, parts_of(MAX_KEPT + 1), Message::tool(&CallId::foreign("c"), &"x".repeat(MAX_KEPT + 1))] {
+        assert!(matches!(blocks(&long, "claude"), Cow::Owned(_)));
+    }
 }
 
 #[test]

@@ -44,9 +44,9 @@ fn tool(name: &str) -> ToolOffer {
     [Arc::new(tool), Arc::new(ToolDefinition { name: "now".into(), ..ToolDefinition::default() })].into_iter().collect()
 }
 
-fn thought(upstream: &str) -> Part {
+fn thought(author: &str) -> Part {
     let proof = Proof::Signature("EqQB".to_owned());
-    let seal = Some(Box::new(Seal { author: upstream.to_owned(), id: None, proof }));
+    let seal = Some(Box::new(Seal { author: author.to_owned(), id: None, proof }));
     PartKind::Thinking(Thinking { text: "hm".to_owned(), seal }).into()
 }
 
@@ -199,8 +199,8 @@ fn the_model_thinks_as_much_as_was_asked_for_in_the_way_of_its_version() {
         ModelRequest { tool_choice: ToolChoice::Required, tools: tool("add"), ..asked("claude-opus-5", "high", "{}") };
     assert_eq!(told(&forced), (Value::Null, json!("high")), "no thinking before a call that is forced");
 
-    let turn = |upstream: &str| {
-        let list = vec![thought(upstream), PartKind::ToolCall(call(1)).into()];
+    let turn = |author: &str| {
+        let list = vec![thought(author), PartKind::ToolCall(call(1)).into()];
         let called = Message::from_parts(Role::Assistant, Parts { list, extra: Extra::default() });
         let messages = [Message::text(Role::User, "hi"), called, Message::tool(&CallId::foreign("call_1"), "2")];
         let request = asked("claude-sonnet-4-5", "low", "{}");
