@@ -73,7 +73,7 @@ pub(super) struct ModelMeters {
     pub(super) first_token: Histogram,
     token_interval: Histogram,
     pub(super) retries: Counter,
-    tokens: [Counter; 4],
+    tokens: [Counter; 5],
     estimated: Counter,
     cost: Spending,
     unconfirmed: Counter,
@@ -100,7 +100,9 @@ impl ModelMeters {
     pub(super) fn take(&self, usage: &Usage, cost: Micros) {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
         let reasoning = usage.reasoning_tokens.min(usage.completion_tokens);
-        let kinds = [usage.prompt_tokens - cached, cached, usage.completion_tokens - reasoning, reasoning];
+        let written = usage.cache_write_tokens.min(usage.prompt_tokens - cached);
+        let plain = usage.prompt_tokens - cached - written;
+        let kinds = [plain, cached, written, usage.completion_tokens - reasoning, reasoning];
         for (counter, tokens) in self.tokens.iter().zip(kinds).filter(|(_, tokens)| *tokens > 0) {
             counter.inc_by(tokens);
         }
@@ -130,7 +132,7 @@ impl ModelMeters {
 const DISCARDS: [DiscardReason; 4] =
     [DiscardReason::StreamBroke, DiscardReason::Interrupted, DiscardReason::EmptyResponse, DiscardReason::NoAnswer];
 /// In the order of [`ModelMeters::take`].
-const TOKENS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
+const TOKENS: [&str; 5] = ["input", "cached_input", "cache_write", "output", "reasoning"];
 
 fn class_word(class: FailureClass) -> &'static str {
     match class {
@@ -285,7 +287,8 @@ fn models(to: &mut Declarations) -> Named<ModelMeters> {
     let tokens = to.counters(
         "tokens",
         &["upstream", "model", "kind"],
-        "Tokens that runs are charged for, each in one kind: `input`, `cached_input`, `output`, `reasoning`.",
+        "Tokens that runs are charged for, each in one kind: `input`, `cached_input`, `cache_write`, `output`, \
+         `reasoning`.",
     );
     let estimated = to.counters("tokens_estimated", MODEL, "Those of the tokens that the upstream did not report.");
     let unconfirmed = to.counters(
