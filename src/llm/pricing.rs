@@ -22,7 +22,7 @@ pub struct ModelFacts {
 /// | models | source |
 /// | --- | --- |
 /// | `gpt-…`, `o…` | <https://developers.openai.com/api/docs/pricing> and each model's own page there |
-/// | `claude-…` | <https://platform.claude.com/docs/en/about-claude/pricing> and the models overview there |
+/// | `claude-…` | <https://platform.claude.com/docs/en/about-claude/pricing> and each model's own page there, as read on 2026-11-23; cached input costs a tenth of input, of `claude-opus-5-5` a twentieth and of `claude-fable-5-1` a fortieth |
 /// | `deepseek-chat` | the price that agent runtimes have long counted with, and no cached one, so that input is never counted too low; window and output as <https://api-docs.deepseek.com/quick_start/pricing-details-usd> |
 const KNOWN: &[(&str, [f64; 4], u64, u64)] = &[
     ("gpt-5", [1.25, 0.125, 1.25, 10.00], 400_000, 128_000),
