@@ -1,5 +1,6 @@
 //! Clients of OpenAI's dialect, and an upstream that speaks Anthropic's Messages.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Anthropic, Reply, SseReader, TestServer, Upstream};
@@ -41,6 +42,13 @@ async fn an_answer_its_usage_and_its_cost_reach_the_caller() {
         answer["agent"]["report"]["cost_usd"].as_f64().or(answer["agent"]["budget"]["cost_usd"]["used"].as_f64());
     let found = answer.to_string();
     assert!(cost == Some(0.000_461) || found.contains("0.000461"), "{found}");
+
+    let metrics = server.respond(server.request(Method::GET, "/metrics")).await.text().await.expect("it is text");
+    for (kind, tokens) in [("input", 20), ("cached_input", 120), ("cache_write", 60), ("output", 40)] {
+        let labels = format!("{{upstream=\"claude\",model=\"claude-sonnet-4-5\",kind=\"{kind}\"}}");
+        let sample = format!("loopgate_tokens_total{labels} {tokens}\n");
+        assert!(metrics.contains(&sample), "{sample} is missing in {metrics}");
+    }
 }
 
 #[tokio::test]
