@@ -179,6 +179,8 @@ models = {models:?}
 
 [agents.default]
 tools = ["calculator"]
+
+[agents.default.limits]
 max_iterations = 40
 
 [agents.{agent}]
