@@ -1,10 +1,12 @@
 //! Asks servers for all they have of runs and sessions.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -16,6 +18,8 @@ use crate::support::sse::{Decoder, Frame};
 const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Tokens that a small run is sure to do with, and that a step's reservation exceeds.
 pub(super) const ENOUGH: u64 = 3_000;
+/// Runs that are read at once: a server serves only so many connections of one address.
+const AT_ONCE: usize = 100;
 /// How long a run that nobody followed may take to its end: it may have to be taken up first.
 const RUN: Duration = Duration::from_secs(60);
 
@@ -28,10 +32,12 @@ pub(super) async fn read_servers(addresses: &[String], clients: &[ClientTrace]) 
     // Also those that nobody knows of: their requests broke off before they were answered.
     let listed = read_pages(&http, &addresses[0], "/v1/runs?limit=100".to_owned()).await;
     runs.extend(listed.iter().filter_map(|run| run["id"].as_str().map(str::to_owned)));
+    let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut reading = JoinSet::new();
     for run in runs {
-        let (http, addresses) = (http.clone(), addresses.to_vec());
+        let (http, addresses, room) = (http.clone(), addresses.to_vec(), room.clone());
         reading.spawn(async move {
+            let _place = room.acquire().await.expect("it is never closed");
             let view = read_run(&http, &addresses, &run).await;
             (run, view)
         });
