@@ -180,9 +180,9 @@ impl TurnBuffer {
 
     /// The turn as far as it came before it was interrupted. Half-written calls are not part of it. Once the
     /// answer had begun its usage is unknown: the upstream may have billed thinking that it does not show.
-    pub fn take_partial(&mut self, reserve: Reservation, latency_ms: u64) -> Turn {
+    pub fn take_partial(&mut self, reserve: Reservation, bound: Option<u64>, latency_ms: u64) -> Turn {
         let usage = match self.spent() {
-            Spent::Unknown => whole_usage(reserve),
+            Spent::Unknown => whole_usage(reserve, bound, self.bytes()),
             Spent::Input => estimated_usage(reserve, 0),
             Spent::Nothing => Usage::default(),
         };

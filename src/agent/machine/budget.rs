@@ -150,21 +150,23 @@ pub fn estimated_usage(reserve: Reservation, output_bytes: usize) -> Usage {
     }
 }
 
-/// The charge of a call that was cut off after its answer began. Its usage is unknown, so the charge is all that
-/// was reserved for it.
-pub fn whole_usage(reserve: Reservation) -> Usage {
-    Usage {
-        prompt_tokens: reserve.input_tokens,
-        completion_tokens: reserve.output_tokens,
-        estimated: true,
-        ..Usage::default()
-    }
+/// The charge of a call that was cut off after so many bytes of its answer. Its usage is unknown, so the charge is all
+/// that was reserved for it, or what arrived if that is more.
+pub fn whole_usage(reserve: Reservation, bound: Option<u64>, output_bytes: usize) -> Usage {
+    let arrived = arrived_usage(reserve, bound, output_bytes);
+    Usage { completion_tokens: arrived.completion_tokens.max(reserve.output_tokens), ..arrived }
+}
+
+/// What arrived of an answer, by estimate. An upstream that is told no bound on its output is not bound by what was
+/// reserved for it either.
+pub fn arrived_usage(reserve: Reservation, bound: Option<u64>, output_bytes: usize) -> Usage {
+    estimated_usage(Reservation { output_tokens: bound.unwrap_or(u64::MAX), ..reserve }, output_bytes)
 }
 
 /// The same for a run that may ask again: the run is charged for what arrived, and the rest of the reservation is
 /// returned beside that.
-pub fn partial_usage(reserve: Reservation, price: &Price, output_bytes: usize) -> (Usage, Used) {
-    let usage = estimated_usage(reserve, output_bytes);
+pub fn partial_usage(reserve: Reservation, bound: Option<u64>, price: &Price, output_bytes: usize) -> (Usage, Used) {
+    let usage = arrived_usage(reserve, bound, output_bytes);
     (usage, reserve.whole().saturating_sub(price.used(&usage)))
 }
 
@@ -180,6 +182,17 @@ mod tests {
     use crate::types::BudgetOwner;
 
     const STEP: Purpose = Purpose::Step { keep_reserve: false };
+
+    #[test]
+    fn what_arrived_is_charged_unless_the_upstream_was_told_a_bound() {
+        let reserve = Reservation { input_tokens: 10, output_tokens: 50, ..Reservation::default() };
+        for (bound, arrived) in [(None, 1_000), (Some(50), 50)] {
+            let (usage, unconfirmed) = partial_usage(reserve, bound, &Price::default(), 4_000);
+            assert_eq!((usage.prompt_tokens, usage.completion_tokens, unconfirmed.tokens), (10, arrived, 0));
+            assert_eq!(whole_usage(reserve, bound, 4_000).completion_tokens, arrived);
+        }
+        assert_eq!(whole_usage(reserve, None, 4).completion_tokens, 50, "it may have thought without showing it");
+    }
 
     #[test]
     fn output_is_clamped_to_what_is_left() {

@@ -220,10 +220,11 @@ impl Run {
         self.unconfirmed
     }
 
-    /// What its interrupted call is charged, and what that call may have taken beyond it.
+    /// What its interrupted call is charged, whose upstream was told this bound on its output, and what that call may have
+    /// taken beyond it.
     #[must_use]
-    pub fn interrupted_usage(&self) -> (Usage, Used) {
-        budget::partial_usage(self.reserved, &self.model.price, self.answer_bytes)
+    pub fn interrupted_usage(&self, bound: Option<u64>) -> (Usage, Used) {
+        budget::partial_usage(self.reserved, bound, &self.model.price, self.answer_bytes)
     }
 
     /// How many model calls in a row failed without an answer although they may have cost something.

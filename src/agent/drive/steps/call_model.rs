@@ -13,7 +13,7 @@ use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::drive::when_woken::WhenWoken;
-use crate::agent::machine::budget::{self, estimated_usage, partial_usage, whole_usage};
+use crate::agent::machine::budget::{self, arrived_usage, estimated_usage, partial_usage, whole_usage};
 use crate::failpoint;
 use crate::llm::retry::RetryPolicy;
 use crate::llm::{Delta, DeltaStream, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
@@ -103,10 +103,14 @@ pub async fn call_model(
         End::Interrupted(Interruption::Leave) => Box::pin(leave_step(driver, reserve, buffer.spent())).await,
         End::Interrupted(interruption) => {
             driver.handle_interruption(interruption)?;
-            let turn = buffer.take_partial(reserve, latency_ms);
+            let bound = output_bound(driver, reserve, closing.is_some());
+            let turn = buffer.take_partial(reserve, bound, latency_ms);
             Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
         }
-        End::Failed(error) => Box::pin(fail_step(driver, buffer.bytes(), reserve, &error)).await,
+        End::Failed(error) => {
+            let bound = output_bound(driver, reserve, closing.is_some());
+            Box::pin(fail_step(driver, buffer.bytes(), (reserve, bound), &error)).await
+        }
     }
 }
 
@@ -126,7 +130,7 @@ async fn leave_step(driver: &mut Driver, reserve: Reservation, spent: Spent) -> 
 async fn fail_step(
     driver: &mut Driver,
     answer_bytes: usize,
-    reserve: Reservation,
+    (reserve, bound): (Reservation, Option<u64>),
     error: &ModelError,
 ) -> Result<(), Exit> {
     let (run, has_spoken) = (driver.recorder.run(), answer_bytes > 0);
@@ -135,8 +139,8 @@ async fn fail_step(
     let (usage, unconfirmed) = match (if has_spoken { Spent::Unknown } else { error.spent }, pause) {
         (Spent::Nothing, _) => (Usage::default(), Used::default()),
         (Spent::Input, _) => (estimated_usage(reserve, 0), Used::default()),
-        (Spent::Unknown, Some(_)) => partial_usage(reserve, &price, answer_bytes),
-        (Spent::Unknown, None) => (whole_usage(reserve), Used::default()),
+        (Spent::Unknown, Some(_)) => partial_usage(reserve, bound, &price, answer_bytes),
+        (Spent::Unknown, None) => (whole_usage(reserve, bound, answer_bytes), Used::default()),
     };
     if pause.is_none() {
         let is_too_long = error.kind == ModelErrorKind::ContextLength;
@@ -264,10 +268,8 @@ fn finish_turn(
         turn.parts.retain(|part| matches!(part, ModelPart::Part(_)));
     }
     let bytes = buffer.bytes().max(turn.bytes());
-    let usage = believable(driver, reserve, turn.usage, bytes).unwrap_or_else(|| {
-        let output_tokens = output_bound(driver, reserve, closing).unwrap_or(u64::MAX);
-        estimated_usage(Reservation { output_tokens, ..reserve }, bytes)
-    });
+    let usage = believable(driver, reserve, turn.usage, bytes)
+        .unwrap_or_else(|| arrived_usage(reserve, output_bound(driver, reserve, closing), bytes));
     let (parts, rest) = buffer.finish(turn.parts, &turn.end);
     if !rest.is_empty() {
         let step = driver.recorder.run().step();
@@ -304,7 +306,7 @@ fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>, by
 }
 
 /// The bound on the output that the upstream is told: none if the caller asked for none and no budget holds.
-fn output_bound(driver: &Driver, reserve: Reservation, closing: bool) -> Option<u64> {
+pub(in crate::agent::drive) fn output_bound(driver: &Driver, reserve: Reservation, closing: bool) -> Option<u64> {
     let spec = driver.recorder.run().spec();
     let has_budget = spec.limits.token_budget.is_some() || spec.limits.cost_budget.is_some();
     let holds = spec.bounds_output || closing || has_budget || driver.meter.has_budgets();

@@ -10,7 +10,9 @@ use crate::support::journal::{Ending, Entry};
 use serde_json::Value;
 
 /// More than any step of the cluster's runs reserves besides a long input: the most output by default, and the tools.
-const MOST_RESERVED: u64 = 8_192 + 4_096;
+const MOST_RESERVED: u64 = MOST_OUTPUT + 4_096;
+/// The output that a step reserves by default, in tokens, and at most.
+const MOST_OUTPUT: u64 = 8_192;
 
 /// Each turn of the plan is there once, in order, with its whole text; whatever else was begun is void.
 pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_>) {
@@ -98,11 +100,12 @@ pub(super) fn check_shown(plan: &Plan, log: &Log, evidence: &Evidence, complaint
 }
 
 /// The run is charged the output of each turn that it kept, and what it showed of the others: at four bytes a token a
-/// server cannot come below one token for eight bytes.
+/// server cannot come below one token for eight bytes. The server tells the upstream a bound, because the key has a budget,
+/// and charges no more than that bound for an answer that broke off, whatever an upstream says beyond it.
 fn check_output(plan: &Plan, log: &Log, terminal: &Value, complaints: &mut Complaints<'_>) {
     let (kept, void): (Vec<&Step>, Vec<_>) = log.steps.iter().partition(|step| step.end == StepEnd::Completed);
-    let shown: usize = void.iter().map(|step| step.text.len()).sum();
-    let least = kept.len() as u64 * plan.usage(0).1 + (shown as u64).div_ceil(8);
+    let shown = void.iter().map(|step| (step.text.len() as u64).div_ceil(8).min(MOST_OUTPUT));
+    let least = kept.len() as u64 * plan.usage(0).1 + shown.sum::<u64>();
     let charged = terminal["usage"]["completion_tokens"].as_u64().unwrap_or(0);
     if charged < least {
         complaints
