@@ -23,6 +23,7 @@ pub use self::build::BuildError;
 pub use self::reload::Reloader;
 
 use self::build::Clients;
+pub use self::listen::bind;
 use self::listen::{Bounds, Limits};
 use crate::agent::{Agent, Retention};
 use crate::api::auth::RequestRates;
@@ -118,10 +119,9 @@ impl Server {
     }
 
     /// Listens for readers of the metrics, if these have an address of their own. Returns the address.
-    pub async fn listen_for_metrics(&mut self) -> Result<Option<SocketAddr>, BuildError> {
+    pub fn listen_for_metrics(&mut self) -> Result<Option<SocketAddr>, BuildError> {
         let Some(door) = &mut self.metrics else { return Ok(None) };
-        let listener = TcpListener::bind(door.address)
-            .await
+        let listener = bind(door.address)
             .map_err(|error| BuildError::new(format_args!("cannot listen on {} for metrics: {error}", door.address)))?;
         let address = listener.local_addr().map_err(BuildError::new)?;
         door.listener = Some(listener);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::support::redis::Signal;
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
@@ -369,4 +370,20 @@ async fn a_run_that_finds_no_memory_is_refused_and_can_be_sent_again() {
     let run = first["id"].as_str().expect("it is text");
     server.post(&format!("/v1/runs/{run}/cancel"), &json!({})).await.ok();
     server.post("/v1/agent/completions", &large).await.ok();
+}
+
+/// The kernel completes connections for a server that does not come to accept them, as many as the server asked for. It drops
+/// the next ones, whose clients ask again only after a second.
+#[tokio::test]
+async fn thousands_of_connections_may_wait_to_be_accepted() {
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("the kernel says so");
+    let allowed = allowed.trim().parse::<usize>().expect("it is a number");
+    let upstream = Upstream::start([]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    server.signal(Signal::STOP);
+    let mut waiting = Vec::new();
+    for _ in 0..allowed.min(2_000) {
+        waiting.push(within("a connection", TcpStream::connect(server.address())).await.expect("it listens"));
+    }
+    server.signal(Signal::CONT);
 }

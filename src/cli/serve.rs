@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io::IsTerminal;
 
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -15,7 +14,7 @@ use super::process::{Failure, env, runtime, takes_colours};
 use super::reload;
 use crate::config::{LogFormat, Options, Settings, UpstreamKind};
 use crate::failpoint;
-use crate::server::{Server, Stopping};
+use crate::server::{Server, Stopping, bind};
 use crate::telemetry::logs::{self, Log};
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
@@ -40,12 +39,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 async fn serve(options: &Options, settings: Settings, hangup: Signal, log: &Log) -> Result<(), Failure> {
     let listen = settings.server.listen;
     let (mut server, reloader) = Server::build(settings).await.map_err(Failure::new)?;
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
+    let listener = bind(listen).map_err(|error| {
         let hint = "; choose another address with --listen";
         Failure::new(format_args!("cannot listen on {listen}: {error}{hint}"))
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
-    let metrics = server.listen_for_metrics().await.map_err(Failure::new)?;
+    let metrics = server.listen_for_metrics().map_err(Failure::new)?;
     match options.log_format_on(std::io::stderr().is_terminal()) {
         LogFormat::Text => log.print(&banner(address, reloader.settings())),
         LogFormat::Json => log_start(address, reloader.settings(), server.agent().replica()),

@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 pub(super) use self::listening::Bounds;
 pub(super) use self::slots::{Limits, Surplus};
+pub use self::socket::bind;
 
 use crate::telemetry::metrics::Connections;
 
