@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Frame, Gate, Reply, TestServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
+/// How long a reader that was announced to other replicas counts as there (`follow/announcement.rs`), and a second.
+const ANNOUNCED_FOR: Duration = Duration::from_secs(16);
 
 fn ask(text: &str, agent: &Value) -> Value {
     json!({"model": "test", "stream": true, "messages": [{"role": "user", "content": text}], "agent": agent})
@@ -70,10 +73,16 @@ async fn a_queued_run_whose_client_has_gone_asks_no_model() {
     let mut second = server.stream(ENDPOINT, &ask("two", &leaves)).await;
     let run = run_of(&second.until(|frame| frame.name == "run.queued").await);
     drop(second);
-    // The server notices that the connection was closed.
-    let _ = server.logged("\"path\":\"/v1/agent/completions\"").await;
-    // The reader may have marked in the store that it is there, and the mark counts for this long.
-    tokio::time::sleep(Duration::from_secs(16)).await;
+    let noticed = async {
+        let read =
+            async || server.respond(server.request(Method::GET, "/metrics")).await.text().await.expect("it is text");
+        while !read().await.contains("loopgate_readers 1\n") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the server to notice that the client has gone", noticed).await;
+    // If the server had announced the reader before, this counts for so long.
+    tokio::time::sleep(ANNOUNCED_FOR).await;
     gate.open();
     first.rest().await;
     assert_eq!(ended(&server, &run).await["status"], "cancelled");
