@@ -1,7 +1,7 @@
 //! The processes of a benchmark: started, found by what they print, killed when dropped.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -20,6 +20,9 @@ use crate::script;
 pub(crate) const UPSTREAM: &str = "__upstream";
 pub(crate) const PASSTHROUGH: &str = "__passthrough";
 pub(crate) const LEAST_LOOP: &str = "__least_loop";
+
+/// The environment variable that holds the path of smg's command.
+const SMG: &str = "LOOPGATE_BENCH_SMG";
 
 /// A process that does not answer by then never will.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +44,8 @@ pub(crate) enum Program {
     LoopgateCounted,
     /// The same with another store.
     LoopgateOverRedis,
+    /// Another gateway, which [`SMG`] names.
+    Smg,
 }
 
 /// What a process needs outside of itself.
@@ -83,7 +88,8 @@ impl Process {
         let unspecified = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, directory };
         let patience = if program == Program::LoopgateCounted { COUNTED_START_TIMEOUT } else { START_TIMEOUT };
-        match timeout(patience, process.wait_until_ready(&output, addresses)).await {
+        let probe = if program == Program::Smg { "/readiness" } else { "/healthz" };
+        match timeout(patience, process.wait_until_ready(&output, addresses, probe)).await {
             Ok(ready) => ready?,
             Err(_) => return Err(format!("{program:?} did not answer in time; {}", last_words(&output)).into()),
         }
@@ -101,14 +107,14 @@ impl Process {
         self.directory.path()
     }
 
-    async fn wait_until_ready(&mut self, output: &PathBuf, addresses: Addresses) -> Result<(), Failure> {
+    async fn wait_until_ready(&mut self, output: &PathBuf, addresses: Addresses, probe: &str) -> Result<(), Failure> {
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Err(format!("it ended with {status} before it answered; {}", last_words(output)).into());
             }
             if let Some(address) = announced(&std::fs::read_to_string(output)?, addresses) {
                 self.address = address;
-                if is_healthy(address).await.unwrap_or(false) {
+                if is_healthy(address, probe).await.unwrap_or(false) {
                     return Ok(());
                 }
             }
@@ -126,12 +132,15 @@ impl Drop for Process {
 }
 
 fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<Command, Failure> {
+    if program == Program::Smg {
+        return smg(addresses.upstream.ok_or("smg needs an upstream")?);
+    }
     let itself = std::env::current_exe()?;
     let (executable, role) = match program {
         Program::Upstream => (itself, Some(UPSTREAM)),
         Program::PassThrough => (itself, Some(PASSTHROUGH)),
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
-        Program::Loopgate | Program::LoopgateCounted | Program::LoopgateOverRedis => (loopgate(), None),
+        Program::Loopgate | Program::LoopgateCounted | Program::LoopgateOverRedis | Program::Smg => (loopgate(), None),
     };
     let Addresses { upstream, redis, workers } = addresses;
     let store = match redis.filter(|_| program == Program::LoopgateOverRedis) {
@@ -159,6 +168,24 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
     }
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store, "--log", "info", "--config"]).arg(file);
     Ok(command)
+}
+
+/// smg in front of the upstream, with its defaults otherwise. It takes no port of the system's choice.
+fn smg(upstream: SocketAddr) -> Result<Command, Failure> {
+    let executable = std::env::var_os(SMG).ok_or_else(|| format!("{SMG} does not name its command"))?;
+    let mut command = Command::new(executable);
+    let mut free = free_ports();
+    let (Some(listen), Some(metrics)) = (free.next(), free.next()) else { return Err("no port is free".into()) };
+    command.args(["launch", "--host", "127.0.0.1", "--prometheus-host", "127.0.0.1", "--backend", "openai"]);
+    command.args(["--port", &listen, "--prometheus-port", &metrics, "--worker-urls", &format!("http://{upstream}")]);
+    Ok(command)
+}
+
+/// Ports that were free a moment ago, below those that the system gives to clients: one of these is easily taken by then.
+fn free_ports() -> impl Iterator<Item = String> {
+    let first = u16::try_from(std::process::id() % 8192).unwrap_or(0);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (20_000 + first..).filter(is_free).map(|port| port.to_string())
 }
 
 /// The binary that is measured.
@@ -210,9 +237,10 @@ fn announced(output: &str, addresses: Addresses) -> Option<SocketAddr> {
     })
 }
 
-async fn is_healthy(address: SocketAddr) -> Result<bool, Failure> {
+async fn is_healthy(address: SocketAddr, probe: &str) -> Result<bool, Failure> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    let request = format!("GET {probe} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut response = Vec::new();
     stream.read_to_end(&mut response).await?;
     Ok(response.starts_with(b"HTTP/1.1 200"))

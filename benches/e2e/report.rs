@@ -134,7 +134,8 @@ pub(crate) fn machine(rounds: u32, pinned: bool) {
 pub(crate) fn cpu(title: &str, load: &str, subjects: &[Subject], rounds: &Rounds, targets: &[Target]) {
     println!("\n### CPU: {title}\n\n{load}\n");
     let ratio = |one, other| two_decimals(rounds.compared(one, other, |one, other| one / other));
-    let rows = subjects.iter().map(|&subject| {
+    let measured = subjects.iter().filter(|&&subject| rounds.summary(subject).is_some());
+    let rows = measured.map(|&subject| {
         [
             subject.name().into(),
             one_decimal(rounds.summary(subject)),

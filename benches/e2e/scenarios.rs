@@ -16,10 +16,14 @@ use crate::servers::{Servers, Subject};
 /// All servers that loop.
 const LOOPS: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
 /// All servers.
-const SERVERS: [Subject; 4] = [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
+const SERVERS: [Subject; 5] =
+    [Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent, Subject::Smg];
 /// All servers, and none.
 const PATHS: [Subject; 5] =
     [Subject::Direct, Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
+
+/// What the other gateway takes.
+const BELOW_SMG: Target = Target { of: Subject::LoopgateChat, over: Subject::Smg, at_most: 1.0 };
 
 /// What a server still does after an answer is its cost, too: this long is waited for it.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(100);
@@ -63,7 +67,7 @@ pub(crate) const PLAIN: CpuPlan = CpuPlan {
     requests: 1000,
     subjects: &SERVERS,
     streamed: true,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 }],
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 }, BELOW_SMG],
 };
 
 pub(crate) const TOOLS3: CpuPlan = CpuPlan {
@@ -94,9 +98,9 @@ pub(crate) const CHAT: CpuPlan = CpuPlan {
     model: script::CHAT,
     connections: 16,
     requests: 1000,
-    subjects: &[Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat],
+    subjects: &[Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::Smg],
     streamed: false,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 4.5 }],
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 4.5 }, BELOW_SMG],
 };
 
 pub(crate) const BURST100: CpuPlan = CpuPlan {
@@ -109,6 +113,7 @@ pub(crate) const BURST100: CpuPlan = CpuPlan {
     targets: &[
         Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6 },
         Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 0.5 },
+        BELOW_SMG,
     ],
 };
 
@@ -119,7 +124,7 @@ pub(crate) const PACED100: CpuPlan = CpuPlan {
     requests: 160,
     subjects: &SERVERS,
     streamed: true,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 }],
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 }, BELOW_SMG],
 };
 
 /// CPU time per request, server by server, round by round.

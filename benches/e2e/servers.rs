@@ -24,6 +24,8 @@ pub(crate) enum Subject {
     LoopgateCounted,
     /// Loopgate with Redis for its store, through OpenAI's path.
     OverRedis,
+    /// Another gateway, if it is installed.
+    Smg,
 }
 
 impl Subject {
@@ -38,6 +40,7 @@ impl Subject {
             Self::LoopgateAgent => "Loopgate, agent endpoint",
             Self::LoopgateCounted => "Loopgate, counted",
             Self::OverRedis => "Loopgate, over Redis",
+            Self::Smg => "smg",
         }
     }
 
@@ -54,6 +57,7 @@ impl Subject {
             Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent => Program::Loopgate,
             Self::LoopgateCounted => Program::LoopgateCounted,
             Self::OverRedis => Program::LoopgateOverRedis,
+            Self::Smg => Program::Smg,
         }
     }
 }
