@@ -1,7 +1,7 @@
 //! How often a run asks Redis, counted where Redis hears it.
 //!
-//! A run may ask twice for each step of its model, twice for each call of a tool, once for each 50 ms
-//! of text that begin, and as often as its lease is renewed, besides what it takes to begin and to end.
+//! A run may ask twice for each step of its model but once for the first, twice for each call of a tool, once for each
+//! 50 ms of text that begin, and as often as its lease is renewed, besides what it takes to begin and to end.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::support::redis::{RedisServer, durable};
 use crate::support::{TestServer, within};
 
 /// What it takes to begin and to end: the lease, the tenant's index, the index of live runs and the run
-/// itself; then the index of live runs again. That the run ended and gives its lease back is what its last
-/// step asks for.
+/// itself, with which its first step begins; then the index of live runs again. That the run ended and gives its lease
+/// back is what its last step asks for.
 const RUN: usize = 5;
 
 /// A run that lasts a quarter of a second besides: listening for commands, two reads of the inbox, and the end of
@@ -31,8 +31,9 @@ const SESSION: usize = 3;
 /// A name besides: the claim, before the run and after its beginning.
 const NAME: usize = 2;
 
-/// Limits of a key besides: a request's turn, what is left of two budgets, a slot and its return.
-const LIMITS: usize = 5;
+/// Limits of a key besides: a request's turn, what is left of two budgets, a slot and its return, and the first step,
+/// which begins once its budgets are reserved.
+const LIMITS: usize = 6;
 
 /// Budgets of a key besides, for each step: its reservation, its end, stored at once, and settling.
 const BUDGETED_STEP: usize = 3;
@@ -125,7 +126,8 @@ fn bound(plan: &Plan, took: Duration) -> usize {
     let text = (spoken.max(took / u32::try_from(steps).expect("there are few")).as_millis() / 50 + 1) as usize;
     let text = text.min(plan.pieces as usize);
     let listening = if took >= LISTENS_AFTER { LISTENING } else { 0 };
-    2 * steps + 2 * tools + steps * text + listening + renewals(took)
+    // The first step begins with the run.
+    2 * steps - 1 + 2 * tools + steps * text + listening + renewals(took)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run takes seconds")]

@@ -13,6 +13,8 @@ use crate::agent::admission::specify::Specified;
 use crate::agent::admission::{Admission, Started};
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
+use crate::agent::drive::meter::Meter;
+use crate::agent::drive::replay::Replay;
 use crate::agent::error::{ClaimError, Field, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
@@ -23,7 +25,7 @@ use crate::agent::ledger::session::{SessionBudget, Versioned};
 use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::ledger::{keys, log};
 use crate::agent::limits::quota::Account;
-use crate::agent::machine::Run;
+use crate::agent::machine::{Run, Step};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
@@ -32,6 +34,7 @@ use crate::failpoint;
 use crate::store::CommitError;
 use crate::store::retry::RetryConflicts;
 use crate::types::clock::now_ms;
+use crate::types::event::Reservation;
 use crate::types::pauses::Pauses;
 use crate::types::session::Session;
 use crate::types::{Conversation, Event, Record, RunSpec};
@@ -49,6 +52,47 @@ struct Candidate {
     budget: Option<SessionBudget>,
     account: Option<Account>,
     lease: Lease,
+}
+
+/// With what a run is created.
+struct Beginning {
+    /// Its log with these.
+    log: Replay,
+    /// Its first records.
+    records: Vec<Arc<Record>>,
+    /// The same as they are stored.
+    entries: Vec<Bytes>,
+    /// What its first step reserves, if that begins with the run.
+    reserved: Option<Reservation>,
+}
+
+impl Candidate {
+    /// The events with which the run is created. Its first step begins with it, as no command can come before, unless the
+    /// run waits or a budget that it shares with other runs may refuse the step.
+    fn begin(&self, turn: Turn) -> Box<Beginning> {
+        let (mut log, mut seq, at_ms) = (Replay::new(self.spec.clone()), 0, now_ms());
+        let (mut records, mut entries) = (Vec::with_capacity(2), Vec::with_capacity(2));
+        let mut add = |log: &mut Replay, event| {
+            let (record, entry) = log::encode(&mut seq, at_ms, event);
+            log.push(record.clone(), entry.len());
+            records.push(record);
+            entries.push(entry);
+        };
+        add(&mut log, if turn.must_wait() { Event::RunQueued } else { Event::RunStarted });
+        let shares_budgets = self.budget.is_some_and(|session| session.is_any())
+            || self.account.as_ref().is_some_and(Account::has_budgets);
+        let mut reserved = None;
+        if !turn.must_wait()
+            && !shares_budgets
+            && let Step::CallModel { step, reserve, closing: None } = log.run().next_step()
+        {
+            let model = log.run().unnamed_model().cloned();
+            add(&mut log, Event::StepStarted { step, reserved: reserve, model, closing: None });
+            reserved = Some(reserve);
+        }
+        // Boxed, as a start waits for its store with this at hand.
+        Box::new(Beginning { log, records, entries, reserved })
+    }
 }
 
 /// Why a run was not stored.
@@ -133,10 +177,9 @@ impl Admission {
         if turn.must_wait() {
             Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
         }
-        let first = if turn.must_wait() { Event::RunQueued } else { Event::RunStarted };
-        let (first, entry) = log::encode(&mut 0, now_ms(), first);
+        let mut beginning = candidate.begin(turn);
         let claim = new.claim.as_ref().map(|claim| Box::new(self.ledger.claim_end(claim.ttl)));
-        let counted = match self.store(&candidate, (session, claim), turn, entry).await {
+        let counted = match self.store(&candidate, (session, claim), turn, &mut beginning).await {
             Ok(counted) => counted,
             Err(cause) => return Box::pin(self.abandon(candidate, cause)).await.map(|()| None),
         };
@@ -146,9 +189,9 @@ impl Admission {
             tracing::warn!(run = %holder, %error, "could not interrupt the live run; the new run waits for its end");
         }
         let started = if turn.must_wait() {
-            Box::pin(self.queue(candidate, turn, &first)).await?
+            Box::pin(self.queue(candidate, turn, &beginning.records)).await?
         } else {
-            self.launch(new, candidate, turn, (first, counted))
+            self.launch(new, candidate, turn, (beginning, counted))
         };
         Ok(Some(started))
     }
@@ -185,20 +228,24 @@ impl Admission {
         Ok(())
     }
 
-    /// Stores the run with its first event and the documents that are created with it. Returns how many bytes are counted
+    /// Stores the run with its first events and the documents that are created with it. Returns how many bytes are counted
     /// for it as stored.
     async fn store(
         &self,
         candidate: &Candidate,
         (session, claim): (&mut Option<Versioned>, Option<Box<ClaimEnd>>),
         turn: Turn,
-        entry: Bytes,
+        beginning: &mut Beginning,
     ) -> Result<u64, NotStored> {
         failpoint::hit("run.before_create");
         let Candidate { spec, offer, lease, .. } = candidate;
         let retention = self.ledger.retention();
-        let commit =
-            commits::create(spec, lease.fence(), entry, turn, (session.take(), claim.as_deref().copied()), retention);
+        let entries = std::mem::take(&mut beginning.entries);
+        let session = (session.take(), claim.as_deref().copied());
+        let mut commit = commits::create(spec, lease.fence(), entries, turn, session, retention);
+        if let Some(reserve) = beginning.reserved {
+            commit.run = Meter::new(candidate.budget, None).begin(beginning.log.run(), reserve)(commit.run);
+        }
         let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
         let offered = self.launcher.offers.keep(spec, offer.written());
         let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
@@ -258,21 +305,26 @@ impl Admission {
     }
 
     /// Lets a stored run wait for its turn.
-    async fn queue(&self, candidate: Candidate, turn: Turn, first: &Record) -> Result<Started, StartError> {
+    async fn queue(&self, candidate: Candidate, turn: Turn, records: &[Arc<Record>]) -> Result<Started, StartError> {
         let Candidate { spec, lease, .. } = candidate;
-        self.launcher.metrics.of_run(&spec, || Run::new(spec.clone()).counted()).recorded(first);
+        let mut counter = self.launcher.metrics.of_run(&spec, || Run::new(spec.clone()).counted());
+        for record in records {
+            counter.recorded(record);
+        }
         lease.release().await?;
         let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0);
         Ok(Started::new(&spec, turn, follower))
     }
 
     /// Lets a stored run begin here.
-    fn launch(&self, new: &NewRun, candidate: Candidate, turn: Turn, first: (Arc<Record>, u64)) -> Started {
-        let (first, counted) = first;
+    fn launch(&self, new: &NewRun, candidate: Candidate, turn: Turn, first: (Box<Beginning>, u64)) -> Started {
+        let (beginning, counted) = first;
+        let Beginning { log, records, reserved, .. } = *beginning;
+        let first_step_began = reserved.is_some();
         let memory = new.memory.take_run().unwrap_or_else(|| self.launcher.memory.begin());
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
-        let idle = Idle::created(spec.clone(), first, lease, counted, &self.launcher.metrics);
-        let prepared = Prepared { history, budget, account, commands: 0, memory, tools: Some(tools) };
+        let idle = Idle::created(log, &records, lease, counted, &self.launcher.metrics);
+        let prepared = Prepared { history, budget, account, commands: 0, first_step_began, memory, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
         Started::new(&spec, turn, follower)
     }

@@ -40,6 +40,8 @@ pub struct Driver {
     pub meter: Meter,
     /// The budget in which it waits for room, because other runs have set aside what it lacks.
     pub waits_for: Option<Shortfall>,
+    /// Whether its first step began when it was created, so that the model is to be called without more ado.
+    pub first_step_began: bool,
     /// How long the session and the ended run are kept.
     pub retention: Retention,
     /// What may interrupt it.

@@ -32,6 +32,9 @@ pub async fn drive(driver: &mut Driver) -> Result<(), Exit> {
 
 /// Asks the machine what to do and does it, until there is nothing left to do.
 async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
+    if std::mem::take(&mut driver.first_step_began) {
+        steps::call_model::call_model_first(driver).await?;
+    }
     loop {
         driver.read_commands().await?;
         if driver.recorder.bytes() >= driver.counts_at {

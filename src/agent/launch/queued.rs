@@ -154,6 +154,6 @@ impl Launcher {
         let commands = self.commands(idle).await?;
         // The run before it in its session has ended, which took about as much.
         let memory = self.memory.begin();
-        Ok(Prepared { history, budget: Some(budget), account, commands, memory, tools })
+        Ok(Prepared { history, budget: Some(budget), account, commands, first_step_began: false, memory, tools })
     }
 }

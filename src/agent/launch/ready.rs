@@ -41,17 +41,20 @@ impl Idle {
         Self { log, counter, lease, waits_until_ms: None, counted: 0 }
     }
 
-    /// A run that was just created with its first record, and with so many bytes counted as stored.
+    /// A run that was just created with this log of these records, and with so many bytes counted as stored.
     pub(in crate::agent) fn created(
-        spec: Arc<RunSpec>,
-        first: Arc<Record>,
+        log: Replay,
+        records: &[Arc<Record>],
         lease: Lease,
         counted: u64,
         metrics: &Metrics,
     ) -> Self {
-        let mut idle = Self { counted, ..Self::new(Replay::new(spec), lease, metrics) };
-        idle.push(first);
-        idle
+        let spec = log.run().spec().clone();
+        let mut counter = metrics.of_run(&spec, || Run::new(spec.clone()).counted());
+        for record in records {
+            counter.recorded(record);
+        }
+        Self { log, counter, lease, waits_until_ms: None, counted }
     }
 
     /// The same run, which waits as long as `head` says and is counted as it says.
@@ -159,6 +162,8 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) commands: u64,
     /// Its share of the memory for live runs.
     pub(in crate::agent) memory: MemoryShare,
+    /// Whether its first step began when it was created.
+    pub(in crate::agent) first_step_began: bool,
     /// Its tools. `None` if the store lost their definitions, so that the run cannot be resumed.
     pub(in crate::agent) tools: Option<Toolbox>,
 }

@@ -175,7 +175,7 @@ impl Launcher {
         idle.push(resumed);
         let history = self.sessions.history_of(&spec).await?;
         let commands = self.commands(idle).await?;
-        Ok(Prepared { history, budget, account, commands, memory, tools })
+        Ok(Prepared { history, budget, account, commands, first_step_began: false, memory, tools })
     }
 
     /// How much memory the conversation of a run with this head takes, about: its own messages and its session's.
@@ -247,7 +247,15 @@ impl Launcher {
         let account = self.open_account(&idle, &generation).await?;
         // The run calls nothing any more, and its commands are read when it ends.
         let (history, commands, tools) = (Conversation::default(), 0, Some(Toolbox::default()));
-        let prepared = Prepared { history, budget, account, commands, memory: self.memory.begin(), tools };
+        let prepared = Prepared {
+            history,
+            budget,
+            account,
+            commands,
+            first_step_began: false,
+            memory: self.memory.begin(),
+            tools,
+        };
         let (mut driver, _watcher, lease) = self.driver(Ready { idle, generation, prepared });
         if driver.recorder.run().status() == RunStatus::InProgress {
             driver.recorder.queue(Event::RunResumed { leg: None });

@@ -122,7 +122,7 @@ impl Launcher {
     /// The driver of a run, its watcher and its lease.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
-        let Prepared { history, budget, account, commands, memory, tools } = prepared;
+        let Prepared { history, budget, account, commands, first_step_began, memory, tools } = prepared;
         let counted = idle.counted();
         let (log, counter, lease) = idle.into_parts();
         let is_lost = tools.is_none();
@@ -141,6 +141,7 @@ impl Launcher {
             memory,
             meter: Meter::new(budget, account),
             waits_for: None,
+            first_step_began,
             retention: self.ledger.retention(),
             signals,
             commands,

@@ -2,7 +2,7 @@
 //!
 //! | change | run | session | elsewhere |
 //! | --- | --- | --- | --- |
-//! | [`create`] | spec, head and first event appear | names the run | the tenant's index, first |
+//! | [`create`] | spec, head and first events appear | names the run | the tenant's index, first |
 //! | [`begin`] | its log grows; head and spec say that it began | is the run's | |
 //! | [`resume`] | its log grows; nothing of it expires any more | is the run's | the tenant's index, first |
 //! | [`end`] | its log, head and spec say how; the inbox goes | has its messages, names the next run | |
@@ -69,12 +69,12 @@ pub struct Indexed {
     pub of_run: u64,
 }
 
-/// A run appears with its `first` event, and its session, which is made if there is none, names it. The `claim` of the
+/// A run appears with its `first` events, and its session, which is made if there is none, names it. The `claim` of the
 /// key under which it was asked for is counted with it.
 pub fn create(
     spec: &RunSpec,
     fence: Fence,
-    first: Bytes,
+    first: Vec<Bytes>,
     turn: Turn,
     (session, claim): (Option<Versioned>, Option<ClaimEnd>),
     retention: Retention,
@@ -93,7 +93,7 @@ pub fn create(
         .put_at(keys::head(&spec.id), 0, encode(&head), None)
         // A process that stood still meanwhile does not make what another has made and forgotten.
         .check(under_lease(&spec.id, fence))
-        .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: vec![first] });
+        .write(Write::Append { log: keys::events(&spec.id), after: 0, entries: first });
     if let Some(id) = &spec.session {
         let Versioned { mut session, version } =
             session.unwrap_or_else(|| Versioned { session: Session::new(id.clone()), version: 0 });

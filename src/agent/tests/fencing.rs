@@ -42,10 +42,14 @@ async fn late(turns: Vec<Say>, is_it: fn(&Event) -> bool, delay: Duration) -> Te
     let store = Faulty::new(shared(), |_| Fate::Happens);
     store.next(records(is_it), Fate::HangsAfterwards);
     let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
-    agent.start(request(), None).await.unwrap();
-    store.reached().await;
-    tokio::time::sleep(delay).await;
-    store.go_on();
+    // A run's first step is recorded before the caller hears of the run.
+    let answer_late = async {
+        store.reached().await;
+        tokio::time::sleep(delay).await;
+        store.go_on();
+    };
+    let (started, ()) = tokio::join!(agent.start(request(), None), answer_late);
+    started.unwrap();
     tokio::time::sleep(SECOND).await;
     agent
 }

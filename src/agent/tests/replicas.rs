@@ -159,6 +159,22 @@ async fn a_drained_replica_hands_its_runs_over_before_their_next_step() {
     a.agent.close().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_first_step_that_is_left_before_its_call_costs_its_session_nothing() {
+    let store = shared();
+    let a = replica(Link::to(&store), vec![Say::Text(&["never"])]);
+    let b = replica(Link::to(&store), vec![Say::Text(&["done"])]);
+    a.agent.announce_end();
+    let session = SessionId::parse("s").unwrap();
+    let started = a.agent.start(NewRun { session: Some(session.clone()), ..request() }, None).await.unwrap();
+    over(&b, &started.head.id).await;
+    let run = b.agent.runs().get(&tenant(), &started.head.id).await.unwrap();
+    let (outcome, asked) = (run.outcome.unwrap(), a.agent.model.requests.lock().len());
+    assert_eq!((outcome.output_text.as_str(), asked), ("done", 0));
+    let spent = store.counter(&keys::session_partition(&tenant(), &session), &keys::session_tokens()).await.unwrap();
+    assert_eq!(u64::try_from(spent).unwrap(), outcome.usage.total());
+}
+
 /// Two replicas, a run of the first that ends without readers, and a reader at the second.
 async fn read_elsewhere() -> (Replica, Replica, RunId, Follower) {
     let store = shared();

@@ -11,7 +11,7 @@ use crate::store::{Durability, Tx};
 use crate::types::Effect;
 
 /// What a run of one round or none is synced for, and each round with a call of a tool that has effects besides.
-const RUN: usize = 3;
+const RUN: usize = 2;
 const ROUND: usize = 3;
 
 #[tokio::test]

@@ -78,6 +78,30 @@ pub async fn call_model(
     }
     driver.count_memory();
     let Some(reserve) = Box::pin(begin_step(driver, step, reserve, closing)).await? else { return Ok(()) };
+    finish_step(driver, step, reserve, closing).await
+}
+
+/// Calls the model in the first step, which began when the run was created. A step that is interrupted before that is
+/// void and costs nothing.
+pub async fn call_model_first(driver: &mut Driver) -> Result<(), Exit> {
+    let (step, reserve) = (driver.recorder.run().step(), driver.recorder.run().reserved());
+    if let Some(interruption) = driver.signals.before_a_step() {
+        let (reason, usage, unconfirmed) = (DiscardReason::Interrupted, Usage::default(), Used::default());
+        if driver.signals.validity.is_valid() {
+            Box::pin(driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed })).await?;
+        }
+        return driver.handle_interruption(interruption);
+    }
+    finish_step(driver, step, reserve, None).await
+}
+
+/// Calls the model in a step that began, and ends the step with the turn that the model made.
+async fn finish_step(
+    driver: &mut Driver,
+    step: u32,
+    reserve: Reservation,
+    closing: Option<StopReason>,
+) -> Result<(), Exit> {
     failpoint::hit("model.before_call");
     if !driver.signals.validity.is_valid() {
         return Err(Exit::HandedOff);

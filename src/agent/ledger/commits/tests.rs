@@ -41,7 +41,7 @@ impl Place {
     async fn with_run(turn: Turn) -> Self {
         let mut place = Self::new().await;
         let first = place.entry(if turn.must_wait() { Event::RunQueued } else { Event::RunStarted });
-        let created = create(&place.spec, place.fence, first, turn, (None, None), RETENTION);
+        let created = create(&place.spec, place.fence, vec![first], turn, (None, None), RETENTION);
         place.commit(created.index).await;
         place.commit(created.run).await;
         place
@@ -109,7 +109,7 @@ async fn a_run_is_created_with_its_first_event_and_its_session_names_it() {
     let place = Place::with_run(Turn::Now).await;
     assert_eq!(place.stands().await, (RunStatus::InProgress, true, 1));
     assert_eq!(place.session().await.session.active_run, Some(place.spec.id.clone()));
-    let again = create(&place.spec, place.fence, Bytes::new(), Turn::Now, (None, None), RETENTION);
+    let again = create(&place.spec, place.fence, vec![Bytes::new()], Turn::Now, (None, None), RETENTION);
     assert!(place.ledger.commit(again.run).await.is_err(), "it is created once");
 }
 
