@@ -36,7 +36,7 @@ impl Launcher {
         if let Some(next) = ended? {
             let (tenant, session) = (&entry.tenant, entry.session.as_ref().map(SessionId::as_str));
             tracing::error!(%run, session, %tenant, reason = why.as_str(), "the run cannot be resumed; it fails");
-            self.ledger.note_end(&entry.tenant, &partition, run).await;
+            self.ledger.note_end(&entry.tenant, &partition, run, None).await;
             self.ownership.unregister(run, entry, next.as_ref()).await?;
         }
         Ok(())

@@ -266,7 +266,8 @@ impl Launcher {
         match ended {
             Ok(()) => {
                 self.ledger.settle_storage(&spec, driver.uncounted).await;
-                self.ledger.note_end(&spec.tenant, driver.recorder.partition(), &spec.id).await;
+                let recorder = &driver.recorder;
+                self.ledger.note_end(&spec.tenant, recorder.partition(), &spec.id, Some(recorder.bytes())).await;
                 if let Some(due) = due {
                     forget_due(&**self.ledger.store(), &due).await;
                 }

@@ -86,13 +86,19 @@ impl Launcher {
             self.ledger.settle_storage(&spec, driver.uncounted).await;
         }
         if has_ended {
-            self.ledger.note_end(&live.tenant, driver.recorder.partition(), run).await;
+            let recorder = &driver.recorder;
+            self.ledger.note_end(&live.tenant, recorder.partition(), run, Some(recorder.bytes())).await;
         }
         let ended = match &result {
             Ok(()) => {
                 self.active.note_done(run, live);
                 let next = driver.next_in_session.take();
-                self.ownership.unregister(run, &entry, next.as_ref()).await.inspect_err(|error| {
+                let unregistered = if has_ended {
+                    self.ownership.unregister_ended(run, &entry, next.as_ref()).await
+                } else {
+                    self.ownership.unregister(run, &entry, next.as_ref()).await
+                };
+                unregistered.inspect_err(|error| {
                     tracing::warn!(%run, %error, "could not unregister an ended run");
                 })
             }
@@ -106,7 +112,9 @@ impl Launcher {
                 Ok(())
             }
         };
-        failpoint::hit("run.unmarked");
+        if !has_ended {
+            failpoint::hit("run.unmarked");
+        }
         if let Some(lease) = lease
             && let Err(error) = lease.release().await
         {

@@ -14,27 +14,39 @@ use crate::types::{RunId, Tenant};
 const PAGE: usize = 512;
 
 impl Ledger {
-    /// Notes that a run of this log has ended; the oldest runs go if that makes too many for the memory that they
-    /// take. Does nothing where runs do not lie in memory.
-    pub(in crate::agent) async fn note_end(&self, tenant: &Tenant, partition: &Partition, run: &RunId) {
+    /// Notes that a run has ended whose log has so many bytes, if that is known; the oldest runs go if that makes too many
+    /// for the memory that they take. Does nothing where runs do not lie in memory.
+    pub(in crate::agent) async fn note_end(
+        &self,
+        tenant: &Tenant,
+        partition: &Partition,
+        run: &RunId,
+        log_bytes: Option<u64>,
+    ) {
         let Some(ended) = &self.ended else { return };
-        if let Err(error) = self.make_room(ended, tenant, partition, run).await {
+        let noted = async {
+            let log_bytes = match log_bytes {
+                Some(bytes) => bytes,
+                // Boxed, as it is rare.
+                None => Box::pin(self.weigh_log(partition, run)).await?,
+            };
+            let bytes = stored::of_ended_run(log_bytes);
+            let newest = EndedRun { tenant: tenant.clone(), partition: partition.clone(), run: run.clone(), bytes };
+            self.make_room(ended, newest).await
+        };
+        if let Err(error) = noted.await {
             tracing::warn!(%run, %error, "could not drop old runs from memory");
         }
     }
 
-    async fn make_room(
-        &self,
-        ended: &EndedRuns,
-        tenant: &Tenant,
-        partition: &Partition,
-        run: &RunId,
-    ) -> Result<(), Unavailable> {
+    async fn weigh_log(&self, partition: &Partition, run: &RunId) -> Result<u64, Unavailable> {
         let pages = log_pages(&*self.store, partition, keys::events(run), 0..u64::MAX, PAGE);
         let weigh =
             |sum, page: Vec<Bytes>| async move { Ok(sum + page.iter().map(|entry| entry.len() as u64).sum::<u64>()) };
-        let bytes = stored::of_ended_run(pages.try_fold(0, weigh).await?);
-        let newest = EndedRun { tenant: tenant.clone(), partition: partition.clone(), run: run.clone(), bytes };
+        pages.try_fold(0, weigh).await
+    }
+
+    async fn make_room(&self, ended: &EndedRuns, newest: EndedRun) -> Result<(), Unavailable> {
         let mut dropped = 0;
         for EndedRun { tenant, partition, run, bytes } in ended.add(newest) {
             // A run that expired or was deleted needs no deletion.

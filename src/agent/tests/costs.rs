@@ -10,6 +10,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::support::{Say, TestAgent, outcome, request, watch, with_options};
+use crate::agent::ledger::keys;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable, Write};
@@ -70,6 +72,7 @@ async fn cost_of(turns: Vec<Say>, streamed: bool) -> (u32, u32, usize) {
         let records = watch(started).await;
         assert_eq!(outcome(&records).reason, StopReason::Done);
         agent.idle(Duration::from_secs(5)).await;
+        agent.replica().unregister_ended().await.unwrap();
     }
     let after = counted();
     (after.0 - before.0, after.1 - before.1, after.2 - before.2)
@@ -84,6 +87,33 @@ async fn a_run_asks_the_store_only_so_often_and_leaves_only_so_many_bytes_in_its
         let what = "operations, commits and bytes of an answer, and of three calls and an answer";
         assert_eq!((chat, looped), costs, "{what}, streamed: {streamed}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_end_together_are_unregistered_with_one_commit() {
+    const RUNS: usize = 20;
+    let commits: Arc<AtomicU32> = Arc::default();
+    let counted = commits.clone();
+    let store = Faulty::new(Arc::new(MemoryStore::default()), move |tx| {
+        let unregisters = |write: &Write| matches!(write, Write::Delete { key } if key.starts_with("run/"));
+        if tx.partition == keys::live_partition() && tx.writes.iter().any(unregisters) {
+            assert_eq!(tx.writes.len(), RUNS);
+            counted.fetch_add(1, Relaxed);
+        }
+        Fate::Happens
+    });
+    let agent = TestAgent::builder().store(store).turns(vec![Say::Text(&["hello"])]).begin();
+    let runs = (0..RUNS).map(|number| {
+        let agent = &agent;
+        async move {
+            tokio::time::sleep(Duration::from_millis(number as u64)).await;
+            watch(agent.start(request(), None).await.unwrap()).await
+        }
+    });
+    futures_util::future::join_all(runs).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(commits.load(Relaxed), 1);
+    assert_eq!(agent.replica().own_entries().await.unwrap().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

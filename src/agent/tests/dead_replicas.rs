@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::link::Link;
-use super::support::{RETENTION, Say, TestAgent, request};
+use super::support::{RETENTION, Say, TestAgent, client_tool, request};
 use crate::agent::control::Filter;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::log;
@@ -153,6 +153,7 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
         assert_eq!(head.status, RunStatus::Completed);
         assert_eq!(resumptions(&store, &head.id).await, 1);
     }
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(scan(&store, "run/").await.len(), 0, "nothing is left behind");
     assert!(!is_registered(&store, dead.replica().id()).await);
 }

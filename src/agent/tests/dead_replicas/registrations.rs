@@ -166,24 +166,29 @@ async fn a_run_that_ends_while_it_is_registered_again_is_not_registered_at_rest(
     assert_eq!(scan(&store, "run/").await.len(), 0);
 }
 
-/// The same between the removal of the run's registration and the moment in which its driver has left it.
+/// The same between the removal of the run's registration and the moment in which its driver has left it. The driver of a
+/// run that has ended does not wait for the removal.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_registered_again_while_its_driver_leaves_is_not_registered_at_rest() {
-    let store = shared();
-    let faulty = Faulty::new(Link::to(&store), |_| Fate::Happens);
-    let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Stall(&["x"])]).begin();
-    let run = agent.start(request(), None).await.unwrap().head.id;
-    let own = keys::live_entry(agent.replica().id(), &run);
-    let removes = move |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Delete { key } if *key == own));
-    faulty.next(removes, Fate::HangsAfterwards);
-    agent.runs().tell_to_stop(&tenant(), &run).await.unwrap();
-    faulty.reached().await;
-    assert!(agent.rooms.active.get(&run).is_some(), "its driver has not left it");
-    agent.replica().enqueue(&run, &entry(Duration::ZERO)).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    faulty.go_on();
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(scan(&store, "run/").await.len(), 0);
+    for (turn, waits) in [(Say::Calls("", vec![("pick", "{}")]), true), (Say::Text(&["done"]), false)] {
+        let store = shared();
+        let faulty = Faulty::new(Link::to(&store), |_| Fate::Happens);
+        let agent = TestAgent::builder().store(faulty.clone()).turns(vec![turn]).begin();
+        let new = NewRun { client_tools: vec![client_tool("pick")], ..request() };
+        let run = new.id.clone();
+        let own = keys::live_entry(agent.replica().id(), &run);
+        let removes =
+            move |tx: &Tx| tx.writes.iter().any(|write| matches!(write, Write::Delete { key } if *key == own));
+        faulty.next(removes, Fate::HangsAfterwards);
+        agent.start(new, None).await.unwrap();
+        faulty.reached().await;
+        assert_eq!(agent.rooms.active.get(&run).is_some(), waits, "whether its driver has not left it");
+        agent.replica().enqueue(&run, &entry(Duration::ZERO)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        faulty.go_on();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(scan(&store, "run/").await.len(), 0, "waits: {waits}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
