@@ -1,9 +1,10 @@
 //! Calls a tool so that nothing that the tool does can harm the caller.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use serde_json::value::RawValue;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::tools::registry::RegisteredTool;
@@ -12,21 +13,19 @@ use crate::tools::{CallContext, ToolAnswer, ToolError};
 use crate::types::ToolOutcome;
 use crate::types::tool::CallEnding;
 
-/// Calls a tool with arguments that [`check_arguments`](crate::tools::check_arguments) let pass, in a task of its own.
+/// Calls a tool with arguments that [`check_arguments`](crate::tools::check_arguments) let pass.
 ///
 /// Whatever happens becomes an outcome: a failure, a panic, a tool that does not answer within the
-/// context's timeout. The latter two leave it unknown how far the tool came. The task is aborted on timeout and when this future is dropped, so nothing that
-/// it would have said later arrives.
+/// context's timeout. The latter two leave it unknown how far the tool came. On timeout and when this future is
+/// dropped the call is dropped too, so nothing that it would have said later arrives.
 pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context: CallContext) -> ToolOutcome {
     let begun = Instant::now();
     let name = tool.spec().name.clone();
     let limit = context.timeout;
-    // A set aborts its tasks when it is dropped.
-    let mut task = JoinSet::new();
-    task.spawn(async move { tool.tool().call(&arguments, &context).await });
-    let (answer, ending) = match timeout(limit, task.join_next()).await {
-        Ok(Some(joined)) => told(&name, joined),
-        Ok(None) => lost(crashed(&name)),
+    // What a panic leaves half done goes with the call.
+    let call = AssertUnwindSafe(tool.tool().call(&arguments, &context)).catch_unwind();
+    let (answer, ending) = match timeout(limit, call).await {
+        Ok(ended) => told(&name, ended),
         Err(_) => lost(format!("The tool `{name}` did not answer within {} ms.", limit.as_millis())),
     };
     let ToolAnswer { mut parts, mut structured, is_error, bytes, status } = answer;
@@ -35,15 +34,15 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
     ToolOutcome { parts, structured, is_error, truncated, ending, latency_ms, bytes, status }
 }
 
-/// What comes of a task that ended.
-fn told(name: &str, joined: Result<Result<ToolAnswer, ToolError>, JoinError>) -> (ToolAnswer, CallEnding) {
-    match joined {
+/// What comes of a call that ended.
+fn told(name: &str, ended: std::thread::Result<Result<ToolAnswer, ToolError>>) -> (ToolAnswer, CallEnding) {
+    match ended {
         Ok(Ok(answer)) => (answer, CallEnding::Answered),
         Ok(Err(ToolError::Failed(reason))) => (failure(reason), CallEnding::Answered),
         Ok(Err(ToolError::Lost(reason))) => lost(reason),
-        Err(error) => {
+        Err(_panic) => {
             // The panic's words stay out of the answer, as out of the log: they may quote arguments.
-            tracing::error!(tool = name, panicked = error.is_panic(), "the task of a tool broke off");
+            tracing::error!(tool = name, "a tool panicked");
             lost(crashed(name))
         }
     }

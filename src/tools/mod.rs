@@ -158,6 +158,12 @@ pub trait Tool: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Whether it answers without waiting, from its arguments and the clock alone. There is nothing between such a call and
+    /// its answer, so both are recorded together.
+    fn only_computes(&self) -> bool {
+        false
+    }
+
     /// Does it. `arguments` is a JSON object that the schema allows. Dropping the future stops it.
     async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError>;
 }

@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::support::{Say, TestAgent, outcome, request, watch, with_options};
+use super::support::{Echo, Say, TestAgent, outcome, request, watch, with_options};
 use crate::agent::ledger::keys;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{CommitError, Partition, Store, Tx, Unavailable, Write};
-use crate::types::{Event, StopReason};
+use crate::tools::{Tool, builtin};
+use crate::types::{Effect, Event, StopReason};
 
 /// Counts operations, those of them that are commits, and the bytes that commits append to logs.
 #[derive(Debug, Default)]
@@ -59,7 +60,9 @@ fn bytes_without_times(entry: &Bytes) -> usize {
 /// are commits, and bytes of its log, without times.
 async fn cost_of(turns: Vec<Say>, streamed: bool) -> (u32, u32, usize) {
     let store = Arc::new(Counted::default());
-    let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
+    let tools: Vec<Arc<dyn Tool>> =
+        builtin::all().into_iter().chain([Arc::new(Echo::new("echo", Effect::Read, 1_000)) as _]).collect();
+    let agent = TestAgent::builder().store(store.clone()).tools(tools).turns(turns).build();
     let counted = || (store.asked.load(Relaxed), store.commits.load(Relaxed), store.appended.load(Relaxed));
     let mut before = counted();
     // The first joins the replica to the others, once.
@@ -87,6 +90,15 @@ async fn a_run_asks_the_store_only_so_often_and_leaves_only_so_many_bytes_in_its
         let what = "operations, commits and bytes of an answer, and of three calls and an answer";
         assert_eq!((chat, looped), costs, "{what}, streamed: {streamed}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_only_computes_is_stored_with_its_answer() {
+    let sum = |sum| Say::Calls("", vec![("calculator", sum)]);
+    let sums = [r#"{"expression":"1+1"}"#, r#"{"expression":"1+2"}"#, r#"{"expression":"1+3"}"#].map(sum);
+    let turns: Vec<_> = sums.into_iter().chain([Say::Text(&["hello"])]).collect();
+    let (asked, commits, _) = cost_of(turns, true).await;
+    assert_eq!((asked, commits), (10, 9), "operations and commits of three calls and an answer");
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,10 @@ impl Tool for CurrentTime {
         &self.spec
     }
 
+    fn only_computes(&self) -> bool {
+        true
+    }
+
     async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {

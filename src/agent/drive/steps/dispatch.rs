@@ -1,7 +1,7 @@
 //! Makes a batch of tool calls that run at the same time.
 //!
-//! The begin of each call is stored before the call is made. Results are shown as they arrive, and enter the history
-//! in the order of the calls.
+//! The begin of each call is stored before the call is made, but for calls that only compute: those are stored with their
+//! answers. Results are shown as they arrive, and enter the history in the order of the calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,9 @@ enum Happened {
 /// Makes a batch of calls, and records their results and reports until all calls are answered; `false` if the run was
 /// interrupted before.
 pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
+    if batch.iter().all(|checked| checked.tool.tool().only_computes()) {
+        return compute(driver, batch).await;
+    }
     if !begin(driver, &batch).await? {
         return Ok(false);
     }
@@ -70,6 +73,31 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     Ok(true)
 }
 
+/// Makes calls that only compute, and leaves it to the next event that waits for the store to record them; `false` if an
+/// interruption comes first.
+async fn compute(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
+    if let Some(interruption) = driver.signals.before_a_step() {
+        driver.handle_interruption(interruption)?;
+        return Ok(false);
+    }
+    for event in intents(driver, &batch) {
+        driver.recorder.queue(event);
+    }
+    let (reports, _) = mpsc::channel(MAX_REPORTS);
+    for checked in batch {
+        let (call, outcome) = answer(driver, checked, &reports).await;
+        driver.finish_call(&call, outcome);
+    }
+    Ok(true)
+}
+
+/// The events that tell that the calls of a batch begin.
+fn intents(driver: &Driver, batch: &[Checked]) -> Vec<Event> {
+    let step = driver.recorder.run().step();
+    let new = batch.iter().filter(|checked| !checked.has_begun);
+    new.map(|Checked { call, effect, .. }| Event::ToolStarted { step, call: call.clone(), effect: *effect }).collect()
+}
+
 /// Waits for what happens next. If several things have happened, an answer comes first.
 async fn next(
     driver: &mut Driver,
@@ -90,12 +118,7 @@ async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
         driver.handle_interruption(interruption)?;
         return Ok(false);
     }
-    let step = driver.recorder.run().step();
-    let intents: Vec<_> = batch
-        .iter()
-        .filter(|checked| !checked.has_begun)
-        .map(|Checked { call, effect, .. }| Event::ToolStarted { step, call: call.clone(), effect: *effect })
-        .collect();
+    let intents = intents(driver, batch);
     failpoint::hit("tool.before_intent");
     if !driver.record_unless_told(intents, |tx| tx).await? {
         return Ok(false);

@@ -36,6 +36,10 @@ impl Tool for Calculator {
         &self.spec
     }
 
+    fn only_computes(&self) -> bool {
+        true
+    }
+
     async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
         #[derive(Deserialize)]
         struct Arguments {
