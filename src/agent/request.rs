@@ -61,6 +61,8 @@ pub struct NewRun {
     pub on_conflict: OnConflict,
     /// What the run keeps as it was asked for.
     pub options: RunOptions,
+    /// Whether the caller waits for the run's end, and reads nothing before.
+    pub waits_for_the_end: bool,
     /// What the caller should know about the request.
     pub warnings: Vec<String>,
     /// The claim of the caller's key under which it came, once it is made.

@@ -53,6 +53,8 @@ pub struct ModelRequest {
     pub max_tokens: Option<u64>,
     /// Whether several tools may be called in one turn.
     pub parallel_tool_calls: bool,
+    /// Whether nobody reads the answer before it is whole.
+    pub in_one_piece: bool,
     /// The trace that it belongs to, as a W3C `traceparent`.
     pub trace: Option<String>,
     /// The id of the request that began its run.

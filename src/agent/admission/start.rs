@@ -325,7 +325,7 @@ impl Admission {
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
         let idle = Idle::created(log, &records, lease, counted, &self.launcher.metrics);
         let prepared = Prepared { history, budget, account, commands: 0, first_step_began, memory, tools: Some(tools) };
-        let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0);
+        let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0, new.waits_for_the_end);
         Started::new(&spec, turn, follower)
     }
 }

@@ -13,13 +13,14 @@ use crate::types::{Conversation, Message, Role, RunSpec, StopReason};
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
 
-/// The request of the next model call.
+/// The request of the next model call. It asks for an answer `in_one_piece` if nobody reads it before.
 pub fn model_request(
     run: &Run,
     history: &Conversation,
     tools: &Toolbox,
     max_tokens: Option<u64>,
     closing: Option<StopReason>,
+    in_one_piece: bool,
     deadline: Instant,
 ) -> ModelRequest {
     let spec = run.spec();
@@ -35,6 +36,7 @@ pub fn model_request(
         sampling: spec.options.sampling.clone(),
         max_tokens,
         parallel_tool_calls: spec.options.parallel_tool_calls,
+        in_one_piece,
         trace: spec.trace.clone(),
         request_id: spec.request_id.clone(),
         deadline,

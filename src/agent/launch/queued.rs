@@ -120,7 +120,7 @@ impl Launcher {
         let (before, generation) = (idle.seq(), self.generations.current());
         match self.prepare_queued(&mut idle, found, &generation).await {
             // Its readers read the store, or find the run here.
-            Ok(prepared) => drop(self.spawn(Ready { idle, generation, prepared }, before)),
+            Ok(prepared) => drop(self.spawn(Ready { idle, generation, prepared }, before, false)),
             Err(error) => {
                 self.requeue(idle.spec().clone(), idle.lease);
                 return Err(error);

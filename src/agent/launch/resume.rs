@@ -104,7 +104,7 @@ impl Launcher {
                     let store = self.ledger.store().clone();
                     self.lifecycle.spawn(async move { forget_due(&*store, &due).await });
                 }
-                Ok(self.spawn(Ready { idle, generation, prepared }, before))
+                Ok(self.spawn(Ready { idle, generation, prepared }, before, false))
             }
             Err(no_room @ NotResumed::NoRoom(_)) => {
                 idle.release().await?;

@@ -37,14 +37,16 @@ const LOST_TOOLS: &str = "The definitions of the run's tools are no longer there
 const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 impl Launcher {
-    /// Drives a run in a task of its own; the returned follower has seen everything up to `seq`.
-    pub(in crate::agent) fn spawn(self: &Arc<Self>, ready: Ready, seq: u64) -> Follower {
+    /// Drives a run in a task of its own. The returned follower has seen everything up to `seq`, and shows nothing before
+    /// the run's end if its caller `waits_for_the_end`.
+    pub(in crate::agent) fn spawn(self: &Arc<Self>, ready: Ready, seq: u64, waits_for_the_end: bool) -> Follower {
         let (driver, watcher, lease) = self.driver(ready);
         let spec = driver.recorder.run().spec().clone();
         let tail = driver.recorder.tail().clone();
         // It counts as a reader before the run is driven.
         let partition = keys::partition_of(&spec);
         let follower = self.followers.follow(partition, spec.id.clone(), Some(tail.clone()), seq);
+        let follower = if waits_for_the_end { follower.waiting_for_the_end() } else { follower };
         let (cancel, left) = (driver.signals.cancel.clone(), CancellationToken::new());
         let live = Live { tenant: spec.tenant.clone(), tail, cancel, left };
         self.active.insert(spec.id.clone(), live.clone());

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::support::{Echo, Say, TestAgent, outcome, request, watch, with_options};
 use crate::agent::ledger::keys;
+use crate::agent::request::NewRun;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
@@ -126,6 +127,18 @@ async fn runs_that_end_together_are_unregistered_with_one_commit() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(commits.load(Relaxed), 1);
     assert_eq!(agent.replica().own_entries().await.unwrap().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_asked_for_one_piece_where_all_readers_wait_for_the_end() {
+    for waits_for_the_end in [true, false] {
+        let turns = vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["hello"])];
+        let agent = TestAgent::builder().turns(turns).build();
+        let started = agent.start(NewRun { waits_for_the_end, ..request() }, None).await.unwrap();
+        assert_eq!(outcome(&watch(started).await).output_text, "hello");
+        let asked: Vec<_> = agent.model.requests.lock().iter().map(|request| request.in_one_piece).collect();
+        assert_eq!(asked, [waits_for_the_end; 2]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -259,6 +259,7 @@ pub(super) fn request() -> NewRun {
         on_limit: None,
         on_conflict: OnConflict::Reject,
         options: options(),
+        waits_for_the_end: false,
         warnings: Vec::new(),
         claim: None,
         memory: Arc::default(),

@@ -19,6 +19,8 @@ pub struct OpenAiUpstream {
     pub written_calls: WrittenCalls,
     /// Whether it is sent members of a request that OpenAI does not document.
     pub pass_unknown_members: bool,
+    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    pub ask_in_one_piece: bool,
 }
 
 impl OpenAiUpstream {
@@ -49,6 +51,13 @@ impl OpenAiUpstream {
                      sent to every upstream but OpenAI's own (`api.openai.com`), which would refuse them. Only `openai`.",
                 )
                 .unwrap_or_else(|| !is_openai(&http.base_url)),
+            ask_in_one_piece: section.key(
+                "ask_in_one_piece",
+                "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
+                 `stream: false`. That takes less of the server and suits short answers: `first_byte_timeout` then bounds \
+                 a whole answer, and of one that is cut short there is no text. Only `openai`.",
+                false,
+            ),
             http,
         }
     }

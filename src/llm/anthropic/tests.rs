@@ -44,6 +44,7 @@ async fn ask(act: Act) -> (Result<ModelTurn, ModelError>, String) {
         sampling: Arc::default(),
         max_tokens: None,
         parallel_tool_calls: true,
+        in_one_piece: false,
         trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
         request_id: Some("req-7".to_owned()),
         deadline: Instant::now() + LONG,

@@ -43,6 +43,8 @@ pub struct OpenAiModel {
     bound: OutputBound,
     /// Whether it is sent what OpenAI does not document.
     takes_unknown: bool,
+    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    may_ask_in_one_piece: bool,
     written_calls: WrittenCalls,
 }
 
@@ -58,6 +60,7 @@ impl OpenAiModel {
             completions: endpoint(base_url, &["chat", "completions"])?,
             bound: if config.is_openai() { OutputBound::MaxCompletionTokens } else { OutputBound::MaxTokens },
             takes_unknown: config.pass_unknown_members,
+            may_ask_in_one_piece: config.ask_in_one_piece,
             written_calls: config.written_calls,
         })
     }
@@ -69,7 +72,8 @@ impl Model for OpenAiModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        let body = request::body(&request, self.bound, self.takes_unknown);
+        let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
+        let body = request::body(&request, self.bound, self.takes_unknown, in_one_piece);
         let post = self.upstream.post(&self.completions, body, &request);
         ask(self.upstream.clone(), post, request.deadline, Decoder::default())
     }

@@ -12,8 +12,8 @@ pub(super) enum OutputBound {
     MaxTokens,
 }
 
-/// The JSON body. Messages that were encoded before are copied.
-pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bool) -> String {
+/// The JSON body, which asks for a stream or for an answer `in_one_piece`. Messages that were encoded before are copied.
+pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bool, in_one_piece: bool) -> String {
     let bound = match bound {
         OutputBound::MaxCompletionTokens => "max_completion_tokens",
         OutputBound::MaxTokens => "max_tokens",
@@ -28,7 +28,8 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bo
     );
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
     let model = serde_json::Value::from(request.model.as_str()).to_string();
-    add(&["{\"model\":", &model, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}"]);
+    let streamed = if in_one_piece { "" } else { ",\"stream\":true,\"stream_options\":{\"include_usage\":true}" };
+    add(&["{\"model\":", &model, streamed]);
     if let Some(most) = request.max_tokens {
         add(&[",\"", bound, "\":", &most.to_string()]);
     }
@@ -75,6 +76,7 @@ mod tests {
             sampling: Arc::default(),
             max_tokens: Some(77),
             parallel_tool_calls: false,
+            in_one_piece: false,
             trace: None,
             request_id: None,
             deadline: Instant::now(),
@@ -82,7 +84,7 @@ mod tests {
     }
 
     fn parsed(request: &ModelRequest, bound: OutputBound) -> Value {
-        serde_json::from_str(&body(request, bound, false)).unwrap()
+        serde_json::from_str(&body(request, bound, false, false)).unwrap()
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn request() -> ModelRequest {
         sampling: Arc::default(),
         max_tokens: Some(10),
         parallel_tool_calls: true,
+        in_one_piece: false,
         trace: None,
         request_id: None,
         deadline: Instant::now() + LONG,
@@ -290,6 +291,28 @@ async fn an_upstream_that_does_not_stream_is_understood() {
     assert_eq!(fails(endless).await.1, "upstream test said more than 8 MiB in one turn");
 }
 
+/// Only an upstream whose operator wants it is asked so, and only where nobody reads the answer as it is said.
+#[tokio::test]
+async fn an_upstream_is_asked_for_one_piece_where_it_may_be_and_nobody_reads() {
+    let completion = json!({ "choices": [{ "message": { "content": "hi" }, "finish_reason": "stop" }] }).to_string();
+    for (may, in_one_piece) in [(true, true), (true, false), (false, true)] {
+        let act = answer("200 OK", "content-type: application/json\r\n", &completion);
+        let (base_url, requests) = serve(vec![act]).await;
+        let config = OpenAiUpstream { ask_in_one_piece: may, ..config(http(&base_url)) };
+        let model = OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap();
+        let (deltas, turn) = ask_with(&model, ModelRequest { in_one_piece, ..request() }).await;
+        assert_eq!((deltas, turn.is_ok()), (vec![Delta::Text("hi".to_owned())], true));
+        let request = requests.await.unwrap().remove(0);
+        let is_streamed = !(may && in_one_piece);
+        assert_eq!(
+            request.contains(r#""stream":true,"stream_options":{"include_usage":true}"#),
+            is_streamed,
+            "{request}"
+        );
+        assert_eq!(request.contains("stream\""), is_streamed, "{request}");
+    }
+}
+
 #[tokio::test]
 async fn models_are_listed() {
     let list = |body: &'static str| async move {
@@ -317,6 +340,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
         http: http("https://api.openai.com/v1"),
         written_calls: WrittenCalls::None,
         pass_unknown_members: false,
+        ask_in_one_piece: false,
     };
     let at = |base_url: &str| OpenAiUpstream { http: http(base_url), ..config.clone() };
     let client = http_client(SHORT).unwrap();

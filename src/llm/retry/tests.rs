@@ -37,6 +37,7 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
         sampling: Arc::default(),
         max_tokens: Some(1),
         parallel_tool_calls: true,
+        in_one_piece: false,
         trace: None,
         request_id: None,
         deadline: began + deadline,

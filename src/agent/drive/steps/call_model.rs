@@ -239,7 +239,8 @@ fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>) -> De
     let deadline = driver.signals.deadline.max(Instant::now());
     let bound = output_bound(driver, reserve, closing.is_some());
     let run = driver.recorder.run();
-    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, deadline);
+    let in_one_piece = !driver.recorder.tail().is_streamed();
+    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, in_one_piece, deadline);
     driver.model.stream(request)
 }
 

@@ -146,6 +146,11 @@ pub struct ResponseShape {
 }
 
 impl ResponseShape {
+    /// Whether what a model said can be taken back: nobody reads it, or its reader is told.
+    fn can_void(self) -> bool {
+        !self.stream || self.events == EventsMode::Native || self.background
+    }
+
     /// What the request asks for, and what is usual where it does not say.
     fn asked(stream: Option<bool>, include_usage: Option<bool>, agent: &AgentOptions, events: EventsMode) -> Self {
         Self {
@@ -188,6 +193,12 @@ impl RequestContext {
     }
 }
 
+/// Whether the text of turns with calls is left out: as asked, and by default where the answer is to be JSON.
+fn hides_intermediate_text(asked: Option<IntermediateText>, format: Option<&RawValue>) -> Result<bool, WireError> {
+    let is_json = is_json_format(format)?;
+    Ok(asked.map_or(is_json, |text| text == IntermediateText::Hide))
+}
+
 /// Parses and checks a request body.
 pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, ResponseShape), WireError> {
     let request: CompletionRequest<'_> = parse(body)?;
@@ -206,8 +217,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
     let (system, messages) = split(messages, session.is_some());
     let client_tools = read_tools(request.tools.as_deref().unwrap_or_default())?;
     let tool_choice = read_tool_choice(request.tool_choice)?;
-    let (no_tools, is_json) = (tool_choice == ToolChoice::None, is_json_format(request.response_format)?);
-    let can_void = !shape.stream || shape.events == EventsMode::Native || shape.background;
+    let no_tools = tool_choice == ToolChoice::None;
     let options = RunOptions {
         tool_choice,
         sampling,
@@ -215,9 +225,9 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         on_disconnect: context.on_disconnect(agent.on_disconnect, shape.background),
         on_unknown_outcome: agent.on_unknown_outcome.unwrap_or_default(),
         reconnect_grace_ms: agent.reconnect_grace_ms.unwrap_or(DEFAULT_RECONNECT_GRACE_MS),
-        hide_intermediate_text: agent.intermediate_text.map_or(is_json, |text| text == IntermediateText::Hide),
+        hide_intermediate_text: hides_intermediate_text(agent.intermediate_text, request.response_format)?,
         stream_tool_arguments: agent.stream_tool_arguments.unwrap_or(false),
-        max_discards: if can_void { MAX_DISCARDS } else { 0 },
+        max_discards: if shape.can_void() { MAX_DISCARDS } else { 0 },
     };
     let new = NewRun {
         id: RunId::mint(),
@@ -243,6 +253,7 @@ pub fn read_request(body: &str, context: RequestContext) -> Result<(NewRun, Resp
         on_limit: agent.on_limit,
         on_conflict: agent.on_conflict.unwrap_or_default(),
         options,
+        waits_for_the_end: !shape.stream && !shape.background,
         warnings,
         claim: None,
         memory: Arc::default(),

@@ -23,6 +23,7 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
         sampling: Arc::default(),
         max_tokens: Some(5_000),
         parallel_tool_calls: true,
+        in_one_piece: false,
         trace: None,
         request_id: None,
         deadline: Instant::now(),

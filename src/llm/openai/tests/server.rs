@@ -29,10 +29,13 @@ pub(super) fn babble(first: String) -> Act {
     Act::Repeat { first, again: format!(": ping\n\n{}", frame(&empty)), every: SHORT / 20 }
 }
 
+pub(super) fn config(http: HttpUpstream) -> OpenAiUpstream {
+    OpenAiUpstream { http, written_calls: WrittenCalls::All, pass_unknown_members: true, ask_in_one_piece: false }
+}
+
 pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: Duration) -> OpenAiModel {
     let http = HttpUpstream { first_byte_timeout, idle_timeout, ..http(base_url) };
-    let config = OpenAiUpstream { http, written_calls: WrittenCalls::All, pass_unknown_members: true };
-    OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap()
+    OpenAiModel::new("test", &config(http), http_client(LONG).unwrap()).unwrap()
 }
 
 /// An upstream with a key.
