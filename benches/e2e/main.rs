@@ -25,6 +25,7 @@ mod scenarios;
 mod script;
 mod servers;
 mod suite;
+mod times;
 mod upstream;
 
 use std::net::SocketAddr;

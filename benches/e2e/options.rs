@@ -37,6 +37,8 @@ pub(crate) enum Scenario {
     Tools3,
     /// CPU of three rounds of calls of an HTTP tool and the answer after them.
     Loop,
+    /// Time of the same loop, one at a time.
+    LoopTime,
     /// CPU of an answer in one piece.
     Chat,
     /// CPU of 100 tokens that arrive at once.
@@ -47,6 +49,8 @@ pub(crate) enum Scenario {
     Ttft,
     /// What Redis adds to each of these, and what it takes itself.
     Redis,
+    /// Time of a loop over the embedded store, beside one sync of the same disk.
+    Embedded,
     /// A thousand streams at a reader's pace, over memory and over Redis.
     Live,
     /// Instructions, allocations and tasks of a request, each beside its budget; needs valgrind.

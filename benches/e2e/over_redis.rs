@@ -15,6 +15,8 @@ use crate::script;
 use crate::servers::{Servers, Subject};
 
 const BOTH: [Subject; 2] = [Subject::LoopgateChat, Subject::OverRedis];
+/// These, and what the difference is compared with.
+const ALL: [Subject; 3] = [Subject::LeastLoop, Subject::LoopgateChat, Subject::OverRedis];
 /// The logs of runs without a session.
 const LOGS: &str = "lg:{*/run/*}:l:events/*";
 /// All that lies with them.
@@ -43,7 +45,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
 }
 
 async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
-    let servers = Servers::start(&BOTH, !options.unpinned).await?;
+    let servers = Servers::start(&ALL, !options.unpinned).await?;
     let (mut server, mut redis, mut rate) = (Rounds::default(), Rounds::default(), Rounds::default());
     let block = async |subject: Subject, process: &Process| {
         let store = servers.redis.as_ref().filter(|_| subject == Subject::OverRedis);
@@ -60,7 +62,7 @@ async fn case(plan: &CpuPlan, options: &Options) -> Result<OverRedis, Failure> {
         Ok(Block { server, redis, took })
     };
     let requests = f64::from(plan.requests);
-    in_turn(&servers, &BOTH, options.rounds, block, |subject, block| {
+    in_turn(&servers, &ALL, options.rounds, block, |subject, block| {
         server.add(subject, micros(block.server) / requests);
         rate.add(subject, requests / block.took.as_secs_f64());
         if let Some(spent) = block.redis {

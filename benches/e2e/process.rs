@@ -44,6 +44,10 @@ pub(crate) enum Program {
     LoopgateCounted,
     /// The same with another store.
     LoopgateOverRedis,
+    /// The same with its embedded store.
+    LoopgateEmbedded,
+    /// The same with `ask_in_one_piece`.
+    LoopgateInOnePiece,
     /// Another gateway, which [`SMG`] names.
     Smg,
 }
@@ -140,11 +144,17 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
         Program::Upstream => (itself, Some(UPSTREAM)),
         Program::PassThrough => (itself, Some(PASSTHROUGH)),
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
-        Program::Loopgate | Program::LoopgateCounted | Program::LoopgateOverRedis | Program::Smg => (loopgate(), None),
+        Program::Loopgate
+        | Program::LoopgateCounted
+        | Program::LoopgateOverRedis
+        | Program::LoopgateEmbedded
+        | Program::LoopgateInOnePiece
+        | Program::Smg => (loopgate(), None),
     };
     let Addresses { upstream, redis, workers } = addresses;
     let store = match redis.filter(|_| program == Program::LoopgateOverRedis) {
         Some(redis) => format!("redis://{redis}"),
+        None if program == Program::LoopgateEmbedded => format!("embedded:{}", directory.join("store").display()),
         None => "memory:".to_owned(),
     };
     let mut command = if program == Program::LoopgateCounted {
@@ -157,7 +167,8 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
         return Ok(command);
     }
     let file = directory.join("loopgate.toml");
-    std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?))?;
+    let in_one_piece = program == Program::LoopgateInOnePiece;
+    std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?, in_one_piece))?;
     // Only what is set here, so that the caller's environment is not part of the result.
     command.env_clear().env("OPENAI_API_KEY", "bench");
     if let Some(workers) = workers {
@@ -194,7 +205,7 @@ fn loopgate() -> PathBuf {
 }
 
 /// Defaults but for the upstream; without keys there are no rate limits and no quotas.
-fn configuration(upstream: SocketAddr) -> String {
+fn configuration(upstream: SocketAddr, in_one_piece: bool) -> String {
     let (models, agent, tool, path) = (script::MODELS, script::LOOP, script::MULTIPLY, script::MULTIPLY_PATH);
     format!(
         r#"
@@ -203,6 +214,7 @@ kind = "openai"
 base_url = "http://{upstream}/v1"
 api_key_env = "OPENAI_API_KEY"
 models = {models:?}
+ask_in_one_piece = {in_one_piece}
 
 [agents.default]
 tools = ["calculator"]

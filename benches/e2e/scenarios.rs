@@ -23,7 +23,7 @@ const PATHS: [Subject; 5] =
     [Subject::Direct, Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateAgent];
 
 /// What the other gateway takes.
-const BELOW_SMG: Target = Target { of: Subject::LoopgateChat, over: Subject::Smg, at_most: 1.0 };
+const BELOW_SMG: Target = Target { of: Subject::LoopgateChat, over: Subject::Smg, at_most: 1.0, stretch: 1.0 };
 
 /// What a server still does after an answer is its cost, too: this long is waited for it.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ pub(crate) const PLAIN: CpuPlan = CpuPlan {
     requests: 1000,
     subjects: &SERVERS,
     streamed: true,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0 }, BELOW_SMG],
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.0, stretch: 2.0 }, BELOW_SMG],
 };
 
 pub(crate) const TOOLS3: CpuPlan = CpuPlan {
@@ -77,7 +77,7 @@ pub(crate) const TOOLS3: CpuPlan = CpuPlan {
     requests: 500,
     subjects: &LOOPS,
     streamed: true,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 1.5 }],
+    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 1.1, stretch: 0.8 }],
 };
 
 pub(crate) const LOOP: CpuPlan = CpuPlan {
@@ -85,11 +85,12 @@ pub(crate) const LOOP: CpuPlan = CpuPlan {
     model: script::LOOP,
     connections: 16,
     requests: 500,
-    subjects: &[Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateStreamed],
+    subjects: &[Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateInOnePiece, Subject::LoopgateStreamed],
     streamed: false,
     targets: &[
-        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.8 },
-        Target { of: Subject::LoopgateStreamed, over: Subject::LoopgateChat, at_most: 1.3 },
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 3.3, stretch: 2.0 },
+        Target { of: Subject::LoopgateInOnePiece, over: Subject::LeastLoop, at_most: 2.8, stretch: 2.0 },
+        Target { of: Subject::LoopgateStreamed, over: Subject::LoopgateChat, at_most: 1.3, stretch: 1.2 },
     ],
 };
 
@@ -98,9 +99,20 @@ pub(crate) const CHAT: CpuPlan = CpuPlan {
     model: script::CHAT,
     connections: 16,
     requests: 1000,
-    subjects: &[Subject::PassThrough, Subject::LeastLoop, Subject::LoopgateChat, Subject::Smg],
+    subjects: &[
+        Subject::PassThrough,
+        Subject::LeastLoop,
+        Subject::LoopgateChat,
+        Subject::LoopgateInOnePiece,
+        Subject::Smg,
+    ],
     streamed: false,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 4.5 }, BELOW_SMG],
+    targets: &[
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 6.0, stretch: 3.0 },
+        Target { of: Subject::LoopgateInOnePiece, over: Subject::LeastLoop, at_most: 4.5, stretch: 3.0 },
+        BELOW_SMG,
+        Target { of: Subject::LoopgateInOnePiece, over: Subject::Smg, at_most: 1.0, stretch: 1.0 },
+    ],
 };
 
 pub(crate) const BURST100: CpuPlan = CpuPlan {
@@ -111,8 +123,8 @@ pub(crate) const BURST100: CpuPlan = CpuPlan {
     subjects: &SERVERS,
     streamed: true,
     targets: &[
-        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6 },
-        Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 0.5 },
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 0.6, stretch: 0.6 },
+        Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 0.5, stretch: 0.3 },
         BELOW_SMG,
     ],
 };
@@ -124,7 +136,10 @@ pub(crate) const PACED100: CpuPlan = CpuPlan {
     requests: 160,
     subjects: &SERVERS,
     streamed: true,
-    targets: &[Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.1 }, BELOW_SMG],
+    targets: &[
+        Target { of: Subject::LoopgateChat, over: Subject::PassThrough, at_most: 1.25, stretch: 1.1 },
+        BELOW_SMG,
+    ],
 };
 
 /// CPU time per request, server by server, round by round.

@@ -18,12 +18,16 @@ pub(crate) enum Subject {
     LoopgateChat,
     /// The same, as a stream where the others are asked for one piece.
     LoopgateStreamed,
+    /// The same with an upstream that is asked for answers in one piece where nobody streams them.
+    LoopgateInOnePiece,
     /// Loopgate, through its own path, with all events.
     LoopgateAgent,
     /// The same, under callgrind.
     LoopgateCounted,
     /// Loopgate with Redis for its store, through OpenAI's path.
     OverRedis,
+    /// Loopgate with its embedded store.
+    Embedded,
     /// Another gateway, if it is installed.
     Smg,
 }
@@ -37,9 +41,11 @@ impl Subject {
             Self::LeastLoop => "least loop server",
             Self::LoopgateChat => "Loopgate, chat endpoint",
             Self::LoopgateStreamed => "Loopgate, chat endpoint, streamed",
+            Self::LoopgateInOnePiece => "Loopgate, `ask_in_one_piece`",
             Self::LoopgateAgent => "Loopgate, agent endpoint",
             Self::LoopgateCounted => "Loopgate, counted",
             Self::OverRedis => "Loopgate, over Redis",
+            Self::Embedded => "Loopgate, embedded store",
             Self::Smg => "smg",
         }
     }
@@ -57,6 +63,8 @@ impl Subject {
             Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent => Program::Loopgate,
             Self::LoopgateCounted => Program::LoopgateCounted,
             Self::OverRedis => Program::LoopgateOverRedis,
+            Self::LoopgateInOnePiece => Program::LoopgateInOnePiece,
+            Self::Embedded => Program::LoopgateEmbedded,
             Self::Smg => Program::Smg,
         }
     }

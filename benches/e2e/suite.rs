@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::options::{Options, Scenario};
 use crate::scenarios::{BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
-use crate::{counts, growth, live, over_redis, report};
+use crate::{counts, growth, live, over_redis, report, times};
 
 /// Measures the chosen scenarios and prints each as soon as it is known.
 pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failure> {
@@ -17,11 +17,13 @@ pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failur
             Scenario::Plain => cpu(&PLAIN, options).await,
             Scenario::Tools3 => cpu(&TOOLS3, options).await,
             Scenario::Loop => cpu(&LOOP, options).await,
+            Scenario::LoopTime => times::loop_time(options).await,
             Scenario::Chat => cpu(&CHAT, options).await,
             Scenario::Burst100 => cpu(&BURST100, options).await,
             Scenario::Paced100 => cpu(&PACED100, options).await,
             Scenario::Ttft => first_token(options).await,
             Scenario::Redis => over_redis::run(options).await,
+            Scenario::Embedded => times::embedded(options).await,
             Scenario::Live => live::run().await,
             Scenario::Counts => counts::run(options).await,
             Scenario::Growth => growth::run(options, open_files).await,
