@@ -130,6 +130,17 @@ async fn runs_that_end_together_are_unregistered_with_one_commit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_has_ended_counts_as_queued_no_more() {
+    let agent = TestAgent::builder().build();
+    watch(agent.start(request(), None).await.unwrap()).await;
+    agent.idle(Duration::from_secs(5)).await;
+    assert_eq!(agent.replica().own_entries().await.unwrap().len(), 1, "nothing unregisters it yet");
+    agent.rooms.recovery.reconcile().await.unwrap();
+    assert_eq!(agent.figures().queued_runs, 0);
+    assert_eq!(agent.replica().own_entries().await.unwrap().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_is_asked_for_one_piece_where_all_readers_wait_for_the_end() {
     for waits_for_the_end in [true, false] {
         let turns = vec![Say::Calls("", vec![("echo", r#"{"n":1}"#)]), Say::Text(&["hello"])];
