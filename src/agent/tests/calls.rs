@@ -8,9 +8,11 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
+use super::fencing::records;
 use super::support::{Echo, Say, TestAgent, outcome, request, watch};
 use crate::agent::NewRun;
 use crate::llm::openai::messages::json;
+use crate::store::faulty::{Fate, Faulty};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::event::Decision;
 use crate::types::run::OnUnknownOutcome;
@@ -259,4 +261,43 @@ async fn a_call_that_was_to_be_repeated_is_not_said_not_to_have_been_made_when_i
     assert_eq!(workshop.calls.lock().len(), 3, "the second one is not made again");
     let last = results(&records).pop().unwrap();
     assert!(last.ending == CallEnding::Lost && last.text().contains("took effect is unknown"), "{last:?}");
+}
+
+/// Answers after two waits of a second, the second of which begins when the first is seen to be over.
+#[derive(Debug)]
+struct Slow(Echo);
+
+#[async_trait]
+impl Tool for Slow {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    async fn call(&self, arguments: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(ToolAnswer::text(arguments.get()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_on_while_the_store_is_slow_to_record_an_answer_beside_them() {
+    let store = Faulty::memory();
+    let tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(Echo::new("echo", Effect::Read, 1_000)), Arc::new(Slow(Echo::new("slow", Effect::Read, 1_000)))];
+    let turns = vec![Say::Calls("", vec![("slow", "{}"), ("echo", "{}")]), Say::Text(&["done"])];
+    let agent = TestAgent::builder().store(store.clone()).tools(tools).turns(turns).begin();
+    store.next(records(|event| matches!(event, Event::ToolFinished { .. })), Fate::Hangs);
+    let started = agent.start(request(), None).await.unwrap();
+    store.reached().await;
+    // Longer than a call may take.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    store.go_on();
+    let records = watch(started).await;
+    let failed = records.iter().filter_map(|record| match &record.event {
+        Event::ToolFinished { outcome, .. } => Some(outcome.is_error),
+        _ => None,
+    });
+    assert_eq!(failed.collect::<Vec<_>>(), [false; 2]);
 }

@@ -3,6 +3,8 @@
 //! The begin of each call is stored before the call is made, but for calls that only compute: those are stored with their
 //! answers. Results are shown as they arrive, and enter the history in the order of the calls.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +44,35 @@ enum Happened {
     Interrupted(Interruption),
 }
 
+/// The calls of a batch that are not answered yet, which go on only while they are polled.
+struct Running<S> {
+    calls: S,
+    /// What was answered while something was recorded.
+    answered: VecDeque<(ToolCall, ToolOutcome)>,
+}
+
+impl<S: Stream<Item = (ToolCall, ToolOutcome)> + Unpin> Running<S> {
+    /// The next answer; `None` if all calls are answered.
+    async fn next(&mut self) -> Option<(ToolCall, ToolOutcome)> {
+        match self.answered.pop_front() {
+            None => self.calls.next().await,
+            answer => answer,
+        }
+    }
+
+    /// Records something while the calls go on: a store that is slow to answer must not use up the calls' time.
+    async fn beside<T>(&mut self, recording: impl Future<Output = T>) -> T {
+        let mut recording = pin!(recording);
+        loop {
+            tokio::select! {
+                biased;
+                recorded = &mut recording => return recorded,
+                Some(answer) = self.calls.next() => self.answered.push_back(answer),
+            }
+        }
+    }
+}
+
 /// Makes a batch of calls, and records their results and reports until all calls are answered; `false` if the run was
 /// interrupted before.
 pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result<bool, Exit> {
@@ -53,12 +84,15 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     }
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let (reports, mut progress) = mpsc::channel(MAX_REPORTS);
-    let mut running: FuturesUnordered<_> = batch.into_iter().map(|checked| answer(driver, checked, &reports)).collect();
+    let calls: FuturesUnordered<_> = batch.into_iter().map(|checked| answer(driver, checked, &reports)).collect();
+    let mut running = Running { calls, answered: VecDeque::new() };
     drop(reports);
     while !open.is_empty() {
         match next(driver, &mut running, &mut progress).await {
-            Happened::Answered(call, outcome) => finish(driver, &mut open, &call, outcome).await?,
-            Happened::Reported(id, progress) => report(driver, &open, id, progress).await?,
+            Happened::Answered(call, outcome) => {
+                running.beside(finish(driver, &mut open, &call, outcome)).await?;
+            }
+            Happened::Reported(id, progress) => running.beside(report(driver, &open, id, progress)).await?,
             Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
                 drop(running);
@@ -101,7 +135,7 @@ fn intents(driver: &Driver, batch: &[Checked]) -> Vec<Event> {
 /// Waits for what happens next. If several things have happened, an answer comes first.
 async fn next(
     driver: &mut Driver,
-    running: &mut (impl Stream<Item = (ToolCall, ToolOutcome)> + Unpin),
+    running: &mut Running<impl Stream<Item = (ToolCall, ToolOutcome)> + Unpin>,
     progress: &mut mpsc::Receiver<(CallId, ToolProgress)>,
 ) -> Happened {
     tokio::select! {
