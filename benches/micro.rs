@@ -89,7 +89,7 @@ fn one_fdatasync(bencher: Bencher<'_, '_>) {
 /// The commits of a loop of three rounds in the embedded store, by so many connections at once.
 #[divan::bench(args = [1, 32], sample_count = 20, sample_size = 1)]
 fn embedded_loop(bencher: Bencher<'_, '_>, connections: u64) {
-    const COMMITS: u64 = 13;
+    const COMMITS: u64 = 12;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let dir = tempfile::tempdir().expect("a directory");
     let store = runtime.block_on(EmbeddedStore::open(dir.path())).expect("a store");

@@ -88,7 +88,7 @@ pub(crate) const LOOP: CpuPlan = CpuPlan {
     subjects: &[Subject::LeastLoop, Subject::LoopgateChat, Subject::LoopgateInOnePiece, Subject::LoopgateStreamed],
     streamed: false,
     targets: &[
-        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 3.3, stretch: 2.0 },
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 2.8, stretch: 2.0 },
         Target { of: Subject::LoopgateInOnePiece, over: Subject::LeastLoop, at_most: 2.8, stretch: 2.0 },
         Target { of: Subject::LoopgateStreamed, over: Subject::LoopgateChat, at_most: 1.3, stretch: 1.2 },
     ],
@@ -108,7 +108,7 @@ pub(crate) const CHAT: CpuPlan = CpuPlan {
     ],
     streamed: false,
     targets: &[
-        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 6.0, stretch: 3.0 },
+        Target { of: Subject::LoopgateChat, over: Subject::LeastLoop, at_most: 4.5, stretch: 3.0 },
         Target { of: Subject::LoopgateInOnePiece, over: Subject::LeastLoop, at_most: 4.5, stretch: 3.0 },
         BELOW_SMG,
         Target { of: Subject::LoopgateInOnePiece, over: Subject::Smg, at_most: 1.0, stretch: 1.0 },
