@@ -9,7 +9,7 @@
 //! - [`llm`], [`tools`], [`store`]: models, tools and storage, which do not know each other.
 //! - [`config`], [`types`]: settings and vocabulary, plain data.
 //! - [`net`]: which addresses are public.
-//! - [`telemetry`][]: logs and metrics.
+//! - [`telemetry`][]: logs, metrics and traces.
 //! - [`failpoint`]: places where a test can end the process; a release build has none of them.
 
 pub mod agent;

@@ -24,8 +24,9 @@ use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Partition, Scan, Unavailable};
+use crate::telemetry::traces::{SpanFold, Subject, Trace};
 use crate::types::progress::Progress;
-use crate::types::{Message, Outcome, RunId, RunStatus, SessionId, Tenant};
+use crate::types::{Message, Outcome, Record, RunId, RunStatus, SessionId, Tenant};
 
 /// How long a caller waits for a run to stop.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -121,6 +122,28 @@ impl Control {
             Err(ReadError::Damaged(_)) => Ok(None),
             Err(ReadError::Store(error)) => Err(error),
         }
+    }
+
+    /// The spans of a run as far as it came, without what was said.
+    pub async fn trace<'a>(&self, requester: impl Into<Requester<'a>>, id: &RunId) -> Result<Trace, LookupError> {
+        let (partition, head) = self.find(requester.into(), id).await?;
+        let trace = self.read_trace(&partition, head.subject()).await?;
+        trace.ok_or_else(|| LookupError::EventsExpired(id.clone()))
+    }
+
+    /// The spans that a log says; `None` if it is empty. What cannot be read of it is left out.
+    async fn read_trace(&self, partition: &Partition, subject: Subject) -> Result<Option<Trace>, Unavailable> {
+        let (run, id, of_run) = (subject.run.clone(), subject.trace_id(), subject.trace.clone());
+        let (mut fold, mut is_empty) = (SpanFold::new(subject), true);
+        let take = |record: Record, _| {
+            is_empty = false;
+            fold.apply(&record);
+        };
+        match self.ledger.read_log(partition, &run, take).await {
+            Ok(()) | Err(ReadError::Damaged(_)) => {}
+            Err(ReadError::Store(error)) => return Err(error),
+        }
+        Ok((!is_empty).then(|| Trace { id, of_run, spans: fold.into_spans() }))
     }
 
     /// The replica that drives a run, as far as the store tells: the rest of what is known of a run does not depend on it.

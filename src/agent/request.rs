@@ -10,7 +10,7 @@ use crate::agent::requester::Requester;
 use crate::types::event::Decision;
 use crate::types::offer::ToolDefinition;
 use crate::types::run::{OnConflict, OnLimit, RunOptions};
-use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant};
+use crate::types::{CallId, Message, Micros, RunId, SessionId, Tenant, TraceContext};
 
 /// A valid request for a run.
 #[derive(Debug, Clone)]
@@ -43,8 +43,8 @@ pub struct NewRun {
     pub decisions: Vec<(CallId, Decision)>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
-    /// The trace that it belongs to, as a W3C `traceparent`.
-    pub trace: Option<String>,
+    /// The trace of its caller.
+    pub trace: Option<TraceContext>,
     /// The request's id.
     pub request_id: Option<String>,
     /// The caller's notes.

@@ -42,5 +42,6 @@ mod storage;
 pub(crate) mod support;
 mod syncs;
 mod tools;
+mod traces;
 mod waiting;
 mod watching;

@@ -18,7 +18,7 @@ use crate::api::readers::ReaderShare;
 use crate::api::run_events::without_void;
 use crate::api::sse;
 use crate::api::state::Api;
-use crate::api::trace::traceparent;
+use crate::api::trace::trace_context;
 use crate::api::wire::agent::events::AgentEvents;
 use crate::api::wire::agent::options::EventsMode;
 use crate::api::wire::openai_chat::completion::{Completion, completion};
@@ -99,7 +99,7 @@ async fn complete(
         generation: caller.generation.clone(),
         key_name: caller.key_name.clone(),
         allowed_agents: caller.agents.clone(),
-        trace: traceparent(headers),
+        trace: trace_context(headers),
         request_id: header_text(headers, "x-request-id")?.map(str::to_owned),
         session_header: session.map(str::to_owned),
         default_events: endpoint.events,

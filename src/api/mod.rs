@@ -19,6 +19,7 @@ mod pool;
 mod readers;
 mod routes;
 mod run_events;
+mod run_trace;
 mod runs;
 mod session_copies;
 mod sessions;

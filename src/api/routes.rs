@@ -14,7 +14,9 @@ use crate::api::auth::Caller;
 use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
-use crate::api::{completions, description, health, metrics, models, run_events, runs, session_copies, sessions};
+use crate::api::{
+    completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions,
+};
 use crate::config::Scope;
 
 #[derive(OpenApi)]
@@ -81,6 +83,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/runs", get runs::list)),
         needs(Scope::Read, row!("/v1/runs/{id}", get runs::get)),
         needs(Scope::Read, row!("/v1/runs/{id}/events", get run_events::follow)),
+        needs(Scope::Read, row!("/v1/runs/{id}/trace", get run_trace::get)),
         needs(Scope::Cancel, row!("/v1/runs/{id}/cancel", post runs::cancel)),
         needs(Scope::Steer, row!("/v1/runs/{id}/messages", post runs::steer)),
         needs(Scope::Read, row!("/v1/sessions", get sessions::list)),

@@ -2,16 +2,26 @@
 
 use http::HeaderMap;
 
-/// The `traceparent` of a request. A header that is none is ignored, as its standard demands.
-pub fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get("traceparent")?.to_str().ok()?;
-    let hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let fields: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = fields.iter().map(|field| field.len()).collect();
-    (lengths == [2, 32, 16, 2] && fields.into_iter().all(hex)).then(|| text.to_owned())
+use crate::types::TraceContext;
+
+/// What `traceparent` and `tracestate` say. A `traceparent` that is none is ignored, as its standard demands, and then
+/// `tracestate` is too.
+pub fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |name| headers.get(name)?.to_str().ok();
+    // Several lines of the state are one list.
+    let mut lines = headers.get_all("tracestate").iter();
+    let state = match (lines.next(), lines.next()) {
+        (Some(_), Some(_)) => {
+            let lines: Option<Vec<_>> = headers.get_all("tracestate").iter().map(|line| line.to_str().ok()).collect();
+            lines.map(|lines| lines.join(","))
+        }
+        _ => text("tracestate").map(str::to_owned),
+    };
+    TraceContext::parse(text("traceparent")?, state.as_deref())
 }
 
 /// The id of the trace.
 pub fn trace_id(headers: &HeaderMap) -> Option<String> {
-    traceparent(headers)?.split('-').nth(1).map(str::to_owned)
+    let parent = headers.get("traceparent")?.to_str().ok()?;
+    TraceContext::parse(parent, None).map(|context| context.trace.to_string())
 }

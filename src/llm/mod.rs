@@ -29,7 +29,7 @@ use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
-use crate::types::{Conversation, ErrorKind, Message, TurnEnd, Usage};
+use crate::types::{Conversation, ErrorKind, Message, TraceContext, TurnEnd, Usage};
 
 pub mod demo;
 
@@ -55,8 +55,8 @@ pub struct ModelRequest {
     pub parallel_tool_calls: bool,
     /// Whether nobody reads the answer before it is whole.
     pub in_one_piece: bool,
-    /// The trace that it belongs to, as a W3C `traceparent`.
-    pub trace: Option<String>,
+    /// The span that it is sent for, and its trace.
+    pub trace: Option<TraceContext>,
     /// The id of the request that began its run.
     pub request_id: Option<String>,
     /// When the caller gives up; retries do not reach beyond it.

@@ -1,9 +1,10 @@
-//! Logs and metrics.
+//! Logs, metrics and traces.
 //!
 //! Metrics of runs are a reader of their events: [`fold`] turns the records of a run into observations, which
-//! [`metrics`] counts. The loop itself counts nothing. Knows neither the agent nor HTTP.
+//! [`metrics`] counts; [`traces`] makes spans of them. The loop itself counts and traces nothing. Knows neither the agent nor HTTP.
 
 pub mod fold;
 mod log_writer;
 pub mod logs;
 pub mod metrics;
+pub mod traces;

@@ -16,7 +16,7 @@ pub use progress::ProgressSink;
 use crate::config::Identity;
 use crate::types::conversation::Part;
 use crate::types::json::RawValueEq;
-use crate::types::{CallId, Effect, RunId, SessionId, Tenant};
+use crate::types::{CallId, Effect, RunId, SessionId, Tenant, TraceContext};
 
 mod arguments;
 pub mod builtin;
@@ -90,8 +90,8 @@ pub struct CallContext {
     pub step: u32,
     /// Counted from 1; grows when the call is repeated after a crash.
     pub attempt: u32,
-    /// The trace that the call belongs to, as a W3C `traceparent`.
-    pub trace: Option<String>,
+    /// The span of the call, and its trace.
+    pub trace: Option<TraceContext>,
     /// The id of the request that began the run.
     pub request_id: Option<String>,
     /// How long the call may take from now. The caller enforces it.

@@ -19,6 +19,7 @@ pub mod sampling;
 pub mod session;
 pub mod shortfall;
 pub mod tool;
+pub mod trace;
 pub mod turn_end;
 pub mod usage;
 
@@ -31,5 +32,6 @@ pub use report::Report;
 pub use run::{Limits, RunSpec};
 pub use shortfall::{BudgetOwner, Shortfall};
 pub use tool::{Effect, ToolOutcome, ToolProgress};
+pub use trace::{RunTrace, SpanKey, TraceContext};
 pub use turn_end::TurnEnd;
 pub use usage::{BudgetStatus, Micros, Price, Usage, Used};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::sampling::Sampling;
+use crate::types::trace::{RunTrace, SpanKey, TraceContext};
 use crate::types::usage::{Micros, Price, PriceOrigin, StepModel};
 use crate::types::{Message, RunId, SessionId, Tenant};
 
@@ -151,9 +152,9 @@ pub struct RunSpec {
     pub own_tools: Vec<Arc<ToolDefinition>>,
     /// The client's own tools.
     pub client_tools: Vec<Arc<ToolDefinition>>,
-    /// The trace that it belongs to, as a W3C `traceparent`.
+    /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<String>,
+    pub trace: Option<RunTrace>,
     /// The id of the request that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
@@ -188,8 +189,14 @@ pub struct RunSpec {
 impl RunSpec {
     /// The id of the trace that it belongs to.
     #[must_use]
-    pub fn trace_id(&self) -> Option<&str> {
-        self.trace.as_deref()?.split('-').nth(1)
+    pub fn trace_id(&self) -> Option<String> {
+        self.trace.as_ref().map(|trace| trace.id.to_string())
+    }
+
+    /// What the receiver of a request is told that is sent for this span.
+    #[must_use]
+    pub fn outgoing_trace(&self, span: SpanKey<'_>) -> Option<TraceContext> {
+        self.trace.as_ref().map(|trace| trace.outgoing(&self.id, span))
     }
 
     /// The model that its steps call.

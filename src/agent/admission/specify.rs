@@ -18,7 +18,7 @@ use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Limits, Message, Role, RunSpec};
+use crate::types::{Limits, Message, Role, RunSpec, RunTrace};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -123,7 +123,7 @@ fn pinned(
         offer: offer.hash().clone(),
         own_tools: selected.own,
         client_tools: new.client_tools.clone(),
-        trace: new.trace.clone(),
+        trace: new.trace.clone().map(RunTrace::passed_on),
         request_id: new.request_id.clone(),
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),

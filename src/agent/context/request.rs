@@ -8,7 +8,7 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::{Run, budget};
 use crate::llm::ModelRequest;
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Conversation, Message, Role, RunSpec, StopReason};
+use crate::types::{Conversation, Message, Role, RunSpec, SpanKey, StopReason};
 
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
@@ -37,7 +37,7 @@ pub fn model_request(
         max_tokens,
         parallel_tool_calls: spec.options.parallel_tool_calls,
         in_one_piece,
-        trace: spec.trace.clone(),
+        trace: spec.outgoing_trace(SpanKey::ModelCall(run.step())),
         request_id: spec.request_id.clone(),
         deadline,
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::telemetry::traces::{Content, Subject};
 use crate::types::json::is_default;
-use crate::types::{RunId, RunSpec, RunStatus, SessionId, StopReason};
+use crate::types::{RunId, RunSpec, RunStatus, RunTrace, SessionId, StopReason};
 
 /// The status of a run, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,12 +41,29 @@ pub struct Head {
     /// How often its client has continued it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub leg: u32,
+    /// The trace that it belongs to, if it has spans or its caller names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<RunTrace>,
 }
 
 impl Head {
     /// Whether it has neither ended nor waits for its client.
     pub fn is_under_way(&self) -> bool {
         matches!(self.status, RunStatus::Queued | RunStatus::InProgress)
+    }
+
+    /// The run as its spans tell it, without what was said.
+    pub fn subject(&self) -> Subject {
+        Subject {
+            run: self.id.clone(),
+            session: self.session.clone(),
+            agent: self.agent.clone(),
+            model: self.model.clone(),
+            created_ms: self.created_ms,
+            trace: self.trace.clone(),
+            content: Content::Off,
+            asked: None,
+        }
     }
 
     /// The head of a run that begins.
@@ -63,6 +81,7 @@ impl Head {
             waits_until_ms: None,
             bytes: 0,
             leg: 0,
+            trace: spec.trace.clone(),
         }
     }
 }

@@ -87,13 +87,18 @@ impl Ledger {
     }
 
     /// Reads all records of a run, a page of the log at a time, with the bytes that each takes there.
-    pub(super) async fn read_records(
+    pub(super) async fn read_records(&self, spec: &RunSpec, take: impl FnMut(Record, usize)) -> Result<(), ReadError> {
+        self.read_log(&keys::partition_of(spec), &spec.id, take).await
+    }
+
+    /// The same, of a run in this partition.
+    pub(super) async fn read_log(
         &self,
-        spec: &RunSpec,
+        partition: &Partition,
+        run: &RunId,
         mut take: impl FnMut(Record, usize),
     ) -> Result<(), ReadError> {
-        let (partition, log) = (keys::partition_of(spec), keys::events(&spec.id));
-        let mut pages = pin!(log_pages(&*self.store, &partition, log, 0..u64::MAX, PAGE));
+        let mut pages = pin!(log_pages(&*self.store, partition, keys::events(run), 0..u64::MAX, PAGE));
         while let Some(page) = pages.try_next().await? {
             for entry in &page {
                 take(log::decode(entry)?, entry.len());

@@ -9,8 +9,8 @@ use crate::telemetry::metrics::{Figures, Format, Metrics, Names};
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::usage::StepModel;
 use crate::types::{
-    BudgetStatus, CallId, ErrorKind, Event, Outcome, Record, RunError, RunSpec, StopReason, Tenant, ToolOutcome,
-    TurnEnd, Usage, Used,
+    BudgetStatus, CallId, ErrorKind, Event, Outcome, Record, RunError, RunId, RunSpec, RunTrace, StopReason, Tenant,
+    ToolOutcome, TurnEnd, Usage, Used,
 };
 
 fn count(metrics: &Metrics, spec: &RunSpec, events: impl IntoIterator<Item = Event>) {
@@ -89,7 +89,7 @@ fn however_many_things_have_names_the_metrics_are_small() {
         StopReason::InternalError,
     ];
     for (((agent, name), tool), tenant) in names("agent").zip(names("model")).zip(names("tool")).zip(names("tenant")) {
-        let trace = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+        let trace = Some(RunTrace::of_run(&RunId::mint(), None));
         let spec = RunSpec { agent, tenant: Tenant::parse(&tenant).unwrap(), trace, ..spec() };
         count(&metrics, &spec, story("up", &name, &tool));
         for reason in reasons {
@@ -111,7 +111,7 @@ fn however_many_things_have_names_the_metrics_are_small() {
 fn names_from_outside_the_configuration_are_not_told() {
     let metrics = Metrics::new(false);
     let evil = "a\"} 1\nloopgate_runs_finished_total{agent=\"x # {";
-    let spec = RunSpec { agent: evil.into(), trace: Some("00-x\"-y-01".into()), ..spec() };
+    let spec = RunSpec { agent: evil.into(), ..spec() };
     count(&metrics, &spec, story(evil, evil, evil));
     metrics.know(Names { models: vec![format!("up/{evil}")], ..Names::default() });
     count(&metrics, &spec, story("up", evil, "t"));

@@ -16,7 +16,7 @@ use crate::types::conversation::{Part, PartKind, Source};
 use crate::types::json::RawValueEq;
 use crate::types::offer::ToolDefinition;
 use crate::types::tool::CallEnding;
-use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, ToolProgress};
+use crate::types::{Effect, Event, StopReason, ToolCall, ToolOutcome, ToolProgress, TraceContext};
 
 /// Tells how far it is and answers with a picture.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ async fn progress_is_recorded_between_call_and_result() {
     let mut new = request();
     new.options.sampling =
         Arc::new(crate::types::sampling::Sampling { user: Some("ada".into()), ..Default::default() });
-    new.trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
+    new.trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
     let records =
         watch(TestAgent::builder().turns(turns).tools(vec![camera]).begin().start(new.clone(), None).await.unwrap())
             .await;

@@ -21,7 +21,7 @@ fn turns() -> Vec<Say> {
 }
 
 /// The whole log of a run that nothing disturbed, and its specification.
-async fn undisturbed() -> (RunSpec, Vec<Record>) {
+pub(super) async fn undisturbed() -> (RunSpec, Vec<Record>) {
     undisturbed_with(Effect::Read).await
 }
 
@@ -41,7 +41,7 @@ async fn undisturbed_with(effect: Effect) -> (RunSpec, Vec<Record>) {
 }
 
 /// A replica that finds an orphaned run with these records in its log.
-async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (TestAgent, Arc<dyn Store>) {
+pub(super) async fn found(spec: &RunSpec, records: &[Record], effect: Effect) -> (TestAgent, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let agent = TestAgent::builder().store(store.clone()).turns(turns()).echo(effect).build();
     leave(&store, spec, records).await;
@@ -70,7 +70,7 @@ async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
 }
 
 /// Lets the process take the run up, and returns its log once it ended.
-async fn ended(agent: &TestAgent, run: &RunId) -> Vec<Record> {
+pub(super) async fn ended(agent: &TestAgent, run: &RunId) -> Vec<Record> {
     agent.begin();
     let tenant = request().tenant;
     for _ in 0..10_000 {

@@ -12,7 +12,7 @@ use crate::llm::http::http_client;
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Role, TurnEnd};
+use crate::types::{Role, TraceContext, TurnEnd};
 
 const KEY: &str = "sk-ant-very-secret";
 const LONG: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ async fn ask(act: Act) -> (Result<ModelTurn, ModelError>, String) {
         max_tokens: None,
         parallel_tool_calls: true,
         in_one_piece: false,
-        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
         request_id: Some("req-7".to_owned()),
         deadline: Instant::now() + LONG,
     };

@@ -96,8 +96,15 @@ impl Upstream {
     /// What asks for an answer: `body`, made of `request`.
     pub fn post(&self, uri: &Uri, body: String, request: &ModelRequest) -> Request<Full<Bytes>> {
         let mut post = self.request(Method::POST, uri, body.into());
-        for (name, value) in [("traceparent", &request.trace), ("x-request-id", &request.request_id)] {
-            if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+        let parent = request.trace.as_ref().map(ToString::to_string);
+        let state = request.trace.as_ref().and_then(|trace| trace.state.as_deref());
+        let named = [
+            ("traceparent", parent.as_deref()),
+            ("tracestate", state),
+            ("x-request-id", request.request_id.as_deref()),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                 post.headers_mut().insert(name, value);
             }
         }

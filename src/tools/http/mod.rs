@@ -133,11 +133,17 @@ impl HttpTool {
         headers.insert("x-loopgate-fence", HeaderValue::from(context.fence));
         let remaining_ms = u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX);
         headers.insert("x-loopgate-deadline-ms", HeaderValue::from(remaining_ms));
-        if let Some(trace) = context.trace.as_deref().and_then(|trace| HeaderValue::from_str(trace).ok()) {
-            headers.insert("traceparent", trace);
-        }
-        if let Some(id) = context.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert("x-request-id", id);
+        let parent = context.trace.as_ref().map(ToString::to_string);
+        let state = context.trace.as_ref().and_then(|trace| trace.state.as_deref());
+        let named = [
+            ("traceparent", parent.as_deref()),
+            ("tracestate", state),
+            ("x-request-id", context.request_id.as_deref()),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
         }
         identity::add(headers, &self.send_identity, context)
     }

@@ -20,7 +20,7 @@ use crate::agent::drive::steps::outcome::{settled, stopped};
 use crate::failpoint;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, Effect, Event, ToolCall, ToolOutcome, ToolProgress};
+use crate::types::{CallId, Effect, Event, SpanKey, ToolCall, ToolOutcome, ToolProgress};
 
 /// Most reports of progress that wait to be recorded; more are dropped.
 const MAX_REPORTS: usize = 16;
@@ -212,7 +212,7 @@ fn answer(
         call: call.id.clone(),
         step: run.step(),
         attempt,
-        trace: spec.trace.clone(),
+        trace: spec.outgoing_trace(SpanKey::ToolCall(&call.id, attempt)),
         request_id: spec.request_id.clone(),
         timeout: timeout(),
         fence: driver.recorder.fence().token,

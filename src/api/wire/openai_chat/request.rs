@@ -26,7 +26,7 @@ use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::ToolChoice;
 use crate::types::run::{OnDisconnect, RunOptions};
 use crate::types::sampling::{Sampling, Stop};
-use crate::types::{Message, Role, RunId, SessionId, Tenant};
+use crate::types::{Message, Role, RunId, SessionId, Tenant, TraceContext};
 
 const MAX_OUTPUT_TOKENS: u64 = 10_000_000;
 const DEFAULT_RECONNECT_GRACE_MS: u64 = 15_000;
@@ -175,7 +175,7 @@ pub struct RequestContext {
     /// The agents that the key may use.
     pub allowed_agents: Option<Vec<String>>,
     /// The trace that a header names.
-    pub trace: Option<String>,
+    pub trace: Option<TraceContext>,
     /// The request's id.
     pub request_id: Option<String>,
     /// The session that a header names.

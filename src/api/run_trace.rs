@@ -1,0 +1,33 @@
+//! `/v1/runs/{id}/trace`: a run's spans.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+
+use crate::api::auth::Caller;
+use crate::api::error::ApiError;
+use crate::api::extract::RunPath;
+use crate::api::readers::ReaderShare;
+use crate::api::state::Api;
+use crate::telemetry::traces;
+
+/// A run's trace as far as it came, for who has no collector.
+///
+/// It is made of the run's events, whether the server exports traces or not, and holds nothing of what was said. The
+/// form is that of OpenTelemetry's protocol as JSON, which viewers of traces import.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/trace", tag = "runs", operation_id = "getRunTrace",
+    params(RunPath),
+    responses((status = 200, description = "OpenTelemetry's `ExportTraceServiceRequest`: `resourceSpans`, which hold \
+                                            `scopeSpans`, which hold `spans`", body = serde_json::Value)),
+)]
+pub async fn get(
+    State(api): State<Api>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    ReaderShare(_memory): ReaderShare,
+) -> Result<Response, ApiError> {
+    let trace = api.agent.runs().trace(caller.requester(), &id).await?;
+    let resource = [("service.name".to_owned(), env!("CARGO_PKG_NAME").to_owned())];
+    Ok(Json(traces::request(&resource, vec![trace])).into_response())
+}

@@ -1,0 +1,169 @@
+//! How much of what was said is told, and how. Pure.
+//!
+//! Nothing, unless the operator asks for it. What is told is cut, and what looks like a secret is left out.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::redact::redact;
+use crate::types::conversation::{Content as Written, PartKind};
+use crate::types::event::Turn;
+use crate::types::{Message, Role};
+
+/// How much of what was said is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Content {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The beginning of each text.
+    Previews,
+    /// All, up to a bound.
+    Full,
+}
+
+/// A message, by the conventions.
+#[derive(Serialize)]
+struct Told<'a> {
+    role: &'static str,
+    parts: Vec<ToldPart<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ToldPart<'a> {
+    Text {
+        content: String,
+    },
+    Reasoning {
+        content: String,
+    },
+    ToolCall {
+        id: &'a str,
+        name: &'a str,
+        arguments: String,
+    },
+    ToolCallResponse {
+        id: &'a str,
+        response: String,
+    },
+    /// Something else, which is not told.
+    Blob,
+}
+
+impl Content {
+    /// How many characters of all that one attribute says are told.
+    fn limit(self) -> usize {
+        match self {
+            Self::Off => 0,
+            Self::Previews => 500,
+            Self::Full => 50_000,
+        }
+    }
+
+    /// A text as it is told; `None` if none is.
+    #[must_use]
+    pub fn text(self, text: &str) -> Option<String> {
+        (self != Self::Off).then(|| Budget(self.limit()).take(text))
+    }
+
+    /// Messages as they are told.
+    #[must_use]
+    pub fn messages(self, messages: &[Message]) -> String {
+        let mut left = Budget(self.limit());
+        let mut all = Vec::new();
+        for message in messages {
+            if left.0 == 0 {
+                break;
+            }
+            all.push(told(message, &mut left));
+        }
+        json(&all)
+    }
+
+    /// What the model said in a turn; `None` if that is not told.
+    #[must_use]
+    pub fn turn(self, turn: &Turn) -> Option<String> {
+        if self == Self::Off {
+            return None;
+        }
+        let mut left = Budget(self.limit());
+        let parts = turn.parts.iter().map(|part| told_part(&part.kind, &mut left)).collect();
+        Some(json(&[Told { role: "assistant", parts, finish_reason: None }]))
+    }
+}
+
+/// How many characters may still be told.
+struct Budget(usize);
+
+impl Budget {
+    fn take(&mut self, text: &str) -> String {
+        // A secret that the cut would halve is seen whole.
+        let end = text.char_indices().nth(self.0.saturating_add(256)).map_or(text.len(), |(at, _)| at);
+        let told: String = redact(&text[..end]).chars().take(self.0).collect();
+        self.0 -= told.chars().count().min(self.0);
+        told
+    }
+}
+
+fn told<'a>(message: &'a Message, left: &mut Budget) -> Told<'a> {
+    let role = match message.role {
+        Role::System | Role::Developer => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    let parts = match message.content() {
+        Written::Encoded(_, json) => vec![ToldPart::Text { content: left.take(&text_of(json.get())) }],
+        Written::Parts(parts) => parts.list.iter().map(|part| told_part(&part.kind, left)).collect(),
+    };
+    Told { role, parts, finish_reason: None }
+}
+
+fn told_part<'a>(part: &'a PartKind, left: &mut Budget) -> ToldPart<'a> {
+    match part {
+        PartKind::Text(text) | PartKind::Refusal(text) => ToldPart::Text { content: left.take(text) },
+        PartKind::Thinking(thinking) => ToldPart::Reasoning { content: left.take(&thinking.text) },
+        PartKind::ToolCall(call) => {
+            let arguments = left.take(&call.arguments);
+            ToldPart::ToolCall { id: call.id.as_str(), name: &call.name, arguments }
+        }
+        PartKind::ToolResult(result) => {
+            let text = crate::types::conversation::lines(&result.parts);
+            ToldPart::ToolCallResponse { id: result.call.as_str(), response: left.take(&text) }
+        }
+        PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } | PartKind::Unknown { .. } => {
+            ToldPart::Blob
+        }
+    }
+}
+
+/// The text of a message that is kept as it arrived. Of one that is more than text, its content as it was written.
+fn text_of(json: &str) -> Cow<'_, str> {
+    #[derive(serde::Deserialize)]
+    struct Encoded<'a> {
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+    let Ok(Encoded { content: Some(content) }) = serde_json::from_str(json) else { return Cow::Borrowed("") };
+    serde_json::from_str(content.get()).map_or(Cow::Borrowed(content.get()), Cow::Owned)
+}
+
+fn json(told: &[Told<'_>]) -> String {
+    serde_json::to_string(told).unwrap_or_default()
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Previews => "previews",
+            Self::Full => "full",
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! What spans and events say, by the conventions. Pure.
+
+use super::names::{self, event, operation};
+use super::span::{Kind, Moment, Span};
+use super::subject::Subject;
+use crate::types::event::{Reservation, Turn};
+use crate::types::shortfall::BudgetKind;
+use crate::types::usage::StepModel;
+use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
+
+/// The root.
+pub(super) fn run(subject: &Subject) -> Span {
+    let title = format!("{} {}", operation::INVOKE_AGENT, subject.agent);
+    let mut span = Span::begin(&subject.run, SpanKey::Run, title, subject.created_ms);
+    span.parent = subject.trace.as_ref().and_then(|trace| trace.parent);
+    span.set(names::OPERATION, operation::INVOKE_AGENT);
+    span.set(names::AGENT, subject.agent.clone());
+    span.set(names::REQUEST_MODEL, subject.model.clone());
+    span.set(names::RUN, subject.run.to_string());
+    if let Some(session) = &subject.session {
+        span.set(names::CONVERSATION, session.to_string());
+    }
+    if let Some(asked) = &subject.asked {
+        span.set(names::INPUT_MESSAGES, asked.messages.clone());
+        if let Some(instructions) = &asked.instructions {
+            span.set(names::SYSTEM_INSTRUCTIONS, instructions.clone());
+        }
+    }
+    span
+}
+
+/// A model call that begins.
+pub(super) fn model_call(subject: &Subject, model: &StepModel, step: u32, reserved: Reservation, at_ms: u64) -> Span {
+    let title = format!("{} {}", operation::CHAT, model.model);
+    let mut span = Span::begin(&subject.run, SpanKey::ModelCall(step), title, at_ms);
+    span.kind = Kind::Client;
+    span.set(names::OPERATION, operation::CHAT);
+    span.set(names::PROVIDER, model.upstream.clone());
+    span.set(names::SYSTEM, model.upstream.clone());
+    span.set(names::REQUEST_MODEL, model.model.clone());
+    span.set(names::REQUEST_MAX_TOKENS, reserved.output_tokens);
+    span.set(names::AGENT, subject.agent.clone());
+    if let Some(session) = &subject.session {
+        span.set(names::CONVERSATION, session.to_string());
+    }
+    span.set(names::STEP, step);
+    span
+}
+
+/// What the model made of the call.
+pub(super) fn turn(span: &mut Span, subject: &Subject, turn: &Turn, price: &Price) {
+    usage(span, &turn.usage, price);
+    span.attributes.push(super::span::Attribute {
+        name: names::FINISH_REASONS,
+        value: super::span::Value::Texts(vec![turn_end(&turn.end).to_owned()]),
+    });
+    if let Some(said) = subject.content.turn(turn) {
+        span.set(names::OUTPUT_MESSAGES, said);
+    }
+}
+
+/// What a model call took.
+pub(super) fn usage(span: &mut Span, usage: &Usage, price: &Price) {
+    tokens(span, usage);
+    span.set(names::COST, price.cost(usage).as_usd());
+}
+
+/// What came of a step.
+pub(super) fn step(span: &mut Span, usage: &Usage, end: &TurnEnd, budget: &BudgetStatus) {
+    tokens(span, usage);
+    span.set("loopgate.step.turn_end", turn_end(end).to_owned());
+    span.set("loopgate.run.used_tokens", budget.used.tokens);
+    span.set("loopgate.run.used_cost_usd", budget.used.cost.as_usd());
+}
+
+/// How the run ended.
+pub(super) fn outcome(root: &mut Span, outcome: &Outcome) {
+    root.set(names::STATUS, outcome.status().as_str());
+    root.set(names::REASON, outcome.reason.as_str());
+    root.set(names::ITERATIONS, outcome.iterations);
+    root.set(names::TOOL_CALLS, outcome.tool_calls);
+    tokens(root, &outcome.usage);
+    root.set(names::COST, outcome.cost.as_usd());
+    match (&outcome.error, outcome.status()) {
+        (Some(error), _) => root.fail(error_word(error.kind), error.message.clone()),
+        (None, RunStatus::Failed) => root.fail(outcome.reason.as_str(), ""),
+        (None, RunStatus::Incomplete | RunStatus::Cancelled) => root.set(names::ERROR_TYPE, outcome.reason.as_str()),
+        (None, RunStatus::Queued | RunStatus::InProgress | RunStatus::RequiresAction | RunStatus::Completed) => {}
+    }
+}
+
+/// An upstream that is asked again.
+pub(super) fn retry(attempt: u32, delay_ms: u64, kind: ErrorKind, at_ms: u64) -> Moment {
+    let delay = std::time::Duration::from_millis(delay_ms).as_secs_f64();
+    let attributes = [
+        (names::ATTEMPT, attempt.into()),
+        ("loopgate.delay_seconds", delay.into()),
+        (names::ERROR_TYPE, error_word(kind).into()),
+    ];
+    Moment::new(event::RETRY, at_ms, attributes)
+}
+
+/// A budget that is four fifths used.
+pub(super) fn budget_warning(kind: BudgetKind, used: u64, limit: u64, at_ms: u64) -> Moment {
+    let kind = match kind {
+        BudgetKind::Tokens => "tokens",
+        BudgetKind::Cost => "cost",
+    };
+    let attributes = [
+        ("loopgate.budget.kind", kind.into()),
+        ("loopgate.budget.used", used.into()),
+        ("loopgate.budget.limit", limit.into()),
+    ];
+    Moment::new(event::BUDGET_WARNING, at_ms, attributes)
+}
+
+fn tokens(span: &mut Span, usage: &Usage) {
+    span.set(names::INPUT_TOKENS, usage.prompt_tokens);
+    span.set(names::OUTPUT_TOKENS, usage.completion_tokens);
+    if usage.cached_tokens > 0 {
+        span.set(names::CACHED_TOKENS, usage.cached_tokens);
+    }
+    if usage.reasoning_tokens > 0 {
+        span.set(names::REASONING_TOKENS, usage.reasoning_tokens);
+    }
+    if usage.estimated {
+        span.set(names::ESTIMATED, true);
+    }
+}
+
+fn turn_end(end: &TurnEnd) -> &str {
+    match end {
+        TurnEnd::Stop => "stop",
+        TurnEnd::Length => "length",
+        TurnEnd::ToolCalls => "tool_calls",
+        TurnEnd::ContentFilter => "content_filter",
+        TurnEnd::Interrupted => "interrupted",
+        TurnEnd::Paused => "paused",
+        TurnEnd::Other(other) => other,
+    }
+}
+
+fn error_word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::UpstreamUnavailable => "upstream_unavailable",
+        ErrorKind::UpstreamTimeout => "upstream_timeout",
+        ErrorKind::UpstreamRejected => "upstream_rejected",
+        ErrorKind::RequestRejected => "request_rejected",
+        ErrorKind::ContextLength => "context_length",
+        ErrorKind::EmptyResponse => "empty_response",
+        ErrorKind::OutcomeUnknown => "outcome_unknown",
+        ErrorKind::CrashLoop => "crash_loop",
+        ErrorKind::StoreLostState => "store_lost_state",
+        ErrorKind::IterationLimit => "iteration_limit",
+        ErrorKind::BudgetExceeded => "budget_exceeded",
+        ErrorKind::TimeLimit => "time_limit",
+        ErrorKind::Internal => "internal",
+    }
+}

@@ -1,0 +1,332 @@
+//! Makes spans of a run's records. Pure: no clock, no store.
+//!
+//! The run is the root, and its steps, waits and resumptions are parts of it. A step has a model call and tool calls.
+//! When another replica resumes the run, spans that were open end where the log was left, and what goes on is a span of
+//! its own within the resumption, with a link to what it continues. Times never go back, whatever the clocks of two
+//! replicas say, so a span lies within its parent.
+
+use super::calls::{Calls, Left};
+use super::describe;
+use super::names::{self, event};
+use super::span::{Moment, Span, Value};
+use super::subject::Subject;
+use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::trace::SpanId;
+use crate::types::usage::StepModel;
+use crate::types::{BudgetStatus, Event, Outcome, Record, RunStatus, SpanKey, StopReason, TurnEnd, Usage};
+
+/// Most spans of a trace, beside its root. Not a setting: viewers show no more.
+const MOST_SPANS: usize = 5_000;
+
+/// Makes the spans of one run.
+#[derive(Debug)]
+pub struct SpanFold {
+    subject: Subject,
+    root: Span,
+    queue: Option<Span>,
+    wait: Option<Span>,
+    resumption: Option<Span>,
+    step: Option<Span>,
+    model_call: Option<Span>,
+    /// A model call that was interrupted, whose usage a later record says.
+    cut_model_call: Option<Span>,
+    /// Whether the model has spoken since it was asked.
+    has_spoken: bool,
+    calls: Calls,
+    /// The model that is called.
+    model: StepModel,
+    /// The number of the newest step, and how many spans it had before the present one.
+    newest_step: (u32, u32),
+    waits: u32,
+    resumptions: u32,
+    handed_off: bool,
+    done: Vec<Span>,
+    left_out: u64,
+    now_ms: u64,
+    status: RunStatus,
+}
+
+impl SpanFold {
+    /// Before the first record.
+    #[must_use]
+    pub fn new(subject: Subject) -> Self {
+        Self {
+            root: describe::run(&subject),
+            queue: None,
+            wait: None,
+            resumption: None,
+            step: None,
+            model_call: None,
+            cut_model_call: None,
+            has_spoken: false,
+            calls: Calls::default(),
+            model: StepModel::default(),
+            newest_step: (0, 0),
+            waits: 0,
+            resumptions: 0,
+            handed_off: false,
+            done: Vec::new(),
+            left_out: 0,
+            now_ms: subject.created_ms,
+            status: RunStatus::InProgress,
+            subject,
+        }
+    }
+
+    /// Takes in the next record.
+    pub fn apply(&mut self, record: &Record) {
+        let left_ms = self.now_ms;
+        self.now_ms = left_ms.max(record.at_ms);
+        match &record.event {
+            Event::ThinkingDelta { .. }
+            | Event::TextDelta { .. }
+            | Event::RefusalDelta { .. }
+            | Event::ToolArgumentsDelta { .. } => self.note_first_chunk(),
+            Event::ToolProgress { .. } => {}
+            Event::RunQueued => self.queue(),
+            Event::RunStarted => self.end_queue(),
+            Event::RunResumed { leg } => self.resume(leg.is_some(), left_ms),
+            Event::StepStarted { step, reserved, model, closing } => {
+                if let Some(model) = model {
+                    self.model = StepModel::clone(model);
+                }
+                self.begin_step(*step, *reserved, *closing);
+            }
+            Event::ProviderRetry { attempt, delay_ms, kind, .. } => {
+                let moment = describe::retry(*attempt, *delay_ms, *kind, self.now_ms);
+                self.model_call.iter_mut().for_each(|span| span.events.push(moment.clone()));
+            }
+            Event::TurnFinished { turn, .. } => self.finish_turn(turn),
+            Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, usage),
+            Event::BudgetWarning { kind, used, limit } => {
+                self.root.events.push(describe::budget_warning(*kind, *used, *limit, self.now_ms));
+            }
+            Event::ToolStarted { step, call, effect } => {
+                let (step, _) = self.go_on_with_step(*step);
+                self.calls.start(&self.subject, step, call, *effect, self.now_ms);
+            }
+            Event::ToolFinished { step, call_id, name, outcome } => {
+                let step = self.go_on_with_step(*step);
+                let spans = self.calls.finish(&self.subject, step, (call_id, name), outcome, self.now_ms);
+                self.push_all(spans);
+            }
+            Event::StepCompleted { usage, turn_end, budget, .. } => self.complete_step(usage, turn_end, budget),
+            Event::StopRequested { reason, .. } => self.note(event::STOP, [(names::REASON, reason.as_str().into())]),
+            Event::CommandsApplied { .. } => self.note(event::COMMANDS, []),
+            Event::HandedOff => {
+                self.handed_off = true;
+                self.note(event::HANDED_OFF, []);
+            }
+            Event::RunFinished(outcome) => self.finish(outcome),
+        }
+    }
+
+    /// All spans, the root first. What the log has no end of ends with the log.
+    #[must_use]
+    pub fn into_spans(mut self) -> Vec<Span> {
+        if !self.status.is_final() {
+            let open = [&mut self.queue, &mut self.wait, &mut self.resumption, &mut self.step, &mut self.model_call];
+            open.into_iter().flatten().for_each(|span| span.set(names::UNFINISHED, true));
+            self.root.set(names::UNFINISHED, true);
+            self.root.set(names::STATUS, self.status.as_str());
+        }
+        self.close_parts(Left::Unfinished);
+        self.end(|fold| &mut fold.wait);
+        if self.left_out > 0 {
+            self.root.set(names::LEFT_OUT, self.left_out);
+        }
+        self.root.end_ms = self.now_ms;
+        let mut spans = vec![self.root];
+        spans.append(&mut self.done);
+        spans
+    }
+
+    /// The run that it is of.
+    #[must_use]
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    fn begin(&self, key: SpanKey<'_>, name: impl Into<String>) -> Span {
+        Span::begin(&self.subject.run, key, name, self.now_ms).within(self.stage())
+    }
+
+    /// What steps are parts of: the run, or its newest resumption.
+    fn stage(&self) -> SpanId {
+        self.resumption.as_ref().map_or(self.root.id, |span| span.id)
+    }
+
+    fn queue(&mut self) {
+        self.status = RunStatus::Queued;
+        let mut span = self.begin(SpanKey::Queue, "queue").within(self.root.id);
+        span.start_ms = self.root.start_ms;
+        self.queue = Some(span);
+    }
+
+    fn end_queue(&mut self) {
+        self.status = RunStatus::InProgress;
+        self.end(|fold| &mut fold.queue);
+    }
+
+    fn begin_step(&mut self, step: u32, reserved: Reservation, closing: Option<StopReason>) {
+        self.leave_step(Left::Unanswered);
+        (self.newest_step, self.has_spoken) = ((step, 0), false);
+        let mut span = self.begin(SpanKey::Step(step, 0), format!("step {step}"));
+        span.set(names::STEP, step);
+        if let Some(closing) = closing {
+            span.set(names::CLOSING, closing.as_str());
+        }
+        let call = describe::model_call(&self.subject, &self.model, step, reserved, self.now_ms);
+        self.model_call = Some(call.within(span.id));
+        self.step = Some(span);
+    }
+
+    /// The span of this step, and when it began. One that was left goes on as another span, which has a link to it.
+    fn go_on_with_step(&mut self, step: u32) -> (SpanId, u64) {
+        if let Some(span) = &self.step {
+            return (span.id, span.start_ms);
+        }
+        let before = (self.newest_step.0 == step).then_some(self.newest_step.1);
+        let part = before.map_or(0, |part| part + 1);
+        self.newest_step = (step, part);
+        let mut span = self.begin(SpanKey::Step(step, part), format!("step {step}"));
+        span.set(names::STEP, step);
+        span.links.extend(before.map(|part| SpanId::of(&self.subject.run, SpanKey::Step(step, part))));
+        let span = self.step.insert(span);
+        (span.id, span.start_ms)
+    }
+
+    /// The first words of the model since it was asked.
+    fn note_first_chunk(&mut self) {
+        if std::mem::replace(&mut self.has_spoken, true) {
+            return;
+        }
+        if let Some(call) = &mut self.model_call {
+            let seconds = std::time::Duration::from_millis(self.now_ms - call.start_ms).as_secs_f64();
+            call.set(names::FIRST_CHUNK, seconds);
+        }
+    }
+
+    fn finish_turn(&mut self, turn: &Turn) {
+        if let Some(call) = &mut self.model_call {
+            describe::turn(call, &self.subject, turn, &self.model.price);
+        }
+        self.end(|fold| &mut fold.model_call);
+    }
+
+    fn discard(&mut self, reason: DiscardReason, usage: &Usage) {
+        // Of a call that was interrupted together with its replica the log says here what it took.
+        if let Some(mut call) = self.cut_model_call.take() {
+            describe::usage(&mut call, usage, &self.model.price);
+            return self.push(call);
+        }
+        if let Some(call) = &mut self.model_call {
+            describe::usage(call, usage, &self.model.price);
+            call.fail(reason.as_str(), "");
+        }
+        if let Some(step) = &mut self.step {
+            step.set(names::DISCARDED, reason.as_str());
+            step.fail(reason.as_str(), "");
+        }
+        self.close_step(Left::Unanswered);
+    }
+
+    fn complete_step(&mut self, usage: &Usage, turn_end: &TurnEnd, budget: &BudgetStatus) {
+        if let Some(step) = &mut self.step {
+            describe::step(step, usage, turn_end, budget);
+        }
+        self.close_step(Left::Unanswered);
+    }
+
+    /// Ends what is open where the last driver left it, and begins a resumption.
+    fn resume(&mut self, by_client: bool, left_ms: u64) {
+        self.status = RunStatus::InProgress;
+        let handed_off = std::mem::take(&mut self.handed_off);
+        let cause = match (by_client, self.wait.is_some(), handed_off) {
+            (true, ..) => "client",
+            (false, true, _) => "wait_over",
+            (false, false, true) => "handover",
+            (false, false, false) => "crash",
+        };
+        let link = [&self.wait, &self.step, &self.resumption].into_iter().flatten().next().unwrap_or(&self.root).id;
+        self.end(|fold| &mut fold.wait);
+        let now_ms = std::mem::replace(&mut self.now_ms, left_ms);
+        for span in [&mut self.model_call, &mut self.step].into_iter().flatten() {
+            span.fail("interrupted", "");
+        }
+        if let Some(mut call) = self.model_call.take() {
+            call.end_ms = left_ms;
+            self.cut_model_call = Some(call);
+        }
+        let told = self.calls.interrupt(left_ms);
+        self.push_all(told);
+        self.end(|fold| &mut fold.step);
+        self.end(|fold| &mut fold.resumption);
+        self.now_ms = now_ms;
+        self.resumptions += 1;
+        let mut span = self.begin(SpanKey::Resumption(self.resumptions), "resumption");
+        span.set(names::CAUSE, cause);
+        span.links.push(link);
+        self.resumption = Some(span);
+    }
+
+    fn finish(&mut self, outcome: &Outcome) {
+        self.status = outcome.status();
+        self.close_parts(Left::Unanswered);
+        if self.status.is_final() {
+            return describe::outcome(&mut self.root, outcome);
+        }
+        self.waits += 1;
+        let mut span = self.begin(SpanKey::Wait(self.waits), "wait for client");
+        span.set(names::REASON, outcome.reason.as_str());
+        self.wait = Some(span);
+    }
+
+    /// Ends every part of the run but a wait.
+    fn close_parts(&mut self, left: Left) {
+        self.leave_step(left);
+        self.end(|fold| &mut fold.queue);
+        self.end(|fold| &mut fold.resumption);
+    }
+
+    /// Ends the newest step, whatever of it is open.
+    fn leave_step(&mut self, left: Left) {
+        self.close_step(left);
+        if let Some(call) = self.cut_model_call.take() {
+            self.push(call);
+        }
+    }
+
+    fn close_step(&mut self, left: Left) {
+        self.end(|fold| &mut fold.model_call);
+        let left = self.calls.close(left, self.now_ms);
+        self.push_all(left);
+        self.end(|fold| &mut fold.step);
+    }
+
+    /// Ends a span now, if it is open.
+    fn end(&mut self, which: impl FnOnce(&mut Self) -> &mut Option<Span>) {
+        if let Some(mut span) = which(self).take() {
+            span.end_ms = self.now_ms;
+            self.push(span);
+        }
+    }
+
+    fn push_all(&mut self, spans: Vec<Span>) {
+        for span in spans {
+            self.push(span);
+        }
+    }
+
+    fn push(&mut self, span: Span) {
+        if self.done.len() < MOST_SPANS {
+            self.done.push(span);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    fn note<const N: usize>(&mut self, name: &'static str, attributes: [(&'static str, Value); N]) {
+        self.root.events.push(Moment::new(name, self.now_ms, attributes));
+    }
+}

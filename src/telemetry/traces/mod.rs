@@ -1,0 +1,24 @@
+//! Traces: the records of a run become spans.
+//!
+//! [`SpanFold`] is pure and needs nothing but the records, so spans can be made of a log at any time and at any replica,
+//! and are the same each time. The loop itself knows nothing of spans.
+
+mod calls;
+mod content;
+mod describe;
+mod fold;
+mod keep;
+mod names;
+mod otlp;
+mod redact;
+mod span;
+mod subject;
+#[cfg(test)]
+mod tests;
+
+pub use self::content::Content;
+pub use self::fold::SpanFold;
+pub use self::keep::Keep;
+pub use self::otlp::{Trace, request};
+pub use self::span::{Attribute, Kind, Moment, Span, Value};
+pub use self::subject::Subject;

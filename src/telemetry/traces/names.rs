@@ -1,0 +1,112 @@
+//! The names of attributes and events. Those that begin with `gen_ai` are OpenTelemetry's semantic conventions for
+//! generative AI, which are still in development: their names stand here alone, so that they can follow.
+
+/// The conventions that the names are from.
+pub const SCHEMA: &str = "https://opentelemetry.io/schemas/1.42.0";
+
+/// What failed, in a word.
+pub const ERROR_TYPE: &str = "error.type";
+
+/// What a span does: see [`operation`].
+pub const OPERATION: &str = "gen_ai.operation.name";
+/// Who answers model calls: the upstream's name in the configuration.
+pub const PROVIDER: &str = "gen_ai.provider.name";
+/// What `PROVIDER` was called before; many viewers look for it.
+pub const SYSTEM: &str = "gen_ai.system";
+/// The model that is asked.
+pub const REQUEST_MODEL: &str = "gen_ai.request.model";
+/// The most output tokens that are reserved.
+pub const REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
+/// Why the model's turn ended.
+pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+/// Seconds until the model's first words.
+pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+/// All input tokens.
+pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+/// All output tokens.
+pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+/// The part of the input that the upstream had cached.
+pub const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+/// The part of the output that was reasoning.
+pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
+/// The agent.
+pub const AGENT: &str = "gen_ai.agent.name";
+/// The session.
+pub const CONVERSATION: &str = "gen_ai.conversation.id";
+/// The tool.
+pub const TOOL: &str = "gen_ai.tool.name";
+/// What kind of tool it is.
+pub const TOOL_TYPE: &str = "gen_ai.tool.type";
+/// The call.
+pub const CALL: &str = "gen_ai.tool.call.id";
+/// What is asked of the run. Content.
+pub const INPUT_MESSAGES: &str = "gen_ai.input.messages";
+/// What the model says. Content.
+pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
+/// Instructions. Content.
+pub const SYSTEM_INSTRUCTIONS: &str = "gen_ai.system_instructions";
+/// What a tool is called with. Content.
+pub const CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+/// What a tool answers. Content.
+pub const CALL_RESULT: &str = "gen_ai.tool.call.result";
+
+/// The run.
+pub const RUN: &str = "loopgate.run.id";
+/// How the run stands.
+pub const STATUS: &str = "loopgate.run.status";
+/// Why the run ended.
+pub const REASON: &str = "loopgate.run.reason";
+/// Model calls of the run that counted.
+pub const ITERATIONS: &str = "loopgate.run.iterations";
+/// Tool calls of the run.
+pub const TOOL_CALLS: &str = "loopgate.run.tool_calls";
+/// US dollars.
+pub const COST: &str = "loopgate.cost_usd";
+/// Whether tokens were estimated.
+pub const ESTIMATED: &str = "loopgate.usage.estimated";
+/// The step.
+pub const STEP: &str = "loopgate.step";
+/// Why a step's answer is void.
+pub const DISCARDED: &str = "loopgate.step.discarded";
+/// The limit after which a step is the closing answer.
+pub const CLOSING: &str = "loopgate.step.closing";
+/// Which time a call is made.
+pub const ATTEMPT: &str = "loopgate.attempt";
+/// What repeating a call would do.
+pub const EFFECT: &str = "loopgate.tool.effect";
+/// What came of a call.
+pub const CALL_OUTCOME: &str = "loopgate.tool.outcome";
+/// What a tool answered, in bytes.
+pub const RESULT_BYTES: &str = "loopgate.tool.result_bytes";
+/// The status with which a tool answered.
+pub const HTTP_STATUS: &str = "http.response.status_code";
+/// Why a run was resumed.
+pub const CAUSE: &str = "loopgate.resumption.cause";
+/// Whether the log has no end of a span.
+pub const UNFINISHED: &str = "loopgate.unfinished";
+/// How many spans the trace lacks because it has too many.
+pub const LEFT_OUT: &str = "loopgate.spans_left_out";
+
+/// What a span does.
+pub mod operation {
+    /// A run.
+    pub const INVOKE_AGENT: &str = "invoke_agent";
+    /// A model call.
+    pub const CHAT: &str = "chat";
+    /// A tool call.
+    pub const EXECUTE_TOOL: &str = "execute_tool";
+}
+
+/// What happens at a moment.
+pub mod event {
+    /// The upstream failed before it said anything, and is asked again.
+    pub const RETRY: &str = "loopgate.upstream_retry";
+    /// A budget is four fifths used.
+    pub const BUDGET_WARNING: &str = "loopgate.budget_warning";
+    /// The run is to stop.
+    pub const STOP: &str = "loopgate.stop_requested";
+    /// Commands of the inbox were applied.
+    pub const COMMANDS: &str = "loopgate.commands_applied";
+    /// The replica that drove the run leaves it to others.
+    pub const HANDED_OFF: &str = "loopgate.handed_off";
+}

@@ -1,0 +1,219 @@
+//! Whatever the records say, spans nest and end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
+use crate::types::trace::RunTrace;
+use crate::types::usage::StepModel;
+use crate::types::{
+    BudgetStatus, CallId, Effect, ErrorKind, Event, Outcome, Record, RunId, StopReason, ToolCall, ToolOutcome,
+    TraceContext, TurnEnd, Usage, Used,
+};
+
+fn subject() -> Subject {
+    let run = RunId::mint();
+    Subject {
+        trace: Some(RunTrace::of_run(&run, None)),
+        run,
+        session: None,
+        agent: "default".into(),
+        model: "m".into(),
+        created_ms: 1_000,
+        content: Content::Off,
+        asked: None,
+    }
+}
+
+fn spans(subject: Subject, records: &[Record]) -> Vec<Span> {
+    let mut fold = SpanFold::new(subject);
+    for record in records {
+        fold.apply(record);
+    }
+    fold.into_spans()
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![of_run(), of_step(), of_step()]
+}
+
+fn of_run() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        Just(Event::RunQueued),
+        Just(Event::RunStarted),
+        any::<bool>().prop_map(|by_client| Event::RunResumed {
+            leg: by_client.then(|| Leg {
+                number: 1,
+                asked: Box::new(crate::types::event::Asked {
+                    model: None,
+                    system: Vec::new(),
+                    client_tools: Vec::new(),
+                    max_output_tokens: None,
+                    options: options(),
+                }),
+                answers: Vec::new(),
+                decisions: Vec::new(),
+                claim: None,
+                warnings: Vec::new(),
+            }),
+        }),
+        Just(Event::HandedOff),
+        Just(Event::stop(StopReason::Cancelled)),
+        Just(Event::RunFinished(Box::new(Outcome::unknown(StopReason::ClientTools)))),
+    ]
+}
+
+fn of_step() -> impl Strategy<Value = Event> {
+    let call = |number: u16| CallId::foreign(&format!("call_{number}"));
+    let step = 1..4_u32;
+    prop_oneof![
+        step.clone().prop_map(|step| Event::StepStarted {
+            step,
+            reserved: Reservation::default(),
+            model: Some(Arc::new(StepModel::default())),
+            closing: None,
+        }),
+        step.clone().prop_map(|step| Event::TextDelta { step, text: "text".into() }),
+        step.clone().prop_map(|step| Event::ProviderRetry {
+            step,
+            upstream: "u".into(),
+            model: "m".into(),
+            attempt: 1,
+            delay_ms: 1,
+            kind: ErrorKind::UpstreamTimeout,
+            cause: "cause".into(),
+        }),
+        step.clone().prop_map(|step| Event::TurnFinished { step, turn: Box::<Turn>::default() }),
+        step.clone().prop_map(|step| Event::StepDiscarded {
+            step,
+            reason: DiscardReason::Interrupted,
+            usage: Usage::default(),
+            unconfirmed: Used::default(),
+        }),
+        (step.clone(), 1..5_u16).prop_map(move |(step, number)| Event::ToolStarted {
+            step,
+            call: ToolCall { id: call(number), name: "echo".into(), arguments: String::new() },
+            effect: Effect::Read,
+        }),
+        (step.clone(), 1..5_u16, any::<bool>(), 0..3_000_u64).prop_map(move |(step, number, is_lost, latency_ms)| {
+            let outcome = if is_lost { ToolOutcome::lost("lost") } else { ToolOutcome::default() };
+            let outcome = ToolOutcome { latency_ms, ..outcome };
+            Event::ToolFinished { step, call_id: call(number), name: "echo".into(), outcome }
+        }),
+        step.prop_map(|step| Event::StepCompleted {
+            step,
+            usage: Usage::default(),
+            turn_end: TurnEnd::Stop,
+            latency_ms: 1,
+            budget: BudgetStatus::default(),
+        }),
+    ]
+}
+
+fn options() -> crate::types::run::RunOptions {
+    crate::types::run::RunOptions {
+        tool_choice: crate::types::offer::ToolChoice::Auto,
+        sampling: Arc::default(),
+        parallel_tool_calls: true,
+        on_disconnect: crate::types::run::OnDisconnect::Continue,
+        on_unknown_outcome: crate::types::run::OnUnknownOutcome::Fail,
+        reconnect_grace_ms: 0,
+        hide_intermediate_text: false,
+        stream_tool_arguments: false,
+        max_discards: 0,
+    }
+}
+
+/// The same records, in which each step has a number of its own.
+fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
+    let mut newest = 0;
+    for record in &mut records {
+        match &mut record.event {
+            Event::StepStarted { step, .. } => {
+                newest += 1;
+                *step = newest;
+            }
+            Event::TextDelta { step, .. }
+            | Event::ThinkingDelta { step, .. }
+            | Event::RefusalDelta { step, .. }
+            | Event::ToolArgumentsDelta { step, .. }
+            | Event::ProviderRetry { step, .. }
+            | Event::TurnFinished { step, .. }
+            | Event::StepDiscarded { step, .. }
+            | Event::ToolStarted { step, .. }
+            | Event::ToolProgress { step, .. }
+            | Event::ToolFinished { step, .. }
+            | Event::StepCompleted { step, .. } => *step = newest,
+            Event::RunQueued
+            | Event::RunStarted
+            | Event::RunResumed { .. }
+            | Event::BudgetWarning { .. }
+            | Event::StopRequested { .. }
+            | Event::CommandsApplied { .. }
+            | Event::HandedOff
+            | Event::RunFinished(_) => {}
+        }
+    }
+    records
+}
+
+proptest! {
+    /// Also of a log that no driver would write, with clocks that go back.
+    #[test]
+    fn spans_nest_and_end(events in vec((event(), 0..4_000_u64), 0..60), ends in any::<bool>()) {
+        let end = ends.then(|| (Event::RunFinished(Box::new(Outcome::unknown(StopReason::Done))), 2_000));
+        let records: Vec<_> = events
+            .into_iter()
+            .chain(end)
+            .zip(1..)
+            .map(|((event, at_ms), seq)| Record { seq, at_ms, event })
+            .collect();
+        let records = renumbered(records);
+        let subject = subject();
+        let first = spans(subject.clone(), &records);
+        prop_assert_eq!(&first, &spans(subject, &records), "the same records are the same spans");
+        let (root, parts) = first.split_first().expect("there is a root");
+        prop_assert_eq!(root.parent, None);
+        let by_id: HashMap<_, _> = first.iter().map(|span| (span.id, span)).collect();
+        for span in parts {
+            prop_assert!(span.start_ms <= span.end_ms, "{:#?}", span);
+            let parent = span.parent.and_then(|parent| by_id.get(&parent));
+            let parent = parent.ok_or_else(|| TestCaseError::fail(format!("no parent: {span:#?}")))?;
+            let is_within = parent.start_ms <= span.start_ms && span.end_ms <= parent.end_ms;
+            prop_assert!(is_within, "{:#?} is not within {:#?}", span, parent);
+        }
+    }
+}
+
+#[test]
+fn a_trace_is_bounded_and_says_what_it_lacks() {
+    let step =
+        |seq: u32| Event::StepStarted { step: seq, reserved: Reservation::default(), model: None, closing: None };
+    let records: Vec<_> = (1..6_000).map(|seq| Record { seq: seq.into(), at_ms: 1_000, event: step(seq) }).collect();
+    let all = spans(subject(), &records);
+    assert_eq!(all.len(), 5_001);
+    let left_out = all[0].attributes.iter().find(|attribute| attribute.name == "loopgate.spans_left_out").unwrap();
+    assert_eq!(left_out.value, Value::Number(5_999 * 2 - 5_000));
+}
+
+#[test]
+fn a_caller_is_the_parent_and_json_is_that_of_the_protocol() {
+    let caller = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Some("v=1"));
+    let mut subject = subject();
+    subject.trace = Some(RunTrace::of_run(&subject.run, caller));
+    let trace = Trace {
+        id: subject.trace_id(),
+        of_run: subject.trace.clone(),
+        spans: spans(subject, &[Record { seq: 1, at_ms: 1_005, event: Event::RunStarted }]),
+    };
+    let json = serde_json::to_value(request(&[("service.name".into(), "test".into())], vec![trace])).unwrap();
+    let span = &json["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+    assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!((&span["parentSpanId"], &span["traceState"]), (&"b7ad6b7169203331".into(), &"v=1".into()));
+    assert_eq!((&span["startTimeUnixNano"], &span["endTimeUnixNano"]), (&"1000000000".into(), &"1005000000".into()));
+    assert_eq!(span["attributes"][0]["value"]["stringValue"], "invoke_agent");
+}
