@@ -21,7 +21,8 @@ use loopgate::llm::openai::decode::Decoder;
 use loopgate::store::embedded::EmbeddedStore;
 use loopgate::store::memory::MemoryStore;
 use loopgate::store::{Partition, Store, Tx, Write};
-use loopgate::telemetry::metrics::{LeaseLosses, RunCounter};
+use loopgate::telemetry::metrics::LeaseLosses;
+use loopgate::telemetry::run::RunReaders;
 use loopgate::types::{Event, Record, RunId, RunSpec};
 use serde_json::json;
 
@@ -169,5 +170,5 @@ async fn recorder() -> Recorder {
     let granted =
         Leases::new(store.clone(), LeaseLosses::default()).acquire_named(partition, lease, "inbox".into()).await;
     let granted = granted.expect("the memory store answers").expect("the lease is free");
-    Recorder::resume(store, Replay::new(Arc::new(spec)), RunCounter::default(), &granted)
+    Recorder::resume(store, Replay::new(Arc::new(spec)), RunReaders::default(), &granted)
 }

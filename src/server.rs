@@ -9,6 +9,7 @@ mod names;
 pub mod prices;
 mod reload;
 pub mod remarks;
+mod traces;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use self::reload::Reloader;
 use self::build::Clients;
 pub use self::listen::bind;
 use self::listen::{Bounds, Limits};
+use self::traces::Exporting;
 use crate::agent::{Agent, Retention};
 use crate::api::auth::RequestRates;
 use crate::api::{self, MetricsAccess};
@@ -32,6 +34,8 @@ use crate::config::{MetricsConfig, Settings, StoreUrl};
 use crate::store;
 use crate::store::measured::Measured;
 use crate::telemetry::metrics::{Connections, Metrics};
+use crate::telemetry::run::Telemetry;
+use crate::telemetry::traces::export::Exporter;
 
 /// How often callers that no longer call are forgotten. Not a setting: it only frees memory.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
@@ -65,6 +69,7 @@ pub struct Server {
     router: Router,
     bounds: Bounds,
     metrics: Option<MetricsDoor>,
+    exporter: Option<Exporter>,
     drain_delay: Duration,
     drain_timeout: Duration,
 }
@@ -93,7 +98,8 @@ impl Server {
             Some(counted) => Arc::new(Measured::new(store, counted)),
             None => store,
         };
-        let agent = Agent::counted(store, generation, keep, metrics);
+        let (traces, exporter) = traces::build(&settings.traces, &metrics)?;
+        let agent = Agent::observed(store, generation, keep, Telemetry { metrics, traces });
         let rates = Arc::new(RequestRates::default());
         let config = &settings.server;
         let (here, elsewhere) = access(&settings.metrics);
@@ -111,6 +117,7 @@ impl Server {
                 router: layers::apply(api::metrics::router(agent.clone(), access), config, agent.clone()),
                 listener: None,
             }),
+            exporter,
             drain_delay: config.drain_delay,
             drain_timeout: config.drain_timeout,
             agent: agent.clone(),
@@ -158,6 +165,7 @@ impl Server {
                 self.rates.tidy();
             }
         };
+        let exporting = Exporting::begin(self.exporter, &self.agent);
         let draining = async {
             // Without a sender there will be no order to stop.
             if stopping.wait_for(|stopping| *stopping > Stopping::No).await.is_err() {
@@ -174,6 +182,10 @@ impl Server {
             self.agent.refuse();
             tokio::select! {
                 () = self.agent.idle(self.drain_timeout) => {}
+                _ = stopping.wait_for(|stopping| *stopping == Stopping::Now) => {}
+            }
+            tokio::select! {
+                () = exporting.end() => {}
                 _ = stopping.wait_for(|stopping| *stopping == Stopping::Now) => {}
             }
             self.agent.close().await;

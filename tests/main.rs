@@ -29,6 +29,7 @@ mod startup;
 mod support;
 mod tidy;
 mod tools;
+mod traces;
 mod unknown_outcomes;
 #[cfg(target_os = "linux")]
 mod vanished_clients;

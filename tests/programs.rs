@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 19] = [
+const OURS: [(&str, &str); 20] = [
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
@@ -26,6 +26,7 @@ const OURS: [(&str, &str); 19] = [
     ("tests/k8s/check.py", "subprocess.run(arguments,"),
     ("scripts/common.sh", "$@"),
     ("scripts/run", "$loopgate"),
+    ("tests/sdk/collector.rs", "&python"),
     ("tests/sdk/description.rs", "&python"),
     ("tests/sdk/description.rs", "python.with_file_name(\"openapi-python-client\")"),
     ("tests/sdk/description.rs", "python.with_file_name(\"schemathesis\")"),

@@ -1,6 +1,7 @@
 //! The official OpenAI clients for Python and Node against the real binary: what their users see is the
 //! same for both, and what they would see of OpenAI itself.
 
+mod collector;
 mod description;
 
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ use crate::agent::requester::Requester;
 use crate::agent::session::Sessions;
 use crate::store::pages::scan_pages;
 use crate::store::{Order, Partition, Scan, Unavailable};
-use crate::telemetry::traces::{SpanFold, Subject, Trace};
+use crate::telemetry::traces::{Ended, SpanFold, Subject, Trace};
 use crate::types::progress::Progress;
 use crate::types::{Message, Outcome, Record, RunId, RunStatus, SessionId, Tenant};
 
@@ -129,6 +129,12 @@ impl Control {
         let (partition, head) = self.find(requester.into(), id).await?;
         let trace = self.read_trace(&partition, head.subject()).await?;
         trace.ok_or_else(|| LookupError::EventsExpired(id.clone()))
+    }
+
+    /// The trace of a run that ended; `None` if its log is gone or cannot be read.
+    pub async fn ended_trace(&self, Ended { tenant, subject }: Ended) -> Option<Trace> {
+        let partition = keys::run_partition(&tenant, subject.session.as_ref(), &subject.run);
+        self.read_trace(&partition, subject).await.ok().flatten()
     }
 
     /// The spans that a log says; `None` if it is empty. What cannot be read of it is left out.

@@ -65,6 +65,7 @@ use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::run::Telemetry;
 
 /// Starts, follows, cancels and recovers runs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -76,19 +77,19 @@ impl Agent {
     /// An agent over these parts. Call [`Agent::begin`] once it runs inside a runtime.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention) -> Self {
-        Self::counted(store, generation, retention, Metrics::default())
+        Self::observed(store, generation, retention, Telemetry::default())
     }
 
-    /// The same, whose runs are counted.
+    /// The same, whose runs are counted and traced.
     #[must_use]
-    pub fn counted(store: Arc<dyn Store>, generation: Generation, retention: Retention, metrics: Metrics) -> Self {
-        Self { rooms: Arc::new(Rooms::new(store, generation, retention, metrics)) }
+    pub fn observed(store: Arc<dyn Store>, generation: Generation, retention: Retention, telemetry: Telemetry) -> Self {
+        Self { rooms: Arc::new(Rooms::new(store, generation, retention, telemetry)) }
     }
 
     /// What happens here is counted here.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
-        &self.rooms.metrics
+        &self.rooms.telemetry.metrics
     }
 
     /// Requests become runs and sessions here.

@@ -18,7 +18,7 @@ use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
 use crate::agent::{Generation, Retention};
 use crate::store::Store;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::run::Telemetry;
 
 /// What all runs of this process share.
 #[derive(Debug)]
@@ -33,19 +33,24 @@ pub(super) struct Rooms {
     pub(super) recovery: Arc<Recovery>,
     pub(super) control: Arc<Control>,
     pub(super) admission: Arc<Admission>,
-    pub(super) metrics: Metrics,
+    pub(super) telemetry: Telemetry,
     #[cfg(test)]
     pub(super) launcher: Arc<Launcher>,
 }
 
 impl Rooms {
     /// The rooms over these parts.
-    pub(super) fn new(store: Arc<dyn Store>, generation: Generation, retention: Retention, metrics: Metrics) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        generation: Generation,
+        retention: Retention,
+        telemetry: Telemetry,
+    ) -> Self {
         let generations = Arc::new(Generations::new(generation));
         let lifecycle = Arc::new(Lifecycle::new(store.is_shared()));
         let ledger = Ledger::new(store, retention);
         let active = Arc::<Active>::default();
-        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), metrics.lease_losses()));
+        let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
         let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));
@@ -60,7 +65,7 @@ impl Rooms {
             memory: Arc::new(RunMemory::new(retention.run_bytes)),
             followers: followers.clone(),
             lifecycle: lifecycle.clone(),
-            metrics: metrics.clone(),
+            telemetry: telemetry.clone(),
         });
         let recovery = Arc::new(Recovery::new(&launcher));
         let control = Arc::new(Control::new(&launcher));
@@ -86,7 +91,7 @@ impl Rooms {
             recovery,
             control,
             admission,
-            metrics,
+            telemetry,
             #[cfg(test)]
             launcher,
         }

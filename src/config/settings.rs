@@ -18,6 +18,7 @@ use super::report::{Env, Report};
 use super::server::{ServerConfig, exposure};
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
+use super::traces::TracesConfig;
 use super::upstream::{self, Upstream, UpstreamOrigin};
 use super::values::Values;
 
@@ -33,6 +34,8 @@ pub struct Settings {
     pub store: StoreConfig,
     /// What is counted, and who may read it.
     pub metrics: MetricsConfig,
+    /// Where the traces of runs are sent, and which.
+    pub traces: TracesConfig,
     /// Who answers, in the order of the file; never empty.
     pub upstreams: Vec<Upstream>,
     /// Where the upstreams were found.
@@ -95,6 +98,7 @@ impl Settings {
             server: ServerConfig { requests_per_minute, ..running.server.clone() },
             store: running.store.clone(),
             metrics: running.metrics,
+            traces: running.traces.clone(),
             values: self.values.while_running(&running.values),
             ..self
         }
@@ -140,6 +144,7 @@ impl Settings {
         let server = root.section("server", |section| ServerConfig::read(section, options, has_keys));
         let store = root.section("store", |section| StoreConfig::read(section, options));
         let metrics = root.section("metrics", |section| MetricsConfig::read(section, options, has_keys));
+        let traces = root.section("traces", TracesConfig::read);
         let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
         let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
         if upstreams.is_empty() {
@@ -162,6 +167,6 @@ impl Settings {
             Some(())
         });
         let (models, file, values) = (models.into_iter().collect(), None, Values::default());
-        Self { server, store, metrics, upstreams, upstream_origin, models, agents, tools, keys, file, values }
+        Self { server, store, metrics, traces, upstreams, upstream_origin, models, agents, tools, keys, file, values }
     }
 }

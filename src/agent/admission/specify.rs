@@ -18,7 +18,7 @@ use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Limits, Message, Role, RunSpec, RunTrace};
+use crate::types::{Limits, Message, Role, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -54,6 +54,7 @@ impl Admission {
         let model = generation.catalog.model(&spec.upstream);
         refuse_unsupported(new, &*model)?;
         spec.warnings.extend(unsent(&spec, &*model));
+        spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
         price::check(&spec, terms, session, &generation.quotas)?;
@@ -123,7 +124,7 @@ fn pinned(
         offer: offer.hash().clone(),
         own_tools: selected.own,
         client_tools: new.client_tools.clone(),
-        trace: new.trace.clone().map(RunTrace::passed_on),
+        trace: None,
         request_id: new.request_id.clone(),
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),

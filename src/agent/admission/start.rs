@@ -307,9 +307,9 @@ impl Admission {
     /// Lets a stored run wait for its turn.
     async fn queue(&self, candidate: Candidate, turn: Turn, records: &[Arc<Record>]) -> Result<Started, StartError> {
         let Candidate { spec, lease, .. } = candidate;
-        let mut counter = self.launcher.metrics.of_run(&spec, || Run::new(spec.clone()).counted());
+        let mut readers = self.launcher.telemetry.of_run(&spec, || Run::new(spec.clone()).counted());
         for record in records {
-            counter.recorded(record);
+            readers.recorded(record);
         }
         lease.release().await?;
         let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0);
@@ -323,7 +323,7 @@ impl Admission {
         let first_step_began = reserved.is_some();
         let memory = new.memory.take_run().unwrap_or_else(|| self.launcher.memory.begin());
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
-        let idle = Idle::created(log, &records, lease, counted, &self.launcher.metrics);
+        let idle = Idle::created(log, &records, lease, counted, &self.launcher.telemetry);
         let prepared = Prepared { history, budget, account, commands: 0, first_step_began, memory, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0, new.waits_for_the_end);
         Started::new(&spec, turn, follower)

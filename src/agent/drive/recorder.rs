@@ -18,7 +18,7 @@ use crate::agent::ownership::lease::{Lease, LeaseEnding, LeaseValidity};
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::store::pages::log_pages;
 use crate::store::{Check, CommitError, Durability, Fence, Key, Partition, Store, Topic, Tx, Write};
-use crate::telemetry::metrics::RunCounter;
+use crate::telemetry::run::RunReaders;
 use crate::types::clock::Clock;
 use crate::types::{Event, Record};
 
@@ -42,15 +42,15 @@ pub struct Recorder {
     bytes: u64,
     /// The number of the last public event, queued ones included.
     seq: u64,
-    /// Counts the records once they are stored.
-    counter: RunCounter,
+    /// What reads the records once they are stored.
+    readers: RunReaders,
     /// Events that are applied, and are stored with the next event that waits for the store.
     queue: Vec<(Arc<Record>, Bytes)>,
 }
 
 impl Recorder {
     /// Continues this log of a run under this lease.
-    pub fn resume(store: Arc<dyn Store>, log: Replay, counter: RunCounter, granted: &Lease) -> Self {
+    pub fn resume(store: Arc<dyn Store>, log: Replay, readers: RunReaders, granted: &Lease) -> Self {
         let spec = log.run().spec();
         let partition = keys::partition_of(spec);
         let lease = keys::lease(&spec.id);
@@ -69,7 +69,7 @@ impl Recorder {
             position: log.entries(),
             bytes: log.bytes(),
             seq: log.seq(),
-            counter,
+            readers,
             queue: Vec::new(),
             run: log.into_run(),
         }
@@ -182,7 +182,7 @@ impl Recorder {
             self.run.apply(record);
         }
         for (record, _) in self.queue.iter().chain(&newest) {
-            self.counter.recorded(record);
+            self.readers.recorded(record);
         }
         self.tail.push(self.queue.drain(..).chain(newest).map(|(record, entry)| (record, entry.len())));
         Ok(())

@@ -52,12 +52,13 @@ impl Launcher {
     ) -> Result<Option<Option<RunId>>, Unavailable> {
         let Some(lost) = self.read_lost(run, entry, why).await? else { return Ok(None) };
         // An end that the log has already was counted by the replica that recorded it.
-        let (agent, ends_now) = (lost.head.agent.clone(), lost.end.is_some());
+        let (head, ends_now) = (lost.head.clone(), lost.end.is_some());
         let (tx, next) = commits::fail(lease.fence(), lost, self.ledger.retention());
         match self.ledger.commit(tx).await {
             Ok(()) => {
                 if ends_now {
-                    self.metrics.failed_run(&agent, &entry.tenant, why);
+                    self.telemetry.metrics.failed_run(&head.agent, &entry.tenant, why);
+                    self.telemetry.traces.failed_run(&entry.tenant, || head.subject(), &Outcome::unknown(why));
                 }
                 Ok(Some(next))
             }

@@ -19,7 +19,7 @@ use crate::agent::limits::Limits;
 use crate::agent::ownership::Ownership;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::run::Telemetry;
 
 /// Gives runs their drivers.
 #[derive(Debug)]
@@ -34,5 +34,5 @@ pub struct Launcher {
     pub(super) memory: Arc<RunMemory>,
     pub(super) followers: Arc<Followers>,
     pub(super) lifecycle: Arc<Lifecycle>,
-    pub(super) metrics: Metrics,
+    pub(super) telemetry: Telemetry,
 }

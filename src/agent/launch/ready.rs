@@ -17,7 +17,7 @@ use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::run_memory::MemoryShare;
 use crate::store::Unavailable;
-use crate::telemetry::metrics::{Metrics, RunCounter};
+use crate::telemetry::run::{RunReaders, Telemetry};
 use crate::types::clock::now_ms;
 use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 
@@ -25,8 +25,8 @@ use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
 #[derive(Debug)]
 pub(in crate::agent) struct Idle {
     log: Replay,
-    /// Counts the records that this replica adds.
-    counter: RunCounter,
+    /// What reads the records that this replica adds.
+    readers: RunReaders,
     pub(in crate::agent) lease: Lease,
     /// When its wait is over, if it waits: Unix milliseconds.
     waits_until_ms: Option<u64>,
@@ -36,9 +36,9 @@ pub(in crate::agent) struct Idle {
 
 impl Idle {
     /// The run with this log.
-    pub(in crate::agent) fn new(log: Replay, lease: Lease, metrics: &Metrics) -> Self {
-        let counter = metrics.of_run(log.run().spec(), || log.run().counted());
-        Self { log, counter, lease, waits_until_ms: None, counted: 0 }
+    pub(in crate::agent) fn new(log: Replay, lease: Lease, telemetry: &Telemetry) -> Self {
+        let readers = telemetry.of_run(log.run().spec(), || log.run().counted());
+        Self { log, readers, lease, waits_until_ms: None, counted: 0 }
     }
 
     /// A run that was just created with this log of these records, and with so many bytes counted as stored.
@@ -47,14 +47,14 @@ impl Idle {
         records: &[Arc<Record>],
         lease: Lease,
         counted: u64,
-        metrics: &Metrics,
+        telemetry: &Telemetry,
     ) -> Self {
         let spec = log.run().spec().clone();
-        let mut counter = metrics.of_run(&spec, || Run::new(spec.clone()).counted());
+        let mut readers = telemetry.of_run(&spec, || Run::new(spec.clone()).counted());
         for record in records {
-            counter.recorded(record);
+            readers.recorded(record);
         }
-        Self { log, counter, lease, waits_until_ms: None, counted }
+        Self { log, readers, lease, waits_until_ms: None, counted }
     }
 
     /// The same run, which waits as long as `head` says and is counted as it says.
@@ -120,7 +120,7 @@ impl Idle {
 
     /// Applies a record that is in the log now.
     pub(super) fn push(&mut self, record: Arc<Record>) {
-        self.counter.recorded(&record);
+        self.readers.recorded(&record);
         let bytes = log::size(&record);
         self.log.push(record, bytes);
     }
@@ -135,8 +135,8 @@ impl Idle {
         self.lease.release().await
     }
 
-    pub(super) fn into_parts(self) -> (Replay, RunCounter, Lease) {
-        (self.log, self.counter, self.lease)
+    pub(super) fn into_parts(self) -> (Replay, RunReaders, Lease) {
+        (self.log, self.readers, self.lease)
     }
 }
 

@@ -79,7 +79,7 @@ impl Launcher {
                 return Err(error);
             }
         }
-        let idle = Idle::new(log, lease, &self.metrics).under(head);
+        let idle = Idle::new(log, lease, &self.telemetry).under(head);
         // The head that led here may be older than the log.
         if idle.status().is_final() {
             idle.release().await?;

@@ -134,10 +134,10 @@ impl Launcher {
         let Ready { idle, generation, prepared } = ready;
         let Prepared { history, budget, account, commands, first_step_began, memory, tools } = prepared;
         let counted = idle.counted();
-        let (log, counter, lease) = idle.into_parts();
+        let (log, readers, lease) = idle.into_parts();
         let is_lost = tools.is_none();
         let spec = log.run().spec().clone();
-        let recorder = Recorder::resume(self.ledger.store().clone(), log, counter, &lease);
+        let recorder = Recorder::resume(self.ledger.store().clone(), log, readers, &lease);
         let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();

@@ -38,6 +38,8 @@ pub struct Reach {
     pub proxies: bool,
     /// How long a connection is kept for the next request, where that is less than usual.
     pub keep_idle: Option<Duration>,
+    /// Whether servers are spoken to in HTTP/2 alone, without TLS too.
+    pub http2_only: bool,
 }
 
 /// A client. Cheap to clone; clones share their connections.
@@ -83,6 +85,7 @@ impl HttpClient {
         let connector = Connector::new(reach.connect_timeout, proxies)?;
         let keep_idle = reach.keep_idle.unwrap_or(KEEP_IDLE);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder.http2_only(reach.http2_only);
         builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(keep_idle);
         Ok(Self { connections: builder.build(connector.clone()), connector })
     }
@@ -98,6 +101,19 @@ impl HttpClient {
 }
 
 impl Body {
+    /// All of it, and the trailers after it. What is more than `most` bytes is not read.
+    pub async fn whole(mut self, most: usize) -> Result<(Vec<u8>, HeaderMap), HttpError> {
+        let (mut read, mut trailers) = (Vec::new(), HeaderMap::new());
+        while let Some(frame) = self.0.frame().await {
+            match frame?.into_data() {
+                Ok(data) if read.len() + data.len() > most => break,
+                Ok(data) => read.extend_from_slice(&data),
+                Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
+            }
+        }
+        Ok((read, trailers))
+    }
+
     /// What arrives next; `None` at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
         while let Some(frame) = self.0.frame().await {

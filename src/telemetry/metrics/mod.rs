@@ -13,6 +13,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod text;
+mod traces;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use self::http::Connections;
 pub use self::of_run::RunCounter;
 pub use self::store::{LeaseLosses, NoticedBy, StoreFailure, StoreMetrics, StoreOperation};
 pub use self::text::Format;
+pub use self::traces::{TraceFate, TraceMetrics};
 
 use self::declare::Declarations;
 use self::http::HttpMetrics;
@@ -45,6 +47,7 @@ struct All {
     http: HttpMetrics,
     store: Arc<StoreMetrics>,
     lease_losses: LeaseLosses,
+    traces: Arc<TraceMetrics>,
     gauges: Gauges,
     by_tenant: bool,
 }
@@ -140,9 +143,10 @@ impl Metrics {
         let http = HttpMetrics::declare(&mut to);
         let store = Arc::new(StoreMetrics::declare(&mut to));
         let lease_losses = LeaseLosses::declare(&mut to);
+        let traces = Arc::new(TraceMetrics::declare(&mut to));
         let gauges = Gauges::declare(&mut to);
         let (registry, rows) = to.into_parts();
-        Self(Some(Arc::new(All { registry, rows, runs, http, store, lease_losses, gauges, by_tenant })))
+        Self(Some(Arc::new(All { registry, rows, runs, http, store, lease_losses, traces, gauges, by_tenant })))
     }
 
     /// What is counted of the store, if anything is.
@@ -161,6 +165,12 @@ impl Metrics {
     #[must_use]
     pub fn connections(&self) -> Connections {
         self.0.as_ref().map(|all| all.http.connections.clone()).unwrap_or_default()
+    }
+
+    /// What is counted of traces, if anything is.
+    #[must_use]
+    pub fn traces(&self) -> Option<Arc<TraceMetrics>> {
+        self.0.as_ref().map(|all| all.traces.clone())
     }
 
     /// Counts the things of these names by themselves from now on.

@@ -3,12 +3,12 @@
 //! Nothing, unless the operator asks for it. What is told is cut, and what looks like a secret is left out.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::redact::redact;
+use crate::config::TracedContent;
 use crate::types::conversation::{Content as Written, PartKind};
 use crate::types::event::Turn;
 use crate::types::{Message, Role};
@@ -54,6 +54,16 @@ enum ToldPart<'a> {
     },
     /// Something else, which is not told.
     Blob,
+}
+
+impl From<TracedContent> for Content {
+    fn from(configured: TracedContent) -> Self {
+        match configured {
+            TracedContent::Off => Self::Off,
+            TracedContent::Previews => Self::Previews,
+            TracedContent::Full => Self::Full,
+        }
+    }
 }
 
 impl Content {
@@ -156,14 +166,4 @@ fn text_of(json: &str) -> Cow<'_, str> {
 
 fn json(told: &[Told<'_>]) -> String {
     serde_json::to_string(told).unwrap_or_default()
-}
-
-impl fmt::Display for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Previews => "previews",
-            Self::Full => "full",
-        })
-    }
 }

@@ -1,11 +1,13 @@
 //! Traces: the records of a run become spans.
 //!
 //! [`SpanFold`] is pure and needs nothing but the records, so spans can be made of a log at any time and at any replica,
-//! and are the same each time. The loop itself knows nothing of spans.
+//! and are the same each time. The loop itself knows nothing of spans: [`RunTracer`] looks at a run's end whether its trace
+//! is wanted, and [`export`] then makes the spans of its log and sends them.
 
 mod calls;
 mod content;
 mod describe;
+pub mod export;
 mod fold;
 mod keep;
 mod names;
@@ -15,6 +17,7 @@ mod span;
 mod subject;
 #[cfg(test)]
 mod tests;
+mod tracer;
 
 pub use self::content::Content;
 pub use self::fold::SpanFold;
@@ -22,3 +25,4 @@ pub use self::keep::Keep;
 pub use self::otlp::{Trace, request};
 pub use self::span::{Attribute, Kind, Moment, Span, Value};
 pub use self::subject::Subject;
+pub use self::tracer::{Ended, RunTracer, Traces};

@@ -1,0 +1,148 @@
+//! Sends traces to a collector, in a task of its own.
+//!
+//! Runs that ended wait in a queue with a bound. Their logs are read one after the other, as fast as the collector takes
+//! the spans. A collector that is slow or gone delays nothing but this task, and costs nothing but telemetry.
+
+mod collector;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+pub use self::collector::Collector;
+use self::collector::SendError;
+use super::otlp::{Trace, request};
+use super::tracer::Ended;
+use crate::telemetry::metrics::{TraceFate, TraceMetrics};
+use crate::types::pauses::random;
+
+/// How many spans are sent together, if so many are there. Not a setting: collectors batch by themselves.
+const BATCH: usize = 512;
+
+/// How long the first trace of a batch waits for others. Not a setting: nothing waits for it.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// How often a batch is sent before it is dropped.
+const ATTEMPTS: u32 = 5;
+
+/// The pause after the first attempt, which doubles with each.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest pause, whatever the collector asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Sends traces to a collector.
+#[derive(Debug)]
+pub struct Exporter {
+    queue: mpsc::Receiver<Ended>,
+    collector: Collector,
+    /// What traces come from: names and values.
+    resource: Vec<(String, String)>,
+    counted: Option<Arc<TraceMetrics>>,
+    /// Whether the last batch was not sent: the log says so once.
+    is_failing: bool,
+}
+
+impl Exporter {
+    /// Sends what is put into this queue.
+    #[must_use]
+    pub fn new(
+        queue: mpsc::Receiver<Ended>,
+        collector: Collector,
+        resource: Vec<(String, String)>,
+        counted: Option<Arc<TraceMetrics>>,
+    ) -> Self {
+        Self { queue, collector, resource, counted, is_failing: false }
+    }
+
+    /// Sends the traces that `read` makes of runs, until it is told to stop and the queue is empty. From then on nothing
+    /// is sent twice.
+    pub async fn run<F>(mut self, read: impl Fn(Ended) -> F, stop: CancellationToken)
+    where
+        F: Future<Output = Option<Trace>>,
+    {
+        while let Some(batch) = self.next_batch(&read, &stop).await {
+            self.send(batch, &stop).await;
+        }
+    }
+
+    /// The next traces; `None` at the end.
+    async fn next_batch<F>(&mut self, read: impl Fn(Ended) -> F, stop: &CancellationToken) -> Option<Vec<Trace>>
+    where
+        F: Future<Output = Option<Trace>>,
+    {
+        let (mut batch, mut spans) = (Vec::new(), 0);
+        let mut ended = Some(self.next(stop).await?);
+        let due = Instant::now() + DELAY;
+        while let Some(run) = ended.take() {
+            match read(run).await {
+                Some(trace) => {
+                    spans += trace.spans.len();
+                    batch.push(trace);
+                }
+                None => self.count(TraceFate::Unreadable, 1),
+            }
+            if spans < BATCH {
+                ended = timeout_at(due, self.next(stop)).await.ok().flatten();
+            }
+        }
+        Some(batch)
+    }
+
+    /// The next run of the queue. Once it is to stop, only if there is one.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Ended> {
+        tokio::select! {
+            biased;
+            ended = self.queue.recv() => ended,
+            () = stop.cancelled() => None,
+        }
+    }
+
+    /// Sends a batch, again if the collector may take it later.
+    async fn send(&mut self, batch: Vec<Trace>, stop: &CancellationToken) {
+        let traces = batch.len() as u64;
+        if traces == 0 {
+            return;
+        }
+        let body = Bytes::from(request(&self.resource, batch).encode_to_vec());
+        let mut attempt = 1;
+        let refusal = loop {
+            match self.collector.send(body.clone()).await {
+                Ok(rejected) => {
+                    if rejected > 0 {
+                        tracing::warn!(rejected, "the collector of traces did not take all spans");
+                    }
+                    if std::mem::take(&mut self.is_failing) {
+                        tracing::info!("the collector of traces takes traces again");
+                    }
+                    return self.count(TraceFate::Exported, traces);
+                }
+                Err(SendError { why, after: Some(after) }) if attempt < ATTEMPTS && !stop.is_cancelled() => {
+                    tracing::debug!(error = %why, attempt, "the collector of traces is asked again");
+                    let pause = (PAUSE * 2_u32.pow(attempt - 1)).mul_f64(0.5 + random() / 2.0).max(after);
+                    tokio::select! {
+                        () = tokio::time::sleep(pause.min(LONGEST_PAUSE)) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    attempt += 1;
+                }
+                Err(SendError { why, .. }) => break why,
+            }
+        };
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(error = %refusal, "traces are dropped: the collector does not take them");
+        }
+        self.count(TraceFate::NotSent, traces);
+    }
+
+    fn count(&self, fate: TraceFate, traces: u64) {
+        if let Some(counted) = &self.counted {
+            counted.count(fate, traces);
+        }
+    }
+}

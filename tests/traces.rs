@@ -1,0 +1,122 @@
+//! Traces: what a run's spans say over HTTP, what upstreams and tools are told of them, and that a collector that does not
+//! answer harms nothing. `tests/sdk/collector.rs` has a collector that does.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::support::http::Request;
+use crate::support::{Reply, TestServer, ToolServer, Upstream, within};
+
+const ENDPOINT: &str = "/v1/agent/completions";
+const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn ask() -> Value {
+    json!({"model": "test", "messages": [{"role": "user", "content": "The word is xyzzy-canary."}]})
+}
+
+/// The spans of an answer of `/v1/runs/{id}/trace`.
+pub(crate) fn spans(answer: &Value) -> &Vec<Value> {
+    answer["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("it has spans")
+}
+
+/// Each span's name below that of its parent.
+fn nested(spans: &[Value]) -> Vec<String> {
+    let name = |span: &Value| span["name"].as_str().expect("it has a name").to_owned();
+    let parent = |span: &Value| spans.iter().find(|other| other["spanId"] == span["parentSpanId"]).map(name);
+    let above = |span: &Value| parent(span).map_or_else(String::new, |parent| format!("{parent} > "));
+    let mut all: Vec<_> = spans.iter().map(|span| above(span) + &name(span)).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn a_run_tells_its_spans_to_its_tenant_and_nothing_that_was_said() {
+    let tools = ToolServer::start([Reply::plain("plugh-canary")]).await;
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"})), Reply::says("Done-canary.")]).await;
+    let config = format!(
+        "{}{}[agents.default]\ntools = [\"look\"]\n[keys.ann]\ntenant = \"ann\"\nkey_env = \"ANN\"\n\
+         [keys.bob]\ntenant = \"bob\"\nkey_env = \"BOB\"\n[keys.blind]\ntenant = \"ann\"\nkey_env = \"BLIND\"\n\
+         scopes = [\"run\"]\n",
+        upstream.config(),
+        tools.config("look", "read")
+    );
+    let builder = TestServer::builder(&config).env("ANN", "lg_ann").env("BOB", "lg_bob").env("BLIND", "lg_blind");
+    let mut server = builder.start().await;
+    server.use_key("lg_ann");
+    let run = server.post(ENDPOINT, &ask()).await.ok();
+    let path = format!("/v1/runs/{}/trace", run["agent"]["run_id"].as_str().expect("it is named"));
+    let answer = server.get(&path).await.ok();
+    let expected = [
+        "invoke_agent default",
+        "invoke_agent default > step 1",
+        "invoke_agent default > step 2",
+        "step 1 > chat test",
+        "step 1 > execute_tool look",
+        "step 2 > chat test",
+    ];
+    assert_eq!(nested(spans(&answer)), expected);
+    assert!(!answer.to_string().contains("canary"), "{answer}");
+    assert_eq!(answer, server.get(&path).await.ok(), "it is the same each time");
+    server.use_key("lg_bob");
+    assert_eq!(server.get(&path).await.status, 404, "another tenant's run is not there");
+    server.use_key("lg_blind");
+    assert_eq!(server.get(&path).await.status, 403);
+}
+
+/// How many traces the server has dropped because too many waited.
+async fn dropped(server: &TestServer) -> u64 {
+    let metrics = server.respond(server.request(Method::GET, "/metrics")).await.text().await.expect("it is text");
+    let line = metrics.lines().find(|line| line.starts_with("loopgate_traces_dropped_total{reason=\"no_room\"}"));
+    line.and_then(|line| line.rsplit_once(' ')?.1.parse().ok()).expect("it is counted")
+}
+
+/// The collector of this test takes connections and answers nothing.
+#[tokio::test]
+async fn a_collector_that_does_not_answer_delays_no_run_and_no_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let tools = ToolServer::start([]).await;
+    tools.then(Reply::plain("1"));
+    let upstream = Upstream::start([Reply::calls("look", &json!({"note": "x"}))]).await;
+    upstream.otherwise(Reply::says("Done."));
+    let config = format!(
+        "{}{}[agents.default]\ntools = [\"look\"]\n[traces]\nendpoint = \"http://{}\"\nqueue = 2\n",
+        upstream.config(),
+        tools.config("look", "read"),
+        listener.local_addr().expect("it has an address"),
+    );
+    let mut server = TestServer::start(&config).await;
+    let request = server.json(ENDPOINT, &ask()).header("traceparent", CALLER).header("tracestate", "vendor=1");
+    let run = server.send(request).await.ok();
+    let path = format!("/v1/runs/{}/trace", run["agent"]["run_id"].as_str().expect("it is named"));
+    let answer = server.get(&path).await.ok();
+    let of = |name: &str| {
+        let id = |span: &Value| span["spanId"].as_str().expect("it has an id").to_owned();
+        let found = spans(&answer).iter().filter(|span| span["name"] == name);
+        found.map(id).collect::<Vec<_>>()
+    };
+    let root = &spans(&answer)[0];
+    assert_eq!((&root["traceId"], &root["parentSpanId"]), (&json!(&CALLER[3..35]), &json!(&CALLER[36..52])));
+    let told = |received: &[Request]| {
+        let header = |request: &Request, name| request.headers.get(name).map(ToString::to_string);
+        let each = received.iter().map(|request| (header(request, "traceparent"), header(request, "tracestate")));
+        each.collect::<Vec<_>>()
+    };
+    let context = |id: &String| (Some(format!("00-{}-{id}-01", &CALLER[3..35])), Some("vendor=1".to_owned()));
+    assert_eq!(told(&upstream.raw_requests()), of("chat test").iter().map(context).collect::<Vec<_>>());
+    assert_eq!(told(&tools.calls()), of("execute_tool look").iter().map(context).collect::<Vec<_>>());
+
+    within("a trace to be dropped", async {
+        while dropped(&server).await == 0 {
+            server.post(ENDPOINT, &ask()).await.ok();
+        }
+    })
+    .await;
+    let since = Instant::now();
+    server.sigterm();
+    server.drained().await;
+    assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
+}
