@@ -18,6 +18,10 @@ use crate::types::{BudgetStatus, Event, Outcome, Record, RunStatus, SpanKey, Sto
 /// Most spans of a trace, beside its root. Not a setting: viewers show no more.
 const MOST_SPANS: usize = 5_000;
 
+/// Most bytes of a trace that tell what was said, beside what is asked of the run. Not a setting: collectors take requests
+/// of four MiB.
+const MOST_CONTENT: usize = 1 << 20;
+
 /// Makes the spans of one run.
 #[derive(Debug)]
 pub struct SpanFold {
@@ -42,6 +46,8 @@ pub struct SpanFold {
     handed_off: bool,
     done: Vec<Span>,
     left_out: u64,
+    /// How many bytes of what was said `done` tells.
+    content: usize,
     now_ms: u64,
     status: RunStatus,
 }
@@ -67,6 +73,7 @@ impl SpanFold {
             handed_off: false,
             done: Vec::new(),
             left_out: 0,
+            content: 0,
             now_ms: subject.created_ms,
             status: RunStatus::InProgress,
             subject,
@@ -320,6 +327,9 @@ impl SpanFold {
 
     fn push(&mut self, span: Span) {
         if self.done.len() < MOST_SPANS {
+            let content = span.content();
+            let span = if self.content + content > MOST_CONTENT { span.without_content() } else { span };
+            self.content += span.content();
             self.done.push(span);
         } else {
             self.left_out += 1;

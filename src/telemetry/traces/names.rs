@@ -50,6 +50,11 @@ pub const CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
 /// What a tool answers. Content.
 pub const CALL_RESULT: &str = "gen_ai.tool.call.result";
 
+/// Those that tell what was said within a run.
+pub const CONTENT: [&str; 3] = [OUTPUT_MESSAGES, CALL_ARGUMENTS, CALL_RESULT];
+/// Whether content of a span is left out because the trace has too much.
+pub const CONTENT_LEFT_OUT: &str = "loopgate.content_left_out";
+
 /// The run.
 pub const RUN: &str = "loopgate.run.id";
 /// How the run stands.

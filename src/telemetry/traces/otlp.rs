@@ -24,6 +24,14 @@ pub struct Trace {
     pub spans: Vec<Span>,
 }
 
+impl Trace {
+    /// How many bytes it takes, about.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.spans.iter().map(Span::size).sum()
+    }
+}
+
 /// What the spans of all runs share: the names and values of what they come from.
 pub type ResourceAttributes = [(String, String)];
 

@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use crate::types::SpanKey;
 use crate::types::trace::SpanId;
 
+/// What a span takes beside its attributes, about, in bytes.
+const FRAME: usize = 200;
+
 /// What happened between two times, as part of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
@@ -107,6 +110,23 @@ impl Span {
         self.set(super::names::ERROR_TYPE, kind);
     }
 
+    /// How many bytes of what was said it tells.
+    pub(super) fn content(&self) -> usize {
+        self.attributes.iter().filter(|attribute| attribute.is_content()).map(Attribute::size).sum()
+    }
+
+    /// Leaves what was said out.
+    pub(super) fn without_content(mut self) -> Self {
+        self.attributes.retain(|attribute| !attribute.is_content());
+        self.set(super::names::CONTENT_LEFT_OUT, true);
+        self
+    }
+
+    /// How many bytes it takes, about.
+    pub(super) fn size(&self) -> usize {
+        FRAME + self.name.len() + self.attributes.iter().map(|attribute| FRAME / 8 + attribute.size()).sum::<usize>()
+    }
+
     /// The text of an attribute.
     #[cfg(test)]
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
@@ -114,6 +134,20 @@ impl Span {
             Value::Text(text) => Some(text.as_ref()),
             Value::Texts(_) | Value::Number(_) | Value::Real(_) | Value::Flag(_) => None,
         })
+    }
+}
+
+impl Attribute {
+    fn is_content(&self) -> bool {
+        super::names::CONTENT.contains(&self.name)
+    }
+
+    fn size(&self) -> usize {
+        match &self.value {
+            Value::Text(text) => text.len(),
+            Value::Texts(texts) => texts.iter().map(String::len).sum(),
+            Value::Number(_) | Value::Real(_) | Value::Flag(_) => size_of::<u64>(),
+        }
     }
 }
 

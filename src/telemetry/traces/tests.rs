@@ -217,3 +217,21 @@ fn a_caller_is_the_parent_and_json_is_that_of_the_protocol() {
     assert_eq!((&span["startTimeUnixNano"], &span["endTimeUnixNano"]), (&"1000000000".into(), &"1005000000".into()));
     assert_eq!(span["attributes"][0]["value"]["stringValue"], "invoke_agent");
 }
+
+#[test]
+fn a_trace_tells_so_much_of_what_was_said_and_no_more() {
+    let said = "a".repeat(50_000);
+    let step =
+        |seq: u32| Event::StepStarted { step: seq, reserved: Reservation::default(), model: None, closing: None };
+    let turn = || Turn { parts: vec![crate::types::conversation::Part::text(said.clone())], ..Turn::default() };
+    let events = (1..=50).flat_map(|seq| [step(seq), Event::TurnFinished { step: seq, turn: Box::new(turn()) }]);
+    let records: Vec<_> = events.zip(1..).map(|(event, seq)| Record { seq, at_ms: 1_000, event }).collect();
+    let size = |content| {
+        let subject = Subject { content, ..subject() };
+        let trace = Trace { id: subject.trace_id(), of_run: None, spans: spans(subject, &records) };
+        trace.size()
+    };
+    assert!(size(Content::Off) < 100_000);
+    assert!((1_000_000..1_200_000).contains(&size(Content::Full)), "{}", size(Content::Full));
+    assert!((50 * 500..150_000).contains(&size(Content::Previews)), "{}", size(Content::Previews));
+}

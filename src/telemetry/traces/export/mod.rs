@@ -21,8 +21,9 @@ use super::tracer::Ended;
 use crate::telemetry::metrics::{TraceFate, TraceMetrics};
 use crate::types::pauses::random;
 
-/// How many spans are sent together, if so many are there. Not a setting: collectors batch by themselves.
-const BATCH: usize = 512;
+/// How many bytes are sent together, about, if so many are there. Not a setting: collectors batch by themselves, and take
+/// requests of four MiB.
+const BATCH: usize = 512 << 10;
 
 /// How long the first trace of a batch waits for others. Not a setting: nothing waits for it.
 const DELAY: Duration = Duration::from_secs(1);
@@ -76,18 +77,18 @@ impl Exporter {
     where
         F: Future<Output = Option<Trace>>,
     {
-        let (mut batch, mut spans) = (Vec::new(), 0);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut ended = Some(self.next(stop).await?);
         let due = Instant::now() + DELAY;
         while let Some(run) = ended.take() {
             match read(run).await {
                 Some(trace) => {
-                    spans += trace.spans.len();
+                    bytes += trace.size();
                     batch.push(trace);
                 }
                 None => self.count(TraceFate::Unreadable, 1),
             }
-            if spans < BATCH {
+            if bytes < BATCH {
                 ended = timeout_at(due, self.next(stop)).await.ok().flatten();
             }
         }
