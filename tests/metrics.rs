@@ -317,9 +317,9 @@ async fn the_end_of_a_run_that_another_replica_resumed_is_counted_once() {
             "loopgate_runs_resumed_total{agent=\"default\",cause=\"crash\"} 1",
         ]
     );
-    // Until it has noticed that the run is not its own any more.
+    // Until it has noticed that the run is not its own any more, and has given back what it held for the run.
     let mut left = samples(&frozen).await;
-    while !is_zero(&left["loopgate_live_runs"]) {
+    while !(is_zero(&left["loopgate_live_runs"]) && is_zero(&left["loopgate_reserved_tokens"])) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         left = samples(&frozen).await;
     }
