@@ -90,8 +90,12 @@ async fn a_collector_that_does_not_answer_delays_no_run_and_no_end() {
     );
     let mut server = TestServer::start(&config).await;
     let request = server.json(ENDPOINT, &ask()).header("traceparent", CALLER).header("tracestate", "vendor=1");
-    let run = server.send(request).await.ok();
+    let answer = server.send(request).await;
+    assert_eq!(answer.headers["x-loopgate-trace-id"], CALLER[3..35]);
+    let run = answer.ok();
     let path = format!("/v1/runs/{}/trace", run["agent"]["run_id"].as_str().expect("it is named"));
+    let object = server.get(path.trim_end_matches("/trace")).await.ok();
+    assert_eq!(object["trace_id"], CALLER[3..35]);
     let answer = server.get(&path).await.ok();
     let of = |name: &str| {
         let id = |span: &Value| span["spanId"].as_str().expect("it has an id").to_owned();
@@ -119,4 +123,52 @@ async fn a_collector_that_does_not_answer_delays_no_run_and_no_end() {
     server.sigterm();
     server.drained().await;
     assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
+}
+
+/// Everything that is secret or personal, each marked by a word of its own, in what is sent and in what can be read. The
+/// collector of this test is a server that takes what it is sent.
+#[tokio::test]
+async fn traces_tell_nothing_that_was_planted() {
+    let collector = ToolServer::start((0..9).map(|_| Reply::plain(""))).await;
+    let error = Reply::error(401, "denied", "CANARY-upstream-error is not allowed");
+    let calls = Reply::calls("look", &json!({"note": "CANARY-arguments"}));
+    let upstream = Upstream::start([calls, Reply::says("CANARY-answer"), error]).await;
+    let tools = ToolServer::start([Reply::plain("CANARY-result")]).await;
+    let config = format!(
+        "{}{}[tools.look.headers]\nauthorization = {{ env = \"TOOL_SECRET\" }}\n\
+         [agents.default]\ntools = [\"look\"]\nsystem = \"CANARY-system\"\n\
+         [keys.mine]\nkey_env = \"KEY\"\n\
+         [traces]\nendpoint = \"http://{}\"\nheaders_env = \"COLLECTOR\"\n",
+        upstream.config().replace("[upstreams.scripted]", "[upstreams.scripted]\napi_key_env = \"UP_KEY\""),
+        tools.config("look", "read"),
+        collector.address(),
+    );
+    let builder = TestServer::builder(&config).env("TOOL_SECRET", "CANARY-tool-secret").env("UP_KEY", "CANARY-up-key");
+    let builder = builder.env("COLLECTOR", "api-key=CANARY-collector-key");
+    let mut server = builder.env("KEY", "CANARY-key").start().await;
+    server.use_key("CANARY-key");
+    let asked = json!({
+        "model": "test",
+        "user": "CANARY-user",
+        "metadata": {"CANARY-label": "CANARY-metadata"},
+        "messages": [{"role": "user", "content": "CANARY-prompt"}],
+    });
+    let request = server.json(ENDPOINT, &asked).header("idempotency-key", "CANARY-idempotency");
+    server.send(request.header("x-request-id", "CANARY-request-id")).await.ok();
+    assert_eq!(server.post(ENDPOINT, &asked).await.status, 502);
+    let (mut read, mut sent) = (String::new(), String::new());
+    for run in server.get("/v1/runs").await.ok()["data"].as_array().expect("it is a list") {
+        let path = format!("/v1/runs/{}/trace", run["id"].as_str().expect("it is named"));
+        read += &server.get(&path).await.ok().to_string();
+    }
+    server.sigterm();
+    server.drained().await;
+    for request in collector.calls() {
+        assert_eq!((request.target.as_str(), &request.headers["api-key"][..]), ("/v1/traces", "CANARY-collector-key"));
+        sent += &String::from_utf8_lossy(&request.body);
+    }
+    for told in [read, sent] {
+        assert!(told.contains("execute_tool look") && told.contains("upstream_rejected"), "both runs are told: {told}");
+        assert!(!told.contains("CANARY"), "{told}");
+    }
 }

@@ -103,6 +103,11 @@ pub fn name_run(response: &mut Response, names: &RunNames) {
     {
         headers.insert(HeaderName::from_static("x-loopgate-session-id"), session);
     }
+    if let Some(trace) = &names.trace
+        && let Ok(trace) = HeaderValue::try_from(trace.to_string())
+    {
+        headers.insert(HeaderName::from_static("x-loopgate-trace-id"), trace);
+    }
     LogFields::of(response).model = Some(names.model.clone());
 }
 

@@ -110,6 +110,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "x-request-id",
         "x-loopgate-run-id",
         "x-loopgate-session-id",
+        "x-loopgate-trace-id",
         "x-should-retry",
         "idempotent-replayed",
         "retry-after",

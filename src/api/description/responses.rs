@@ -17,10 +17,15 @@ const REFUSALS: [(&str, &str, &str, &[&str]); 5] = [
     ("5XX", "Failed", "The server, its store or the upstream failed", &["retry-after", "x-should-retry"]),
 ];
 /// The headers of responses.
-const HEADERS: [(&str, Type, &str); 10] = [
+const HEADERS: [(&str, Type, &str); 11] = [
     ("x-request-id", Type::String, "Names the request; the caller's own id if it sent one"),
     ("x-loopgate-run-id", Type::String, "The run"),
     ("x-loopgate-session-id", Type::String, "The run's session, if it has one"),
+    (
+        "x-loopgate-trace-id",
+        Type::String,
+        "The run's trace, while traces are sent or if its request had a `traceparent`",
+    ),
     ("idempotent-replayed", Type::String, "`true` where an earlier request with the same key was answered so"),
     ("x-ratelimit-limit-requests", Type::Integer, "Requests a minute, where they are limited"),
     ("x-ratelimit-remaining-requests", Type::Integer, "How many more are taken now"),
@@ -33,7 +38,7 @@ const HEADERS: [(&str, Type, &str); 10] = [
 const OF_CALLERS: [&str; 4] =
     ["x-request-id", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
 /// The headers of responses about a run.
-const OF_A_RUN: [&str; 2] = ["x-loopgate-run-id", "x-loopgate-session-id"];
+const OF_A_RUN: [&str; 3] = ["x-loopgate-run-id", "x-loopgate-session-id", "x-loopgate-trace-id"];
 /// The header that makes a request safe to send again.
 const KEY: &str = "idempotency-key";
 /// What takes a run's id.

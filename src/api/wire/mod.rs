@@ -30,6 +30,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::agent::Head;
+use crate::types::trace::TraceId;
 use crate::types::{Event, Record, RunId, SessionId};
 
 /// An event of a stream, as the standard of server-sent events has it.
@@ -56,6 +57,8 @@ pub struct RunNames {
     pub created_ms: u64,
     /// Which of its responses is written: 0 until its client continues it.
     pub leg: u32,
+    /// The trace that it belongs to, if it has spans or its caller names one.
+    pub trace: Option<TraceId>,
 }
 
 impl RunNames {
@@ -75,6 +78,7 @@ impl From<&Head> for RunNames {
             model: head.model.clone(),
             created_ms: head.created_ms,
             leg: 0,
+            trace: head.trace.as_ref().map(|trace| trace.id),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::progress::Progress;
+use crate::types::trace::TraceId;
 use crate::types::{Message, Role, RunStatus, SessionId, StopReason};
 
 /// A run.
@@ -35,6 +36,10 @@ pub struct RunObject<'a> {
     pub status: &'static str,
     /// Its session.
     pub session_id: Option<&'a str>,
+    /// The trace that it belongs to: that of its request's `traceparent`, or its own while traces are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "0af7651916cd43dd8448eb211c80319c")]
+    pub trace_id: Option<TraceId>,
     /// The model or agent as it was asked for.
     pub model: &'a str,
     /// The notes of the request that began it.
@@ -81,6 +86,7 @@ impl<'a> From<&'a Head> for RunObject<'a> {
             object: "run",
             status: head.status.as_str(),
             session_id: head.session.as_ref().map(SessionId::as_str),
+            trace_id: head.trace.as_ref().map(|trace| trace.id),
             model: &head.model,
             metadata: &head.metadata,
             created_ms: head.created_ms,

@@ -26,6 +26,7 @@ fn names() -> RunNames {
         model: "demo \"x\"".into(),
         created_ms: 1_795_304_559_339,
         leg: 0,
+        trace: None,
     }
 }
 
