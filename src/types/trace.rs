@@ -1,13 +1,14 @@
 //! The trace that a run belongs to, and the ids of its spans, as the W3C's trace context has them.
 //!
 //! All ids are derived from the run's id. So every replica, and every later reader of the run's log, names the same span
-//! by the same id, and a tool can be told its parent before that span is written.
+//! by the same id, and a tool can be told its parent before that span is written. Every model and tool call derives one,
+//! hence by a hash that costs little: ids need to differ and keep no secret.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
 use crate::types::json::is_default;
 use crate::types::{CallId, RunId};
@@ -147,8 +148,7 @@ impl TraceId {
     /// The trace of a run whose caller names none.
     #[must_use]
     pub fn of(run: &RunId) -> Self {
-        let digest = Sha256::digest(run.as_str());
-        Self(std::array::from_fn(|at| digest[at]))
+        Self(xxh3_128(run.as_str().as_bytes()).to_be_bytes())
     }
 
     /// Its bytes.
@@ -171,14 +171,12 @@ impl SpanId {
             SpanKey::ModelCall(step) => (5, step, 0, ""),
             SpanKey::ToolCall(call, attempt) => (6, attempt, 0, call.as_str()),
         };
-        let digest = Sha256::new()
-            .chain_update(run.as_str())
-            .chain_update([kind])
-            .chain_update(u32::to_be_bytes(number))
-            .chain_update(u32::to_be_bytes(part))
-            .chain_update(call)
-            .finalize();
-        Self(std::array::from_fn(|at| digest[at]))
+        let mut key = [0; 17];
+        key[..8].copy_from_slice(&xxh3_64(run.as_str().as_bytes()).to_be_bytes());
+        key[8] = kind;
+        key[9..13].copy_from_slice(&u32::to_be_bytes(number));
+        key[13..].copy_from_slice(&u32::to_be_bytes(part));
+        Self(xxh3_64_with_seed(call.as_bytes(), xxh3_64(&key)).to_be_bytes())
     }
 
     /// Its bytes.
