@@ -194,10 +194,11 @@ impl fmt::Display for TraceContext {
 }
 
 macro_rules! hex {
-    ($name:ident) => {
+    ($name:ident, $number:ty) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write_hex(&self.0, f)
+                // All bytes at once: a formatter for each would cost more than the hash.
+                write!(f, "{:0digits$x}", <$number>::from_be_bytes(self.0), digits = 2 * size_of::<$number>())
             }
         }
 
@@ -216,21 +217,8 @@ macro_rules! hex {
     };
 }
 
-hex!(TraceId);
-hex!(SpanId);
-
-/// Writes lower-case hexadecimal digits, those of 16 bytes at a time: every model and tool call has an id of each kind.
-fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for part in bytes.chunks(16) {
-        let mut text = [0; 32];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(part) {
-            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        }
-        f.write_str(std::str::from_utf8(&text[..2 * part.len()]).expect("digits are text"))?;
-    }
-    Ok(())
-}
+hex!(TraceId, u128);
+hex!(SpanId, u64);
 
 /// Reads lower-case hexadecimal digits.
 fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
