@@ -26,6 +26,7 @@ mod script;
 mod servers;
 mod suite;
 mod times;
+mod traced;
 mod upstream;
 
 use std::net::SocketAddr;

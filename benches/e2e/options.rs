@@ -55,6 +55,8 @@ pub(crate) enum Scenario {
     Live,
     /// Instructions, allocations and tasks of a request, each beside its budget; needs valgrind.
     Counts,
+    /// What sending one trace in ten adds to the instructions of a request; needs valgrind.
+    Traces,
     /// What one thing costs where there are few of them, and where there are ten times as many.
     Growth,
     /// CPU of the same load on one worker and on two.

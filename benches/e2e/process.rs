@@ -1,5 +1,6 @@
 //! The processes of a benchmark: started, found by what they print, killed when dropped.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub(crate) enum Program {
     Loopgate,
     /// The same under callgrind, with one worker.
     LoopgateCounted,
+    /// The same under callgrind, which sends one trace in ten to a collector.
+    LoopgateTraced,
     /// The same with another store.
     LoopgateOverRedis,
     /// The same with its embedded store.
@@ -50,6 +53,13 @@ pub(crate) enum Program {
     LoopgateInOnePiece,
     /// Another gateway, which [`SMG`] names.
     Smg,
+}
+
+impl Program {
+    /// Whether it runs under callgrind.
+    fn is_counted(self) -> bool {
+        matches!(self, Self::LoopgateCounted | Self::LoopgateTraced)
+    }
 }
 
 /// What a process needs outside of itself.
@@ -91,7 +101,7 @@ impl Process {
         let child = child.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
         let unspecified = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, address: unspecified, ready_after: Duration::ZERO, directory };
-        let patience = if program == Program::LoopgateCounted { COUNTED_START_TIMEOUT } else { START_TIMEOUT };
+        let patience = if program.is_counted() { COUNTED_START_TIMEOUT } else { START_TIMEOUT };
         let probe = if program == Program::Smg { "/readiness" } else { "/healthz" };
         match timeout(patience, process.wait_until_ready(&output, addresses, probe)).await {
             Ok(ready) => ready?,
@@ -146,6 +156,7 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
         Program::LeastLoop => (itself, Some(LEAST_LOOP)),
         Program::Loopgate
         | Program::LoopgateCounted
+        | Program::LoopgateTraced
         | Program::LoopgateOverRedis
         | Program::LoopgateEmbedded
         | Program::LoopgateInOnePiece
@@ -157,24 +168,25 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
         None if program == Program::LoopgateEmbedded => format!("embedded:{}", directory.join("store").display()),
         None => "memory:".to_owned(),
     };
-    let mut command = if program == Program::LoopgateCounted {
-        callgrind::command(&executable, directory)
-    } else {
-        Command::new(executable)
-    };
+    let mut command =
+        if program.is_counted() { callgrind::command(&executable, directory) } else { Command::new(executable) };
     if let Some(role) = role {
         command.arg(role).args(upstream.map(|address| address.to_string()));
         return Ok(command);
     }
     let file = directory.join("loopgate.toml");
-    let in_one_piece = program == Program::LoopgateInOnePiece;
-    std::fs::write(&file, configuration(upstream.ok_or("Loopgate needs an upstream")?, in_one_piece))?;
+    let upstream = upstream.ok_or("Loopgate needs an upstream")?;
+    let mut text = configuration(upstream, program == Program::LoopgateInOnePiece);
+    if program == Program::LoopgateTraced {
+        write!(text, "\n[traces]\nendpoint = \"http://{upstream}\"\nratio = 0.1\n")?;
+    }
+    std::fs::write(&file, text)?;
     // Only what is set here, so that the caller's environment is not part of the result.
     command.env_clear().env("OPENAI_API_KEY", "bench");
     if let Some(workers) = workers {
         command.env("TOKIO_WORKER_THREADS", workers.to_string());
     }
-    if program == Program::LoopgateCounted {
+    if program.is_counted() {
         command.env("TOKIO_WORKER_THREADS", "1").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     }
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store, "--log", "info", "--config"]).arg(file);

@@ -335,6 +335,22 @@ pub(crate) fn counts<const N: usize>(batches: u32, requests: u32, rows: &[(&str,
     lines(&[vec![head], rows.collect()].concat());
 }
 
+/// What traces add to the instructions of requests: a title, thousands without and with them.
+pub(crate) fn traced(requests: u32, most_percent: f64, rows: &[(&str, [f64; 2])]) {
+    println!("\n### Traces, one in ten of which is sent\n\nthousand instructions, the mean of {requests} requests\n");
+    let head = ["request", "without traces", "with traces", "more %"].map(str::to_owned).to_vec();
+    let percent = |[without, with]: [f64; 2]| (with / without - 1.0) * 100.0;
+    let cells = rows.iter().map(|(title, counts)| {
+        let [without, with] = counts.map(|count| format!("{count:.1}"));
+        vec![(*title).to_owned(), without, with, format!("{:.1}", percent(*counts))]
+    });
+    lines(&std::iter::once(head).chain(cells).collect::<Vec<_>>());
+    for (title, counts) in rows {
+        let verdict = if percent(*counts) <= most_percent { "met" } else { "MISSED" };
+        println!("\ntarget: {title}: ≤ {most_percent} % more: {:.1} – {verdict}", percent(*counts));
+    }
+}
+
 /// Many streams at once.
 pub(crate) fn live(count: u32, lives: &[Live]) {
     println!("\n### {count} runs that stream at once\n\n20 tokens a second each, for 15 s; servers on every core\n");

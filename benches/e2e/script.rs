@@ -39,6 +39,9 @@ pub(crate) const MULTIPLY: &str = "multiply";
 /// Where.
 pub(crate) const MULTIPLY_PATH: &str = "/tools/multiply";
 
+/// Where the scripted upstream takes traces, as a collector does.
+pub(crate) const TRACES_PATH: &str = "/v1/traces";
+
 /// What the calls of `tools3` compute. They differ, lest a guard against loops steps in.
 const EXPRESSIONS: [&str; 2] = ["1234 * 5678", "4321 * 8765"];
 /// What the calls of `loop` multiply.

@@ -24,6 +24,8 @@ pub(crate) enum Subject {
     LoopgateAgent,
     /// The same, under callgrind.
     LoopgateCounted,
+    /// The same, which sends one trace in ten to a collector.
+    LoopgateTraced,
     /// Loopgate with Redis for its store, through OpenAI's path.
     OverRedis,
     /// Loopgate with its embedded store.
@@ -44,6 +46,7 @@ impl Subject {
             Self::LoopgateInOnePiece => "Loopgate, `ask_in_one_piece`",
             Self::LoopgateAgent => "Loopgate, agent endpoint",
             Self::LoopgateCounted => "Loopgate, counted",
+            Self::LoopgateTraced => "Loopgate, counted, with traces",
             Self::OverRedis => "Loopgate, over Redis",
             Self::Embedded => "Loopgate, embedded store",
             Self::Smg => "smg",
@@ -62,6 +65,7 @@ impl Subject {
             Self::LeastLoop => Program::LeastLoop,
             Self::LoopgateChat | Self::LoopgateStreamed | Self::LoopgateAgent => Program::Loopgate,
             Self::LoopgateCounted => Program::LoopgateCounted,
+            Self::LoopgateTraced => Program::LoopgateTraced,
             Self::OverRedis => Program::LoopgateOverRedis,
             Self::LoopgateInOnePiece => Program::LoopgateInOnePiece,
             Self::Embedded => Program::LoopgateEmbedded,

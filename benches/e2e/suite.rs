@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::options::{Options, Scenario};
 use crate::scenarios::{BURST100, CHAT, LOOP, PACED100, PLAIN, TOOLS3, cpu, first_token, ready, streams};
-use crate::{counts, growth, live, over_redis, report, times};
+use crate::{counts, growth, live, over_redis, report, times, traced};
 
 /// Measures the chosen scenarios and prints each as soon as it is known.
 pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failure> {
@@ -26,6 +26,7 @@ pub(crate) async fn run(options: &Options, open_files: u64) -> Result<(), Failur
             Scenario::Embedded => times::embedded(options).await,
             Scenario::Live => live::run().await,
             Scenario::Counts => counts::run(options).await,
+            Scenario::Traces => traced::run().await,
             Scenario::Growth => growth::run(options, open_files).await,
             Scenario::Workers => growth::workers(options.rounds).await,
             Scenario::Streams => streams(options.streams, open_files).await,
