@@ -4,8 +4,11 @@
 //! stream that ends without a finished turn is a failure.
 
 pub mod anthropic;
+mod call_id;
 pub mod connect;
+mod drafts;
 pub mod http;
+mod kept;
 mod object;
 pub mod openai;
 pub mod pricing;

@@ -1,5 +1,10 @@
 //! What a request asks for that its upstream does not have.
 
+use crate::llm::message_parts;
+use crate::types::conversation::{Dialect, PartKind};
+use crate::types::sampling::Sampling;
+use crate::types::{Message, Role};
+
 /// Something that an upstream cannot do, and where the request asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsupported {
@@ -16,4 +21,27 @@ pub enum Place {
     Member(&'static str),
     /// A message, counted from 0.
     Message(usize),
+}
+
+/// The first of these members that a request gives, unless with one of the values beside its name, which ask for nothing.
+pub fn given_member(sampling: &Sampling, members: &[(&'static str, &[&str])]) -> Option<&'static str> {
+    let given = sampling.extra.members(Dialect::OpenaiChat);
+    let found = members.iter().find(|(name, harmless)| {
+        let given = given.iter().find(|(known, _)| known == name);
+        given.is_some_and(|(_, json)| {
+            let compact: String = json.get().split_ascii_whitespace().collect();
+            !harmless.contains(&compact.as_str())
+        })
+    });
+    found.map(|(name, _)| *name)
+}
+
+/// The first part of the user's messages that is refused, and why.
+pub fn refused_part(messages: &[Message], refusal: impl Fn(&PartKind) -> Option<String>) -> Option<(Place, String)> {
+    let given = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    given.into_iter().find_map(|(index, message)| {
+        let parts = message_parts(message).ok()?;
+        let what = parts.list.iter().find_map(|part| refusal(&part.kind))?;
+        Some((Place::Message(index), what))
+    })
 }

@@ -3,31 +3,17 @@
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
-use sha2::{Digest as _, Sha256};
 
 use super::media;
-use crate::llm::message_parts;
+use crate::llm::call_id::portable;
+use crate::llm::kept;
 use crate::llm::object::Object;
-use crate::types::CallId;
-use crate::types::conversation::{
-    Content, Dialect, Message, Part, PartKind, Parts, Proof, Thinking, ToolCall, ToolResult,
-};
+use crate::types::conversation::{Dialect, Message, Part, PartKind, Parts, Proof, Thinking, ToolCall, ToolResult};
 use crate::types::json::Members;
 
-/// Longest message that is kept in this dialect beside the form in which it arrived. Longer ones would take much memory
-/// twice.
-const MAX_KEPT: usize = 16 << 10;
-
 /// The blocks of a message for the model that signs as `author`; empty if the dialect has no place for anything in it.
-/// They are made once, unless they are long, or hold thinking, which only the model that sealed it may see.
 pub(super) fn blocks<'m>(message: &'m Message, author: &str) -> Cow<'m, str> {
-    let thinks = match message.content() {
-        Content::Encoded(..) => false,
-        Content::Parts(parts) => parts.list.iter().any(|part| part.as_thinking().is_some()),
-    };
-    let is_kept = !thinks && message.bytes() <= MAX_KEPT;
-    let fresh = || message_parts(message).map_or_else(|_| String::new(), |parts| encode(&parts, author));
-    if is_kept { Cow::Borrowed(message.encoded(Dialect::AnthropicMessages, |_| fresh())) } else { Cow::Owned(fresh()) }
+    kept::encoded(message, Dialect::AnthropicMessages, |parts| encode(parts, author))
 }
 
 fn encode(parts: &Parts, author: &str) -> String {
@@ -105,7 +91,7 @@ fn write_thinking(thinking: &Thinking, author: &str, out: &mut Vec<u8>) -> bool 
 fn write_call(call: &ToolCall, out: &mut Vec<u8>) -> bool {
     let mut object = Object::new(out);
     object.text("type", "tool_use");
-    object.text("id", &id(&call.id));
+    object.text("id", &portable(&call.id));
     object.text("name", &call.name);
     object.nested("input", |input| {
         // An object in any case: the API takes nothing else.
@@ -129,7 +115,7 @@ fn write_result(result: &ToolResult, author: &str, out: &mut Vec<u8>) -> bool {
     }
     let mut object = Object::new(out);
     object.text("type", "tool_result");
-    object.text("tool_use_id", &id(&result.call));
+    object.text("tool_use_id", &portable(&result.call));
     if !content.is_empty() {
         object.raw("content", |out| {
             out.push(b'[');
@@ -142,18 +128,6 @@ fn write_result(result: &ToolResult, author: &str, out: &mut Vec<u8>) -> bool {
     }
     object.close();
     true
-}
-
-/// A call's id as the API takes it: letters, digits, `-` and `_`. Ids that clients bring along may have more; then a hash
-/// stands for them.
-fn id(call: &CallId) -> Cow<'_, str> {
-    let id = call.as_str();
-    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-        return Cow::Borrowed(id);
-    }
-    let digest = Sha256::digest(id.as_bytes());
-    let hex = digest[..16].iter().map(|byte| format!("{byte:02x}"));
-    Cow::Owned(format!("call_{}", hex.collect::<String>()))
 }
 
 /// Whether JSON is an object without members.

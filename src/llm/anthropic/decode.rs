@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::assemble::Assembler;
-use super::event::{Event, WireMessage};
+use super::event::{API, Event, WireMessage};
 use crate::llm::http::decode::{Decode, Progress};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
@@ -71,12 +71,12 @@ impl Decode for Decoder {
 
     /// Reads a whole message.
     fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        let text = str::from_utf8(json).map_err(|_| Fault::NotAnEvent)?;
-        let message: WireMessage<'_> = serde_json::from_str(text).map_err(|_| Fault::NotAnEvent)?;
+        let text = str::from_utf8(json).map_err(|_| Fault::NotAnEvent(API))?;
+        let message: WireMessage<'_> = serde_json::from_str(text).map_err(|_| Fault::NotAnEvent(API))?;
         match &*message.r#type.0 {
             "error" => Err(Fault::Reported(Report::read(json))),
             "message" => self.assembler.push_message(&message, deltas),
-            _ => Err(Fault::NotAnEvent),
+            _ => Err(Fault::NotAnEvent(API)),
         }
     }
 
@@ -95,11 +95,11 @@ impl Decode for Decoder {
 
 /// An event, and the text that it was parsed from.
 fn parse(json: &[u8]) -> Result<(&str, Event<'_>), Fault> {
-    let text = str::from_utf8(json).map_err(|_| Fault::NotAnEvent)?;
+    let text = str::from_utf8(json).map_err(|_| Fault::NotAnEvent(API))?;
     match serde_json::from_str(text) {
         Ok(event) => Ok((text, event)),
         Err(_) if is_unknown(text) => Ok((text, Event::default())),
-        Err(_) => Err(Fault::NotAnEvent),
+        Err(_) => Err(Fault::NotAnEvent(API)),
     }
 }
 
@@ -134,12 +134,12 @@ fn read_event(
     }
     match (&*event.r#type.0, event.index, event.delta) {
         ("content_block_start", Some(index), _) => {
-            assembler.begin_block(index, event.content_block.ok_or(Fault::NotAnEvent)?, deltas)?;
+            assembler.begin_block(index, event.content_block.ok_or(Fault::NotAnEvent(API))?, deltas)?;
             Ok(Progress::Spoke)
         }
         ("content_block_delta", Some(index), Some(delta)) => assembler.push_delta(index, delta, deltas).map(spoke),
         ("message_delta", _, Some(delta)) => assembler.stop(&delta.stop_reason.0).map(spoke),
-        ("content_block_start" | "content_block_delta", ..) => Err(Fault::NotAnEvent),
+        ("content_block_start" | "content_block_delta", ..) => Err(Fault::NotAnEvent(API)),
         _ => Ok(Progress::Silent),
     }
 }

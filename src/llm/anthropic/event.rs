@@ -8,6 +8,9 @@ use serde_json::value::RawValue;
 use crate::llm::text::Text;
 use crate::types::Usage;
 
+/// What the dialect is called in a sentence.
+pub(super) const API: &str = "Anthropic's Messages";
+
 /// One event of a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -7,7 +7,7 @@
 //! | `tools`, `sampling`, `thinking` | what else a request holds, as JSON |
 //! | `support` | what a request may ask for that these upstreams do not have |
 //! | `decode` | bytes into deltas and a turn, without I/O |
-//! | `event`, `assemble`, `draft` | one event's meaning; events into a turn; one block of it |
+//! | `event`, `assemble` | one event's meaning; events into a turn |
 //! | `stop_reason` | why a turn ended |
 //!
 //! What upstreams of all dialects share is in [`http`](super::http), retries are in [`retry`](super::retry).
@@ -15,7 +15,6 @@
 mod assemble;
 mod blocks;
 mod decode;
-mod draft;
 mod event;
 mod media;
 mod request;

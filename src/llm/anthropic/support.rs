@@ -2,14 +2,14 @@
 //!
 //! What changes the answer is refused with its name. What only helps an upstream is left out, and the caller is told.
 
+use super::event::API;
 use super::media::{document_refusal, image_refusal};
 use super::sampling::{OWN, TIERS};
 use super::thinking::is_effort;
-use crate::llm::message_parts;
-use crate::llm::unsupported::{Place, Unsupported};
+use crate::llm::unsupported::{Place, Unsupported, given_member, refused_part};
+use crate::types::Message;
 use crate::types::conversation::{Dialect, PartKind};
 use crate::types::sampling::{ResponseFormat, Sampling};
-use crate::types::{Message, Role};
 
 /// Members that decide about the answer and have no counterpart; each is refused unless it is one of these values, which
 /// ask for nothing.
@@ -27,12 +27,8 @@ const DECISIVE: [(&str, &[&str]); 8] = [
 /// What of a request the upstream cannot do.
 pub(super) fn unsupported(upstream: &str, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
     let of_member = refused_member(sampling).map(|(name, what)| (Place::Member(name), what));
-    let of_part = || {
-        let mut given = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
-        given.find_map(|(index, message)| Some((Place::Message(index), refused_part(message)?)))
-    };
-    let (place, what) = of_member.or_else(of_part)?;
-    Some(Unsupported { place, message: format!("the upstream {upstream}, which speaks Anthropic's Messages, {what}") })
+    let (place, what) = of_member.or_else(|| refused_part(messages, refusal))?;
+    Some(Unsupported { place, message: format!("the upstream {upstream}, which speaks {API}, {what}") })
 }
 
 /// The names of members that the upstream is not sent.
@@ -74,21 +70,12 @@ fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
         let what = "has no `response_format` without a schema: use `json_schema` with one, or leave it out";
         return Some(("response_format", what.to_owned()));
     }
-    let members = sampling.extra.members(Dialect::OpenaiChat);
-    let decisive = DECISIVE.iter().find(|(name, harmless)| {
-        let given = members.iter().find(|(known, _)| known == name);
-        given.is_some_and(|(_, json)| {
-            let compact: String = json.get().split_ascii_whitespace().collect();
-            !harmless.contains(&compact.as_str())
-        })
-    });
-    decisive.map(|(name, _)| has_no(name))
+    given_member(sampling, &DECISIVE).map(has_no)
 }
 
 /// Why a part of a message cannot be sent.
-fn refused_part(message: &Message) -> Option<String> {
-    let parts = message_parts(message).ok()?;
-    parts.list.iter().find_map(|part| match &part.kind {
+fn refusal(part: &PartKind) -> Option<String> {
+    match part {
         PartKind::Image { source, .. } => image_refusal(source),
         PartKind::File { source, .. } => document_refusal(source),
         PartKind::Audio { .. } => Some("takes no sound (`input_audio`)".to_owned()),
@@ -98,5 +85,5 @@ fn refused_part(message: &Message) -> Option<String> {
         | PartKind::ToolCall(_)
         | PartKind::ToolResult(_)
         | PartKind::Unknown { .. } => None,
-    })
+    }
 }

@@ -17,9 +17,9 @@ pub enum Fault {
     /// An event is not a chunk.
     #[error("sent something that is not a chat completion")]
     NotAChunk,
-    /// An event is not one of Anthropic's Messages.
-    #[error("sent something that is not an event of Anthropic's Messages")]
-    NotAnEvent,
+    /// An event is not one of the API of this name.
+    #[error("sent something that is not an event of {0}")]
+    NotAnEvent(&'static str),
     /// It sent an error in place of a chunk.
     #[error("{0}")]
     Reported(Report),

@@ -167,7 +167,7 @@ impl Upstream {
             Fault::OnlyAudio => ModelErrorKind::Rejected,
             Fault::Unreadable(_)
             | Fault::NotAChunk
-            | Fault::NotAnEvent
+            | Fault::NotAnEvent(_)
             | Fault::TooLong
             | Fault::TooManyCalls
             | Fault::UnknownEnd(_)

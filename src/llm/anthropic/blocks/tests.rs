@@ -2,9 +2,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::types::Role;
+use crate::llm::kept::MAX_KEPT;
 use crate::types::conversation::{Extra, Seal, Source};
 use crate::types::json::RawValueEq;
+use crate::types::{CallId, Role};
 
 fn list(message: &Message, author: &str) -> Value {
     serde_json::from_str(&format!("[{}]", blocks(message, author))).unwrap()

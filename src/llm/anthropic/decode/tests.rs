@@ -215,7 +215,7 @@ fn a_whole_message_is_read_as_its_stream_is() {
     let mut decoder = Decoder::new(AUTHOR.into());
     let error = json!({ "type": "error", "error": { "type": "api_error", "message": "no" } });
     assert!(matches!(decoder.feed_whole(error.to_string().as_bytes(), &mut deltas), Err(Fault::Reported(_))));
-    assert_eq!(decoder.feed_whole(b"{\"object\":\"chat.completion\"}", &mut deltas), Err(Fault::NotAnEvent));
+    assert_eq!(decoder.feed_whole(b"{\"object\":\"chat.completion\"}", &mut deltas), Err(Fault::NotAnEvent(API)));
 }
 
 #[test]
@@ -302,12 +302,12 @@ fn nothing_that_is_no_event_passes_and_nothing_is_without_bound() {
         json!({ "type": "message_delta", "delta": "end_turn" }),
         json!({ "type": "message_delta", "delta": { "stop_reason": 7 } }),
     ] {
-        assert_eq!(turn(&[started(), event.clone()]), Err(Fault::NotAnEvent), "{event}");
+        assert_eq!(turn(&[started(), event.clone()]), Err(Fault::NotAnEvent(API)), "{event}");
     }
     for text in ["data: [DONE]\n\n", "data: {\n\n", "data: 7\n\n", "data: {\"type\":\"ping\",\"x\":\"\u{fffd}\n\n"] {
-        assert_eq!(decode([text.as_bytes()]).1, Err(Fault::NotAnEvent), "{text}");
+        assert_eq!(decode([text.as_bytes()]).1, Err(Fault::NotAnEvent(API)), "{text}");
     }
-    assert_eq!(decode([&b"data: {\"type\":\"\xC3\"}\n\n"[..]]).1, Err(Fault::NotAnEvent));
+    assert_eq!(decode([&b"data: {\"type\":\"\xC3\"}\n\n"[..]]).1, Err(Fault::NotAnEvent(API)));
 
     let calls: Vec<Value> = (0..=MAX_CALLS as u64).map(|index| tool(index, "f")).collect();
     assert_eq!(turn(&calls), Err(Fault::TooManyCalls));

@@ -81,7 +81,7 @@ fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
 /// What may be written as a plain string, which every server reads: one plain text, or whatever a model
 /// or a tool said piece by piece.
 fn as_one_text<'a>(parts: &[&'a Part], role: Role) -> Option<Cow<'a, str>> {
-    let plain = |part: &&'a Part| part.as_text().filter(|_| part.extra.is_empty());
+    let plain = |part: &&'a Part| part.as_text().filter(|_| part.extra.members(Dialect::OpenaiChat).is_empty());
     match parts {
         [] => Some(Cow::Borrowed("")),
         [part] => plain(part).map(Cow::Borrowed),
