@@ -89,6 +89,8 @@ impl Server {
             ended_bytes: matches!(settings.store.url, StoreUrl::Memory).then_some(settings.store.memory_limit),
             inbox_bytes: settings.server.max_inbox,
             tenant_bytes: settings.store.tenant_limit,
+            usage: settings.store.usage_ttl,
+            usage_rows: settings.store.usage_rows,
             run_bytes: settings.server.run_memory,
         };
         let metrics =

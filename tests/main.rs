@@ -32,5 +32,6 @@ mod tools;
 mod traces;
 mod unknown_outcomes;
 #[cfg(target_os = "linux")]
+mod usage;
 mod vanished_clients;
 mod waiting;

@@ -3,8 +3,10 @@
 //! A run may ask twice for each step of its model but once for the first, twice for each call of a tool, once for each
 //! 50 ms of text that begin, and as often as its lease is renewed, besides what it takes to begin and to end.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -15,9 +17,11 @@ use crate::support::redis::{RedisServer, durable};
 use crate::support::{TestServer, within};
 
 /// What it takes to begin and to end: the lease, the tenant's index, the index of live runs and the run
-/// itself, with which its first step begins; then the index of live runs again. That the run ended and gives its lease
-/// back is what its last step asks for.
-const RUN: usize = 5;
+/// itself, with which its first step begins; then, after its end, [`SHARED`]. That the run ended and gives its lease back is what its last step asks for.
+const RUN: usize = 4 + SHARED;
+
+/// What all runs of a tenant share that end within a second: the tenant's usage and the index of live runs again.
+const SHARED: usize = 2;
 
 /// A run that lasts a quarter of a second besides: listening for commands, two reads of the inbox, and the end of
 /// listening.
@@ -193,6 +197,32 @@ async fn parallel_tool_calls_share_their_commits() {
     let plan = Plan { calls: 8, ..Plan::new("plan").with_text(1, 0).with_tools(1, &[Tool::Look]) };
     let cost = measured.run(&plan, None, None).await;
     hold("eight calls at once", &cost, RUN + bound(&plan, cost.took) - 8);
+}
+
+#[tokio::test]
+async fn runs_that_end_within_a_second_are_counted_and_unregistered_together() {
+    const RUNS: usize = 8;
+    let mut measured = MeasuredServer::start("").await;
+    let plan = Plan::new("plan").with_text(1, 0);
+    measured.monitor.now(&measured.redis).await;
+    let body = json!({"model": "test", "messages": [{"role": "user", "content": plan.to_string()}]});
+    let began = Instant::now();
+    let asked = join_all((0..RUNS).map(|_| measured.server.post("/v1/agent/completions", &body))).await;
+    let took = began.elapsed();
+    let mut left: HashSet<String> = asked
+        .into_iter()
+        .map(|answer| answer.headers["x-loopgate-run-id"].to_str().expect("it is plain").to_owned())
+        .collect();
+    let mut all = Vec::new();
+    while !left.is_empty() {
+        let is_removal = |line: &str| line.contains("lg:{live}") && line.contains("\"D\"");
+        all.extend(measured.monitor.until(|line| is_removal(line) && left.iter().any(|run| line.contains(run))).await);
+        left.retain(|run| !all.last().is_some_and(|line| line.contains(run)));
+    }
+    let exchanges: Vec<_> = all.into_iter().filter(|line| is_of_a_run(line)).collect();
+    // On a busy machine the last may end a second after the first.
+    let batches = usize::try_from(took.as_secs()).expect("it is small") + 1;
+    hold("eight runs", &Cost { exchanges, took }, RUNS * (RUN - SHARED + bound(&plan, took)) + batches * SHARED);
 }
 
 /// What so many replicas of one store that have nothing to do ask of it, each, a second.

@@ -204,6 +204,11 @@ impl Ending {
         }
     }
 
+    /// Returns once the process is about to end.
+    pub async fn announced(&self) {
+        self.reached(Stage::Ending).await;
+    }
+
     /// Returns once runs are left where they are.
     pub async fn leaving(&self) {
         self.reached(Stage::Leaving).await;

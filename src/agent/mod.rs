@@ -8,8 +8,8 @@
 //! - [`launch`]: a run gets its driver here.
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
-//! - [`ownership`], [`follow`], [`context`], [`inbox`], [`generation`]: which replica drives which run, readers,
-//!   model requests, commands to runs, the configuration.
+//! - [`ownership`], [`follow`], [`context`], [`inbox`], [`usage`], [`generation`]: which replica drives which run,
+//!   readers, model requests, commands to runs, what runs took, the configuration.
 //! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends. `process` has the
 //!   agent begin and end with it.
 //!
@@ -44,6 +44,7 @@ mod run_memory;
 pub mod session;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod usage;
 
 use std::sync::Arc;
 
@@ -63,6 +64,7 @@ use crate::agent::control::Control;
 use crate::agent::limits::Limits;
 use crate::agent::rooms::Rooms;
 use crate::agent::session::Sessions;
+use crate::agent::usage::Usage;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::run::Telemetry;
@@ -108,6 +110,12 @@ impl Agent {
     #[must_use]
     pub fn sessions(&self) -> &Arc<Sessions> {
         &self.rooms.sessions
+    }
+
+    /// What runs took is counted here.
+    #[must_use]
+    pub fn usage(&self) -> &Arc<Usage> {
+        &self.rooms.usage
     }
 
     /// Callers' requests are counted here.

@@ -12,14 +12,11 @@ use crate::telemetry::metrics::Figures;
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
 impl Agent {
-    /// Begins the background work: it renews leases and lists of models, unregisters ended runs, resumes orphaned
-    /// runs, does what is due, and releases slots without a run. It ends when the agent has drained.
+    /// Begins the background work: it renews leases and lists of models, resumes orphaned runs, does what is due,
+    /// and releases slots without a run. It ends when the agent has drained.
     pub fn begin(&self) {
         self.beside_runs("renewing leases", |rooms| async move { rooms.ownership.leases.keep().await });
         self.beside_runs("watching replicas", |rooms| async move { rooms.ownership.watch_replicas().await });
-        self.beside_runs("unregistering ended runs", |rooms| async move {
-            rooms.ownership.unregister_ended_runs().await;
-        });
         self.beside_runs("finding runs without a driver", |rooms| async move { rooms.recovery.sweep().await });
         self.beside_runs("doing what is due", |rooms| async move { rooms.recovery.sweep_due().await });
         self.beside_runs("freeing slots", |rooms| async move { rooms.limits.sweep_slots(&rooms.generations).await });
@@ -46,11 +43,11 @@ impl Agent {
         self.rooms.lifecycle.refuse();
     }
 
-    /// Returns once no run is driven and followed here, or after `timeout`.
+    /// Returns once no run is driven and followed here and all that ended are counted, or after `timeout`.
     pub async fn idle(&self, timeout: Duration) {
-        let (active, lifecycle) = (&self.rooms.active, &self.rooms.lifecycle);
+        let Rooms { active, lifecycle, launcher, .. } = &*self.rooms;
         let idle = async {
-            while active.len() > 0 || lifecycle.readers() > 0 {
+            while active.len() > 0 || lifecycle.readers() > 0 || !launcher.uncounted.is_empty() {
                 tokio::time::sleep(IDLE_POLL).await;
             }
         };

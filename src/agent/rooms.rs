@@ -8,6 +8,7 @@ use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
 use crate::agent::launch::Launcher;
+use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
@@ -16,6 +17,7 @@ use crate::agent::ownership::Ownership;
 use crate::agent::recovery::Recovery;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
+use crate::agent::usage::Usage;
 use crate::agent::{Generation, Retention};
 use crate::store::Store;
 use crate::telemetry::run::Telemetry;
@@ -33,8 +35,8 @@ pub(super) struct Rooms {
     pub(super) recovery: Arc<Recovery>,
     pub(super) control: Arc<Control>,
     pub(super) admission: Arc<Admission>,
+    pub(super) usage: Arc<Usage>,
     pub(super) telemetry: Telemetry,
-    #[cfg(test)]
     pub(super) launcher: Arc<Launcher>,
 }
 
@@ -53,7 +55,8 @@ impl Rooms {
         let ownership = Arc::new(Ownership::new(ledger.store(), lifecycle.clone(), telemetry.metrics.lease_losses()));
         let followers = Arc::new(Followers::new(ledger.store().clone(), active.clone(), lifecycle.clone()));
         let limits = Arc::new(Limits::new(ledger.clone(), active.clone()));
-        let sessions = Arc::new(Sessions::new(ledger.clone(), lifecycle.clone()));
+        let usage = Arc::new(Usage::new(ledger.clone()));
+        let sessions = Arc::new(Sessions::new(ledger.clone(), usage.clone(), lifecycle.clone()));
         let launcher = Arc::new(Launcher {
             ledger: ledger.clone(),
             offers: Offers::new(ledger.clone()),
@@ -65,6 +68,8 @@ impl Rooms {
             memory: Arc::new(RunMemory::new(retention.run_bytes)),
             followers: followers.clone(),
             lifecycle: lifecycle.clone(),
+            usage: usage.clone(),
+            uncounted: UncountedRuns::default(),
             telemetry: telemetry.clone(),
         });
         let recovery = Arc::new(Recovery::new(&launcher));
@@ -91,8 +96,8 @@ impl Rooms {
             recovery,
             control,
             admission,
+            usage,
             telemetry,
-            #[cfg(test)]
             launcher,
         }
     }

@@ -43,5 +43,6 @@ pub(crate) mod support;
 mod syncs;
 mod tools;
 mod traces;
+mod usage;
 mod waiting;
 mod watching;

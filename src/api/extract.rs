@@ -146,9 +146,18 @@ impl Query {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// The names of the parameters.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// `limit`: how many entries a list shows.
     pub fn limit(&self) -> Result<usize, ApiError> {
-        let (default, most) = LIMIT;
+        self.limit_of(LIMIT)
+    }
+
+    /// `limit`, of a list that has so many entries unless asked otherwise, and at most.
+    pub fn limit_of(&self, (default, most): (usize, usize)) -> Result<usize, ApiError> {
         let Some(text) = self.get("limit") else { return Ok(default) };
         let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
         limit.ok_or_else(|| ApiError::invalid("limit", format!("must be between 1 and {most}")))

@@ -29,6 +29,7 @@ mod state;
 mod tests;
 mod trace;
 mod unknown;
+mod usage;
 pub mod wire;
 
 use std::sync::Arc;

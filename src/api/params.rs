@@ -88,3 +88,35 @@ pub struct MessagesQuery {
     /// `asc` (default) or `desc`
     order: Option<OrderText>,
 }
+
+/// What a report of usage shows.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct UsageParams {
+    /// The first day of UTC; 29 days before `to` without it, and at most 399
+    #[param(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    from: Option<String>,
+    /// The last day; today without it
+    #[param(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    to: Option<String>,
+    /// What is told apart: some of `day`, `key`, `agent`, `model` and `user`, with commas between them; `day` without it
+    #[param(pattern = "^((day|key|agent|model|user)(,(day|key|agent|model|user))*)?$")]
+    group_by: Option<String>,
+    /// Only runs of the key of this name; runs without a key if it is empty
+    key: Option<String>,
+    /// Only runs of this agent
+    agent: Option<String>,
+    /// Only runs of this model, written as `upstream/model`
+    model: Option<String>,
+    /// Only runs of this user; runs without one if it is empty
+    user: Option<String>,
+    /// 1 to 1,000; 100 without it
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// Only sums beyond the `last_id` of a page of the same report
+    after: Option<String>,
+    /// `json` or `csv`; what `Accept` says without it
+    #[param(pattern = "^(json|csv)$")]
+    format: Option<String>,
+}

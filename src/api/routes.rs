@@ -15,7 +15,7 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions,
+    completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions, usage,
 };
 use crate::config::Scope;
 
@@ -28,6 +28,7 @@ use crate::config::Scope;
         (name = "runs", description = "Read, follow and cancel runs"),
         (name = "sessions", description = "Conversations that outlive their runs"),
         (name = "models", description = "What can be asked for"),
+        (name = "usage", description = "What runs took, and what is left"),
         (name = "operation", description = "For probes and monitoring"),
     ),
 )]
@@ -95,6 +96,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Sessions, row!("/v1/sessions/{id}/fork", post session_copies::fork)),
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),
+        needs(Scope::Usage, row!("/v1/usage", get usage::usage)),
         row!("/v1/models", get models::list),
         row!("/v1/models/{id}", get models::get),
         row!("/v1/tools", get models::tools),

@@ -278,6 +278,8 @@ fn agent_that_stores(
             ended_bytes: None,
             inbox_bytes: 1 << 20,
             tenant_bytes,
+            usage: std::time::Duration::from_secs(86_400),
+            usage_rows: 1_000,
             run_bytes: 1 << 30,
         },
     )

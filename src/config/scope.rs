@@ -20,6 +20,8 @@ pub enum Scope {
     Cancel,
     /// Create, change, copy and delete sessions.
     Sessions,
+    /// Read what the runs of the tenant took.
+    Usage,
     /// Read the metrics of the whole server.
     Metrics,
 }
@@ -31,6 +33,7 @@ impl Word for Scope {
         ("steer", Self::Steer),
         ("cancel", Self::Cancel),
         ("sessions", Self::Sessions),
+        ("usage", Self::Usage),
         ("metrics", Self::Metrics),
     ];
 }

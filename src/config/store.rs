@@ -25,6 +25,10 @@ pub struct StoreConfig {
     pub memory_limit: u64,
     /// Most bytes that a tenant may store.
     pub tenant_limit: u64,
+    /// How long usage can be read.
+    pub usage_ttl: Duration,
+    /// How many rows of usage of a day and tenant tell users apart.
+    pub usage_rows: u64,
 }
 
 impl StoreConfig {
@@ -73,6 +77,18 @@ impl StoreConfig {
             history_cache,
             memory_limit,
             tenant_limit,
+            usage_ttl: section.key(
+                "usage_ttl",
+                "How long what runs took can be read at `/v1/usage`, from the day on which it was counted.",
+                seconds(400 * 86_400),
+            ),
+            usage_rows: section.key(
+                "usage_rows",
+                "How many rows a day's usage of one tenant may have. A row is all that one process counted of a key, agent, \
+                 model and user. Users beyond that are counted together as `(other)`, and from twice as many rows on so \
+                 are agents and models.",
+                2_000,
+            ),
         }
     }
 }

@@ -67,6 +67,8 @@ fn nothing_written_is_all_defaults() {
         history_cache: 67108864,
         memory_limit: 67108864,
         tenant_limit: 4294967296,
+        usage_ttl: 34560000s,
+        usage_rows: 2000,
     }
     {
         "default": AgentConfig {

@@ -221,3 +221,40 @@ async fn a_busy_session_refuses_a_second_run() {
     assert_eq!(joined[joined.len() - 2].name, "run.completed");
     stream.until(|frame| frame.name == "run.completed").await;
 }
+
+#[tokio::test]
+async fn wrong_reports_of_usage_are_refused() {
+    let house = House::build("").await;
+    for query in [
+        "from=yesterday",
+        "from=2026-11-31",
+        "from=20261101",
+        "to=2026-11-23T00:00:00Z",
+        "to=-009999-01-01",
+        "from=2026-11-23&to=2026-11-22",
+        "from=0001-01-01&to=9999-12-31",
+        "from=2025-10-01&to=2026-11-23",
+        "group_by=tenant",
+        "group_by=day,,tenant",
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "after=x",
+        "after=bnVsbA",
+        "after=W251bGxd&group_by=day,key",
+        "format=xml",
+        "format=csv&limit=10",
+        "format=csv&after=W251bGxd",
+    ] {
+        check(query, &house.server.get(&format!("/v1/usage?{query}")).await, VALUE);
+    }
+    for query in ["agents=a", "tenant=other", "group-by=day"] {
+        check(query, &house.server.get(&format!("/v1/usage?{query}")).await, &[(400, "unknown_field")]);
+    }
+    for query in
+        ["", "group_by=", "group_by=user,day,user", "user=%00", "key=%F0%9F%A6%80", "after=W251bGxd", "to=9999-12-31"]
+    {
+        assert_eq!(house.server.get(&format!("/v1/usage?{query}")).await.ok()["object"], "list", "{query}");
+    }
+    house.still_answers().await;
+}

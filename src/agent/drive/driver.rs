@@ -14,6 +14,7 @@ use crate::agent::ledger::retention::Retention;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::run_memory::{MemoryShare, conversation_size};
+use crate::agent::usage::CountedRun;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
 use crate::types::conversation::Origin;
@@ -54,8 +55,8 @@ pub struct Driver {
     pub next_in_session: Option<RunId>,
     /// How many bytes of it were counted as stored when it began.
     pub counted: u64,
-    /// How many more are to be counted, once it ended or waits.
-    pub uncounted: i64,
+    /// What is to be counted of it, once it ended or waits.
+    pub uncounted: Option<Box<CountedRun>>,
     /// What its log grows to before it is counted again.
     pub counts_at: u64,
 }

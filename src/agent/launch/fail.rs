@@ -36,6 +36,9 @@ impl Launcher {
         if let Some(next) = ended? {
             let (tenant, session) = (&entry.tenant, entry.session.as_ref().map(SessionId::as_str));
             tracing::error!(%run, session, %tenant, reason = why.as_str(), "the run cannot be resumed; it fails");
+            if let Some(head) = self.ledger.head(&partition, run).await? {
+                self.usage.count_found(&entry.tenant, &partition, &head).await?;
+            }
             self.ledger.note_end(&entry.tenant, &partition, run, None).await;
             self.ownership.unregister(run, entry, next.as_ref()).await?;
         }
@@ -85,7 +88,7 @@ impl Launcher {
             Err(ReadError::Store(error)) => return Err(error),
         };
         let (reason, end) = end(last, why);
-        let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(now_ms()), ..head };
+        let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(store.now_ms()), ..head };
         let session = self.session_without(run, entry).await?;
         Ok(Some(Lost { partition, head, version: document.version, length, end, session }))
     }

@@ -1,17 +1,20 @@
 //! A run gets its driver here: a new run, a queued run whose turn has come, or a run that is resumed.
 
+mod count;
 mod fail;
 pub(super) mod queued;
 pub(super) mod ready;
 pub(super) mod resume;
 pub(super) mod task;
 mod tools;
+pub(super) mod uncounted;
 
 use std::sync::Arc;
 
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
+use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
 use crate::agent::ledger::offers::Offers;
 use crate::agent::lifecycle::Lifecycle;
@@ -19,6 +22,7 @@ use crate::agent::limits::Limits;
 use crate::agent::ownership::Ownership;
 use crate::agent::run_memory::RunMemory;
 use crate::agent::session::Sessions;
+use crate::agent::usage::Usage;
 use crate::telemetry::run::Telemetry;
 
 /// Gives runs their drivers.
@@ -34,5 +38,7 @@ pub struct Launcher {
     pub(super) memory: Arc<RunMemory>,
     pub(super) followers: Arc<Followers>,
     pub(super) lifecycle: Arc<Lifecycle>,
+    pub(super) usage: Arc<Usage>,
+    pub(super) uncounted: UncountedRuns,
     pub(super) telemetry: Telemetry,
 }

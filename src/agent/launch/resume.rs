@@ -265,7 +265,7 @@ impl Launcher {
         lease.release().await?;
         match ended {
             Ok(()) => {
-                self.ledger.settle_storage(&spec, driver.uncounted).await;
+                self.count(&spec.tenant, &mut driver).await?;
                 let recorder = &driver.recorder;
                 self.ledger.note_end(&spec.tenant, recorder.partition(), &spec.id, Some(recorder.bytes())).await;
                 if let Some(due) = due {

@@ -27,9 +27,9 @@ use crate::agent::machine::{Run, Step};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
-use crate::store::CommitError;
+use crate::store::{CommitError, Unavailable};
 use crate::types::run::{OnDisconnect, OnLimit};
-use crate::types::{ErrorKind, Event, RunError, StopReason};
+use crate::types::{ErrorKind, Event, RunError, StopReason, Tenant};
 
 /// Why a run fails that cannot be offered what it was offered before.
 const LOST_TOOLS: &str = "The definitions of the run's tools are no longer there.";
@@ -78,32 +78,18 @@ impl Launcher {
     }
 
     /// Unregisters a run whose driver has ended it, or orphans the run for another replica, and releases the lease.
-    async fn finalize(&self, driver: &mut Driver, lease: Lease, result: Result<(), Exit>, live: &Live) {
+    async fn finalize(self: &Arc<Self>, driver: &mut Driver, lease: Lease, result: Result<(), Exit>, live: &Live) {
         let spec = driver.recorder.run().spec().clone();
         let (run, entry) = (&spec.id, Registration::of(&spec));
         let has_ended = result.is_ok() && driver.recorder.run().status().is_final();
         // The end of a run releases its lease.
         let lease = (!has_ended).then_some(lease);
-        if result.is_ok() {
-            self.ledger.settle_storage(&spec, driver.uncounted).await;
-        }
         if has_ended {
             let recorder = &driver.recorder;
             self.ledger.note_end(&live.tenant, recorder.partition(), run, Some(recorder.bytes())).await;
         }
         let ended = match &result {
-            Ok(()) => {
-                self.active.note_done(run, live);
-                let next = driver.next_in_session.take();
-                let unregistered = if has_ended {
-                    self.ownership.unregister_ended(run, &entry, next.as_ref()).await
-                } else {
-                    self.ownership.unregister(run, &entry, next.as_ref()).await
-                };
-                unregistered.inspect_err(|error| {
-                    tracing::warn!(%run, %error, "could not unregister an ended run");
-                })
-            }
+            Ok(()) => self.leave_run(driver, &entry, live).await,
             Err(Exit::HandedOff) => Ok(()),
             Err(Exit::NotRecorded(CommitError::Fenced { .. })) => {
                 tracing::warn!(%run, "another replica drives the run now");
@@ -114,9 +100,6 @@ impl Launcher {
                 Ok(())
             }
         };
-        if !has_ended {
-            failpoint::hit("run.unmarked");
-        }
         if let Some(lease) = lease
             && let Err(error) = lease.release().await
         {
@@ -127,6 +110,41 @@ impl Launcher {
         if result.is_err() || ended.is_err() {
             self.ownership.orphan(run, &entry).await;
         }
+    }
+
+    /// Leaves a run that has ended or waits: it is counted and then unregistered. A run that is not counted stays
+    /// registered, so that a sweep counts it.
+    async fn leave_run(
+        self: &Arc<Self>,
+        driver: &mut Driver,
+        entry: &Registration,
+        live: &Live,
+    ) -> Result<(), Unavailable> {
+        let (run, next) = (driver.recorder.run().spec().id.clone(), driver.next_in_session.take());
+        if driver.recorder.run().status().is_final()
+            && let Some(counted) = driver.uncounted.take()
+        {
+            self.active.note_done(&run, live);
+            self.ownership.wake_next(entry, next.as_ref()).await?;
+            self.count_soon(entry.tenant.clone(), *counted);
+            return Ok(());
+        }
+        // A run that waits may be registered again at any time, so nothing of this is left to be done later.
+        self.count(&entry.tenant, driver).await?;
+        failpoint::hit("run.counted");
+        self.active.note_done(&run, live);
+        let unregistered = self.ownership.unregister(&run, entry, next.as_ref()).await;
+        failpoint::hit("run.unmarked");
+        unregistered.inspect_err(|error| tracing::warn!(%run, %error, "could not unregister a run that waits"))
+    }
+
+    /// Counts what a run took that its driver has ended or lets wait.
+    pub(super) async fn count(&self, tenant: &Tenant, driver: &mut Driver) -> Result<(), Unavailable> {
+        let Some(counted) = driver.uncounted.take() else { return Ok(()) };
+        self.usage.count(tenant, *counted).await.inspect_err(|error| {
+            let run = &driver.recorder.run().spec().id;
+            tracing::warn!(%run, %error, "what the run took is counted later");
+        })
     }
 
     /// The driver of a run, its watcher and its lease.
@@ -158,7 +176,7 @@ impl Launcher {
             commands_seen: read,
             next_in_session: None,
             counted,
-            uncounted: 0,
+            uncounted: None,
             counts_at: UNCOUNTED,
         };
         driver.count_memory();

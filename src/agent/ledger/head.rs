@@ -20,6 +20,14 @@ pub struct Head {
     pub model: String,
     /// The agent that it runs as: a key that may not use this agent may do nothing to the run.
     pub agent: String,
+    /// The upstream and its model.
+    pub called_model: String,
+    /// The name of the key that began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_name: Option<String>,
+    /// The end user, as the request that began it named them, cut to what its tenant's usage tells apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The caller's notes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
@@ -44,6 +52,17 @@ pub struct Head {
     /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<RunTrace>,
+}
+
+/// The most characters that are kept of a user's name.
+const LONGEST_USER: usize = 128;
+
+/// As much of a user's name as is kept.
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_USER) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 impl Head {
@@ -73,6 +92,9 @@ impl Head {
             session: spec.session.clone(),
             model: spec.model.clone(),
             agent: spec.agent.clone(),
+            called_model: [spec.upstream.as_str(), "/", &spec.upstream_model].concat(),
+            key_name: spec.key_name.clone(),
+            user: spec.options.sampling.user.as_deref().map(clip),
             metadata: spec.metadata.clone(),
             created_ms: spec.created_ms,
             ended_ms: None,

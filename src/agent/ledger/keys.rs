@@ -228,6 +228,29 @@ pub fn offer_entry(hash: &OfferHash) -> Key {
 /// What the keys of these begin with.
 pub const OFFERS: &str = "offer/";
 
+/// How much of a run is counted in its tenant's usage, in the tenant's index.
+pub fn usage_counted(run: &RunId) -> Key {
+    named(&["counted/", run.as_str()])
+}
+
+/// A row of a day's usage, in the tenant's index: that of this number that this process writes.
+pub fn usage_row(day: &str, process: &str, number: u64) -> Key {
+    format!("{USAGE}{day}/{process}/{number}").into()
+}
+
+/// What the keys of these begin with.
+pub const USAGE: &str = "usage/";
+
+/// What the keys of a day's rows begin with.
+pub fn usage_of_day(day: &str) -> String {
+    [USAGE, day, "/"].concat()
+}
+
+/// How many rows a day's usage has.
+pub fn usage_rows(day: &str) -> Key {
+    named(&[USAGE, day])
+}
+
 /// A session's entry in its tenant's index.
 pub fn session_entry(session: &SessionId) -> Key {
     named(&[SESSIONS, session.as_str()])

@@ -97,6 +97,8 @@ mod tests {
             ended_bytes: None,
             inbox_bytes: 0,
             tenant_bytes: 1 << 30,
+            usage: Duration::from_secs(86_400),
+            usage_rows: 1_000,
             run_bytes: 1 << 30,
         };
         let written = Bytes::from("[]");

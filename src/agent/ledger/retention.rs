@@ -35,9 +35,19 @@ pub struct Retention {
     pub inbox_bytes: u64,
     /// Most bytes that a tenant may store.
     pub tenant_bytes: u64,
+    /// How long a row of usage is kept, after it was last changed.
+    pub usage: Duration,
+    /// How many rows of usage of one day and tenant tell users apart.
+    pub usage_rows: u64,
     /// Most bytes of memory for the conversations of live runs, all together.
     pub run_bytes: u64,
 }
+
+/// How much longer than a run it is known how much of the run is counted as used, so that nothing is counted after that
+/// is no longer known.
+const COUNTED: Duration = Duration::from_secs(3_600);
+/// The same for a run that waits, which may be resumed: then nothing renews this time until the run ends or waits again.
+const COUNTED_WAITING: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 impl Retention {
     /// How long it stays known where a session stood that was deleted.
@@ -73,6 +83,11 @@ impl Retention {
     /// How long the definitions of tools are kept after a run that is offered them began or was resumed.
     pub(super) fn offer_ttl(&self) -> Duration {
         self.waiting_run_ttl().saturating_add(OFFERED)
+    }
+
+    /// How long it is known how much of a run is counted as used, after the run ended or began to wait.
+    pub(in crate::agent) fn usage_marker_ttl(&self, has_ended: bool) -> Duration {
+        if has_ended { self.run + COUNTED } else { self.waiting_run_ttl().saturating_add(COUNTED_WAITING) }
     }
 
     /// How long the entry of a run stands in its tenant's index.

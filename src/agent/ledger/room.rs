@@ -55,6 +55,7 @@ impl Ledger {
             let freed = if is_there { bytes } else { 0 };
             let index = Tx::new(keys::tenant_partition(&tenant))
                 .write(Write::Delete { key: keys::run_entry(&run) })
+                .write(Write::Delete { key: keys::usage_counted(&run) })
                 .write(stored::uncount(freed));
             let documents = commits::delete_run(Tx::new(partition), &run);
             for tx in [documents, index] {

@@ -21,7 +21,7 @@ use crate::agent::machine::budget::signed;
 use crate::store::pages::scan_pages;
 use crate::store::{CommitError, Document, Order, Partition, Scan, Tx, Unavailable, Write};
 use crate::types::session::Session;
-use crate::types::{RunId, RunSpec, SessionId, Tenant};
+use crate::types::{RunId, SessionId, Tenant};
 
 /// What is counted for a run's log when the run is created. If it comes to more, the rest is counted once the run ends
 /// or waits, or whenever the log has grown by [`UNCOUNTED`]: the counter lies in another partition than the log, so counting
@@ -186,17 +186,6 @@ impl Ledger {
         }
         if let Err(error) = self.commit(tx).await {
             tracing::debug!(%tenant, %error, "storage that is free again is not counted as such yet");
-        }
-    }
-
-    /// Counts what a run that ended or waits has stored beyond what was counted for it so far. In a store where that
-    /// costs nothing, what the run has stored less is subtracted.
-    pub(in crate::agent) async fn settle_storage(&self, spec: &RunSpec, delta: i64) {
-        if delta == 0 || (delta < 0 && self.ended.is_none()) {
-            return;
-        }
-        if let Err(error) = self.commit(add(&spec.tenant, delta)).await {
-            tracing::debug!(run = %spec.id, %error, "what the run stored is counted later");
         }
     }
 

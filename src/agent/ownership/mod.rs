@@ -5,7 +5,6 @@ pub mod lease;
 pub(super) mod registry;
 pub(super) mod retry;
 pub(super) mod seldom;
-pub(super) mod unregister;
 pub(super) mod watch;
 
 use std::sync::Arc;
@@ -33,15 +32,13 @@ pub struct Ownership {
     lifecycle: Arc<Lifecycle>,
     cannot_orphan: Seldom,
     cannot_watch: Seldom,
-    cannot_unregister: Seldom,
 }
 
 impl Ownership {
     /// A replica of a name that none had before, without a lease.
     pub(super) fn new(store: &Arc<dyn Store>, lifecycle: Arc<Lifecycle>, losses: LeaseLosses) -> Self {
         let (leases, replica) = (Leases::new(store.clone(), losses), Replica::new(store.clone()));
-        let [cannot_orphan, cannot_watch, cannot_unregister] = [(); 3].map(|()| Seldom::default());
-        Self { leases, replica, lifecycle, cannot_orphan, cannot_watch, cannot_unregister }
+        Self { leases, replica, lifecycle, cannot_orphan: Seldom::default(), cannot_watch: Seldom::default() }
     }
 
     /// Registers this replica, so that other replicas find its runs after its death.
@@ -65,18 +62,12 @@ impl Ownership {
         self.replica.enqueue(run, &entry).await
     }
 
-    /// Unregisters a run that has ended and is never driven again, soon, once the next in its session is awake.
-    pub(super) async fn unregister_ended(
-        &self,
-        run: &RunId,
-        entry: &Registration,
-        next: Option<&RunId>,
-    ) -> Result<(), Unavailable> {
-        if let Some((next, session)) = next.zip(entry.session.as_ref()) {
-            self.wake(&entry.tenant, session, next).await?;
+    /// Wakes the run that is next in the session of this one, if there is any.
+    pub(super) async fn wake_next(&self, entry: &Registration, next: Option<&RunId>) -> Result<(), Unavailable> {
+        match next.zip(entry.session.as_ref()) {
+            Some((next, session)) => self.wake(&entry.tenant, session, next).await,
+            None => Ok(()),
         }
-        self.replica.unregister_soon(run);
-        Ok(())
     }
 
     /// Unregisters a run that has ended or waits, once the next in its session is awake.
@@ -86,30 +77,14 @@ impl Ownership {
         entry: &Registration,
         next: Option<&RunId>,
     ) -> Result<(), Unavailable> {
-        if let Some((next, session)) = next.zip(entry.session.as_ref()) {
-            self.wake(&entry.tenant, session, next).await?;
-        }
+        self.wake_next(entry, next).await?;
         self.replica.unregister(run).await
     }
 
     /// The same of a run that may never have begun.
     pub(super) async fn unregister_idle(&self, spec: &RunSpec, next: Option<&RunId>) -> Result<(), Unavailable> {
-        if let Some((next, session)) = next.zip(spec.session.as_ref()) {
-            self.wake(&spec.tenant, session, next).await?;
-        }
+        self.wake_next(&Registration::of(spec), next).await?;
         self.replica.unregister_queued(spec).await
-    }
-
-    /// Unregisters the runs that have ended, for ever.
-    pub async fn unregister_ended_runs(&self) {
-        loop {
-            self.replica.ended.gather().await;
-            if let Err(error) = self.replica.unregister_ended().await
-                && self.cannot_unregister.is_due()
-            {
-                tracing::warn!(%error, "could not unregister ended runs; they are found within some minutes");
-            }
-        }
     }
 
     /// Makes sure that a replica finds the run. This process tries as long as it lives; after its death, the

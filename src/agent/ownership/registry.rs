@@ -18,8 +18,6 @@ use crate::agent::error::unavailable;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ownership::lease::{Lease, Leases};
-use crate::agent::ownership::unregister::EndedRuns;
-use crate::failpoint;
 use crate::store::pages::scan_pages;
 use crate::store::{Check, Document, Fence, Order, Scan, Store, Tx, Unavailable, Write};
 use crate::types::clock::now_ms;
@@ -67,8 +65,6 @@ pub struct Replica {
     lease: Mutex<Option<Lease>>,
     /// The fence of its lease, while it has one.
     fence: parking_lot::Mutex<Option<Fence>>,
-    /// Its runs that have ended and are still registered.
-    pub(super) ended: EndedRuns,
     /// The replicas that were registered when it looked last, without itself.
     others: parking_lot::Mutex<Vec<String>>,
 }
@@ -81,7 +77,6 @@ impl Replica {
             store,
             lease: Mutex::default(),
             fence: parking_lot::Mutex::default(),
-            ended: EndedRuns::default(),
             others: parking_lot::Mutex::default(),
         }
     }
@@ -116,8 +111,6 @@ impl Replica {
     /// Leaves the other replicas. The runs that are still registered under its name become orphans.
     pub async fn retire(&self) -> Result<(), Unavailable> {
         let Some(lease) = self.lease.lock().await.take() else { return Ok(()) };
-        // A run that stays registered becomes an orphan too, and is then found to have ended.
-        let _ = self.unregister_ended().await;
         self.reap(&self.id, &lease).await?;
         lease.release().await
     }
@@ -153,18 +146,12 @@ impl Replica {
         self.store.commit(tx).await.map_err(unavailable)
     }
 
-    /// Forgets a run that has ended and is never driven again, soon.
-    pub(super) fn unregister_soon(&self, run: &RunId) {
-        self.ended.add(run.clone());
-    }
-
-    /// Forgets the runs that have ended.
-    pub(in crate::agent) async fn unregister_ended(&self) -> Result<(), Unavailable> {
-        for runs in self.ended.take().chunks(MOVED) {
-            let deletions = runs.iter().map(|run| Write::Delete { key: keys::live_entry(&self.id, run) });
+    /// Forgets runs that have ended and are never driven again.
+    pub async fn unregister_all(&self, runs: &[RunId]) -> Result<(), Unavailable> {
+        for some in runs.chunks(MOVED) {
+            let deletions = some.iter().map(|run| Write::Delete { key: keys::live_entry(&self.id, run) });
             let tx = deletions.fold(Tx::new(keys::live_partition()), Tx::write);
             self.store.commit(tx).await.map_err(unavailable)?;
-            failpoint::hit("run.unmarked");
         }
         Ok(())
     }

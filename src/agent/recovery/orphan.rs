@@ -158,7 +158,14 @@ impl Recovery {
         let Some(lease) = self.ownership.acquire_run(&partition, orphan.run).await? else { return Ok(()) };
         let removed = match self.ledger.head(&partition, orphan.run).await {
             Ok(Some(head)) if head.is_under_way() => Ok(()),
-            Ok(_) => {
+            Ok(head) => {
+                // Its driver may have died before it counted the run.
+                if let Some(head) = head
+                    && let Err(error) = self.launcher.usage.count_found(&orphan.entry.tenant, &partition, &head).await
+                {
+                    lease.release().await?;
+                    return Err(error);
+                }
                 let delete = Write::Delete { key: orphan.key.into() };
                 let tx = Tx::new(keys::live_partition()).check(orphan.unchanged()).write(delete);
                 self.commit_unless_changed(tx).await

@@ -90,13 +90,12 @@ impl Recovery {
 
     /// Orphans the runs that are registered for this replica and that it does not drive, and counts them.
     pub(in crate::agent) async fn reconcile(&self) -> Result<(), Unavailable> {
-        // A run that has ended is neither queued nor an orphan.
-        self.ownership.replica.unregister_ended().await?;
         let mut queued = 0;
         for (key, document) in self.ownership.replica.own_entries().await? {
             let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
             let entry: Registration = decode(&document.value)?;
-            if self.active.get(&run).is_some() {
+            // A run that has ended is neither queued nor an orphan.
+            if self.active.get(&run).is_some() || self.launcher.uncounted.contains(&run) {
                 continue;
             }
             queued += 1;

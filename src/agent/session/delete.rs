@@ -59,6 +59,10 @@ impl Sessions {
         }
         let partition = keys::session_partition(tenant, id);
         let runs = self.runs_to_delete(requester, &partition, id).await?;
+        // The replica that drove a run may have died before it counted the run.
+        for heads in [&runs.ended, &runs.waiting] {
+            self.usage.count_before_deletion(tenant, &partition, heads).await?;
+        }
         for page in runs.ended.chunks(PAGE) {
             self.ledger.commit(ids(page).fold(Tx::new(partition.clone()), delete_run)).await.map_err(unavailable)?;
             self.unindex(Tx::new(keys::tenant_partition(tenant)), page).await?;

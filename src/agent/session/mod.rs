@@ -25,6 +25,7 @@ use crate::agent::lifecycle::Lifecycle;
 use crate::agent::request_memory::RequestMemory;
 use crate::agent::session::history::Histories;
 use crate::agent::session::history::in_pages;
+use crate::agent::usage::Usage;
 use crate::store::pages::{log_pages, scan_pages};
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Order, Scan, Tx, Unavailable};
@@ -76,13 +77,14 @@ pub struct SessionPatch {
 pub struct Sessions {
     ledger: Ledger,
     histories: Histories,
+    usage: Arc<Usage>,
     lifecycle: Arc<Lifecycle>,
 }
 
 impl Sessions {
     /// The sessions of this ledger.
-    pub(super) fn new(ledger: Ledger, lifecycle: Arc<Lifecycle>) -> Self {
-        Self { histories: Histories::new(ledger.retention().history_bytes), ledger, lifecycle }
+    pub(super) fn new(ledger: Ledger, usage: Arc<Usage>, lifecycle: Arc<Lifecycle>) -> Self {
+        Self { histories: Histories::new(ledger.retention().history_bytes), ledger, usage, lifecycle }
     }
 
     /// Creates a session.

@@ -143,6 +143,9 @@ async fn each_run_of_a_dead_replica_is_resumed_by_exactly_one_other() {
         assert!(since.elapsed() < Duration::from_secs(14), "some runs are not resumed");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    for successor in &successors {
+        successor.idle(Duration::from_secs(5)).await;
+    }
     let asked = successors.each_ref().map(|successor| successor.model.requests.lock().len());
     assert_eq!(asked[0] + asked[1], RUNS, "{asked:?}");
     assert!(asked.iter().all(|asked| *asked > 0), "both help: {asked:?}");

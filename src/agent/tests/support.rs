@@ -37,6 +37,8 @@ pub(super) const RETENTION: Retention = Retention {
     ended_bytes: None,
     inbox_bytes: 1 << 20,
     tenant_bytes: 1 << 30,
+    usage: Duration::from_secs(86_400),
+    usage_rows: 1_000,
     run_bytes: 1 << 30,
 };
 

@@ -33,14 +33,12 @@ async fn a_loop_waits_for_few_syncs_and_only_for_those_of_the_journal() {
     let agent = TestAgent::builder().store(store).echo(Effect::Write).turns(turns).build();
     // The first run of a replica with these tools also stores their definitions, which later runs share.
     watch(agent.start(request(), None).await.unwrap()).await;
-    agent.idle(Duration::from_secs(5)).await;
-    agent.replica().unregister_ended().await.unwrap();
+    agent.idle(Duration::from_secs(30)).await;
     commits.lock().clear();
     let (database, journal) = (files.database.syncs(), files.journal.syncs());
     let records = watch(agent.start(request(), None).await.unwrap()).await;
     assert_eq!(outcome(&records).output_text, "done");
-    agent.idle(Duration::from_secs(5)).await;
-    agent.replica().unregister_ended().await.unwrap();
+    agent.idle(Duration::from_secs(30)).await;
     assert_eq!(files.database.syncs() - database, 0);
     // Commits of several tasks may share a sync.
     let (syncs, commits) = (files.journal.syncs() - journal, commits.lock());

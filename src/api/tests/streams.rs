@@ -74,6 +74,8 @@ pub(super) fn replica_that_stores(tenant_bytes: u64, store: &Arc<dyn Store>, dam
         ended_bytes: None,
         inbox_bytes: 1 << 20,
         tenant_bytes,
+        usage: std::time::Duration::from_secs(86_400),
+        usage_rows: 1_000,
         run_bytes: 1 << 30,
     };
     let store = Arc::new(Shared { store: store.clone(), damages });

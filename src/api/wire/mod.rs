@@ -20,6 +20,7 @@ pub mod session;
 pub mod snapshot;
 pub mod turn_end;
 pub mod usage;
+pub mod usage_report;
 pub mod vocabulary;
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ pub(crate) struct Evidence {
     pub(crate) runs: BTreeMap<String, RunView>,
     /// Sessions, as the server has them afterwards.
     pub(crate) sessions: BTreeMap<String, SessionView>,
+    /// What the server says that all runs took, before others were tried in their sessions: the sums of `/v1/usage`.
+    #[serde(default)]
+    pub(crate) usage: Option<Value>,
     /// Why runs may have ended, besides that the model was done.
     pub(crate) allowed_reasons: Vec<String>,
     /// What became of a run that was tried with another budget for all runs, if one was.
@@ -153,6 +156,16 @@ impl Window {
 }
 
 impl Evidence {
+    /// What all runs took, by what the server says of each.
+    pub(crate) fn took(&self) -> Value {
+        let sum = |name: &str| self.runs.values().filter_map(|run| run.object["usage"][name].as_u64()).sum::<u64>();
+        let names = ["prompt_tokens", "completion_tokens", "total_tokens"];
+        let mut took: serde_json::Map<String, Value> =
+            names.map(|name| (name.to_owned(), sum(name).into())).into_iter().collect();
+        took.insert("runs".to_owned(), self.runs.values().filter(|run| run.object["usage"].is_object()).count().into());
+        took.into()
+    }
+
     /// In how many windows the store may have forgotten what it acknowledged between these times.
     pub(crate) fn forgotten_between(&self, from_ms: u64, to_ms: u64) -> usize {
         self.forgotten.iter().filter(|window| window.from_ms <= to_ms && from_ms <= window.to_ms).count()

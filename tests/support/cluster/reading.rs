@@ -43,6 +43,7 @@ pub(super) async fn read_servers(addresses: &[String], clients: &[ClientTrace]) 
         });
     }
     evidence.runs = reading.join_all().await.into_iter().collect();
+    evidence.usage = Some(read_usage(&http, &addresses[0], &evidence.took()).await);
     for session in sessions {
         let view = read_session(&http, &addresses[0], session).await;
         evidence.sessions.insert(session.clone(), view);
@@ -63,6 +64,23 @@ async fn read_run(http: &Client, addresses: &[String], run: &str) -> RunView {
     let list = read_json(http, &addresses[0], &format!("{path}/events?stream=false")).await;
     view.list = list["data"].as_array().cloned().unwrap_or_default();
     view
+}
+
+/// What all runs took by the server's usage, once that is what they say themselves: a run whose replica died before it
+/// was counted is counted by another, which takes a while. Otherwise what the server says in the end.
+async fn read_usage(http: &Client, address: &str, took: &Value) -> Value {
+    let deadline = Instant::now() + RUN;
+    loop {
+        let sums = read_json(http, address, "/v1/usage?group_by=").await;
+        // There are none before the first run is counted.
+        let usage = sums.pointer("/data/0").cloned().unwrap_or_default();
+        if Instant::now() >= deadline
+            || took.as_object().is_some_and(|took| took.iter().all(|(name, sum)| usage[name] == *sum))
+        {
+            return usage;
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
 }
 
 async fn read_session(http: &Client, address: &str, session: &str) -> SessionView {

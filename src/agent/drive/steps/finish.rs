@@ -13,10 +13,10 @@ use crate::agent::ledger::session::Versioned;
 use crate::agent::ledger::stored::appended;
 use crate::agent::machine::Run;
 use crate::agent::ownership::retry::RetryWhileLeased;
+use crate::agent::usage::CountedRun;
 use crate::failpoint;
 use crate::store::retry::RetryConflicts;
 use crate::store::{CommitError, Tx, Unavailable};
-use crate::types::clock::now_ms;
 use crate::types::report::Report;
 use crate::types::session::Session;
 use crate::types::{Event, Outcome, RunId, RunSpec, RunStatus, SessionId, StopReason};
@@ -137,7 +137,9 @@ async fn record_end(
     let (run, waits_until_ms) = (driver.recorder.run(), *waits_until_ms);
     let (spec, leg) = (run.spec().clone(), run.leg());
     let messages = (!lost).then(|| if leaves_messages(run, outcome) { run.final_messages() } else { Vec::new() });
-    let (at_ms, commands_seen, counted, retention) = (now_ms(), driver.commands_seen, driver.counted, driver.retention);
+    // The day on which a run is counted goes by it.
+    let at_ms = driver.recorder.store().now_ms();
+    let (commands_seen, counted, retention) = (driver.commands_seen, driver.counted, driver.retention);
     let before = driver.recorder.bytes();
     let inbox_bytes = if outcome.status().is_final() { inbox_bytes(driver).await? } else { 0 };
     let lease = outcome.status().is_final().then(|| driver.recorder.ending().begin());
@@ -163,7 +165,7 @@ async fn record_end(
         ended.tx
     };
     driver.recorder.record_with(Some(Event::RunFinished(Box::new(outcome.clone()))), change).await?;
-    driver.uncounted = uncounted;
+    driver.uncounted = Some(Box::new(CountedRun::new(&spec, leg, outcome, at_ms, uncounted)));
     Ok(next)
 }
 

@@ -162,15 +162,16 @@ async fn keys_count_for_as_long_as_they_hold_though_what_they_led_to_is_deleted(
     let run = async |key: Option<RequestKey>| {
         let run = NewRun { session: Some(id("s")), ..request() };
         watch(agent.start(run, key.as_ref()).await.unwrap()).await;
-        agent.idle(Duration::from_secs(5)).await;
         agent.sessions().delete(&tenant(), &id("s")).await.unwrap();
     };
     run(None).await;
+    agent.idle(Duration::from_secs(5)).await;
     // The definitions of tools, which stay for longer.
     let (_, before) = counted(&agent).await;
     for number in 0..KEYS {
         run(Some(key(number))).await;
     }
+    agent.idle(Duration::from_secs(5)).await;
     let (counter, stored) = counted(&agent).await;
     let least = before + i64::try_from(KEYS * 300).unwrap();
     assert!((least..2 * least).contains(&stored) && counter >= stored, "{counter}, {stored}");

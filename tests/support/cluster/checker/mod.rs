@@ -114,6 +114,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     }
     tools::check_all(evidence, &mut all);
     sessions::check_runs(evidence, &mut all);
+    sessions::check_usage(evidence, &mut Complaints { of: "usage".to_owned(), all: &mut all });
     let by_tag: BTreeMap<&str, &ClientTrace> =
         evidence.clients.iter().map(|trace| (trace.plan.tag.as_str(), trace)).collect();
     for (id, session) in &evidence.sessions {

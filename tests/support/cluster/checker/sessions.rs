@@ -26,6 +26,17 @@ pub(super) fn check_runs(evidence: &Evidence, all: &mut Vec<Violation>) {
     }
 }
 
+/// What all runs took by the server's usage is the sum of what they took, unless the store may have forgotten some of it.
+pub(super) fn check_usage(evidence: &Evidence, complaints: &mut Complaints<'_>) {
+    let (Some(usage), true) = (&evidence.usage, evidence.forgotten.is_empty()) else { return };
+    for (name, sum) in evidence.took().as_object().into_iter().flatten() {
+        let counted = usage[name].as_u64().unwrap_or(0);
+        if Some(counted) != sum.as_u64() {
+            complaints.add(Promise::Budgets, format!("it has {counted} {name}, and the runs {sum} together"));
+        }
+    }
+}
+
 /// A session's history is whole, its runs stand in it one after the other, and its budget was kept.
 pub(super) fn check_session(
     session: &SessionView,

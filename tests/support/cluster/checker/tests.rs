@@ -198,6 +198,11 @@ fn overdrawn_budgets_are_found() {
     find(
         Promise::Budgets,
         &[
+            ("it has 59 total_tokens, and the runs 60 together", |e| {
+                e.usage = Some(json!({"runs": 1, "total_tokens": 59}));
+            }),
+            ("it has 2 runs, and the runs 1 together", |e| e.usage = Some(json!({"runs": 2, "total_tokens": 60}))),
+            ("it has 0 runs, and the runs 1 together", |e| e.usage = Some(json!(null))),
             ("it took 60 tokens of 50", |e| {
                 rewrite(e, |log| {
                     change_data(log, "run.completed", |data| data["agent"]["budget"]["token_limit"] = json!(50));

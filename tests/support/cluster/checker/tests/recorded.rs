@@ -144,7 +144,7 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
         ended_ms: Some(9),
     };
     let view = RunView {
-        object: json!({"id": RUN, "status": "completed", "stop_reason": "done"}),
+        object: json!({"id": RUN, "status": "completed", "stop_reason": "done", "usage": {"total_tokens": 60}}),
         list: events.iter().map(row).collect(),
         streams: BTreeMap::from([("http://a".to_owned(), events.clone()), ("http://b".to_owned(), events)]),
     };
@@ -161,6 +161,7 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
         tools,
         runs: BTreeMap::from([(RUN.to_owned(), view)]),
         sessions: BTreeMap::from([("s1".to_owned(), session)]),
+        usage: Some(json!({"runs": 1, "total_tokens": 60})),
         allowed_reasons: Vec::new(),
         all_runs: Some(probe()),
         forgotten: Vec::new(),

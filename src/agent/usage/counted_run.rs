@@ -1,0 +1,64 @@
+//! A run that is to be counted. Pure.
+
+use crate::agent::ledger::head::Head;
+use crate::agent::usage::row::{Day, Dimensions, Totals};
+use crate::types::{Outcome, RunId, RunSpec};
+
+/// A run that ended or waits, as it is to be counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedRun {
+    /// The run.
+    pub(super) run: RunId,
+    /// The day on which it is counted.
+    pub(super) day: Day,
+    /// What it is counted by.
+    pub(super) dimensions: Dimensions,
+    /// All that the run took so far.
+    pub(super) totals: Totals,
+    /// How often its client has continued it.
+    pub(super) leg: u32,
+    /// Whether nothing can happen in it any more.
+    pub(super) has_ended: bool,
+    /// How many more bytes are to be counted as stored, which rides along.
+    pub(super) storage: i64,
+}
+
+impl CountedRun {
+    /// The run of `spec`, which ended or waits since `at_ms`, and has stored so many more bytes than were counted.
+    pub fn new(spec: &RunSpec, leg: u32, outcome: &Outcome, at_ms: u64, storage: i64) -> Self {
+        Self {
+            run: spec.id.clone(),
+            day: Day::of(at_ms),
+            dimensions: Dimensions::of_run(&Head::new(spec)),
+            totals: Totals::of_run(&outcome.usage, outcome.cost),
+            leg,
+            has_ended: outcome.status().is_final(),
+            storage,
+        }
+    }
+
+    /// The run.
+    pub(in crate::agent) fn id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// The run for one attempt to count it. The first attempt alone takes along what is to be counted as stored: if its
+    /// answer is lost, that may be counted.
+    pub(in crate::agent) fn attempt(&mut self) -> Self {
+        Self { storage: std::mem::take(&mut self.storage), ..self.clone() }
+    }
+
+    /// A run as its head and its log tell, which is counted now if the head does not say when it ended.
+    pub(in crate::agent) fn found(head: &Head, outcome: Option<&Outcome>, now_ms: u64) -> Self {
+        let (usage, cost) = outcome.map(|outcome| (outcome.usage, outcome.cost)).unwrap_or_default();
+        Self {
+            run: head.id.clone(),
+            day: Day::of(head.ended_ms.unwrap_or(now_ms)),
+            dimensions: Dimensions::of_run(head),
+            totals: Totals::of_run(&usage, cost),
+            leg: head.leg,
+            has_ended: head.status.is_final(),
+            storage: 0,
+        }
+    }
+}

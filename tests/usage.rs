@@ -1,0 +1,101 @@
+//! `/v1/usage`: who may read it, and that it agrees with the runs.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Reply, TestServer, Upstream};
+
+const ENDPOINT: &str = "/v1/agent/completions";
+
+fn ask(user: &str) -> Value {
+    json!({"model": "test", "user": user, "messages": [{"role": "user", "content": "Go."}]})
+}
+
+/// A server with keys of two tenants, and one that may read no usage.
+async fn server(upstream: &Upstream) -> TestServer {
+    let keys = "[keys.ONE]\nkey_env = \"ONE\"\n[keys.OTHER]\nkey_env = \"OTHER\"\ntenant = \"other\"\n\
+                [keys.RUNNER]\nkey_env = \"RUNNER\"\nscopes = [\"run\"]\n\
+                [keys.BOUND]\nkey_env = \"BOUND\"\nagents = [\"helper\"]\n";
+    let config = format!(
+        "{}[agents.default]\n[agents.helper]\nmodel = \"test\"\n[models.test]\nprice = {{ input = 100.0, output = 1000.0 }}\n{keys}",
+        upstream.config()
+    );
+    let builder = TestServer::builder(&config);
+    let builder = ["ONE", "OTHER", "RUNNER", "BOUND"].into_iter().fold(builder, |builder, key| builder.env(key, key));
+    let mut server = builder.start().await;
+    server.use_key("ONE");
+    server
+}
+
+/// The sums of a report, once they are of so many runs: a run is counted a moment after its last event.
+async fn report(server: &TestServer, query: &str, runs: u64) -> Vec<Value> {
+    for _ in 0..400 {
+        let rows = server.get(&format!("/v1/usage?{query}")).await.ok()["data"].as_array().cloned().unwrap_or_default();
+        if rows.iter().filter_map(|row| row["runs"].as_u64()).sum::<u64>() >= runs {
+            return rows;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{runs} runs are not counted");
+}
+
+#[tokio::test]
+async fn usage_agrees_with_the_runs_and_outlives_the_process() {
+    let upstream = Upstream::start((0..4).map(|_| Reply::says("Done."))).await;
+    let mut server = server(&upstream).await;
+    let mut runs = Vec::new();
+    for user in ["ann", "=1+1", "ann"] {
+        runs.push(server.post(ENDPOINT, &ask(user)).await.ok());
+    }
+    let sum = |name: &str| runs.iter().filter_map(|run| run["usage"][name].as_u64()).sum::<u64>();
+    let all = report(&server, "group_by=", 3).await;
+    assert_eq!(all.len(), 1);
+    for name in ["prompt_tokens", "completion_tokens", "total_tokens"] {
+        assert!(sum(name) > 0);
+        assert_eq!(all[0][name], sum(name), "{name}");
+    }
+    let cost: f64 = runs.iter().filter_map(|run| run["agent"]["cost_usd"].as_f64()).sum();
+    assert!((all[0]["cost_usd"].as_f64().unwrap_or(0.0) - cost).abs() < 1e-9 && cost > 0.0);
+
+    server.kill9().await;
+    server.restart().await;
+    runs.push(server.post(ENDPOINT, &ask("ann")).await.ok());
+    let query = "group_by=key,agent,model,user";
+    let rows = report(&server, query, 4).await;
+    let named: Vec<_> = rows.iter().map(|row| (row["user"].as_str().unwrap_or(""), row["runs"].as_u64())).collect();
+    assert_eq!(named, [("=1+1", Some(1)), ("ann", Some(3))], "the rows of both processes are added up");
+    assert_eq!((&rows[0]["key"], &rows[0]["agent"]), (&json!("ONE"), &json!("default")));
+    assert!(rows[0]["model"].as_str().is_some_and(|model| model.ends_with("/test")) && rows[0].get("day").is_none());
+    let page = server.get(&format!("/v1/usage?{query}&limit=1")).await.ok();
+    assert_eq!((page["data"].as_array().map_or(0, Vec::len), &page["has_more"]), (1, &json!(true)));
+    let last = page["last_id"].as_str().expect("it has one");
+    let next = server.get(&format!("/v1/usage?{query}&limit=1&after={last}")).await.ok();
+    assert_eq!((&next["data"][0], &next["has_more"]), (&rows[1], &json!(false)));
+
+    let answer =
+        server.respond(server.request(Method::GET, "/v1/usage?group_by=user,key").header("accept", "text/csv")).await;
+    assert_eq!(answer.headers()["content-type"], "text/csv; charset=utf-8; header=present");
+    let csv = answer.text().await.expect("it is text");
+    let lines: Vec<_> = csv.split("\r\n").collect();
+    assert!(lines[0].starts_with("key,user,runs,prompt_tokens,") && lines.len() == 4, "{csv}");
+    assert!(lines[1].starts_with("ONE,\"'=1+1\",1,") && lines[2].starts_with("ONE,ann,3,"), "{csv}");
+}
+
+#[tokio::test]
+async fn usage_is_read_by_keys_of_the_tenant_with_the_scope_and_of_their_agents() {
+    let upstream = Upstream::start((0..2).map(|_| Reply::says("Done."))).await;
+    let mut server = server(&upstream).await;
+    server.post(ENDPOINT, &ask("ann")).await.ok();
+    report(&server, "group_by=", 1).await;
+    server.use_key("RUNNER");
+    assert_eq!(server.get("/v1/usage").await.status, 403);
+    server.use_key("OTHER");
+    assert_eq!(server.get("/v1/usage").await.ok()["data"], json!([]));
+    server.use_key("BOUND");
+    assert_eq!(server.get("/v1/usage").await.ok()["data"], json!([]));
+    server.post(ENDPOINT, &json!({"model": "helper", "messages": ask("")["messages"]})).await.ok();
+    let rows = report(&server, "group_by=agent,user", 1).await;
+    assert_eq!((rows.len(), &rows[0]["agent"], &rows[0]["user"]), (1, &json!("helper"), &Value::Null));
+    server.use_key("nobody");
+    assert_eq!(server.get("/v1/usage").await.status, 401);
+}
