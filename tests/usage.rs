@@ -1,9 +1,9 @@
-//! `/v1/usage`: who may read it, and that it agrees with the runs.
+//! `/v1/usage` and `/v1/budget`: who may read them, and that they agree with the runs.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Reply, TestServer, Upstream};
+use crate::support::{Gate, Reply, TestServer, Upstream};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 
@@ -98,4 +98,55 @@ async fn usage_is_read_by_keys_of_the_tenant_with_the_scope_and_of_their_agents(
     assert_eq!((rows.len(), &rows[0]["agent"], &rows[0]["user"]), (1, &json!("helper"), &Value::Null));
     server.use_key("nobody");
     assert_eq!(server.get("/v1/usage").await.status, 401);
+}
+
+/// The budgets that a path shows: scope, kind, limit, used, reserved, remaining and period of each.
+async fn budgets(server: &TestServer, query: &str) -> Vec<Value> {
+    let list = server.get(&format!("/v1/budget{query}")).await.ok();
+    let names = ["scope", "kind", "limit", "used", "reserved", "remaining", "period"];
+    let rows = list["data"].as_array().cloned().unwrap_or_default();
+    rows.iter().map(|row| names.map(|name| row[name].clone()).to_vec().into()).collect()
+}
+
+#[tokio::test]
+async fn budgets_show_what_is_used_and_what_is_reserved_apart() {
+    let gate = Gate::new();
+    let held = Reply::stream().text("One ").gate(&gate).text("two").finish("stop").usage(10, 5).done();
+    let upstream = Upstream::start([Reply::says("Done."), held]).await;
+    let keys = "[keys.ONE]\nkey_env = \"ONE\"\ntenant = \"t\"\nscopes = [\"run\", \"sessions\"]\n\
+                token_budget = { limit = 100000, per = \"day\" }\ncost_budget_usd = { limit = 9.0 }\n\
+                [keys.READER]\nkey_env = \"READER\"\ntenant = \"t\"\n";
+    let config = format!("{}[models.test]\nprice = {{ input = 100.0, output = 1000.0 }}\n{keys}", upstream.config());
+    let mut server = TestServer::builder(&config).env("ONE", "ONE").env("READER", "READER").start().await;
+    server.use_key("ONE");
+    server.post("/v1/sessions", &json!({"id": "s", "token_budget": 5000})).await.ok();
+    let fresh =
+        [json!(["key", "tokens", 100_000, 0, 0, 100_000, "day"]), json!(["key", "cost", 9.0, 0.0, 0.0, 9.0, null])];
+    assert_eq!(budgets(&server, "").await, fresh);
+    let renews = server.get("/v1/budget").await.ok()["data"][0]["resets_in_s"].as_u64();
+    assert!(renews.is_some_and(|seconds| (1..=86_400).contains(&seconds)), "{renews:?}");
+
+    let ask =
+        json!({"model": "test", "max_tokens": 100, "messages": ask("")["messages"], "agent": {"session_id": "s"}});
+    let usage = server.post(ENDPOINT, &ask).await.ok()["usage"]["total_tokens"].as_u64().expect("it is a number");
+    assert_eq!(budgets(&server, "").await[0], json!(["key", "tokens", 100_000, usage, 0, 100_000 - usage, "day"]));
+    let mut live = ask.clone();
+    live["stream"] = json!(true);
+    let mut stream = server.stream(ENDPOINT, &live).await;
+    gate.reached().await;
+    assert_eq!(server.get("/v1/budget?session_id=s").await.status, 403, "sessions take the scope `read`");
+    let of_key = server.get("/v1/budget").await.ok()["data"][0].clone();
+    server.use_key("READER");
+    let of_session = server.get("/v1/budget?session_id=s").await.ok()["data"].clone();
+    assert_eq!((of_session.as_array().map_or(0, Vec::len), &of_session[0]["scope"]), (1, &json!("session")));
+    for (budget, limit) in [(&of_key, 100_000), (&of_session[0], 5_000)] {
+        let reserved = budget["reserved"].as_u64().expect("it is a number");
+        assert!(reserved >= 100, "{budget}");
+        assert_eq!((&budget["used"], &budget["remaining"]), (&json!(usage), &json!(limit - usage - reserved)));
+    }
+    gate.open();
+    stream.until(|frame| frame.name == "run.completed").await;
+    assert_eq!(server.get("/v1/budget").await.ok()["data"], json!([]), "this key has none");
+    assert_eq!(server.get("/v1/budget?session_id=none").await.status, 404);
+    assert_eq!(server.get("/v1/budget?session_id=a%20b").await.status, 400);
 }

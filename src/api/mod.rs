@@ -3,6 +3,7 @@
 mod access;
 pub mod auth;
 mod bodies;
+mod budget;
 mod canonical;
 mod completions;
 mod description;

@@ -120,3 +120,13 @@ pub struct UsageParams {
     #[param(pattern = "^(json|csv)$")]
     format: Option<String>,
 }
+
+/// Whose budgets are shown beside those of the key.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes; the handler reads the query")]
+pub struct BudgetParams {
+    /// The budgets of this session too
+    #[param(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    session_id: Option<String>,
+}

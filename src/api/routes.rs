@@ -15,7 +15,8 @@ use crate::api::state::Api;
 use crate::api::wire::openai_error::ErrorBody;
 use crate::api::wire::vocabulary::{OrderText, RunStatusText};
 use crate::api::{
-    completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions, usage,
+    budget, completions, description, health, metrics, models, run_events, run_trace, runs, session_copies, sessions,
+    usage,
 };
 use crate::config::Scope;
 
@@ -97,6 +98,7 @@ fn guarded() -> Vec<Row> {
         needs(Scope::Read, row!("/v1/sessions/{id}/export", get session_copies::export)),
         needs(Scope::Sessions, row!("/v1/sessions/import", post session_copies::import)),
         needs(Scope::Usage, row!("/v1/usage", get usage::usage)),
+        row!("/v1/budget", get budget::budget),
         row!("/v1/models", get models::list),
         row!("/v1/models/{id}", get models::get),
         row!("/v1/tools", get models::tools),

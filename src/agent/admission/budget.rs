@@ -57,7 +57,7 @@ impl Admission {
             let Some((limit, counter)) = budgets.of_kind(kind) else { continue };
             let taken = u64::try_from(store.counter(&partition, &counter).await?).unwrap_or(0);
             if limit.saturating_sub(taken) < needed {
-                let set_aside = set_aside(store, &partition, &counter, &spec.id).await?.min(taken);
+                let set_aside = set_aside(store, &partition, &counter, Some(&spec.id)).await?.min(taken);
                 let (owner, renews_in_s) = (BudgetOwner::Session, None);
                 return Ok(Some(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s }));
             }

@@ -81,7 +81,7 @@ impl Meter {
         });
         let Some((kind, needed, limit)) = full else { return Refusal::Failed(error) };
         let taken = u64::try_from(*value).unwrap_or(0);
-        match set_aside(&**recorder.store(), recorder.partition(), counter, &run.spec().id).await {
+        match set_aside(&**recorder.store(), recorder.partition(), counter, Some(&run.spec().id)).await {
             Ok(set_aside) => Refusal::Short(Shortfall {
                 owner: BudgetOwner::Session,
                 kind,

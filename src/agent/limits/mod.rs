@@ -1,6 +1,7 @@
 //! The limits that all replicas share: budgets and slots of a key, and requests a minute.
 
 pub mod charge;
+pub mod left;
 pub mod quota;
 pub mod rate;
 pub(super) mod slots;

@@ -212,7 +212,7 @@ impl Account {
             BudgetKind::Tokens => self.quota.token_budget.and_then(|budget| budget.per),
             BudgetKind::Cost => self.quota.cost_budget.and_then(|budget| budget.per),
         };
-        let set_aside = set_aside(&*self.store, &self.partition, &counter, &self.run).await?.min(taken);
+        let set_aside = set_aside(&*self.store, &self.partition, &counter, Some(&self.run)).await?.min(taken);
         let (owner, renews_in_s) = (BudgetOwner::Key, period_left_s(per, now_ms));
         Ok(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s })
     }
@@ -312,20 +312,21 @@ pub(in crate::agent) fn amounts(reserved: Reservation) -> [(BudgetKind, u64); 2]
     [(BudgetKind::Tokens, reserved.tokens()), (BudgetKind::Cost, reserved.cost.0)]
 }
 
-/// How much of a counter is what other runs than `own` have reserved; at least, where these are very many.
+/// How much of a counter is what runs have reserved, or other runs than `own`; at least, where these are very many.
 pub(in crate::agent) async fn set_aside(
     store: &dyn Store,
     partition: &Partition,
     counter: &Key,
-    own: &RunId,
+    own: Option<&RunId>,
 ) -> Result<u64, Unavailable> {
-    let (own, mut sum, mut read) = (keys::reserved_by(own), 0_u64, 0);
+    let (own, mut sum, mut read) = (own.map(keys::reserved_by), 0_u64, 0);
+    let is_own = |key: &str| own.as_ref().is_some_and(|own| key.starts_with(own));
     let scan = Scan { prefix: keys::RESERVED.to_owned(), after: None, limit: MOST_LEFT, order: Order::Ascending };
     let mut pages = pin!(scan_pages(store, partition, scan));
     while let Some(page) = pages.try_next().await? {
         for (key, document) in &page {
             let holds: Vec<Hold> = decode(&document.value)?;
-            let others = holds.iter().filter(|hold| hold.counter == *counter && !key.starts_with(&own));
+            let others = holds.iter().filter(|hold| hold.counter == *counter && !is_own(key));
             sum = others.fold(sum, |sum, hold| sum.saturating_add(hold.amount));
         }
         read += page.len();

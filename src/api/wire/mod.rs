@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod body;
+pub mod budgets;
 pub mod chunk;
 mod depth;
 pub mod error;
