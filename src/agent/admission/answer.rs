@@ -8,7 +8,7 @@ use crate::agent::admission::{Admission, Started, transcript};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
-use crate::agent::launch::resume::NotResumed;
+use crate::agent::launch::resume::{Answer, NotResumed};
 use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
@@ -98,7 +98,8 @@ impl Admission {
                 return Err(error);
             }
         };
-        let resumed = self.launcher.resume(idle, Some(leg), generation, memory).await;
+        let claim = new.claim.as_ref().map(|claim| self.ledger.claim_end(claim.ttl));
+        let resumed = self.launcher.resume(idle, Some(Answer { leg, claim }), generation, memory).await;
         Ok(resumed.map(|follower| {
             let head = Head { status: RunStatus::InProgress, ..head.clone() };
             Started { head, follower: follower.to_first_end(), joined: false, replayed: false }

@@ -16,6 +16,7 @@ use crate::agent::launch::ready::{Idle, Prepared, Ready};
 use crate::agent::ledger::due::Due;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::SessionBudget;
+use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::ledger::{ReadError, commits, keys};
 use crate::agent::limits::quota::Account;
 use crate::agent::ownership::lease::Lease;
@@ -38,6 +39,15 @@ pub(in crate::agent) enum NotResumed {
     NoRoom(u64),
     /// The store did not answer: the run may have been resumed.
     Failed(Unavailable),
+}
+
+/// What a client's request resumes a run with.
+#[derive(Debug)]
+pub(in crate::agent) struct Answer {
+    /// What the log keeps of the request.
+    pub(in crate::agent) leg: Leg,
+    /// The claim of the key under which the request was sent.
+    pub(in crate::agent) claim: Option<ClaimEnd>,
 }
 
 impl From<Unavailable> for NotResumed {
@@ -88,17 +98,17 @@ impl Launcher {
         Ok(Some(idle))
     }
 
-    /// Resumes a run: with the `leg` of its client's request, or without one after a crash. Where its tenant has no room
-    /// for that leg, the run waits on.
+    /// Resumes a run: with the `answer` of its client, or without one after a crash. Where its tenant has no room
+    /// for that answer, the run waits on.
     pub(in crate::agent) async fn resume(
         self: &Arc<Self>,
         mut idle: Idle,
-        leg: Option<Leg>,
+        answer: Option<Answer>,
         generation: Arc<Generation>,
         memory: MemoryShare,
     ) -> Result<Follower, NotResumed> {
         let before = idle.seq();
-        match self.prepare(&mut idle, leg, &generation, memory).await {
+        match self.prepare(&mut idle, answer, &generation, memory).await {
             Ok(prepared) => {
                 if let Some(due) = idle.due() {
                     let store = self.ledger.store().clone();
@@ -136,7 +146,7 @@ impl Launcher {
     async fn prepare(
         &self,
         idle: &mut Idle,
-        leg: Option<Leg>,
+        answer: Option<Answer>,
         generation: &Generation,
         memory: MemoryShare,
     ) -> Result<Prepared, NotResumed> {
@@ -151,6 +161,7 @@ impl Launcher {
             .session
             .as_ref()
             .map(|_| session.as_ref().map(|found| SessionBudget::of(&found.session)).unwrap_or_default());
+        let (leg, claim) = answer.map_or((None, None), |Answer { leg, claim }| (Some(leg), claim));
         let number = leg.as_ref().map_or_else(|| idle.run().leg(), |leg| leg.number);
         let is_answered = leg.is_some();
         let (resumed, entry) = idle.next_record(Event::RunResumed { leg });
@@ -158,7 +169,7 @@ impl Launcher {
         let answer = if is_answered { entry.1.len() as u64 } else { 0 };
         idle.count(answer);
         let (head, retention) = (Head { leg: number, ..idle.new_head() }, self.ledger.retention());
-        let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, entry), session, retention);
+        let commit = commits::resume((&spec, &head), idle.lease.fence(), (answer, claim, entry), session, retention);
         let live = self.ownership.replica.register(&spec.id, &Registration::of(&spec));
         let (index, live) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live));
         if matches!(index, Err(CommitError::CeilingReached { .. })) {

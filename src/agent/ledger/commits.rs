@@ -132,18 +132,22 @@ pub fn begin(
 }
 
 /// Resumes a run with this event, which follows so many entries of its log, after a crash or after its client answered:
-/// then the head counts `answer` bytes more as stored. The session's document changes too, so a concurrent start or
-/// deletion fails by its version.
+/// then the head counts `answer` bytes more as stored, and the `claim` of the key under which the answer was sent is
+/// counted with them. The session's document changes too, so a concurrent start or deletion fails by its version.
 pub fn resume(
     (spec, head): (&RunSpec, &Head),
     fence: Fence,
-    (answer, entry): (u64, (u64, Bytes)),
+    (answer, claim, entry): (u64, Option<ClaimEnd>, (u64, Bytes)),
     session: Option<Versioned>,
     retention: Retention,
 ) -> Indexed {
     let mut index = run_entry(spec, retention);
-    if answer > 0 {
-        index = index.write(stored::count(answer, retention.tenant_bytes));
+    let counted = answer + claim.map_or(0, |_| ClaimEnd::BYTES);
+    if counted > 0 {
+        index = index.write(stored::count(counted, retention.tenant_bytes));
+    }
+    if let Some(claim) = claim {
+        index = claim.count(index);
     }
     // What was to expire with a waiting run lives again.
     let mut tx =
@@ -157,7 +161,7 @@ pub fn resume(
         tx = put_session(tx, &session, version, ttl);
         index = put_entries(index, &session, ttl);
     }
-    Indexed { run: tx, index, counted: answer, of_run: answer }
+    Indexed { run: tx, index, counted, of_run: answer }
 }
 
 /// A run's end, or that it waits for its client.

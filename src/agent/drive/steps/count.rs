@@ -10,7 +10,7 @@ use crate::store::Write;
 use crate::types::RunStatus;
 
 /// Counts what the run's log takes beyond what is counted of the run: first for its tenant, then in the run's head. So a
-/// crash in between leaves too much counted, which the next recount corrects, and never too little.
+/// crash in between leaves too much counted. A recount in between does not see these bytes. The next recount corrects both.
 pub async fn count_growth(driver: &mut Driver) -> Result<(), Exit> {
     let recorder = &driver.recorder;
     let (run, log) = (recorder.run(), recorder.bytes());

@@ -209,6 +209,21 @@ async fn a_key_under_which_a_session_is_made_or_a_message_is_sent_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_under_which_a_waiting_run_is_answered_counts() {
+    let mut taken = Vec::new();
+    for name in [None, Some("answered")] {
+        let agent = agent(vec![Say::Calls("", vec![("ask", "{}")]), Say::Text(&["done"])]);
+        let (_, call) = waiting(&agent).await;
+        let key =
+            name.map(|name| RequestKey { name: name.into(), fingerprint: name.into(), kind: RequestKeyKind::Key });
+        watch(agent.start(answer(&call, 10), key.as_ref()).await.unwrap()).await;
+        agent.idle(Duration::from_secs(5)).await;
+        taken.push(counted(&agent).await.1);
+    }
+    assert!((300..1_000).contains(&(taken[1] - taken[0])), "{taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_of_a_session_that_is_not_made_or_a_message_that_is_not_sent_does_not_count() {
     let retention = Retention { inbox_bytes: 1 << 10, ..RETENTION };
     let agent = TestAgent::builder().turns(hangs("")).retention(retention).build();
