@@ -11,10 +11,13 @@ pub mod http;
 mod kept;
 mod object;
 pub mod openai;
+mod places;
 pub mod pricing;
 mod repeated;
 pub mod retry;
 pub mod sse;
+#[cfg(test)]
+mod testing;
 mod text;
 mod turn_calls;
 mod unsupported;

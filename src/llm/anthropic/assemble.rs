@@ -3,16 +3,16 @@
 //! Pure. A turn exists only once a stop reason has come, so the half-written calls of a stream that broke off never run.
 //! After it nothing but the usage counts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::blocks::is_empty_object;
-use super::event::{API, Block, BlockDelta, WireMessage, WireUsage};
+use super::event::{API, Piece, WireMessage, WireUsage};
 use super::stop_reason;
 use crate::llm::drafts::{Draft, Drafts, Said};
 use crate::llm::http::fault::Fault;
+use crate::llm::places::Places;
 use crate::llm::repeated::OnlyPiece;
 use crate::llm::{Delta, ModelTurn};
 use crate::types::Usage;
@@ -23,8 +23,8 @@ use crate::types::conversation::{Dialect, Extra, Proof};
 pub(super) struct Assembler {
     author: Arc<str>,
     drafts: Drafts,
-    /// Where the block of each index is that began last. An upstream may begin very many, and add to any.
-    places: HashMap<u64, usize>,
+    /// Where the blocks are, by their indexes.
+    places: Places<u64>,
     usage: Option<WireUsage>,
     stop_reason: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Assembler {
 impl Assembler {
     /// A turn of the model that signs as `author`, of which nothing has come yet.
     pub(super) fn new(author: Arc<str>) -> Self {
-        Self { author, drafts: Drafts::default(), places: HashMap::new(), usage: None, stop_reason: None }
+        Self { author, drafts: Drafts::default(), places: Places::default(), usage: None, stop_reason: None }
     }
 
     /// Whether the model said that it is done. Its usage may still follow.
@@ -64,7 +64,7 @@ impl Assembler {
 
     /// Begins a block, of which most of what it says may follow.
     pub(super) fn begin_block(&mut self, index: u64, json: &RawValue, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        let block: Block<'_> = serde_json::from_str(json.get()).map_err(|_| Fault::NotAnEvent(API))?;
+        let block: Piece<'_> = serde_json::from_str(json.get()).map_err(|_| Fault::NotAnEvent(API))?;
         let place = match begun(json, &block) {
             Some(draft) => self.drafts.begin(draft)?,
             None => self.drafts.begin_call(block.name.0.into_owned())?,
@@ -79,12 +79,7 @@ impl Assembler {
     }
 
     /// Adds to a block. Kinds of deltas that are not known, such as citations, add nothing.
-    pub(super) fn push_delta(
-        &mut self,
-        index: u64,
-        delta: BlockDelta<'_>,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<bool, Fault> {
+    pub(super) fn push_delta(&mut self, index: u64, delta: Piece<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
         let (what, said) = match &*delta.r#type.0 {
             "text_delta" => (Said::Text, delta.text.0),
             "thinking_delta" => (Said::Thinking, delta.thinking.0),
@@ -131,7 +126,7 @@ impl Assembler {
 
     /// Where the block of this index is that began last.
     fn place(&self, index: u64) -> Result<usize, Fault> {
-        self.places.get(&index).copied().ok_or(Fault::NotAnEvent(API))
+        self.places.get(&index).ok_or(Fault::NotAnEvent(API))
     }
 
     fn sign(&mut self, index: u64, piece: &str) -> Result<bool, Fault> {
@@ -145,12 +140,12 @@ impl Assembler {
 }
 
 /// A block that begins so, as far as it is not written in deltas; `None` for a call.
-fn begun(json: &RawValue, block: &Block<'_>) -> Option<Draft> {
+fn begun(json: &RawValue, block: &Piece<'_>) -> Option<Draft> {
     let thinking = |proof| Draft::Thinking { text: String::new(), id: None, proof };
     Some(match &*block.r#type.0 {
         "text" => Draft::Text(String::new(), Extra::default()),
         "thinking" => thinking(Proof::Signature(block.signature.0.to_string())),
-        // Thinking that the vendor shows nobody.
+        // Thinking that the vendor sends only encrypted.
         "redacted_thinking" => thinking(Proof::Encrypted(block.data.0.to_string())),
         "tool_use" => return None,
         _ => Draft::Unknown { dialect: Dialect::AnthropicMessages, json: json.to_owned(), input: String::new() },

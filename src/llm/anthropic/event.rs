@@ -20,7 +20,7 @@ pub(super) struct Event<'a> {
     /// Which block it belongs to.
     pub(super) index: Option<u64>,
     #[serde(borrow)]
-    pub(super) delta: Option<BlockDelta<'a>>,
+    pub(super) delta: Option<Piece<'a>>,
     #[serde(borrow)]
     pub(super) content_block: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -28,10 +28,10 @@ pub(super) struct Event<'a> {
     pub(super) usage: Option<Box<WireUsage>>,
 }
 
-/// What an event adds to a block, or to the message.
+/// What a block begins with, or what an event adds to a block or to the message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct BlockDelta<'a> {
+pub(super) struct Piece<'a> {
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
@@ -40,8 +40,18 @@ pub(super) struct BlockDelta<'a> {
     pub(super) thinking: Text<'a>,
     #[serde(borrow)]
     pub(super) signature: Text<'a>,
+    /// Of redacted thinking.
+    #[serde(borrow)]
+    pub(super) data: Text<'a>,
+    /// Of a call, like its input.
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    /// What an event adds to the input.
     #[serde(borrow)]
     pub(super) partial_json: Text<'a>,
+    /// Of the message.
     #[serde(borrow)]
     pub(super) stop_reason: Text<'a>,
 }
@@ -57,26 +67,6 @@ pub(super) struct WireMessage<'a> {
     #[serde(borrow)]
     pub(super) stop_reason: Text<'a>,
     pub(super) usage: Option<Box<WireUsage>>,
-}
-
-/// The members of a block.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Block<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Text<'a>,
-    #[serde(borrow)]
-    pub(super) text: Text<'a>,
-    #[serde(borrow)]
-    pub(super) thinking: Text<'a>,
-    #[serde(borrow)]
-    pub(super) signature: Text<'a>,
-    #[serde(borrow)]
-    pub(super) data: Text<'a>,
-    #[serde(borrow)]
-    pub(super) name: Text<'a>,
-    #[serde(borrow)]
-    pub(super) input: Option<&'a RawValue>,
 }
 
 /// Tokens, as far as an event tells them: each number is that of the whole turn so far.

@@ -9,7 +9,7 @@ pub(super) const OWN: [&str; 2] = ["thinking", "top_k"];
 /// The service tiers that the API has.
 pub(super) const TIERS: [&str; 2] = ["auto", "standard_only"];
 
-/// How the model is to sample, and for whom.
+/// Writes the sampling parameters, the service tier and the end user.
 pub(super) fn write(sampling: &Sampling, object: &mut Object<'_>) {
     for (name, number) in [("temperature", sampling.temperature), ("top_p", sampling.top_p)] {
         if let Some(number) = number {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::{HttpUpstream, Secret};
 use crate::llm::http::http_client;
+use crate::llm::testing::http_upstream;
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
 use crate::types::offer::{ToolChoice, ToolOffer};
@@ -18,16 +18,7 @@ const KEY: &str = "sk-ant-very-secret";
 const LONG: Duration = Duration::from_secs(20);
 
 fn config(base_url: &str) -> AnthropicUpstream {
-    let http = HttpUpstream {
-        base_url: base_url.parse().unwrap(),
-        api_key: Some(Secret::new(KEY)),
-        models: None,
-        connect_timeout: LONG,
-        first_byte_timeout: LONG,
-        idle_timeout: LONG,
-        free: None,
-        allow_uncounted_cost: false,
-    };
+    let http = http_upstream(base_url, KEY, LONG);
     let beta = vec!["a-2025-01-01".to_owned(), "b-2025-02-02".to_owned()];
     AnthropicUpstream { http, version: "2023-06-01".to_owned(), beta, max_tokens: None, prompt_cache: true }
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::llm::http::fault::{MAX_CALLS, MAX_TURN};
 use crate::llm::sse::SseError;
-use crate::llm::{ModelCall, ModelErrorKind, ModelPart};
+use crate::llm::{ModelCall, ModelErrorKind, ModelPart, testing};
 use crate::types::conversation::{Part, PartKind, Proof, Seal, Thinking};
 use crate::types::{TurnEnd, Usage};
 
@@ -135,15 +135,7 @@ fn recorded() -> Vec<(&'static str, String, ModelTurn)> {
 
 /// What comes of a stream that arrives in these pieces.
 fn decode<'c>(pieces: impl IntoIterator<Item = &'c [u8]>) -> (Vec<Delta>, Result<ModelTurn, Fault>) {
-    let (mut decoder, mut deltas) = (Decoder::new(AUTHOR.into()), Vec::new());
-    for piece in pieces {
-        match decoder.feed(piece, &mut deltas) {
-            Ok(Progress::Done) => break,
-            Ok(Progress::Spoke | Progress::Silent) => {}
-            Err(fault) => return (deltas, Err(fault)),
-        }
-    }
-    (deltas, decoder.finish())
+    testing::decode(Decoder::new(AUTHOR.into()), pieces)
 }
 
 fn turn(events: &[Value]) -> Result<ModelTurn, Fault> {
@@ -152,18 +144,7 @@ fn turn(events: &[Value]) -> Result<ModelTurn, Fault> {
 
 #[test]
 fn a_stream_means_the_same_wherever_it_is_cut() {
-    for (name, stream, expected) in recorded() {
-        let bytes = stream.as_bytes();
-        for cut in 0..=bytes.len() {
-            let (before, after) = bytes.split_at(cut);
-            assert_eq!(decode([before, after]).1.as_ref(), Ok(&expected), "{name} cut at {cut}");
-        }
-        let (deltas, turn) = decode(bytes.chunks(1));
-        assert_eq!(turn.as_ref(), Ok(&expected), "{name} byte by byte");
-        let texts =
-            deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None });
-        assert_eq!(texts.collect::<String>(), expected.text(), "{name}");
-    }
+    testing::means_the_same_wherever_it_is_cut(|| Decoder::new(AUTHOR.into()), recorded());
 }
 
 #[test]
@@ -251,25 +232,6 @@ fn of_each_kind_of_tokens_the_most_counts_in_whichever_event_it_comes() {
         let usage = Usage { reasoning_tokens: 5, ..usage() };
         assert_eq!(turn(&[begun, ended, over]).unwrap().usage, Some(usage), "{first} {last}");
     }
-}
-
-#[test]
-fn adding_to_the_first_of_many_blocks_takes_no_longer_than_to_the_last() {
-    const BLOCKS: u64 = 40_000;
-    let block = serde_json::value::to_raw_value(&json!({ "type": "text", "text": "" })).unwrap();
-    let mut turn = Assembler::new(AUTHOR.into());
-    for index in 0..BLOCKS {
-        turn.begin_block(index, &block, &mut Vec::new()).unwrap();
-    }
-    let mut time = |index| {
-        let (began, mut deltas) = (tokio::time::Instant::now(), Vec::new());
-        for _ in 0..BLOCKS {
-            turn.push_piece(index, OnlyPiece { said: "x", is_thinking: false }, &mut deltas).unwrap();
-        }
-        began.elapsed()
-    };
-    let (first, last) = (time(0), time(BLOCKS - 1));
-    assert!(first < last * 20 + std::time::Duration::from_secs(1), "{first:?} for the first, {last:?} for the last");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use self::recorded::recorded;
 use super::*;
 use crate::llm::http::fault::{MAX_CALLS, MAX_TURN};
 use crate::llm::sse::SseError;
-use crate::llm::{ModelCall, ModelErrorKind, ModelPart};
+use crate::llm::{ModelCall, ModelErrorKind, ModelPart, testing};
 use crate::types::TurnEnd;
 use crate::types::conversation::{Part, PartKind};
 
@@ -42,15 +42,7 @@ fn call(index: impl Into<Value>, id: impl Into<Value>, name: impl Into<Value>, a
 
 /// What comes of a stream that arrives in these pieces.
 fn decode<'c>(pieces: impl IntoIterator<Item = &'c [u8]>) -> (Vec<Delta>, Result<ModelTurn, Fault>) {
-    let (mut decoder, mut deltas) = (Decoder::default(), Vec::new());
-    for piece in pieces {
-        match decoder.feed(piece, &mut deltas) {
-            Ok(Progress::Done) => break,
-            Ok(Progress::Spoke | Progress::Silent) => {}
-            Err(fault) => return (deltas, Err(fault)),
-        }
-    }
-    (deltas, decoder.finish())
+    testing::decode(Decoder::default(), pieces)
 }
 
 fn turn(chunks: &[Value]) -> ModelTurn {
@@ -69,18 +61,7 @@ fn owned<const N: usize>(calls: [(&str, &str); N]) -> Vec<(String, String)> {
 
 #[test]
 fn a_stream_means_the_same_wherever_it_is_cut() {
-    for (name, stream, expected) in recorded() {
-        let bytes = stream.as_bytes();
-        for cut in 0..=bytes.len() {
-            let (before, after) = bytes.split_at(cut);
-            assert_eq!(decode([before, after]).1.as_ref(), Ok(&expected), "{name} cut at {cut}");
-        }
-        let (deltas, turn) = decode(bytes.chunks(1));
-        assert_eq!(turn.as_ref(), Ok(&expected), "{name} byte by byte");
-        let texts =
-            deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(text.as_str()) } else { None });
-        assert_eq!(texts.collect::<String>(), expected.text(), "{name}");
-    }
+    testing::means_the_same_wherever_it_is_cut(Decoder::default, recorded());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::llm::testing::http_upstream;
 use crate::net::testing;
 pub(super) use crate::net::testing::{Act, read_request};
 
@@ -40,16 +41,7 @@ pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: 
 
 /// An upstream with a key.
 pub(super) fn http(base_url: &str) -> HttpUpstream {
-    HttpUpstream {
-        base_url: base_url.parse().unwrap(),
-        api_key: Some(Secret::new(KEY)),
-        models: None,
-        connect_timeout: LONG,
-        first_byte_timeout: LONG,
-        idle_timeout: LONG,
-        free: None,
-        allow_uncounted_cost: false,
-    }
+    http_upstream(base_url, KEY, LONG)
 }
 
 pub(super) fn frame(chunk: &Value) -> String {
