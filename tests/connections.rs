@@ -210,42 +210,40 @@ async fn long_logs_are_written_in_pieces() {
     }
 }
 
+/// A client that asks for more than the kernels keep between it and the server.
+async fn insatiable(server: &TestServer, run: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("there are sockets");
+    socket.set_recv_buffer_size(4 << 10).expect("it may be small");
+    let mut stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
+    let request = format!("GET /v1/runs/{run}/events?stream=false HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(request.repeat(40).as_bytes()).await.expect("the server takes it");
+    stream
+}
+
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_closed() {
     let (server, run, _others) = long_run("write_timeout = \"1s\"").await;
-    let socket = TcpSocket::new_v4().expect("there are sockets");
-    socket.set_recv_buffer_size(4 << 10).expect("it may be small");
-    let mut stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
-    // More than the kernel keeps for a client.
-    let request = format!("GET /v1/runs/{run}/events?stream=false HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    stream.write_all(request.repeat(40).as_bytes()).await.expect("the server takes it");
-    let broken = async {
-        while !server.output().contains("a connection broke") {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("the server to give the client up", broken).await;
+    let _stream = insatiable(&server, &run).await;
+    server.logged("a connection broke").await;
     assert_eq!(Connection::open(&server).await.ask(PROBE).await.0, 200);
 }
 
-/// Its kernel takes something again and again, so that only the server itself notices how little that is.
+/// The server notices how little that is, or its kernel does.
 #[tokio::test]
 async fn a_client_that_takes_next_to_nothing_is_closed() {
     let (server, run, _others) = long_run("write_timeout = \"1s\"").await;
-    let socket = TcpSocket::new_v4().expect("there are sockets");
-    socket.set_recv_buffer_size(4 << 10).expect("it may be small");
-    let mut stream = socket.connect(server.address().parse().expect("an address")).await.expect("it listens");
-    let request = format!("GET /v1/runs/{run}/events?stream=false HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    stream.write_all(request.repeat(40).as_bytes()).await.expect("the server takes it");
-    let broken = async {
-        while !server.output().contains("a connection broke") {
-            let mut little = [0; 1 << 10];
+    let mut stream = insatiable(&server, &run).await;
+    let takes = async {
+        loop {
             // What was sent before the end is there to be read after it.
-            let _ = stream.read(&mut little).await;
+            let _ = stream.read(&mut [0; 1 << 10]).await;
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    within("the server to give the client up", broken).await;
+    tokio::select! {
+        _ = server.logged("a connection broke") => {}
+        () = takes => unreachable!("it goes on"),
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
 //! A scripted server of models that speaks Anthropic's Messages, and judges every request it gets.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use serde_json::{Value, json};
 
 use super::http::{HttpServer, Request};
 use super::reply::Reply;
+use super::script::{Judge, Script};
 
 /// The scripted upstream, named `claude`. Its models are called `claude-sonnet-4-5` and
 /// `claude-opus-5`.
@@ -15,22 +13,14 @@ use super::reply::Reply;
 #[derive(Debug)]
 pub(crate) struct Anthropic {
     server: HttpServer,
-    script: Arc<Mutex<Script>>,
-}
-
-#[derive(Debug, Default)]
-struct Script {
-    replies: VecDeque<Reply>,
-    complaints: Vec<String>,
+    _judge: Judge,
 }
 
 impl Anthropic {
     /// Starts one that gives these replies, in this order.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let script = Arc::new(Mutex::new(Script { replies: replies.into_iter().collect(), ..Script::default() }));
-        let decided = script.clone();
-        let decide = move |request: &Request| lock(&decided).decide(request);
-        Self { server: HttpServer::start(|_| true, decide).await, script }
+        let judge = Judge::new(replies);
+        Self { server: HttpServer::start(|_| true, judge.play(decide)).await, _judge: judge }
     }
 
     /// Its declaration for a server's configuration.
@@ -48,35 +38,16 @@ impl Anthropic {
     }
 }
 
-impl Drop for Anthropic {
-    fn drop(&mut self) {
-        let complaints = std::mem::take(&mut lock(&self.script).complaints);
-        if !std::thread::panicking() {
-            assert!(complaints.is_empty(), "the upstream got bad requests:\n{}", complaints.join("\n"));
-        }
+fn decide(script: &mut Script, request: &Request) -> Reply {
+    if !script.is_post_to("/v1/messages", request) {
+        return Reply::anthropic_error(404, "not_found_error", "no such path");
     }
-}
-
-impl Script {
-    fn decide(&mut self, request: &Request) -> Reply {
-        if request.method != "POST" || request.target != "/v1/messages" {
-            self.complaints.push(format!("{} {} is none of its paths", request.method, request.target));
-            return Reply::anthropic_error(404, "not_found_error", "no such path");
-        }
-        if request.headers.get("anthropic-version").is_none_or(|version| version != "2023-06-01") {
-            self.complaints.push("the version is missing".to_owned());
-        }
-        let body = request.json();
-        self.complaints.extend(faults(&body).into_iter().map(|fault| format!("{fault}, in {body}")));
-        self.replies.pop_front().unwrap_or_else(|| {
-            self.complaints.push(format!("no reply is left for {body}"));
-            Reply::anthropic_error(400, "invalid_request_error", "the script has ended")
-        })
+    if request.headers.get("anthropic-version").is_none_or(|version| version != "2023-06-01") {
+        script.complain("the version is missing".to_owned());
     }
-}
-
-fn lock(script: &Mutex<Script>) -> std::sync::MutexGuard<'_, Script> {
-    script.lock().unwrap_or_else(PoisonError::into_inner)
+    let body = request.json();
+    let reply = script.reply(&body, faults(&body));
+    reply.unwrap_or_else(|| Reply::anthropic_error(400, "invalid_request_error", "the script has ended"))
 }
 
 /// Which of the API's rules a request breaks.

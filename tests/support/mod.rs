@@ -11,6 +11,7 @@ pub(crate) mod mutation;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 mod reply;
+mod script;
 pub(crate) mod seed;
 pub(crate) mod server;
 pub(crate) mod sse;

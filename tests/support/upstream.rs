@@ -1,13 +1,13 @@
 //! A scripted server of models that speaks OpenAI's chat completions, and judges every request it gets.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::http::{HttpServer, Request};
 use super::reply::Reply;
+use super::script::{Judge, Script};
 
 /// The scripted upstream. Its model is called `test`.
 ///
@@ -15,33 +15,24 @@ use super::reply::Reply;
 #[derive(Debug)]
 pub(crate) struct Upstream {
     server: HttpServer,
-    script: Arc<Mutex<Script>>,
-}
-
-#[derive(Debug, Default)]
-struct Script {
-    replies: VecDeque<Reply>,
-    otherwise: Option<Reply>,
-    complaints: Vec<String>,
+    judge: Judge,
 }
 
 impl Upstream {
     /// Starts one that gives these replies, in this order.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let script = Arc::new(Mutex::new(Script { replies: replies.into_iter().collect(), ..Script::default() }));
-        let decided = script.clone();
-        let decide = move |request: &Request| lock(&decided).decide(request);
-        Self { server: HttpServer::start(|request| !is_list(request), decide).await, script }
+        let judge = Judge::new(replies);
+        Self { server: HttpServer::start(|request| !is_list(request), judge.play(decide)).await, judge }
     }
 
     /// Adds a reply to the script.
     pub(crate) fn then(&self, reply: Reply) {
-        lock(&self.script).replies.push_back(reply);
+        self.judge.script().then(reply);
     }
 
     /// What is replied whenever the script has come to its end.
     pub(crate) fn otherwise(&self, reply: Reply) {
-        lock(&self.script).otherwise = Some(reply);
+        self.judge.script().otherwise(reply);
     }
 
     /// Its declaration for a server's configuration.
@@ -65,32 +56,16 @@ impl Upstream {
     }
 }
 
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        let complaints = std::mem::take(&mut lock(&self.script).complaints);
-        if !std::thread::panicking() {
-            assert!(complaints.is_empty(), "the upstream got bad requests:\n{}", complaints.join("\n"));
-        }
+fn decide(script: &mut Script, request: &Request) -> Reply {
+    if is_list(request) {
+        return list();
     }
-}
-
-impl Script {
-    fn decide(&mut self, request: &Request) -> Reply {
-        if is_list(request) {
-            return list();
-        }
-        if request.method != "POST" || request.target != "/v1/chat/completions" {
-            self.complaints.push(format!("{} {} is none of its paths", request.method, request.target));
-            return Reply::error(404, "unknown_url", "no such path");
-        }
-        let body = request.json();
-        self.complaints.extend(faults(&body).into_iter().map(|fault| format!("{fault}, in {body}")));
-        if let Some(reply) = self.replies.pop_front().or_else(|| self.otherwise.clone()) {
-            return reply;
-        }
-        self.complaints.push(format!("no reply is left for {body}"));
-        Reply::error(400, "unscripted", "the script has ended")
+    if !script.is_post_to("/v1/chat/completions", request) {
+        return Reply::error(404, "unknown_url", "no such path");
     }
+    let body = request.json();
+    let reply = script.reply(&body, faults(&body));
+    reply.unwrap_or_else(|| Reply::error(400, "unscripted", "the script has ended"))
 }
 
 /// Whether the request asks for the list of models.
@@ -106,10 +81,6 @@ pub(crate) fn list() -> Reply {
 /// The declaration of an upstream for a server's configuration.
 pub(crate) fn declaration(address: SocketAddr) -> String {
     format!("[upstreams.scripted]\nbase_url = \"http://{address}/v1\"\nmodels = [\"test\"]\n")
-}
-
-fn lock(script: &Mutex<Script>) -> std::sync::MutexGuard<'_, Script> {
-    script.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Which of the rules that every request must keep this one breaks.
