@@ -53,11 +53,11 @@ struct MetricsDoor {
 
 /// Who may read the metrics where requests are answered; and at which other address, and who there.
 fn access(config: &MetricsConfig) -> (MetricsAccess, Option<(SocketAddr, MetricsAccess)>) {
-    let access = if config.open { MetricsAccess::Everyone } else { MetricsAccess::Key };
+    let access = if config.open { MetricsAccess::Public } else { MetricsAccess::Key };
     match (config.enabled, config.listen) {
-        (false, _) => (MetricsAccess::Nobody, None),
+        (false, _) => (MetricsAccess::Disabled, None),
         (true, None) => (access, None),
-        (true, Some(address)) => (MetricsAccess::Nobody, Some((address, access))),
+        (true, Some(address)) => (MetricsAccess::Disabled, Some((address, access))),
     }
 }
 

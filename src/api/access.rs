@@ -3,10 +3,10 @@
 /// Who may read the metrics at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsAccess {
-    /// They are not there.
-    Nobody,
-    /// Those whose key has the scope, or everyone where there are no keys.
+    /// The metrics are not there.
+    Disabled,
+    /// A request needs a key with the scope `metrics`, or none where no keys are declared.
     Key,
-    /// Everyone.
-    Everyone,
+    /// A request needs no key.
+    Public,
 }

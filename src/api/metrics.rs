@@ -37,13 +37,13 @@ pub fn router(agent: Agent, access: MetricsAccess) -> Router {
 )]
 pub async fn metrics(State(api): State<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
     match api.metrics {
-        MetricsAccess::Nobody => return unknown_url(&method, &uri),
+        MetricsAccess::Disabled => return unknown_url(&method, &uri),
         MetricsAccess::Key => {
             if let Err(error) = auth::check_scope(&api.agent.generation(), &headers, Scope::Metrics) {
                 return error.into_response();
             }
         }
-        MetricsAccess::Everyone => {}
+        MetricsAccess::Public => {}
     }
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let format = Format::preferred(accept);

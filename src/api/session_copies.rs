@@ -7,8 +7,10 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use futures_util::stream::BoxStream;
 use http::{HeaderValue, header};
 
+use crate::agent::error::LookupError;
 use crate::agent::session::fork::Fork;
 use crate::agent::session::snapshot::Export;
 use crate::api::auth::Caller;
@@ -68,14 +70,14 @@ pub async fn export(
         yield write_messages(&begin, true);
         let mut is_first = begin.is_empty();
         drop(begin);
-        while let Some(page) = pages.try_next().await.inspect_err(|error| tracing::warn!(session = %session.id, %error, "the export of a session broke off"))? {
+        let warn = |error: &_| tracing::warn!(session = %session.id, %error, "the export of a session broke off");
+        while let Some(page) = pages.try_next().await.inspect_err(warn)? {
             yield write_messages(&page, is_first);
             is_first = false;
         }
         yield Bytes::from_static(END);
     };
-    let body: futures_util::stream::BoxStream<'static, Result<Bytes, crate::agent::error::LookupError>> =
-        Box::pin(body);
+    let body: BoxStream<'static, Result<Bytes, LookupError>> = Box::pin(body);
     let mut response = Response::new(Body::from_stream(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)

@@ -12,6 +12,7 @@ const TAKEOVER_DELAY: Duration = Duration::from_secs(3);
 /// How long after a run's start an attempt that is marked as repeated joins the run. Clients wait ten minutes for an
 /// answer, then pause.
 const REPEATED_WITHIN: Duration = Duration::from_secs(11 * 60);
+
 impl RequestKeyKind {
     /// How long the claim of such a request is kept if its run takes up to `longest`.
     pub(super) fn ttl(self, longest: Duration) -> Duration {
