@@ -8,6 +8,7 @@ mod charges;
 mod command_line;
 mod conflicts;
 mod connections;
+mod documents;
 mod durability;
 mod encryption;
 mod faults;

@@ -253,7 +253,8 @@ fn agents(to: &mut Declarations) -> Named<AgentMeters> {
         "run_duration",
         &["agent"],
         DURATIONS,
-        "How long runs that ended were under way, without the time in which they waited.",
+        "How long runs that ended were under way, without the time in which they waited. A run whose log was lost or \
+         damaged has none.",
     );
     Named::new(MOST_NAMES, move |name| AgentMeters {
         name: name.to_owned(),
