@@ -9,7 +9,6 @@ use async_stream::try_stream;
 use bytes::Bytes;
 use http::Request;
 use http::header::CONTENT_TYPE;
-use http_body_util::Full;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::decode::{Decode, Progress};
@@ -31,12 +30,7 @@ const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Sends a request and reads the answer as `decoder` does.
-pub fn ask<D: Decode>(
-    upstream: Arc<Upstream>,
-    request: Request<Full<Bytes>>,
-    deadline: Instant,
-    decoder: D,
-) -> DeltaStream {
+pub fn ask<D: Decode>(upstream: Arc<Upstream>, request: Request<Bytes>, deadline: Instant, decoder: D) -> DeltaStream {
     Box::pin(try_stream! {
         let mut answer = Answer::request(upstream, request, deadline, decoder).await?;
         yield Delta::Begun;
@@ -75,7 +69,7 @@ impl<D: Decode> Answer<D> {
     /// Sends a request and waits for the head of the answer.
     async fn request(
         upstream: Arc<Upstream>,
-        request: Request<Full<Bytes>>,
+        request: Request<Bytes>,
         deadline: Instant,
         decoder: D,
     ) -> Result<Self, ModelError> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
-use http_body_util::Full;
 use url::Url;
 
 use super::fault::Fault;
@@ -94,7 +93,7 @@ impl Upstream {
     }
 
     /// What asks for an answer: `body`, made of `request`.
-    pub fn post(&self, uri: &Uri, body: String, request: &ModelRequest) -> Request<Full<Bytes>> {
+    pub fn post(&self, uri: &Uri, body: String, request: &ModelRequest) -> Request<Bytes> {
         let mut post = self.request(Method::POST, uri, body.into());
         let parent = request.trace.as_ref().map(ToString::to_string);
         let state = request.trace.as_ref().and_then(|trace| trace.state.as_deref());
@@ -112,12 +111,12 @@ impl Upstream {
     }
 
     /// What asks which models there are.
-    pub(super) fn get_models(&self) -> Request<Full<Bytes>> {
+    pub(super) fn get_models(&self) -> Request<Bytes> {
         self.request(Method::GET, &self.models, Bytes::new())
     }
 
-    fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
+    fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Bytes> {
+        let mut request = Request::new(body);
         (*request.method_mut(), *request.uri_mut()) = (method, uri.clone());
         *request.headers_mut() = self.headers.clone();
         request

@@ -43,11 +43,13 @@ pub struct CannotConnect(#[from] rustls::Error);
 pub(super) struct TooSlow;
 
 /// Why a connection failed.
-type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
 /// Makes connections.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
+    /// Reaches servers without TLS.
+    tcp: HttpConnector,
     /// Reaches servers.
     direct: HttpsConnector<HttpConnector>,
     /// Reaches proxies, which speak HTTP/1.1.
@@ -76,6 +78,7 @@ impl Connector {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let tls = Arc::new(tls);
         Ok(Self {
+            tcp: tcp.clone(),
             direct: (tcp.clone(), tls.clone()).into(),
             to_proxy: (tcp, Arc::new(plain)).into(),
             tls,
@@ -90,6 +93,16 @@ impl Connector {
             return None;
         }
         self.proxy(to)?.basic_auth().cloned()
+    }
+
+    /// What opens connections without TLS, to servers that no proxy is used for.
+    pub(super) fn tcp(&self) -> HttpConnector {
+        self.tcp.clone()
+    }
+
+    /// Whether a proxy is used for requests to this server.
+    pub(super) fn is_proxied(&self, to: &Uri) -> bool {
+        self.proxy(to).is_some()
     }
 
     fn proxy(&self, to: &Uri) -> Option<Intercept> {

@@ -7,6 +7,7 @@ use std::io;
 use hyper_util::client::legacy;
 
 use super::connect::TooSlow;
+use super::http1::Http1Error;
 
 /// No answer came, or its body broke off.
 #[derive(Debug)]
@@ -15,7 +16,10 @@ pub struct HttpError(Box<dyn Error + Send + Sync>);
 impl HttpError {
     /// Whether no connection could be opened, so that nothing of the request was sent.
     pub fn is_connect(&self) -> bool {
-        self.0.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
+        match self.0.downcast_ref() {
+            Some(error) => matches!(error, Http1Error::Unconnected(_)),
+            None => self.0.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect),
+        }
     }
 
     /// Whether it took too long to connect.
@@ -32,7 +36,10 @@ impl HttpError {
     /// Whether the server closed the connection before it answered. Servers close connections that were kept for the
     /// next request, often just as it is sent.
     pub fn is_closed(&self) -> bool {
-        self.cause().downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
+        match self.0.downcast_ref() {
+            Some(error) => matches!(error, Http1Error::Closed),
+            None => self.cause().downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message),
+        }
     }
 
     /// The innermost error, which says what happened; the outer ones only say during what.
@@ -71,6 +78,12 @@ fn is_final(error: &rustls::Error) -> bool {
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self.cause(), f)
+    }
+}
+
+impl From<Http1Error> for HttpError {
+    fn from(error: Http1Error) -> Self {
+        Self(error.into())
     }
 }
 

@@ -3,8 +3,8 @@ use http::Method;
 use super::*;
 use crate::net::testing::serve;
 
-fn get(url: &str) -> Request<Full<Bytes>> {
-    let mut request = Request::get(url).method(Method::GET).body(Full::default()).unwrap();
+fn get(url: &str) -> Request<Bytes> {
+    let mut request = Request::get(url).method(Method::GET).body(Bytes::new()).unwrap();
     *request.headers_mut() = common_headers();
     request
 }

@@ -16,7 +16,6 @@ use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use ::http::{Method, Request, StatusCode, Uri};
 use async_trait::async_trait;
 use bytes::Bytes;
-use http_body_util::Full;
 use serde_json::value::RawValue;
 
 use crate::config::{HttpToolConfig, Identity, SentIdentity};
@@ -95,7 +94,7 @@ impl HttpTool {
         Ok(Self { spec, method, template, declared, headers, send_identity, max_response_bytes, client })
     }
 
-    fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<Full<Bytes>>, ToolError> {
+    fn request(&self, raw: &RawValue, context: &CallContext) -> Result<Request<Bytes>, ToolError> {
         let unreadable = |error| ToolError::Failed(format!("The arguments cannot be read: {error}. Nothing was sent."));
         let mut arguments: Arguments = serde_json::from_str(raw.get()).map_err(unreadable)?;
         // Nested too deep, or a number too large, they are JSON and yet no values that can be looked into.
@@ -111,11 +110,11 @@ impl HttpTool {
         }
         let uri = Uri::try_from(String::from(url))
             .map_err(|_| ToolError::Failed("The arguments do not make up a URL.".into()))?;
-        let (mut request, mut headers) = (Request::new(Full::default()), self.headers.clone());
+        let (mut request, mut headers) = (Request::new(Bytes::new()), self.headers.clone());
         self.add_headers(&mut headers, context)?;
         if let Some(body) = body {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-            *request.body_mut() = Full::from(body);
+            *request.body_mut() = Bytes::from(body);
         }
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method.clone(), uri, headers);
         Ok(request)

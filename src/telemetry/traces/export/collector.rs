@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, TE};
 use http::{Method, Request, StatusCode, Uri};
-use http_body_util::Full;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 
@@ -89,7 +88,7 @@ impl Collector {
             OtlpProtocol::Http => message,
             OtlpProtocol::Grpc => framed(&message),
         };
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(body);
         (*request.method_mut(), *request.uri_mut()) = (Method::POST, self.uri.clone());
         *request.headers_mut() = self.headers.clone();
         let passing = |error: crate::net::client::HttpError| SendError::passing(error.to_string(), Duration::ZERO);
