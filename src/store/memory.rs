@@ -8,6 +8,7 @@
 //! not expired. Time is tokio's, which tests can pause.
 
 mod contents;
+mod log;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -30,11 +30,11 @@ pub fn scan_pages<'a>(
 }
 
 /// Those of these entries that one page has, by their bytes.
-pub(super) fn bounded<'a>(entries: impl Iterator<Item = &'a Bytes>) -> impl Iterator<Item = &'a Bytes> {
+pub(super) fn bounded<T: AsRef<[u8]>>(entries: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let mut bytes = 0;
     entries.take_while(move |entry| {
         let has_room = bytes < PAGE_BYTES;
-        bytes += entry.len();
+        bytes += entry.as_ref().len();
         has_room
     })
 }

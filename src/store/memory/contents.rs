@@ -1,23 +1,25 @@
 //! What one partition holds in memory, and when it expires.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::log::Log;
 use crate::store::decide::CurrentState;
 use crate::store::lease::Leases;
 use crate::store::pages::bounded;
 use crate::store::{Document, Fence, Key, LogPage, Order, Partition, Scan, Unavailable, Write};
 
-/// What one partition holds, leases apart. Most partitions hold a handful of things, and one log or none, for which a hash
-/// map takes half as much as a node of a tree.
+/// What one partition holds, leases apart. Most partitions hold a handful of things, and one log or none: documents are
+/// boxed because the node of a tree has room for eleven, and logs are a list.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    documents: BTreeMap<Key, Stored>,
-    logs: HashMap<Key, Log>,
+    documents: BTreeMap<Key, Box<Stored>>,
+    /// In the order of their keys.
+    logs: Vec<(Key, Kept)>,
     /// Without zeros: a counter at zero is like one that was never counted.
     counters: BTreeMap<Key, Counter>,
 }
@@ -29,8 +31,8 @@ struct Stored {
 }
 
 #[derive(Debug, Default)]
-struct Log {
-    entries: Vec<Bytes>,
+struct Kept {
+    log: Log,
     expiry: Option<Ticket>,
 }
 
@@ -80,8 +82,8 @@ impl Expiries {
     }
 }
 
-/// The entries of removed logs.
-pub(super) type Garbage = Vec<Vec<Bytes>>;
+/// Removed logs.
+pub(super) type Garbage = Vec<Log>;
 
 /// A change of one partition at one moment.
 pub(super) struct Moment<'a> {
@@ -123,7 +125,7 @@ impl Moment<'_> {
         let expiry = ttl
             .and_then(|ttl| self.at.checked_add(ttl))
             .map(|at| self.expiries.add(at, self.partition, Thing::Document(key.clone())));
-        if let Some(stored) = contents.documents.insert(key, Stored { document, expiry }) {
+        if let Some(stored) = contents.documents.insert(key, Box::new(Stored { document, expiry })) {
             self.expiries.cancel(stored.expiry);
         }
     }
@@ -132,24 +134,32 @@ impl Moment<'_> {
         if entries.is_empty() {
             return;
         }
-        if contents.logs.get(&log).is_some_and(|log| expired(log.expiry, self.at)) {
+        if contents.log(&log).is_some_and(|kept| expired(kept.expiry, self.at)) {
             self.delete_log(contents, &log);
         }
-        contents.logs.entry(log).or_default().entries.extend(entries);
+        let at = contents.place(&log).unwrap_or_else(|at| {
+            contents.logs.reserve_exact(1);
+            contents.logs.insert(at, (log, Kept::default()));
+            at
+        });
+        contents.logs[at].1.log.append(entries);
     }
 
     fn delete_log(&mut self, contents: &mut Contents, log: &Key) {
-        if let Some(log) = contents.logs.remove(log) {
-            self.expiries.cancel(log.expiry);
-            self.garbage.push(log.entries);
+        if let Some(kept) = contents.remove_log(log) {
+            self.expiries.cancel(kept.expiry);
+            self.garbage.push(kept.log);
         }
     }
 
     fn expire_log(&mut self, contents: &mut Contents, log: Key, ttl: Duration) {
         let at = self.at.checked_add(ttl);
-        if let Some(found) = contents.logs.get_mut(&log)
+        if let Ok(place) = contents.place(&log)
+            && let (_, found) = &mut contents.logs[place]
             && !expired(found.expiry, self.at)
         {
+            // Most logs that expire are those of runs that ended: nothing more is appended, and few of them are read.
+            self.garbage.push(found.log.pack());
             self.expiries.cancel(found.expiry);
             found.expiry = at.map(|at| self.expiries.add(at, self.partition, Thing::Log(log)));
         }
@@ -198,7 +208,7 @@ impl CurrentState for MemoryState<'_> {
     }
 
     fn head(&self, log: &Key) -> Result<u64, Unavailable> {
-        Ok(self.contents.entries(log, self.now.at).len() as u64)
+        Ok(self.contents.log_at(log, self.now.at).map_or(0, |log| log.len() as u64))
     }
 
     fn counter(&self, counter: &Key) -> Result<i64, Unavailable> {
@@ -224,11 +234,10 @@ impl Contents {
     }
 
     pub(super) fn page(&self, log: &Key, after: u64, limit: usize, now: Instant) -> LogPage {
-        let entries = self.entries(log, now);
-        let skipped = usize::try_from(after).unwrap_or(usize::MAX).min(entries.len());
-        let page = &entries[skipped..];
-        let entries_of_page = bounded(page.iter().take(limit)).cloned().collect();
-        LogPage { first: after.saturating_add(1), entries: entries_of_page, head: entries.len() as u64 }
+        let first = after.saturating_add(1);
+        let Some(log) = self.log_at(log, now) else { return LogPage { first, ..LogPage::default() } };
+        let skipped = usize::try_from(after).unwrap_or(usize::MAX);
+        LogPage { first, entries: bounded(log.entries(skipped).take(limit)).collect(), head: log.len() as u64 }
     }
 
     pub(super) fn scan(&self, scan: &Scan, now: Instant) -> Vec<(String, Document)> {
@@ -251,15 +260,28 @@ impl Contents {
             Thing::Document(key) => {
                 self.documents.remove(key);
             }
-            Thing::Log(log) => garbage.extend(self.logs.remove(log).map(|log| log.entries)),
+            Thing::Log(log) => garbage.extend(self.remove_log(log).map(|kept| kept.log)),
             Thing::Counter(counter) => {
                 self.counters.remove(counter);
             }
         }
     }
 
-    fn entries(&self, log: &Key, now: Instant) -> &[Bytes] {
-        self.logs.get(log).filter(|log| !expired(log.expiry, now)).map_or(&[], |log| &log.entries)
+    /// Where the log with this key is, or would be.
+    fn place(&self, log: &Key) -> Result<usize, usize> {
+        self.logs.binary_search_by(|(key, _)| key.cmp(log))
+    }
+
+    fn log(&self, log: &Key) -> Option<&Kept> {
+        self.place(log).ok().map(|at| &self.logs[at].1)
+    }
+
+    fn log_at(&self, log: &Key, now: Instant) -> Option<&Log> {
+        self.log(log).filter(|kept| !expired(kept.expiry, now)).map(|kept| &kept.log)
+    }
+
+    fn remove_log(&mut self, log: &Key) -> Option<Kept> {
+        self.place(log).ok().map(|at| self.logs.remove(at).1)
     }
 }
 
