@@ -32,6 +32,6 @@ pub use report::Report;
 pub use run::{Limits, RunSpec};
 pub use shortfall::{BudgetOwner, Shortfall};
 pub use tool::{Effect, ToolOutcome, ToolProgress};
-pub use trace::{RunTrace, SpanKey, TraceContext};
+pub use trace::{RunTrace, SpanKey, TraceContext, TraceParent};
 pub use turn_end::TurnEnd;
 pub use usage::{BudgetStatus, Micros, Price, Usage, Used};

@@ -59,6 +59,10 @@ pub struct TraceContext {
     pub state: Option<Arc<str>>,
 }
 
+/// A `traceparent`, as it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceParent([u8; 55]);
+
 /// The trace that a run belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTrace {
@@ -100,6 +104,16 @@ impl TraceContext {
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
+    }
+
+    /// As a `traceparent`.
+    #[must_use]
+    pub fn parent(&self) -> TraceParent {
+        let mut written = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        write_hex(&mut written[3..35], &self.trace.0);
+        write_hex(&mut written[36..52], &self.span.0);
+        write_hex(&mut written[53..], &[self.flags]);
+        TraceParent(written)
     }
 }
 
@@ -186,19 +200,28 @@ impl SpanId {
     }
 }
 
+impl TraceParent {
+    /// As it is sent.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        text(&self.0)
+    }
+}
+
 /// As a `traceparent`.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{}-{}-{:02x}", self.trace, self.span, self.flags)
+        f.write_str(self.parent().as_str())
     }
 }
 
 macro_rules! hex {
-    ($name:ident, $number:ty) => {
+    ($name:ident, $digits:literal) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // All bytes at once: a formatter for each would cost more than the hash.
-                write!(f, "{:0digits$x}", <$number>::from_be_bytes(self.0), digits = 2 * size_of::<$number>())
+                let mut digits = [0; $digits];
+                write_hex(&mut digits, &self.0);
+                f.write_str(text(&digits))
             }
         }
 
@@ -217,8 +240,21 @@ macro_rules! hex {
     };
 }
 
-hex!(TraceId, u128);
-hex!(SpanId, u64);
+hex!(TraceId, 32);
+hex!(SpanId, 16);
+
+/// Writes lower-case hexadecimal digits. Every model and tool call has some, hence without a formatter.
+fn write_hex(digits: &mut [u8], bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        (pair[0], pair[1]) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
+    }
+}
+
+/// What was written of digits and dashes.
+fn text(written: &[u8]) -> &str {
+    std::str::from_utf8(written).expect("digits and dashes are text")
+}
 
 /// Reads lower-case hexadecimal digits.
 fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {

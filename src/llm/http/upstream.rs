@@ -12,6 +12,8 @@ use super::fault::Fault;
 use crate::config::{HttpUpstream, Secret};
 use crate::llm::{ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::net::client::{HttpClient, HttpError, common_headers};
+use crate::net::correlation::Correlation;
+use crate::types::{TraceContext, TraceParent};
 
 /// Longest message of an error, in characters.
 pub const MAX_MESSAGE: usize = 500;
@@ -95,18 +97,13 @@ impl Upstream {
     /// What asks for an answer: `body`, made of `request`.
     pub fn post(&self, uri: &Uri, body: String, request: &ModelRequest) -> Request<Bytes> {
         let mut post = self.request(Method::POST, uri, body.into());
-        let parent = request.trace.as_ref().map(ToString::to_string);
-        let state = request.trace.as_ref().and_then(|trace| trace.state.as_deref());
-        let named = [
-            ("traceparent", parent.as_deref()),
-            ("tracestate", state),
-            ("x-request-id", request.request_id.as_deref()),
-        ];
-        for (name, value) in named {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                post.headers_mut().insert(name, value);
-            }
-        }
+        let parent = request.trace.as_ref().map(TraceContext::parent);
+        let correlation = Correlation {
+            trace_parent: parent.as_ref().map(TraceParent::as_str),
+            trace_state: request.trace.as_ref().and_then(|trace| trace.state.as_deref()),
+            request_id: request.request_id.as_deref(),
+        };
+        correlation.add_to(post.headers_mut());
         post
     }
 

@@ -21,11 +21,13 @@ use serde_json::value::RawValue;
 use crate::config::{HttpToolConfig, Identity, SentIdentity};
 use crate::failpoint;
 use crate::net::client::{CannotConnect, HttpClient, Reach, common_headers};
+use crate::net::correlation::Correlation;
 use crate::tools::http::answer::{Answer, Unreadable};
 use crate::tools::http::declared::Declared;
 use crate::tools::http::template::{Arguments, Template};
 use crate::tools::{CallContext, Source, Told, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::conversation::Part;
+use crate::types::{TraceContext, TraceParent};
 
 /// Why a tool cannot be set up, in one sentence without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -132,18 +134,13 @@ impl HttpTool {
         headers.insert("x-loopgate-fence", HeaderValue::from(context.fence));
         let remaining_ms = u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX);
         headers.insert("x-loopgate-deadline-ms", HeaderValue::from(remaining_ms));
-        let parent = context.trace.as_ref().map(ToString::to_string);
-        let state = context.trace.as_ref().and_then(|trace| trace.state.as_deref());
-        let named = [
-            ("traceparent", parent.as_deref()),
-            ("tracestate", state),
-            ("x-request-id", context.request_id.as_deref()),
-        ];
-        for (name, value) in named {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                headers.insert(name, value);
-            }
-        }
+        let parent = context.trace.as_ref().map(TraceContext::parent);
+        let correlation = Correlation {
+            trace_parent: parent.as_ref().map(TraceParent::as_str),
+            trace_state: context.trace.as_ref().and_then(|trace| trace.state.as_deref()),
+            request_id: context.request_id.as_deref(),
+        };
+        correlation.add_to(headers);
         identity::add(headers, &self.send_identity, context)
     }
 }
