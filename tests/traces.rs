@@ -67,11 +67,48 @@ async fn a_run_tells_its_spans_to_its_tenant_and_nothing_that_was_said() {
     assert_eq!(server.get(&path).await.status, 403);
 }
 
-/// How many traces the server has dropped because too many waited.
-async fn dropped(server: &TestServer) -> u64 {
+/// What the server has counted of this.
+async fn counted(server: &TestServer, name: &str) -> u64 {
     let metrics = server.respond(server.request(Method::GET, "/metrics")).await.text().await.expect("it is text");
-    let line = metrics.lines().find(|line| line.starts_with("loopgate_traces_dropped_total{reason=\"no_room\"}"));
-    line.and_then(|line| line.rsplit_once(' ')?.1.parse().ok()).expect("it is counted")
+    let value = |line: &str| line.strip_prefix(name)?.trim_start_matches("{}").strip_prefix(' ')?.parse().ok();
+    metrics.lines().find_map(value).expect("it is counted")
+}
+
+const NO_ROOM: &str = "loopgate_traces_dropped_total{reason=\"no_room\"}";
+const NOT_SENT: &str = "loopgate_traces_dropped_total{reason=\"not_sent\"}";
+const EXPORTED: &str = "loopgate_traces_exported_total";
+const FAILURES: &str = "loopgate_traces_export_failures_total";
+
+/// The collector of this test is a server that takes what it is sent, or refuses it.
+#[tokio::test]
+async fn what_is_kept_is_sent_until_the_collector_takes_it_or_says_that_it_will_not() {
+    let taken = || Reply::plain("");
+    let collector =
+        ToolServer::start([Reply::status(503), taken(), Reply::status(400), Reply::status(400), taken()]).await;
+    let upstream = Upstream::start([Reply::says("Done."), Reply::error(401, "denied", "no")]).await;
+    upstream.otherwise(Reply::says("Done."));
+    let config = format!("{}[traces]\nendpoint = \"http://{}\"\nratio = 0\n", upstream.config(), collector.address());
+    let server = TestServer::start(&config).await;
+    let plain = server.post(ENDPOINT, &ask()).await.ok()["agent"]["run_id"].clone();
+    assert_eq!(server.post(ENDPOINT, &ask()).await.status, 502);
+    let failed = server.get("/v1/runs?status=failed").await.ok()["data"][0]["id"].clone();
+    let sent = collector.called(2).await;
+    assert!(sent[0].body == sent[1].body, "what may be taken later is sent again");
+    let names = |run: &Value| {
+        let id = run.as_str().expect("it is named");
+        sent[0].body.windows(id.len()).any(|part| part == id.as_bytes())
+    };
+    assert!(names(&failed) && !names(&plain), "a run that failed is sent whatever the ratio, and no other");
+
+    for attempt in 3..=5 {
+        server.send(server.json(ENDPOINT, &ask()).header("traceparent", CALLER)).await.ok();
+        collector.called(attempt).await;
+    }
+    within("what became of them", async { while counted(&server, EXPORTED).await < 2 {} }).await;
+    assert_eq!((counted(&server, NOT_SENT).await, counted(&server, FAILURES).await), (2, 3));
+    assert_eq!(collector.calls().len(), 5, "what is refused is not sent again");
+    server.logged("the collector of traces takes traces again").await;
+    assert_eq!(server.output().matches("traces are dropped").count(), 1, "{}", server.output());
 }
 
 /// The collector of this test takes connections and answers nothing.
@@ -114,7 +151,7 @@ async fn a_collector_that_does_not_answer_delays_no_run_and_no_end() {
     assert_eq!(told(&tools.calls()), of("execute_tool look").iter().map(context).collect::<Vec<_>>());
 
     within("a trace to be dropped", async {
-        while dropped(&server).await == 0 {
+        while counted(&server, NO_ROOM).await == 0 {
             server.post(ENDPOINT, &ask()).await.ok();
         }
     })

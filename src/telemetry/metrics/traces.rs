@@ -21,6 +21,7 @@ pub enum TraceFate {
 #[derive(Debug)]
 pub struct TraceMetrics {
     exported: Counter,
+    failures: Counter,
     no_room: Counter,
     not_sent: Counter,
     unreadable: Counter,
@@ -35,8 +36,24 @@ impl TraceMetrics {
             "Traces of runs that were to be exported and were not: too many waited, the collector did not take them, or the \
              log was not readable.",
         );
+        let failures = to.counters(
+            "traces_export_failures",
+            &[],
+            "Attempts to send traces that the collector did not take, those that were repeated too.",
+        );
         let of = |reason| dropped.of(&[reason]);
-        Self { exported, no_room: of("no_room"), not_sent: of("not_sent"), unreadable: of("unreadable") }
+        Self {
+            exported,
+            failures: failures.of(&[]),
+            no_room: of("no_room"),
+            not_sent: of("not_sent"),
+            unreadable: of("unreadable"),
+        }
+    }
+
+    /// Counts an attempt to send traces that failed.
+    pub fn count_failure(&self) {
+        self.failures.inc();
     }
 
     /// Counts traces.

@@ -47,6 +47,8 @@ pub struct Exporter {
     counted: Option<Arc<TraceMetrics>>,
     /// Whether the last batch was not sent: the log says so once.
     is_failing: bool,
+    /// Whether the collector did not want all of the last batch that it took: the log says so once.
+    is_refusing: bool,
 }
 
 impl Exporter {
@@ -58,7 +60,7 @@ impl Exporter {
         resource: Vec<(String, String)>,
         counted: Option<Arc<TraceMetrics>>,
     ) -> Self {
-        Self { queue, collector, resource, counted, is_failing: false }
+        Self { queue, collector, resource, counted, is_failing: false, is_refusing: false }
     }
 
     /// Sends the traces that `read` makes of runs, until it is told to stop and the queue is empty. From then on nothing
@@ -113,11 +115,16 @@ impl Exporter {
         let body = Bytes::from(request(&self.resource, batch).encode_to_vec());
         let mut attempt = 1;
         let refusal = loop {
-            match self.collector.send(body.clone()).await {
+            let sent = self.collector.send(body.clone()).await;
+            if let (Err(_), Some(counted)) = (&sent, &self.counted) {
+                counted.count_failure();
+            }
+            match sent {
                 Ok(rejected) => {
-                    if rejected > 0 {
+                    if rejected > 0 && !self.is_refusing {
                         tracing::warn!(rejected, "the collector of traces did not take all spans");
                     }
+                    self.is_refusing = rejected > 0;
                     if std::mem::take(&mut self.is_failing) {
                         tracing::info!("the collector of traces takes traces again");
                     }
