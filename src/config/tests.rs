@@ -3,6 +3,7 @@
 mod differences;
 mod docs;
 mod mistakes;
+mod traces;
 
 use std::fs;
 use std::path::Path;

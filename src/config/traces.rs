@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn an_endpoint_holds_no_credentials() {
         assert!(parse_endpoint("http://localhost:4318").is_ok());
-        for bad in ["localhost:4318", "ftp://a", "http://u:p@a", "http://a/?key=1"] {
+        for bad in ["localhost:4318", "ftp://a", "http://u:p@a", "http://u@a", "http://a/?key=1", "http://a/#key"] {
             assert!(parse_endpoint(bad).is_err(), "{bad}");
         }
     }

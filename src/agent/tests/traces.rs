@@ -1,6 +1,6 @@
 //! What the logs of whole runs become as spans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::resume::{ended, found, undisturbed};
@@ -60,6 +60,8 @@ async fn a_takeover_is_seen_and_changes_no_id() {
         let page = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
         let records: Vec<Record> = page.entries.iter().map(|entry| log::decode(entry).unwrap()).collect();
         let after = spans(&spec, &records);
+        let ids: BTreeSet<_> = after.iter().map(|span| span.id).collect();
+        assert_eq!(ids.len(), after.len(), "cut at {cut}: {}", tree(&after));
         for (id, name) in &before {
             assert!(after.iter().any(|span| span.id == *id && span.name == *name), "{name} is lost, cut at {cut}");
         }

@@ -57,7 +57,7 @@ fn is_key(word: &str) -> bool {
 
 /// What stands between a name and its value, as in `Authorization: Bearer …`.
 fn is_link(word: &str) -> bool {
-    ["bearer", "basic", "is"].iter().any(|link| word.eq_ignore_ascii_case(link))
+    ["bearer", "basic"].iter().any(|link| word.eq_ignore_ascii_case(link))
 }
 
 fn is_name(word: &str) -> bool {
@@ -81,6 +81,7 @@ mod tests {
             (r#"{"password":"hunter2","user":"ann"}"#, r#"{"password":"[redacted]","user":"ann"}"#),
             (r#"{\"api_key\": \"abc\"}"#, r#"{\"api_key\": \"[redacted]\"}"#),
             ("Authorization: Bearer abc.def", "Authorization: Bearer [redacted]"),
+            ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]"),
             ("use bearer abcdef now", "use bearer [redacted] now"),
             ("the key sk-proj-0123456789 works", "the key [redacted] works"),
             ("?token=abc&page=2", "?token=[redacted]&page=2"),

@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
-use crate::types::trace::RunTrace;
+use crate::types::trace::{RunTrace, SpanId};
 use crate::types::usage::StepModel;
 use crate::types::{
-    BudgetStatus, CallId, Effect, ErrorKind, Event, Outcome, Record, RunId, StopReason, ToolCall, ToolOutcome,
+    BudgetStatus, CallId, Effect, ErrorKind, Event, Outcome, Record, RunId, SpanKey, StopReason, ToolCall, ToolOutcome,
     TraceContext, TurnEnd, Usage, Used,
 };
 
@@ -216,6 +216,26 @@ fn a_caller_is_the_parent_and_json_is_that_of_the_protocol() {
     assert_eq!((&span["parentSpanId"], &span["traceState"]), (&"b7ad6b7169203331".into(), &"v=1".into()));
     assert_eq!((&span["startTimeUnixNano"], &span["endTimeUnixNano"]), (&"1000000000".into(), &"1005000000".into()));
     assert_eq!(span["attributes"][0]["value"]["stringValue"], "invoke_agent");
+}
+
+/// A call of which the outcome is unknown may be made again in the same step.
+#[test]
+fn a_call_that_is_made_again_is_a_span_of_its_own() {
+    let call = CallId::foreign("call_1");
+    let begins = || Event::ToolStarted {
+        step: 1,
+        call: ToolCall { id: call.clone(), name: "put".into(), arguments: String::new() },
+        effect: Effect::Write,
+    };
+    let ends = |outcome| Event::ToolFinished { step: 1, call_id: call.clone(), name: "put".into(), outcome };
+    let events = [begins(), ends(ToolOutcome::lost("lost")), begins(), ends(ToolOutcome::default())];
+    let records: Vec<_> = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at_ms: 1_000, event }).collect();
+    let subject = subject();
+    let made = |attempt| SpanId::of(&subject.run, SpanKey::ToolCall(&call, attempt));
+    let all = spans(subject.clone(), &records);
+    let calls = all.iter().filter(|span| span.name == "execute_tool put");
+    let told: Vec<_> = calls.map(|span| (span.id, span.text("error.type"))).collect();
+    assert_eq!(told, [(made(1), Some("outcome_unknown")), (made(2), None)]);
 }
 
 #[test]
