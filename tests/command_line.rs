@@ -25,6 +25,15 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
+async fn the_help_says_where_models_are_found() {
+    let directory = tempdir().expect("a directory can be made");
+    let help = text(&run(directory.path(), &["--help"]).await.stdout);
+    for found in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "127.0.0.1:11434", "demo model"] {
+        assert!(help.contains(found), "{found} is not in {help}");
+    }
+}
+
+#[tokio::test]
 async fn a_question_is_answered_without_a_server() {
     let directory = tempdir().expect("a directory can be made");
     std::fs::write(directory.path().join("loopgate.toml"), "[server]\nlisten = \"127.0.0.1:1\"\n").expect("it is new");

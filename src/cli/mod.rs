@@ -30,7 +30,8 @@ use crate::config::Options;
 ///   loopgate serve
 ///
 /// It listens on 127.0.0.1:8080, keeps runs and sessions under ./data, and finds its models by
-/// OPENAI_API_KEY or OPENAI_BASE_URL; without them a built-in demo model answers. Then:
+/// variables such as OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY. Without them it uses an
+/// Ollama that listens on 127.0.0.1:11434, and without that a built-in demo model. Then:
 ///
 ///   loopgate ask "What is 1234 * 5678, and what time is it in Oslo?"
 #[derive(Debug, Parser)]

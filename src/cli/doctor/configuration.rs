@@ -33,7 +33,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
     );
     let mut findings = vec![Finding::ok(AREA, message)];
     if settings.found_no_upstream() {
-        let advice = "Set OPENAI_API_KEY or OPENAI_BASE_URL, or declare an upstream under [upstreams.NAME].";
+        let advice = "Set a variable such as OPENAI_API_KEY or ANTHROPIC_API_KEY, or declare an upstream under [upstreams.NAME].";
         findings.push(Finding::warn(AREA, "no upstream is named, so only the demo model answers").advice(advice));
     }
     if keys.is_empty() && !settings.server.listen.ip().to_canonical().is_loopback() {
