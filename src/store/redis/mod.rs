@@ -33,6 +33,7 @@ mod find;
 mod keys;
 mod node;
 mod nudges;
+mod numbered;
 mod open;
 mod open_connection;
 mod operations;

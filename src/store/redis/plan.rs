@@ -8,13 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::keys::KeySpace;
+use super::numbered::Numbered;
 use crate::store::{Check, CommitError, Fence, Key, Tx, Write};
 
 /// A transaction as conditions and writes of the commit script.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The Redis keys of conditions and writes, each once.
-    keys: Vec<String>,
+    keys: Numbered<String>,
     /// The conditions' arguments.
     conditions: Vec<Bytes>,
     /// What each condition is about, to turn a refusal into an error.
@@ -89,7 +90,7 @@ impl Plan {
 
     /// Moves the plan's keys to the end of `keys`, and its conditions and writes to the end of `arguments`.
     pub(super) fn encode(&mut self, keys: &mut Vec<String>, arguments: &mut Vec<Bytes>) {
-        keys.append(&mut self.keys);
+        self.keys.append_to(keys);
         arguments.push(text(self.expected.len()));
         arguments.append(&mut self.conditions);
         arguments.push(text(self.written));
@@ -204,12 +205,7 @@ impl Plan {
 
     /// The number of a key in the script's `KEYS`.
     fn key(&mut self, key: String) -> Bytes {
-        let found = self.keys.iter().position(|known| *known == key);
-        let index = found.unwrap_or_else(|| {
-            self.keys.push(key);
-            self.keys.len() - 1
-        });
-        text(FIRST_KEY + index)
+        text(FIRST_KEY + self.keys.number(key))
     }
 }
 
