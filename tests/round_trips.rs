@@ -108,7 +108,9 @@ impl MeasuredServer {
         let took = began.elapsed();
         let is_last = |line: &str| line.contains("lg:{live}") && line.contains("\"D\"") && line.contains(&run);
         let mut all = self.monitor.until(is_last).await;
-        if all.iter().any(|line| line.contains("\"SSUBSCRIBE\"") && line.contains(&run)) {
+        let has = |all: &[String], word: &str| all.iter().any(|line| line.contains(word) && line.contains(&run));
+        // A run is unregistered with others, up to a second after its end: it may have ended to listen before.
+        if has(&all, "\"SSUBSCRIBE\"") && !has(&all, "\"SUNSUBSCRIBE\"") {
             all.extend(self.monitor.until(|line| line.contains("\"SUNSUBSCRIBE\"") && line.contains(&run)).await);
         }
         (text, Cost { exchanges: all.into_iter().filter(|line| is_of_a_run(line)).collect(), took })
