@@ -54,4 +54,7 @@ pub use store::StoreConfig;
 pub use store_url::StoreUrl;
 pub use tool::HttpToolConfig;
 pub use traces::{OtlpProtocol, TracedContent, TracesConfig};
-pub use upstream::{AnthropicUpstream, HttpUpstream, OpenAiUpstream, Upstream, UpstreamKind, UpstreamOrigin};
+pub use upstream::{
+    AnthropicUpstream, HttpUpstream, OpenAiUpstream, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind,
+    UpstreamOrigin,
+};

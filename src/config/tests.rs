@@ -4,6 +4,7 @@ mod differences;
 mod docs;
 mod mistakes;
 mod traces;
+mod upstreams;
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +33,9 @@ fn mistakes(text: &str) -> String {
 fn openai(settings: &Settings) -> &OpenAiUpstream {
     match &settings.upstreams[0].kind {
         UpstreamKind::OpenAi(openai) => openai,
-        UpstreamKind::Anthropic(_) | UpstreamKind::Demo => panic!("expected an upstream of kind openai"),
+        UpstreamKind::Responses(_) | UpstreamKind::Anthropic(_) | UpstreamKind::Demo => {
+            panic!("expected an upstream of kind openai")
+        }
     }
 }
 

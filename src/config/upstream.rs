@@ -3,12 +3,14 @@
 mod anthropic;
 mod http;
 mod openai;
+mod responses;
 
 use std::fmt;
 
 pub use self::anthropic::AnthropicUpstream;
 pub use self::http::HttpUpstream;
 pub use self::openai::OpenAiUpstream;
+pub use self::responses::{ReasoningSummary, ResponsesUpstream};
 use super::reader::Section;
 use super::value::{PLAIN_NAME, Word, is_plain_name};
 
@@ -26,6 +28,8 @@ pub struct Upstream {
 pub enum UpstreamKind {
     /// A server that speaks OpenAI's chat dialect.
     OpenAi(OpenAiUpstream),
+    /// A server that speaks OpenAI's Responses.
+    Responses(ResponsesUpstream),
     /// A server that speaks Anthropic's Messages.
     Anthropic(AnthropicUpstream),
     /// The built-in model that needs no network.
@@ -38,6 +42,7 @@ impl UpstreamKind {
     pub fn http(&self) -> Option<&HttpUpstream> {
         match self {
             Self::OpenAi(openai) => Some(&openai.http),
+            Self::Responses(responses) => Some(&responses.http),
             Self::Anthropic(anthropic) => Some(&anthropic.http),
             Self::Demo => None,
         }
@@ -51,18 +56,20 @@ impl Upstream {
         }
         let kind = section.key(
             "kind",
-            "`openai` is any server with OpenAI's chat completions, `anthropic` any with Anthropic's Messages; `demo` is \
-             built in and needs no network.",
+            "`openai` is any server with OpenAI's chat completions, `openai_responses` any with OpenAI's Responses, \
+             `anthropic` any with Anthropic's Messages; `demo` is built in and needs no network.",
             Kind::OpenAi,
         );
         let kind = match kind {
             Kind::OpenAi => {
                 let openai = OpenAiUpstream::read(section);
                 if section.is_described() {
+                    ResponsesUpstream::read_own(openai.http.clone(), openai.pass_unknown_members, section);
                     AnthropicUpstream::read_own(openai.http.clone(), section);
                 }
                 UpstreamKind::OpenAi(openai)
             }
+            Kind::Responses => UpstreamKind::Responses(ResponsesUpstream::read(section)),
             Kind::Anthropic => UpstreamKind::Anthropic(AnthropicUpstream::read(section)),
             Kind::Demo => UpstreamKind::Demo,
         };
@@ -84,7 +91,9 @@ impl Upstream {
     #[must_use]
     pub fn declared_models(&self) -> Option<usize> {
         match self.kind {
-            UpstreamKind::OpenAi(_) | UpstreamKind::Anthropic(_) => self.models().map(<[_]>::len),
+            UpstreamKind::OpenAi(_) | UpstreamKind::Responses(_) | UpstreamKind::Anthropic(_) => {
+                self.models().map(<[_]>::len)
+            }
             UpstreamKind::Demo => Some(1),
         }
     }
@@ -141,11 +150,16 @@ pub(super) fn without_declaration(root: &Section<'_>) -> (Vec<Upstream>, Upstrea
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     OpenAi,
+    Responses,
     Anthropic,
     Demo,
 }
 
 impl Word for Kind {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("openai", Self::OpenAi), ("anthropic", Self::Anthropic), ("demo", Self::Demo)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("openai", Self::OpenAi),
+        ("openai_responses", Self::Responses),
+        ("anthropic", Self::Anthropic),
+        ("demo", Self::Demo),
+    ];
 }

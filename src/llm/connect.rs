@@ -7,6 +7,7 @@ use super::anthropic::AnthropicModel;
 use super::demo::DemoModel;
 use super::http::upstream::UpstreamError;
 use super::openai::OpenAiModel;
+use super::responses::ResponsesModel;
 use crate::config::{Upstream, UpstreamKind};
 use crate::net::client::HttpClient;
 
@@ -19,6 +20,7 @@ pub fn connect<E: From<UpstreamError>>(
     Ok(match &upstream.kind {
         UpstreamKind::Demo => Arc::new(DemoModel::default()),
         UpstreamKind::OpenAi(openai) => Arc::new(OpenAiModel::new(name, openai, client()?)?),
+        UpstreamKind::Responses(responses) => Arc::new(ResponsesModel::new(name, responses, client()?)?),
         UpstreamKind::Anthropic(anthropic) => Arc::new(AnthropicModel::new(name, anthropic, client()?)?),
     })
 }

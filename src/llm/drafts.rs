@@ -22,6 +22,8 @@ const PART_SIZE: usize = 128;
 pub enum Draft {
     /// Text, and members of it that only its dialect knows.
     Text(String, Extra),
+    /// Text in which the model declines to answer.
+    Refusal(String),
     /// Thinking, with what must come back with it.
     Thinking {
         /// What may be shown of it.
@@ -56,6 +58,8 @@ pub enum Draft {
 pub enum Said {
     /// Text of the answer.
     Text,
+    /// Text in which the model declines to answer.
+    Refusal,
     /// Thinking.
     Thinking,
     /// Arguments of a call, or the input of a part of an unknown kind.
@@ -114,6 +118,13 @@ impl Drafts {
                     _ => deltas.push(Delta::Text(said.into_owned())),
                 }
             }
+            (Some(Draft::Refusal(text)), Said::Refusal) => {
+                text.push_str(&said);
+                match deltas.last_mut() {
+                    Some(Delta::Refusal(last)) => last.push_str(&said),
+                    _ => deltas.push(Delta::Refusal(said.into_owned())),
+                }
+            }
             (Some(Draft::Thinking { text, .. }), Said::Thinking) => {
                 text.push_str(&said);
                 match deltas.last_mut() {
@@ -150,7 +161,7 @@ impl Drafts {
         }
         let arguments = self.list.iter().filter_map(|draft| match draft {
             Draft::Call { arguments, .. } => Some(arguments),
-            Draft::Text(..) | Draft::Thinking { .. } | Draft::Unknown { .. } => None,
+            Draft::Text(..) | Draft::Refusal(_) | Draft::Thinking { .. } | Draft::Unknown { .. } => None,
         });
         let calls = match kept {
             Calls::All | Calls::Unknown => usize::MAX,
@@ -166,7 +177,7 @@ impl Draft {
     /// How many bytes it takes as it begins.
     fn size(&self) -> usize {
         match self {
-            Self::Text(text, _) => text.len(),
+            Self::Text(text, _) | Self::Refusal(text) => text.len(),
             Self::Thinking { text, id, proof } => {
                 let (Proof::Signature(proof) | Proof::Encrypted(proof)) = proof;
                 text.len() + id.as_ref().map_or(0, String::len) + proof.len()
@@ -179,8 +190,9 @@ impl Draft {
     /// The part that it is; `None` if it says nothing.
     fn into_part(self, author: &str) -> Option<ModelPart> {
         let (kind, extra) = match self {
-            Self::Text(text, _) if text.is_empty() => return None,
+            Self::Text(text, _) | Self::Refusal(text) if text.is_empty() => return None,
             Self::Text(text, extra) => (PartKind::Text(text), extra),
+            Self::Refusal(text) => (PartKind::Refusal(text), Extra::default()),
             Self::Thinking { text, id, proof } => {
                 let (Proof::Signature(written) | Proof::Encrypted(written)) = &proof;
                 let is_sealed = !written.is_empty();

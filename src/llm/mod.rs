@@ -14,6 +14,7 @@ pub mod openai;
 mod places;
 pub mod pricing;
 mod repeated;
+pub mod responses;
 pub mod retry;
 pub mod sse;
 #[cfg(test)]

@@ -6,27 +6,36 @@
 
 use memchr::{memchr, memchr2};
 
-/// Longest line, in bytes.
+/// Longest line, in bytes, unless the dialect has longer events.
 pub const MAX_LINE: usize = 1 << 20;
-/// Most data of one event, in bytes.
+/// Most data of one event, in bytes, unless the dialect has longer ones.
 pub const MAX_EVENT: usize = 256 << 10;
+/// What stands in a line beside the data: the name of its field.
+const FIELD: usize = 16;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Why a stream cannot be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
-    /// A line passed [`MAX_LINE`].
-    #[error("a line of more than 1 MiB")]
-    LineTooLong,
-    /// An event's data passed [`MAX_EVENT`].
-    #[error("an event of more than 256 KiB")]
-    EventTooLong,
+    /// A line passed the bound of so many bytes.
+    #[error("a line of more than {}", in_units(*.0))]
+    LineTooLong(usize),
+    /// An event's data passed the bound of so many bytes.
+    #[error("an event of more than {}", in_units(*.0))]
+    EventTooLong(usize),
+}
+
+/// A bound in words.
+fn in_units(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }
 
 /// Reads one stream of events.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parser {
+    max_line: usize,
+    max_event: usize,
     /// The line that the last chunk left unended.
     line: Vec<u8>,
     /// The data so far of an event that could not stay a slice of its chunk.
@@ -39,7 +48,24 @@ pub struct Parser {
     begun: bool,
 }
 
+impl Default for Parser {
+    fn default() -> Self {
+        Self::bounded(MAX_LINE, MAX_EVENT)
+    }
+}
+
 impl Parser {
+    /// For a dialect whose events may have this many bytes of data.
+    #[must_use]
+    pub fn with_longest_event(max_event: usize) -> Self {
+        Self::bounded(MAX_LINE.max(max_event + FIELD), max_event)
+    }
+
+    fn bounded(max_line: usize, max_event: usize) -> Self {
+        let (line, data) = (Vec::new(), Vec::new());
+        Self { max_line, max_event, line, data, has_data: false, after_return: false, begun: false }
+    }
+
     /// The next whole event's data, taking what it read off `rest`; `None` once `rest` is used up.
     ///
     /// What remains unended waits for the next chunk. After an error the parser must not be used.
@@ -56,8 +82,8 @@ impl Parser {
             match content {
                 Content::Data(value) => {
                     let before = slice.map_or(self.data.len(), <[u8]>::len) + usize::from(self.has_data);
-                    if before + value.len() > MAX_EVENT {
-                        return Err(SseError::EventTooLong);
+                    if before + value.len() > self.max_event {
+                        return Err(SseError::EventTooLong(self.max_event));
                     }
                     match line {
                         Line::InChunk(line) if !self.has_data => slice = Some(&line[line.len() - value.len()..]),
@@ -93,8 +119,8 @@ impl Parser {
         }
         let end = memchr2(b'\r', b'\n', rest);
         let piece = &rest[..end.unwrap_or(rest.len())];
-        if self.line.len() + piece.len() > MAX_LINE {
-            return Err(SseError::LineTooLong);
+        if self.line.len() + piece.len() > self.max_line {
+            return Err(SseError::LineTooLong(self.max_line));
         }
         let Some(end) = end else {
             self.line.extend_from_slice(piece);

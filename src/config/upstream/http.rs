@@ -49,7 +49,8 @@ impl HttpUpstream {
     pub(in crate::config) fn read(section: &mut Section<'_>, defaults: &Defaults) -> Self {
         let BaseUrl(base_url) = section.key(
             "base_url",
-            "Base URL of the API; `/chat/completions` (`openai`) or `/messages` (`anthropic`) is appended to it.",
+            "Base URL of the API; `/chat/completions` (`openai`), `/responses` (`openai_responses`) or `/messages` (`anthropic`) \
+             is appended to it.",
             BaseUrl(Url::parse(defaults.base_url).expect("the constant is a URL")),
         );
         Self {
@@ -150,7 +151,7 @@ fn parse_base_url(text: &str) -> Result<Url, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must end with the path, without ? and #".to_owned());
     }
-    for path in ["/chat/completions", "/messages"] {
+    for path in ["/chat/completions", "/responses", "/messages"] {
         if url.path().trim_end_matches('/').ends_with(path) {
             return Err(format!("must end before {path}, which is appended"));
         }

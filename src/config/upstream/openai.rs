@@ -44,13 +44,7 @@ impl OpenAiUpstream {
                     || written_calls_of(&http.base_url),
                     |all: bool| if all { WrittenCalls::All } else { WrittenCalls::None },
                 ),
-            pass_unknown_members: section
-                .optional(
-                    "pass_unknown_members",
-                    "Whether members that OpenAI does not document, such as `top_k`, are sent on. If absent, they are \
-                     sent to every upstream but OpenAI's own (`api.openai.com`), which would refuse them. Only `openai`.",
-                )
-                .unwrap_or_else(|| !is_openai(&http.base_url)),
+            pass_unknown_members: read_pass_unknown_members(section, &http),
             ask_in_one_piece: section.key(
                 "ask_in_one_piece",
                 "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
@@ -74,13 +68,23 @@ impl OpenAiUpstream {
     }
 }
 
+/// Reads whether members of a request are sent on that OpenAI does not document.
+pub(super) fn read_pass_unknown_members(section: &mut Section<'_>, http: &HttpUpstream) -> bool {
+    let told = section.optional(
+        "pass_unknown_members",
+        "Whether members that OpenAI does not document, such as `top_k`, are sent on. If absent, they are sent to every \
+         upstream but OpenAI's own (`api.openai.com`), which would refuse them. Only `openai` and `openai_responses`.",
+    );
+    told.unwrap_or_else(|| !is_openai(&http.base_url))
+}
+
 /// Small models write calls as text, OpenAI's own do not.
 fn written_calls_of(base_url: &Url) -> WrittenCalls {
     if is_openai(base_url) { WrittenCalls::None } else { WrittenCalls::Read }
 }
 
 /// Whether the upstream is OpenAI itself, in whichever region. It refuses members that it does not know.
-fn is_openai(base_url: &Url) -> bool {
+pub(super) fn is_openai(base_url: &Url) -> bool {
     let host = base_url.host_str().unwrap_or_default().trim_end_matches('.');
     host == "api.openai.com" || host.ends_with(".api.openai.com")
 }

@@ -53,7 +53,7 @@ fn write(part: &Part, author: &str, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(json.get().as_bytes());
             true
         }
-        PartKind::Unknown { dialect: Dialect::OpenaiChat, .. } => false,
+        PartKind::Unknown { dialect: Dialect::OpenaiChat | Dialect::OpenaiResponses, .. } => false,
     }
 }
 

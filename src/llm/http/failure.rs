@@ -13,14 +13,17 @@ use serde_json::Value;
 use crate::llm::{ModelErrorKind, Spent};
 
 /// The codes of an error within an answer that repeating the request cannot help.
-const REJECTIONS: [&str; 6] = [
+const REJECTIONS: [&str; 7] = [
     "invalid_request_error",
     "authentication_error",
     "permission_error",
     "invalid_api_key",
     "not_found_error",
     "request_too_large",
+    "data_residency_mismatch",
 ];
+/// Those of them that blame what was asked. Besides these, every code about images does.
+const BLAME_REQUEST: [&str; 3] = ["invalid_request_error", "invalid_prompt", "bio_policy"];
 /// How much of a body is read that is no JSON, in characters.
 const MAX_PLAIN: usize = 300;
 
@@ -72,8 +75,12 @@ impl Report {
     /// The status that an error within an answer stands for: its code, or 400 where it blames the request.
     pub fn status(&self) -> Option<u16> {
         let says = |code: &str| self.codes.iter().any(|known| known == code);
-        let blames_request = says("invalid_request_error") && !says("invalid_api_key") && !self.wants_money();
+        let blames_request = self.blames_request() && !says("invalid_api_key") && !self.wants_money();
         self.status.or(blames_request.then_some(400))
+    }
+
+    fn blames_request(&self) -> bool {
+        self.codes.iter().any(|code| BLAME_REQUEST.contains(&code.as_str()) || code.contains("image"))
     }
 
     /// The kind of the failure: by what the upstream says, then by `status`, without which an unknown
@@ -90,7 +97,7 @@ impl Report {
         match status {
             Some(408 | 409 | 425 | 429 | 500..) => ModelErrorKind::Transient,
             Some(_) => ModelErrorKind::Rejected,
-            None if says(&REJECTIONS) => ModelErrorKind::Rejected,
+            None if says(&REJECTIONS) || self.blames_request() => ModelErrorKind::Rejected,
             None => ModelErrorKind::Transient,
         }
     }

@@ -65,12 +65,12 @@ fn lines_and_events_have_a_longest_length_wherever_they_are_cut() {
     let comment = format!(": {}\n\n", "x".repeat(MAX_LINE));
     for size in [1 << 12, 1 << 16, 1 << 21] {
         assert_eq!(read(longest.as_bytes().chunks(size)).1, None);
-        assert_eq!(read(too_long.as_bytes().chunks(size)).1, Some(SseError::EventTooLong));
-        assert_eq!(read(in_two.as_bytes().chunks(size)).1, Some(SseError::EventTooLong));
-        assert_eq!(read(comment.as_bytes().chunks(size)).1, Some(SseError::LineTooLong));
+        assert_eq!(read(too_long.as_bytes().chunks(size)).1, Some(SseError::EventTooLong(MAX_EVENT)));
+        assert_eq!(read(in_two.as_bytes().chunks(size)).1, Some(SseError::EventTooLong(MAX_EVENT)));
+        assert_eq!(read(comment.as_bytes().chunks(size)).1, Some(SseError::LineTooLong(MAX_LINE)));
     }
     let endless = vec![b'x'; MAX_LINE + 1];
-    assert_eq!(read(endless.chunks(1000)).1, Some(SseError::LineTooLong));
+    assert_eq!(read(endless.chunks(1000)).1, Some(SseError::LineTooLong(MAX_LINE)));
 }
 
 /// What streams are made of, and what they should not be.

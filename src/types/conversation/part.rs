@@ -15,11 +15,13 @@ pub enum Dialect {
     OpenaiChat,
     /// Anthropic's Messages.
     AnthropicMessages,
+    /// OpenAI's Responses.
+    OpenaiResponses,
 }
 
 impl Dialect {
     /// How many dialects there are.
-    pub const COUNT: usize = 2;
+    pub const COUNT: usize = 3;
 }
 
 /// What a message says.

@@ -281,7 +281,7 @@ fn nothing_that_is_no_event_passes_and_nothing_is_without_bound() {
         .collect();
     assert_eq!(turn(&endless), Err(Fault::TooLong));
     let event = text(0, &"x".repeat(300_000));
-    assert_eq!(turn(&[event]), Err(Fault::Unreadable(SseError::EventTooLong)));
+    assert_eq!(turn(&[event]), Err(Fault::Unreadable(SseError::EventTooLong(256 << 10))));
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let events = format!("data: {{\"type\":\"news\",\"x\":{deep}}}\n\n") + &stream(&ended("end_turn"));
     assert_eq!(decode([events.as_bytes()]).1.map(|turn| turn.end), Ok(TurnEnd::Stop));

@@ -303,7 +303,7 @@ fn a_turn_is_bounded() {
     assert_eq!(calls(&many[..MAX_CALLS], "stop").len(), MAX_CALLS);
 
     let wide = said(json!({ "content": "x".repeat(300 << 10) }));
-    assert_eq!(decode([stream(&[wide]).as_bytes()]).1, Err(Fault::Unreadable(SseError::EventTooLong)));
+    assert_eq!(decode([stream(&[wide]).as_bytes()]).1, Err(Fault::Unreadable(SseError::EventTooLong(256 << 10))));
 }
 
 proptest! {

@@ -1,0 +1,97 @@
+//! Upstreams that speak OpenAI's Responses.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `request` | a model request as a body |
+//! | `items`, `content` | a message as input items; pictures, documents and text as their content |
+//! | `tools`, `sampling` | what else a request holds, as JSON |
+//! | `support` | what a request may ask for that these upstreams do not have |
+//! | `decode` | bytes into deltas and a turn, without I/O |
+//! | `event`, `assemble` | one event's meaning; events into a turn |
+//! | `status` | why a turn ended |
+//!
+//! The upstream keeps nothing: each request holds the whole conversation, with the reasoning of the model that is asked, which
+//! is encrypted. What upstreams of all dialects share is in [`http`](super::http), retries are in [`retry`](super::retry).
+
+mod assemble;
+mod content;
+mod decode;
+mod event;
+mod items;
+mod request;
+mod sampling;
+mod status;
+mod support;
+mod tools;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use http::header::AUTHORIZATION;
+
+use self::decode::Decoder;
+use self::request::Manner;
+use super::http::answer::ask;
+use super::http::list::list_models;
+use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::unsupported::Unsupported;
+use super::{DeltaStream, Model, ModelError, ModelRequest};
+use crate::config::ResponsesUpstream;
+use crate::net::client::HttpClient;
+use crate::types::Message;
+use crate::types::sampling::Sampling;
+
+/// A model at an upstream that speaks OpenAI's Responses.
+#[derive(Debug, Clone)]
+pub struct ResponsesModel {
+    name: Arc<str>,
+    upstream: Arc<Upstream>,
+    responses: Uri,
+    manner: Manner,
+}
+
+impl ResponsesModel {
+    /// Sets an upstream up. Nothing is sent yet. `client` comes from
+    /// [`http_client`](super::http::http_client), which decides on connecting.
+    pub fn new(name: &str, config: &ResponsesUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
+        let base_url = &config.http.base_url;
+        let models = endpoint(base_url, &["models"])?;
+        let upstream = Upstream::new(name, "a Responses API", &config.http, models, client)?;
+        Ok(Self {
+            name: name.into(),
+            upstream: Arc::new(upstream.with_key(AUTHORIZATION, "Bearer ")?),
+            responses: endpoint(base_url, &["responses"])?,
+            manner: Manner {
+                is_openai: config.is_openai(),
+                takes_unknown: config.pass_unknown_members,
+                summary: config.reasoning_summary,
+                encrypted: config.encrypted_reasoning,
+            },
+        })
+    }
+}
+
+impl Model for ResponsesModel {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(list_models(&self.upstream))
+    }
+
+    fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let author = format!("{}/{}", self.name, request.model);
+        let body = request::body(&request, &author, self.manner);
+        let post = self.upstream.post(&self.responses, body, &request);
+        ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
+    }
+
+    fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
+        support::unsupported(&self.name, sampling, messages)
+    }
+
+    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
+        support::unsent(sampling, self.manner.takes_unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Clients of OpenAI's chat dialect, and an upstream that speaks OpenAI's Responses.
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, Responses, SseReader, TestServer};
+
+const CHAT: &str = "/v1/chat/completions";
+const AGENT: &str = "/v1/agent/completions";
+const MODEL: &str = "respond/gpt-5";
+
+fn ask(content: impl Into<Value>) -> Value {
+    json!({"model": MODEL, "messages": [{"role": "user", "content": content.into()}]})
+}
+
+fn with(mut request: Value, members: &Value) -> Value {
+    for (name, value) in members.as_object().expect("members are an object") {
+        request[name] = value.clone();
+    }
+    request
+}
+
+fn says(text: &str) -> Reply {
+    Reply::responses().text_item(0, text).complete()
+}
+
+#[tokio::test]
+async fn an_answer_its_usage_and_its_cost_reach_the_caller() {
+    let upstream = Responses::start([says("Grüße"), says("Grüße")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer = server.post(CHAT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Grüße");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    let usage = &answer["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(100), &json!(20)));
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 60);
+    assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 5);
+
+    let answer = server.post(AGENT, &ask("Hi")).await.ok().to_string();
+    // 40 tokens for 1.25 dollars a million, 60 for 0.125, and 20 of output for 10, rounded up.
+    assert!(answer.contains("0.000258"), "{answer}");
+}
+
+#[tokio::test]
+async fn reasoning_goes_through_the_tool_loop_encrypted_and_parallel_calls_are_answered_together() {
+    let calls = Reply::responses().reasoning_item(0, "Let me see", "gAAA==").text_item(1, "One moment.");
+    let calls = calls.call_item(2, "calculator", &json!({"expression": "6 * 7"}));
+    let calls = calls.call_item(3, "calculator", &json!({"expression": "2 + 2"})).complete();
+    let upstream = Responses::start([calls, says("42 and 4")]).await;
+    let server = TestServer::start(&format!("{}reasoning_summary = \"auto\"\n", upstream.config())).await;
+    let request =
+        with(ask("What is 6 * 7, and 2 + 2?"), &json!({"reasoning_effort": "low", "agent": {"session_id": "s"}}));
+    let answer = server.post(AGENT, &request).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "42 and 4", "{answer}");
+
+    let [first, second] = <[Value; 2]>::try_from(upstream.requests()).expect("there were two model calls");
+    assert_eq!(first["reasoning"], json!({"effort": "low", "summary": "auto"}));
+    assert_eq!(first["include"], json!(["reasoning.encrypted_content"]));
+    let items = second["input"].as_array().expect("there are items");
+    let summary = json!([{"type": "summary_text", "text": "Let me see"}]);
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "gAAA=="});
+    assert_eq!(items[1], reasoning);
+    assert_eq!(items[2], json!({"type": "message", "role": "assistant", "content": "One moment."}));
+    assert_eq!(items[3]["arguments"], "{\"expression\":\"6 * 7\"}");
+    assert_eq!([&items[5]["output"], &items[6]["output"]], ["42", "4"]);
+}
+
+#[tokio::test]
+async fn a_stream_of_chunks_is_that_of_any_other_upstream() {
+    let call = Reply::responses().reasoning_item(0, "hm", "gAAA==").text_item(1, "So: ");
+    let upstream = Responses::start([call.call_item(2, "lookup", &json!({"q": "x"})).complete()]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let tools = json!([{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]);
+    let request = with(ask("Hi"), &json!({"stream": true, "tools": tools, "parallel_tool_calls": false}));
+    let chunks = chunks(&server, &request).await;
+    let (mut text, mut arguments, mut finish) = (String::new(), String::new(), Value::Null);
+    for chunk in &chunks {
+        let choice = &chunk["choices"][0];
+        text += choice["delta"]["content"].as_str().unwrap_or_default();
+        arguments += choice["delta"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap_or_default();
+        if !choice["finish_reason"].is_null() {
+            finish = choice["finish_reason"].clone();
+        }
+    }
+    assert_eq!((text.as_str(), arguments.as_str(), finish), ("So: ", "{\"q\":\"x\"}", json!("tool_calls")));
+    let sent = &upstream.requests()[0];
+    assert_eq!((&sent["parallel_tool_calls"], &sent["tools"][0]["strict"]), (&json!(false), &json!(false)));
+}
+
+/// All chunks of a stream, which leave the other events out.
+async fn chunks(server: &TestServer, request: &Value) -> Vec<Value> {
+    let response = server.json(CHAT, request).send().await.expect("the server answers");
+    assert_eq!(response.status(), 200);
+    let (mut stream, mut chunks) = (SseReader::of_chunks(response), Vec::new());
+    while let Some(frame) = stream.next().await.filter(|frame| !frame.is_done()) {
+        chunks.push(frame.json());
+    }
+    chunks
+}
+
+#[tokio::test]
+async fn pictures_and_documents_reach_the_model_and_sound_is_refused_before_it_is_asked() {
+    let upstream = Responses::start([says("A cat.")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let png = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+    let pdf =
+        json!({"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a.pdf"}});
+    server.post(CHAT, &ask(json!([{"type": "text", "text": "What is it?"}, png, pdf]))).await.ok();
+    let content = upstream.requests()[0]["input"][0]["content"].clone();
+    let image = json!({"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"});
+    assert_eq!(content[1], image);
+    assert_eq!((&content[2]["type"], &content[2]["filename"]), (&json!("input_file"), &json!("a.pdf")));
+
+    let sound = json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}});
+    let answer = server.post(CHAT, &ask(json!([{"type": "text", "text": "What is it?"}, sound]))).await;
+    let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+    assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("messages[0]")), "{}", answer.body);
+    assert!(message.contains("takes no sound") && message.contains("respond"), "{message}");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to_be_left_out() {
+    let upstream = Responses::start([says("Hi")]).await;
+    let server = TestServer::start(&format!("{}pass_unknown_members = false\n", upstream.config())).await;
+    let nameless = json!({"type": "json_schema", "json_schema": {"name": "a"}});
+    for (name, value) in [
+        ("seed", json!(7)),
+        ("stop", json!("END")),
+        ("stop", json!(["END"])),
+        ("logit_bias", json!({"50256": -100})),
+        ("frequency_penalty", json!(0.5)),
+        ("presence_penalty", json!(-0.5)),
+        ("prediction", json!({"type": "content", "content": "x"})),
+        ("web_search_options", json!({})),
+        ("response_format", nameless),
+    ] {
+        let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
+        let error = &answer.body["error"];
+        assert_eq!((answer.status, &error["param"]), (400, &json!(name)), "{}", answer.body);
+        assert!(error["message"].as_str().is_some_and(|text| text.contains(name)), "{error}");
+    }
+    assert!(upstream.requests().is_empty());
+    let harmless = json!({
+        "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": 40, "store": true,
+        "verbosity": "low", "stop": [], "user": "ada", "truncation": "auto",
+    });
+    let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
+    let said = "the upstream respond was not sent these members, which it does not know: ";
+    let warnings = answer["agent"]["warnings"].as_array().cloned().unwrap_or_default();
+    let warning = warnings.iter().filter_map(Value::as_str).find_map(|warning| warning.strip_prefix(said));
+    let mut unsent: Vec<_> = warning.unwrap_or_default().split(", ").collect();
+    unsent.sort_unstable();
+    assert_eq!(unsent, ["store", "top_k"], "{answer}");
+    let sent = upstream.requests().remove(0);
+    assert_eq!(
+        (&sent["temperature"], &sent["user"], &sent["truncation"]),
+        (&json!(1.5), &json!("ada"), &json!("auto"))
+    );
+    assert_eq!((&sent["text"], sent.get("top_k")), (&json!({"verbosity": "low"}), None));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_short_or_declined_says_so() {
+    let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
+    let declined = Reply::responses().item(0, &item, ("refusal", &["I ", "can't."]), &item).complete();
+    let replies = [
+        Reply::responses().text_item(0, "Half").incomplete("max_output_tokens"),
+        Reply::responses().text_item(0, "Half").incomplete("content_filter"),
+        declined,
+    ];
+    let upstream = Responses::start(replies).await;
+    let server = TestServer::start(&upstream.config()).await;
+    for expected in ["length", "content_filter"] {
+        let answer = server.post(CHAT, &with(ask("Hi"), &json!({"max_completion_tokens": 20}))).await.ok();
+        let choice = &answer["choices"][0];
+        assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!(expected), &json!("Half")));
+    }
+    assert_eq!(upstream.requests()[0]["max_output_tokens"], 20);
+    let answer = server.post(CHAT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["refusal"], "I can't.", "{answer}");
+}
+
+#[tokio::test]
+async fn structured_output_is_asked_for_in_the_words_of_the_api() {
+    let upstream = Responses::start([says("{\"a\":1}")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": true}});
+    let answer = server.post(CHAT, &with(ask("Hi"), &json!({"response_format": format}))).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "{\"a\":1}");
+    let expected = json!({"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": true}});
+    assert_eq!(upstream.requests()[0]["text"], expected);
+}
+
+#[tokio::test]
+async fn a_rate_limited_upstream_is_asked_again_and_an_error_in_the_middle_is_told() {
+    let limited = || Reply::responses_error(429, "rate_limit_exceeded", "Slow down").header("retry-after", "0.01");
+    let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
+    let begun = || {
+        let added = json!({"type": "response.output_item.added", "output_index": 0, "item": item});
+        let half =
+            json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Half"});
+        Reply::responses().event(&added).event(&half)
+    };
+    let error = json!({"code": "server_error", "message": "The server had an error"});
+    let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
+    let broken = || begun().event(&failed);
+    let replies =
+        [limited(), limited(), says("Hi"), broken(), broken(), says("Whole"), broken(), begun().cut(), broken()];
+    let upstream = Responses::start(replies).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer = server.post(CHAT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
+    assert_eq!(upstream.requests().len(), 3);
+
+    let chunks = chunks(&server, &with(ask("Hi"), &json!({"stream": true}))).await;
+    let text: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    let failure = chunks.iter().find_map(|chunk| chunk["error"]["message"].as_str());
+    let expected = "The answer broke off. The text that was sent so far is void.";
+    assert_eq!((text.as_str(), failure), ("Half", Some(expected)));
+
+    let answer = server.post(AGENT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Whole", "half an answer is voided, and asked for again");
+
+    let answer = server.post(AGENT, &ask("Hi")).await;
+    assert_eq!((answer.status, answer.code()), (502, "provider_error"), "{}", answer.body);
+    let why = answer.body["error"]["message"].as_str();
+    assert!(why.is_some_and(|why| why.contains("The server had an error")), "{}", answer.body);
+}
+
+/// A model may refuse the reasoning of another one, also at the same upstream.
+#[tokio::test]
+async fn reasoning_is_for_the_model_that_wrote_it_alone() {
+    let think = || Reply::responses().reasoning_item(0, "hm", "gAAA==").text_item(1, "So").complete();
+    let upstream = Responses::start([think(), says("Hi"), says("Hi")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    for model in [MODEL, "respond/gpt-5-mini", MODEL] {
+        let request = with(ask("Hi"), &json!({"model": model, "agent": {"session_id": "s"}}));
+        server.post(AGENT, &request).await.ok();
+    }
+    let has_reasoning: Vec<_> = upstream.requests().iter().map(|body| body.to_string().contains("gAAA")).collect();
+    assert_eq!(has_reasoning, [false, false, true]);
+}
