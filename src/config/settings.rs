@@ -19,7 +19,7 @@ use super::server::{ServerConfig, exposure};
 use super::store::StoreConfig;
 use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
-use super::upstream::{self, Upstream, UpstreamOrigin};
+use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
 
 /// The file that is read when none is named.
@@ -141,12 +141,24 @@ impl Settings {
     /// Reads all tables; each mistake is reported to `root`.
     pub(super) fn read(root: &mut Section<'_>, options: &Options) -> Self {
         let has_keys = root.has_entries("keys");
+        let preset: Option<&'static Preset> = root.optional(
+            "upstream",
+            "The only upstream, by the name of its [preset](#presets). Its key is read from the variable of the preset.",
+        );
         let server = root.section("server", |section| ServerConfig::read(section, options, has_keys));
         let store = root.section("store", |section| StoreConfig::read(section, options));
         let metrics = root.section("metrics", |section| MetricsConfig::read(section, options, has_keys));
         let traces = root.section("traces", TracesConfig::read);
         let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
         let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
+        if let Some(preset) = preset {
+            if upstreams.is_empty() && preset.has_address() {
+                upstreams.push(Upstream::of_preset(preset, root));
+            } else {
+                let name = preset.name;
+                root.refuse("upstream", format!("declare [upstreams.{name}] with preset = {name:?} in place of this"));
+            }
+        }
         if upstreams.is_empty() {
             (upstreams, upstream_origin) = upstream::without_declaration(root);
         }

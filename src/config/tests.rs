@@ -3,6 +3,7 @@
 mod differences;
 mod docs;
 mod mistakes;
+mod presets;
 mod traces;
 mod upstreams;
 

@@ -3,6 +3,7 @@
 mod anthropic;
 mod http;
 mod openai;
+mod preset;
 mod responses;
 
 use std::fmt;
@@ -10,6 +11,9 @@ use std::fmt;
 pub use self::anthropic::AnthropicUpstream;
 pub use self::http::HttpUpstream;
 pub use self::openai::OpenAiUpstream;
+pub use self::preset::{ChatManner, Preset};
+#[cfg(test)]
+pub use self::preset::{PRESETS, to_markdown as presets_to_markdown};
 pub use self::responses::{ReasoningSummary, ResponsesUpstream};
 use super::reader::Section;
 use super::value::{PLAIN_NAME, Word, is_plain_name};
@@ -64,7 +68,7 @@ impl Upstream {
             Kind::OpenAi => {
                 let openai = OpenAiUpstream::read(section);
                 if section.is_described() {
-                    ResponsesUpstream::read_own(openai.http.clone(), openai.pass_unknown_members, section);
+                    ResponsesUpstream::read_own(None, openai.http.clone(), openai.pass_unknown_members, section);
                     AnthropicUpstream::read_own(openai.http.clone(), section);
                 }
                 UpstreamKind::OpenAi(openai)
@@ -74,6 +78,13 @@ impl Upstream {
             Kind::Demo => UpstreamKind::Demo,
         };
         Self { name: name.to_owned(), kind }
+    }
+
+    /// The upstream that the key `upstream` names by its preset.
+    pub(super) fn of_preset(preset: &'static Preset, root: &Section<'_>) -> Self {
+        let path = format!("upstreams.{}", preset.name);
+        let openai = root.unwritten(&path, |section| OpenAiUpstream::of_preset(preset, section));
+        Self { name: preset.name.to_owned(), kind: UpstreamKind::OpenAi(openai) }
     }
 
     /// Whether it may have a model of this name: it lists it, or does not say what it has.

@@ -5,6 +5,7 @@ use std::fs;
 
 use super::root;
 use crate::config::reference;
+use crate::config::upstream::presets_to_markdown;
 
 /// `UPDATE_DOCS=1 cargo test --lib config` writes the tables anew.
 #[test]
@@ -24,6 +25,7 @@ fn render(page: &str) -> String {
     let mut blocks: Vec<_> =
         reference::tables().iter().map(|table| (format!("settings: {}", table.path), table.to_markdown())).collect();
     blocks.push(("flags".to_owned(), reference::flags_to_markdown()));
+    blocks.push(("presets".to_owned(), presets_to_markdown()));
     let mut rendered = String::new();
     let mut rest = page;
     while let Some((before, after)) = rest.split_once("<!-- ") {

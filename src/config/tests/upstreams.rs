@@ -37,6 +37,6 @@ prompt_cache = true
 "#), @r#"
     loopgate.toml:4: upstreams.o.base_url: must end before /responses, which is appended
     loopgate.toml:5: upstreams.o.reasoning_summary: must be "auto" or "concise" or "detailed"
-    loopgate.toml:6: upstreams.o.prompt_cache: unknown key; known here: kind, base_url, api_key_env, api_key_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, pass_unknown_members, reasoning_summary, encrypted_reasoning
+    loopgate.toml:6: upstreams.o.prompt_cache: unknown key; known here: kind, preset, base_url, api_key_env, api_key_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, pass_unknown_members, reasoning_summary, encrypted_reasoning
     "#);
 }

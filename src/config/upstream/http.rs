@@ -97,6 +97,9 @@ impl HttpUpstream {
     /// Takes the key from the environment, if there is one.
     pub(in crate::config) fn take_key(&mut self, section: &mut Section<'_>, defaults: &Defaults) {
         let variable = defaults.key;
+        if variable.is_empty() {
+            return;
+        }
         match section.env(variable).map(|key| secret_source::sendable(Secret::new(key))) {
             Some(Ok(key)) => {
                 let recorded = Recorded::shown(format!("\"{variable}\"")).with_secret(key.expose());

@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::http::{Defaults, HttpUpstream};
+use super::preset::{ChatManner, Preset};
 use crate::config::reader::Section;
 use crate::types::tool::WrittenCalls;
 
@@ -21,6 +22,12 @@ pub struct OpenAiUpstream {
     pub pass_unknown_members: bool,
     /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
     pub ask_in_one_piece: bool,
+    /// What its chat completions take otherwise than others.
+    pub chat: ChatManner,
+    /// The header that holds the key; `None` for `authorization`, where it is a bearer token.
+    pub key_header: Option<&'static str>,
+    /// The version of the API that its addresses name, where they name one, and then also the model.
+    pub api_version: Option<String>,
 }
 
 impl OpenAiUpstream {
@@ -32,8 +39,31 @@ impl OpenAiUpstream {
 
     /// Reads what is declared.
     pub(in crate::config) fn read(section: &mut Section<'_>) -> Self {
-        let http = HttpUpstream::read(section, &DEFAULTS);
+        let (preset, http) = read_http(section);
+        Self::read_own(preset, http, section)
+    }
+
+    /// The upstream that this preset names, of which the file says nothing else.
+    pub(in crate::config) fn of_preset(preset: &'static Preset, section: &mut Section<'_>) -> Self {
+        let mut http = HttpUpstream::read(section, &defaults_of(preset));
+        find_key(preset, &mut http, section);
+        Self::read_own(Some(preset), http, section)
+    }
+
+    fn read_own(preset: Option<&'static Preset>, http: HttpUpstream, section: &mut Section<'_>) -> Self {
+        let chat = chat_of(preset, &http.base_url);
+        let api_version: Option<String> = section.optional(
+            "api_version",
+            "Version of the API as Azure dates it, such as `2024-10-21`: then `base_url` ends before `/deployments`. Without it, \
+             `base_url` ends with `/v1`. Only `openai`.",
+        );
+        if api_version.as_ref().is_some_and(|version| !is_token(version)) {
+            section.refuse("api_version", "must be a word of letters, digits, `-`, `_` and `.`");
+        }
         Self {
+            api_version,
+            key_header: preset.and_then(|preset| preset.key_header),
+            chat,
             written_calls: section
                 .optional(
                     "recover_text_tool_calls",
@@ -41,10 +71,10 @@ impl OpenAiUpstream {
                      those of `read` tools, and none for OpenAI's own hosts (`api.openai.com`). Only `openai`.",
                 )
                 .map_or_else(
-                    || written_calls_of(&http.base_url),
+                    || chat.written_calls,
                     |all: bool| if all { WrittenCalls::All } else { WrittenCalls::None },
                 ),
-            pass_unknown_members: read_pass_unknown_members(section, &http),
+            pass_unknown_members: read_pass_unknown_members(section, chat),
             ask_in_one_piece: section.key(
                 "ask_in_one_piece",
                 "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
@@ -60,27 +90,71 @@ impl OpenAiUpstream {
     pub(in crate::config) fn of_environment(section: &mut Section<'_>) -> Self {
         let mut openai = Self::read(section);
         if openai.http.take_url(section, &DEFAULTS) {
-            openai.written_calls = written_calls_of(&openai.http.base_url);
-            openai.pass_unknown_members = !openai.is_openai();
+            openai.chat = chat_of(None, &openai.http.base_url);
+            openai.written_calls = openai.chat.written_calls;
+            openai.pass_unknown_members = openai.chat.takes_unknown;
         }
         openai.http.take_key(section, &DEFAULTS);
         openai
     }
 }
 
+/// Reads how an upstream is reached, and which preset says what is not written.
+pub(super) fn read_http(section: &mut Section<'_>) -> (Option<&'static Preset>, HttpUpstream) {
+    let preset: Option<&'static Preset> = section.optional(
+        "preset",
+        "Name of a known server or service. It gives `base_url`, the variable of the key, and what the server takes otherwise \
+         than OpenAI, where nothing else is written: see [presets](#presets). Only `openai` and `openai_responses`.",
+    );
+    let Some(preset) = preset else { return (None, HttpUpstream::read(section, &DEFAULTS)) };
+    let mut http = HttpUpstream::read(section, &defaults_of(preset));
+    if preset.base_url.is_none() && !section.is_written("base_url") {
+        section.refuse_here(format!("`base_url` is missing: it is {}", preset.address));
+    }
+    if !section.is_written("api_key_env") && !section.is_written("api_key_file") {
+        find_key(preset, &mut http, section);
+    }
+    (Some(preset), http)
+}
+
+/// Takes the key from the preset's own variable.
+fn find_key(preset: &Preset, http: &mut HttpUpstream, section: &mut Section<'_>) {
+    http.take_key(section, &defaults_of(preset));
+    let is_elsewhere = preset.base_url.is_some() && section.is_written("base_url");
+    if preset.needs_key && !is_elsewhere && section.env(preset.key).is_none() {
+        let name = preset.name;
+        section.refuse_here(format!(
+            "{name} wants a key: set the environment variable {}, or name another with api_key_env or api_key_file",
+            preset.key
+        ));
+    }
+}
+
+fn defaults_of(preset: &Preset) -> Defaults {
+    Defaults { base_url: preset.base_url.unwrap_or(DEFAULTS.base_url), key: preset.key, url: "" }
+}
+
+/// What the chat completions at this address take.
+pub(super) fn chat_of(preset: Option<&Preset>, base_url: &Url) -> ChatManner {
+    preset.map_or_else(
+        || if is_openai(base_url) { ChatManner::OPENAI } else { ChatManner::COMPATIBLE },
+        |preset| preset.chat,
+    )
+}
+
+/// Whether an address can hold it.
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
 /// Reads whether members of a request are sent on that OpenAI does not document.
-pub(super) fn read_pass_unknown_members(section: &mut Section<'_>, http: &HttpUpstream) -> bool {
+pub(super) fn read_pass_unknown_members(section: &mut Section<'_>, chat: ChatManner) -> bool {
     let told = section.optional(
         "pass_unknown_members",
         "Whether members that OpenAI does not document, such as `top_k`, are sent on. If absent, they are sent to every \
-         upstream but OpenAI's own (`api.openai.com`), which would refuse them. Only `openai` and `openai_responses`.",
+         upstream but OpenAI's own (`api.openai.com`) and Azure, which would refuse them. Only `openai` and `openai_responses`.",
     );
-    told.unwrap_or_else(|| !is_openai(&http.base_url))
-}
-
-/// Small models write calls as text, OpenAI's own do not.
-fn written_calls_of(base_url: &Url) -> WrittenCalls {
-    if is_openai(base_url) { WrittenCalls::None } else { WrittenCalls::Read }
+    told.unwrap_or(chat.takes_unknown)
 }
 
 /// Whether the upstream is OpenAI itself, in whichever region. It refuses members that it does not know.

@@ -1,7 +1,8 @@
 //! Upstreams of kind `openai_responses`.
 
 use super::http::HttpUpstream;
-use super::openai::{self, is_openai, read_pass_unknown_members};
+use super::openai::{chat_of, is_openai, read_http, read_pass_unknown_members};
+use super::preset::Preset;
 use crate::config::reader::Section;
 use crate::config::value::Word;
 
@@ -16,6 +17,8 @@ pub struct ResponsesUpstream {
     pub reasoning_summary: Option<ReasoningSummary>,
     /// Whether a model is asked for its reasoning, encrypted; `None` where its name decides.
     pub encrypted_reasoning: Option<bool>,
+    /// The header that holds the key; `None` for `authorization`, where it is a bearer token.
+    pub key_header: Option<&'static str>,
 }
 
 /// How much of its reasoning a model is to tell.
@@ -55,13 +58,14 @@ impl ResponsesUpstream {
 
     /// Reads what is declared.
     pub(in crate::config) fn read(section: &mut Section<'_>) -> Self {
-        let http = HttpUpstream::read(section, &openai::DEFAULTS);
-        let pass_unknown_members = read_pass_unknown_members(section, &http);
-        Self::read_own(http, pass_unknown_members, section)
+        let (preset, http) = read_http(section);
+        let pass_unknown_members = read_pass_unknown_members(section, chat_of(preset, &http.base_url));
+        Self::read_own(preset, http, pass_unknown_members, section)
     }
 
     /// Reads what other kinds do not have.
     pub(in crate::config) fn read_own(
+        preset: Option<&Preset>,
         http: HttpUpstream,
         pass_unknown_members: bool,
         section: &mut Section<'_>,
@@ -79,6 +83,7 @@ impl ResponsesUpstream {
                  with the results of its tool calls. If absent, every model is asked but those that are known not to reason \
                  (`gpt-3…`, `gpt-4…`, `chatgpt-4…`, `gpt-5-chat…`), which would refuse. Only `openai_responses`.",
             ),
+            key_header: preset.and_then(|preset| preset.key_header),
             pass_unknown_members,
             http,
         }

@@ -134,6 +134,7 @@ impl<'a> Function<'a> {
 pub(super) struct WireUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
 }
@@ -152,12 +153,17 @@ struct CompletionDetails {
 
 impl From<&WireUsage> for Usage {
     fn from(wire: &WireUsage) -> Self {
+        let (prompt_tokens, said) = (wire.prompt_tokens.unwrap_or(0), wire.completion_tokens.unwrap_or(0));
+        let reasoning_tokens = wire.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0);
+        let with_reasoning = said.saturating_add(reasoning_tokens);
+        // Some servers count reasoning beside the rest of the output; only their totals say so.
+        let is_beside = wire.total_tokens == Some(prompt_tokens.saturating_add(with_reasoning));
         Self {
-            prompt_tokens: wire.prompt_tokens.unwrap_or(0),
-            completion_tokens: wire.completion_tokens.unwrap_or(0),
+            prompt_tokens,
+            completion_tokens: if is_beside { with_reasoning } else { said },
             cached_tokens: wire.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
             cache_write_tokens: 0,
-            reasoning_tokens: wire.completion_tokens_details.and_then(|details| details.reasoning_tokens).unwrap_or(0),
+            reasoning_tokens,
             estimated: false,
         }
     }

@@ -4,6 +4,7 @@
 
 use super::assemble::Assembler;
 use super::chunk::Chunk;
+use super::content_list;
 use crate::llm::http::decode::{Decode, Progress};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
@@ -38,7 +39,7 @@ impl Decode for Decoder {
 
     /// Reads a whole `chat.completion`.
     fn feed_whole(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        self.assembler.push(parse(json)?.1, deltas)?;
+        push_parsed(json, &mut Surroundings::default(), &mut self.assembler, deltas)?;
         Ok(())
     }
 
@@ -65,9 +66,26 @@ fn read_chunk(
     if let Some(piece) = surroundings.piece_of(json) {
         return assembler.push_piece(piece, deltas);
     }
-    let (text, chunk) = parse(json)?;
-    surroundings.keep(text, chunk.only_piece());
-    assembler.push(chunk, deltas)
+    push_parsed(json, surroundings, assembler, deltas)
+}
+
+fn push_parsed(
+    json: &[u8],
+    surroundings: &mut Surroundings,
+    assembler: &mut Assembler,
+    deltas: &mut Vec<Delta>,
+) -> Result<bool, Fault> {
+    match parse(json) {
+        Ok((text, chunk)) => {
+            surroundings.keep(text, chunk.only_piece());
+            assembler.push(chunk, deltas)
+        }
+        Err(Fault::NotAChunk) => {
+            let rewritten = content_list::as_strings(json).ok_or(Fault::NotAChunk)?;
+            assembler.push(parse(rewritten.as_bytes())?.1, deltas)
+        }
+        Err(fault) => Err(fault),
+    }
 }
 
 /// A chunk, and the text that it was parsed from.

@@ -4,13 +4,14 @@
 //! | --- | --- |
 //! | `request` | a model request as a body |
 //! | `decode` | bytes into deltas and a turn, without I/O |
-//! | `chunk`, `assemble` | one chunk's meaning; chunks into a turn |
+//! | `chunk`, `content_list`, `assemble` | one chunk's meaning; chunks into a turn |
 //! | `messages`, `tools`, `sampling` | what a request holds, as JSON and back |
 //!
 //! What upstreams of all dialects share is in [`http`](super::http), retries are in [`retry`](super::retry).
 
 mod assemble;
 mod chunk;
+mod content_list;
 pub mod decode;
 pub mod finish_reason;
 pub mod messages;
@@ -18,29 +19,38 @@ mod request;
 pub mod sampling;
 pub mod tools;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
+use url::Url;
 
 use self::decode::Decoder;
-use self::request::OutputBound;
 use super::http::answer::ask;
 use super::http::list::list_models;
 use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::unsupported::{Place, Unsupported, given_member};
 use super::{DeltaStream, Model, ModelError, ModelRequest};
-use crate::config::OpenAiUpstream;
+use crate::config::{ChatManner, OpenAiUpstream};
 use crate::net::client::HttpClient;
+use crate::types::Message;
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
+
+/// Values of members that ask for nothing.
+const HARMLESS: [&str; 5] = ["false", "0", "{}", "[]", "[\"text\"]"];
 
 /// A model at an OpenAI-compatible upstream.
 #[derive(Debug, Clone)]
 pub struct OpenAiModel {
+    name: Arc<str>,
     upstream: Arc<Upstream>,
     completions: Uri,
-    bound: OutputBound,
+    /// Where the deployments of models are, at an upstream whose addresses name these.
+    deployments: Option<Arc<Url>>,
+    chat: ChatManner,
     /// Whether it is sent what OpenAI does not document.
     takes_unknown: bool,
     /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
@@ -52,17 +62,32 @@ impl OpenAiModel {
     /// Sets an upstream up. Nothing is sent yet. `client` comes from
     /// [`http_client`](super::http::http_client), which decides on connecting.
     pub fn new(name: &str, config: &OpenAiUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
-        let base_url = &config.http.base_url;
-        let models = endpoint(base_url, &["models"])?;
+        let mut base_url = config.http.base_url.clone();
+        if let Some(version) = &config.api_version {
+            base_url.query_pairs_mut().append_pair("api-version", version);
+        }
+        let models = endpoint(&base_url, &["models"])?;
         let upstream = Upstream::new(name, "a chat completions API", &config.http, models, client)?;
         Ok(Self {
-            upstream: Arc::new(upstream.with_key(AUTHORIZATION, "Bearer ")?),
-            completions: endpoint(base_url, &["chat", "completions"])?,
-            bound: if config.is_openai() { OutputBound::MaxCompletionTokens } else { OutputBound::MaxTokens },
+            name: name.into(),
+            upstream: Arc::new(match config.key_header {
+                None => upstream.with_key(AUTHORIZATION, "Bearer ")?,
+                Some(header) => upstream.with_key(HeaderName::from_static(header), "")?,
+            }),
+            completions: endpoint(&base_url, &["chat", "completions"])?,
+            deployments: config.api_version.is_some().then(|| Arc::new(base_url)),
+            chat: config.chat,
             takes_unknown: config.pass_unknown_members,
             may_ask_in_one_piece: config.ask_in_one_piece,
             written_calls: config.written_calls,
         })
+    }
+
+    /// Where this model is asked.
+    fn completions_of(&self, model: &str) -> Cow<'_, Uri> {
+        let of_deployment = |base| endpoint(base, &["deployments", model, "chat", "completions"]).ok();
+        let of_deployment = self.deployments.as_deref().and_then(of_deployment);
+        of_deployment.map_or(Cow::Borrowed(&self.completions), Cow::Owned)
     }
 }
 
@@ -73,8 +98,8 @@ impl Model for OpenAiModel {
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
-        let body = request::body(&request, self.bound, self.takes_unknown, in_one_piece);
-        let post = self.upstream.post(&self.completions, body, &request);
+        let body = request::body(&request, &self.chat, self.takes_unknown, in_one_piece);
+        let post = self.upstream.post(&self.completions_of(&request.model), body, &request);
         ask(self.upstream.clone(), post, request.deadline, Decoder::default())
     }
 
@@ -83,7 +108,15 @@ impl Model for OpenAiModel {
     }
 
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
-        if self.takes_unknown { Vec::new() } else { sampling::undocumented(sampling).collect() }
+        let undocumented = (!self.takes_unknown).then(|| sampling::undocumented(sampling));
+        sampling::given(sampling, self.chat.left_out).chain(undocumented.into_iter().flatten()).collect()
+    }
+
+    fn refuses(&self, sampling: &Sampling, _messages: &[Message]) -> Option<Unsupported> {
+        let refused: Vec<_> = self.chat.refused.iter().map(|name| (*name, &HARMLESS[..])).collect();
+        let name = given_member(sampling, &refused)?;
+        let message = format!("the upstream {} has no `{name}`: leave it out", self.name);
+        Some(Unsupported { place: Place::Member(name), message })
     }
 }
 

@@ -1,24 +1,12 @@
 //! A model request as the body of `POST …/chat/completions`.
 
 use super::{messages, sampling, tools};
+use crate::config::ChatManner;
 use crate::llm::ModelRequest;
 
-/// The member that bounds the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OutputBound {
-    /// OpenAI's own, which its reasoning models insist on.
-    MaxCompletionTokens,
-    /// The older one, which every other server knows.
-    MaxTokens,
-}
-
 /// The JSON body, which asks for a stream or for an answer `in_one_piece`. Messages that were encoded before are copied.
-pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bool, in_one_piece: bool) -> String {
-    let bound = match bound {
-        OutputBound::MaxCompletionTokens => "max_completion_tokens",
-        OutputBound::MaxTokens => "max_tokens",
-    };
-    let parameters = sampling::members(&request.sampling, takes_unknown);
+pub(super) fn body(request: &ModelRequest, chat: &ChatManner, takes_unknown: bool, in_one_piece: bool) -> String {
+    let parameters = sampling::members(&request.sampling, chat, takes_unknown);
     let tools = if request.tools.is_empty() { "" } else { tools::json(&request.tools) };
     let mut body = String::with_capacity(
         256 + request.model.len()
@@ -28,10 +16,14 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bo
     );
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
     let model = serde_json::Value::from(request.model.as_str()).to_string();
-    let streamed = if in_one_piece { "" } else { ",\"stream\":true,\"stream_options\":{\"include_usage\":true}" };
+    let streamed = match (in_one_piece, chat.stream_options) {
+        (true, _) => "",
+        (false, true) => ",\"stream\":true,\"stream_options\":{\"include_usage\":true}",
+        (false, false) => ",\"stream\":true",
+    };
     add(&["{\"model\":", &model, streamed]);
     if let Some(most) = request.max_tokens {
-        add(&[",\"", bound, "\":", &most.to_string()]);
+        add(&[",\"", chat.output_bound, "\":", &most.to_string()]);
     }
     if !parameters.is_empty() {
         add(&[",", &parameters]);
@@ -42,7 +34,7 @@ pub(super) fn body(request: &ModelRequest, bound: OutputBound, takes_unknown: bo
             add(&[",\"tool_choice\":", &choice]);
         }
         // True is the default, and some reasoning models do not accept the member at all.
-        if !request.parallel_tool_calls {
+        if !request.parallel_tool_calls && chat.parallel_tool_calls {
             add(&[",\"parallel_tool_calls\":false"]);
         }
     }
@@ -83,8 +75,8 @@ mod tests {
         }
     }
 
-    fn parsed(request: &ModelRequest, bound: OutputBound) -> Value {
-        serde_json::from_str(&body(request, bound, false, false)).unwrap()
+    fn parsed(request: &ModelRequest, chat: &ChatManner) -> Value {
+        serde_json::from_str(&body(request, chat, false, false)).unwrap()
     }
 
     #[test]
@@ -93,7 +85,7 @@ mod tests {
             "model": "odd \"name\"", "stream": true, "stream_options": { "include_usage": true },
             "max_tokens": 77, "messages": [{ "role": "user", "content": "hi" }, { "role": "user", "content": "ho" }],
         });
-        assert_eq!(parsed(&request(), OutputBound::MaxTokens), expected);
+        assert_eq!(parsed(&request(), &ChatManner::COMPATIBLE), expected);
     }
 
     #[test]
@@ -103,7 +95,7 @@ mod tests {
             sampling: Arc::new(Sampling { temperature: Some(0.2), seed: Some(7), ..Sampling::default() }),
             ..request()
         };
-        let body = parsed(&request, OutputBound::MaxCompletionTokens);
+        let body = parsed(&request, &ChatManner::OPENAI);
         assert_eq!(body["tools"], json!([{ "type": "function", "function": { "name": "f" } }]));
         assert_eq!(body["tool_choice"], "required");
         assert_eq!(body["parallel_tool_calls"], false);
@@ -112,7 +104,7 @@ mod tests {
 
         let free =
             ModelRequest { parallel_tool_calls: true, tool_choice: ToolChoice::Auto, max_tokens: None, ..request };
-        let body = parsed(&free, OutputBound::MaxTokens);
+        let body = parsed(&free, &ChatManner::COMPATIBLE);
         assert_eq!((body.get("max_completion_tokens"), body.get("max_tokens")), (None, None));
         assert_eq!((body.get("parallel_tool_calls"), body.get("tool_choice")), (None, None));
     }

@@ -1,5 +1,6 @@
 //! Sampling parameters in OpenAI's chat dialect.
 
+use crate::config::ChatManner;
 use crate::llm::object::Object;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::Members;
@@ -19,11 +20,13 @@ const DOCUMENTED: [&str; 9] = [
 ];
 
 /// The members of a request, without braces; empty if nothing is set. Members that OpenAI does not document are
-/// left out unless the upstream `takes_unknown` ones.
-pub(super) fn members(sampling: &Sampling, takes_unknown: bool) -> String {
+/// left out unless the upstream `takes_unknown` ones, and so are those that it refuses.
+pub(super) fn members(sampling: &Sampling, chat: &ChatManner, takes_unknown: bool) -> String {
     let mut out = Vec::new();
     let kept = sampling.extra.members(Dialect::OpenaiChat).iter();
-    let sent = kept.filter(|(name, _)| takes_unknown || DOCUMENTED.contains(&name.as_str()));
+    let is_taken = |name: &str| !chat.left_out.contains(&name) && !chat.refused.contains(&name);
+    let is_known = |name: &str| takes_unknown || DOCUMENTED.contains(&name);
+    let sent = kept.filter(|(name, _)| is_known(name) && is_taken(name));
     let extra = Extra::new(Dialect::OpenaiChat, Members(sent.cloned().collect()));
     let mut object = Object::open(&mut out, Dialect::OpenaiChat, &extra);
     for (name, number) in [
@@ -38,7 +41,7 @@ pub(super) fn members(sampling: &Sampling, takes_unknown: bool) -> String {
         }
     }
     if let Some(seed) = sampling.seed {
-        object.json("seed", &seed.to_string());
+        object.json(chat.seed, &seed.to_string());
     }
     match &sampling.stop {
         None => {}
@@ -56,13 +59,26 @@ pub(super) fn members(sampling: &Sampling, takes_unknown: bool) -> String {
         ("prompt_cache_key", &sampling.prompt_cache_key),
         ("safety_identifier", &sampling.safety_identifier),
     ] {
-        if let Some(text) = text {
+        if let Some(text) = text.as_ref().filter(|_| is_taken(name)) {
             object.text(name, text);
         }
     }
     object.close();
     let json = String::from_utf8(out).expect("it was written from strings");
     json[1..json.len() - 1].to_owned()
+}
+
+/// The members among these that a request gives.
+pub(super) fn given<'n>(sampling: &Sampling, names: &[&'n str]) -> impl Iterator<Item = &'n str> {
+    let is_given = |name: &str| match name {
+        "user" => sampling.user.is_some(),
+        "verbosity" => sampling.verbosity.is_some(),
+        "service_tier" => sampling.service_tier.is_some(),
+        "prompt_cache_key" => sampling.prompt_cache_key.is_some(),
+        "safety_identifier" => sampling.safety_identifier.is_some(),
+        other => sampling.extra.has(other),
+    };
+    names.iter().copied().filter(move |name| is_given(name))
 }
 
 /// The members that OpenAI does not document.
@@ -128,19 +144,19 @@ mod tests {
             (Stop::Texts(vec!["x".into(), "y".into()]), r#""stop":["x","y"]"#),
         ] {
             let sampling = Sampling { stop: Some(stop), ..Sampling::default() };
-            assert_eq!(members(&sampling, false), expected);
+            assert_eq!(members(&sampling, &ChatManner::OPENAI, false), expected);
             let stored = serde_json::to_string(&sampling).unwrap();
             assert_eq!(serde_json::from_str::<Sampling>(&stored).unwrap(), sampling);
         }
-        assert_eq!(members(&Sampling::default(), true), "");
+        assert_eq!(members(&Sampling::default(), &ChatManner::COMPATIBLE, true), "");
     }
 
     #[test]
     fn what_openai_does_not_document_goes_only_to_those_that_may_know_it() {
         let extra: Members = serde_json::from_str(r#"{"logprobs":true,"top_k":40}"#).unwrap();
         let sampling = Sampling { extra: Extra::new(Dialect::OpenaiChat, extra), ..Sampling::default() };
-        assert_eq!(members(&sampling, false), r#""logprobs":true"#);
-        assert_eq!(members(&sampling, true), r#""logprobs":true,"top_k":40"#);
+        assert_eq!(members(&sampling, &ChatManner::OPENAI, false), r#""logprobs":true"#);
+        assert_eq!(members(&sampling, &ChatManner::COMPATIBLE, true), r#""logprobs":true,"top_k":40"#);
     }
 
     #[test]
@@ -152,7 +168,7 @@ mod tests {
         ] {
             let response_format = response_format(&format.to_string());
             assert!(response_format.is_some(), "{format}");
-            let members = members(&Sampling { response_format, ..Sampling::default() }, false);
+            let members = members(&Sampling { response_format, ..Sampling::default() }, &ChatManner::OPENAI, false);
             let members: serde_json::Value = serde_json::from_str(&format!("{{{members}}}")).unwrap();
             assert_eq!(members["response_format"], format);
         }

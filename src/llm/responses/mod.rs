@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::Uri;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
 
 use self::decode::Decoder;
 use self::request::Manner;
@@ -60,7 +60,10 @@ impl ResponsesModel {
         let upstream = Upstream::new(name, "a Responses API", &config.http, models, client)?;
         Ok(Self {
             name: name.into(),
-            upstream: Arc::new(upstream.with_key(AUTHORIZATION, "Bearer ")?),
+            upstream: Arc::new(match config.key_header {
+                None => upstream.with_key(AUTHORIZATION, "Bearer ")?,
+                Some(header) => upstream.with_key(HeaderName::from_static(header), "")?,
+            }),
             responses: endpoint(base_url, &["responses"])?,
             manner: Manner {
                 is_openai: config.is_openai(),

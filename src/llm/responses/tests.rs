@@ -28,7 +28,13 @@ fn config(base_url: &str) -> ResponsesUpstream {
         free: None,
         allow_uncounted_cost: false,
     };
-    ResponsesUpstream { http, pass_unknown_members: true, reasoning_summary: None, encrypted_reasoning: None }
+    ResponsesUpstream {
+        http,
+        pass_unknown_members: true,
+        reasoning_summary: None,
+        encrypted_reasoning: None,
+        key_header: None,
+    }
 }
 
 /// Asks an upstream that plays one act: how the call ended, and what was asked.

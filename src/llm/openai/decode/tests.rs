@@ -211,6 +211,40 @@ fn an_empty_piece_is_no_call() {
     assert_eq!(calls(&[call(0, "", "", ""), call((), (), (), ())], "stop"), owned([]));
 }
 
+/// Mistral's reasoning models write so.
+#[test]
+fn content_that_is_a_list_is_text_and_thinking() {
+    let chunk = |content: Value| json!({ "choices": [{ "index": 0, "delta": { "content": content } }] });
+    let thinks = |text: &str| json!([{ "type": "thinking", "thinking": [{ "type": "text", "text": text }] }]);
+    let says = json!([{ "type": "text", "text": "So " }, { "type": "reference", "reference_ids": [1] }]);
+    let events = [chunk(thinks("Let me ")), chunk(thinks("see")), chunk(says), chunk(json!("it is.")), ended("stop")];
+    let expected = ModelTurn::of("Let me see", "So it is.", Vec::new());
+    assert_eq!(turn(&events).parts, expected.parts);
+    let content = json!([{ "type": "thinking", "thinking": "Let me see" }, { "type": "text", "text": "So it is." }]);
+    let message = json!({ "role": "assistant", "content": content });
+    let whole = json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }] });
+    let mut decoder = Decoder::default();
+    decoder.feed_whole(whole.to_string().as_bytes(), &mut Vec::new()).unwrap();
+    assert_eq!(decoder.finish().map(|turn| turn.parts), Ok(expected.parts));
+    let odd = json!({ "choices": [{ "delta": { "content": [1] , "tool_calls": 7 } }] });
+    assert_eq!(decode([stream(&[odd]).as_bytes()]).1, Err(Fault::NotAChunk));
+}
+
+/// xAI counts so: the total is that of all three.
+#[test]
+fn reasoning_that_is_counted_beside_the_output_is_added_to_it() {
+    let output = |total: u64| {
+        let details = json!({ "reasoning_tokens": 2809 });
+        let usage = json!({ "prompt_tokens": 10120, "completion_tokens": 3000, "total_tokens": total,
+            "completion_tokens_details": details });
+        let usage = turn(&[ended("stop"), json!({ "choices": [], "usage": usage })]).usage.unwrap();
+        (usage.completion_tokens, usage.reasoning_tokens)
+    };
+    assert_eq!(output(10_120 + 3_000 + 2_809), (5_809, 2_809));
+    assert_eq!(output(10_120 + 3_000), (3_000, 2_809));
+    assert_eq!(output(0), (3_000, 2_809));
+}
+
 #[test]
 fn the_first_finish_reason_and_the_last_usage_count() {
     let usage = |tokens: u64| json!({ "choices": [], "usage": { "prompt_tokens": tokens, "completion_tokens": 1 } });

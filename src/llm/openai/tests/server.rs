@@ -31,7 +31,15 @@ pub(super) fn babble(first: String) -> Act {
 }
 
 pub(super) fn config(http: HttpUpstream) -> OpenAiUpstream {
-    OpenAiUpstream { http, written_calls: WrittenCalls::All, pass_unknown_members: true, ask_in_one_piece: false }
+    OpenAiUpstream {
+        http,
+        written_calls: WrittenCalls::All,
+        pass_unknown_members: true,
+        ask_in_one_piece: false,
+        chat: ChatManner::COMPATIBLE,
+        key_header: None,
+        api_version: None,
+    }
 }
 
 pub(super) fn model(base_url: &str, first_byte_timeout: Duration, idle_timeout: Duration) -> OpenAiModel {
