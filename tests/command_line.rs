@@ -2,6 +2,7 @@
 
 mod doctor;
 mod runs;
+mod top;
 
 use std::path::Path;
 use std::process::Output;

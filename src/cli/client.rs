@@ -44,6 +44,16 @@ impl Target {
         };
         Client::new(&url, self.key.clone())
     }
+
+    /// A client of another server, with the same key.
+    pub(super) fn client_at(&self, url: &str) -> Result<Client, Failure> {
+        Client::new(url, self.key.clone())
+    }
+
+    /// Whether a server is named, so that the configuration is not asked for it.
+    pub(super) fn names_server(&self) -> bool {
+        self.url.is_some()
+    }
 }
 
 /// The address of a server on this machine that listens here.
@@ -56,8 +66,8 @@ pub(super) fn local_url(listen: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(address, listen.port()))
 }
 
-/// Sends requests to one server.
-#[derive(Debug)]
+/// Sends requests to one server. Cheap to clone.
+#[derive(Debug, Clone)]
 pub(super) struct Client {
     http: reqwest::Client,
     base: Url,

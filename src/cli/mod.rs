@@ -14,7 +14,10 @@ mod runs;
 mod screen;
 mod serve;
 mod story;
+mod table;
 mod text;
+mod top;
+mod when;
 
 use std::process::ExitCode;
 
@@ -54,6 +57,8 @@ enum Command {
     /// List, show, follow and cancel the runs of a server
     #[command(subcommand)]
     Runs(runs::Runs),
+    /// Watch replicas and their runs: live runs, tokens, cost and errors
+    Top(top::Top),
     /// Make API keys
     #[command(subcommand)]
     Key(key::Key),
@@ -77,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Ask(ask) => ask::run(&ask),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Runs(runs) => runs::run(&runs),
+        Command::Top(top) => top::run(&top),
         Command::Key(key) => key::run(&key),
         Command::Openapi => openapi::run(),
     };

@@ -80,6 +80,13 @@ pub(super) struct Usage {
     completion_tokens: u64,
 }
 
+impl Usage {
+    /// Those that were read and those that were written.
+    pub(super) fn total(&self) -> u64 {
+        self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+}
+
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tokens in, {} out", self.prompt_tokens, self.completion_tokens)

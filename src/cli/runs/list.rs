@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::super::client::{Client, Target};
 use super::super::process::{Failure, complain, env, say, takes_colours};
+use super::super::table::{Column, lines};
 use super::super::text::{clean_json, line};
+use super::super::when;
 use super::shared::{RUNS, Run, failure, read};
-use super::table::{Column, lines};
-use super::when;
 use crate::types::clock::now_ms;
 
 /// Runs that are asked for at a time; the server gives no more.

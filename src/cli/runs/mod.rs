@@ -4,10 +4,8 @@ mod cancel;
 mod follow;
 mod list;
 mod patience;
-mod shared;
+pub(super) mod shared;
 mod show;
-mod table;
-mod when;
 
 use clap::Subcommand;
 

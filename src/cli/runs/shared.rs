@@ -36,7 +36,7 @@ pub(super) struct Named {
 }
 
 /// A failed request, with the exit code that it has.
-pub(super) fn failure(error: &RequestError) -> Failure {
+pub(in crate::cli) fn failure(error: &RequestError) -> Failure {
     let code = match error {
         RequestError::Unreachable { .. } => exit::NO_CONNECTION,
         RequestError::Refused { status, .. } if matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE) => {
@@ -60,48 +60,48 @@ pub(super) fn code_of(status: &str) -> u8 {
 
 /// A run as the server shows it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Run {
-    pub(super) id: String,
-    pub(super) status: String,
-    pub(super) session_id: Option<String>,
-    pub(super) model: String,
-    pub(super) created_ms: u64,
-    pub(super) ended_ms: Option<u64>,
-    pub(super) stop_reason: Option<String>,
-    pub(super) agent: Option<Ending>,
-    pub(super) usage: Option<Usage>,
-    pub(super) error: Option<ErrorText>,
-    pub(super) progress: Option<Progress>,
+pub(in crate::cli) struct Run {
+    pub(in crate::cli) id: String,
+    pub(in crate::cli) status: String,
+    pub(in crate::cli) session_id: Option<String>,
+    pub(in crate::cli) model: String,
+    pub(in crate::cli) created_ms: u64,
+    pub(in crate::cli) ended_ms: Option<u64>,
+    pub(in crate::cli) stop_reason: Option<String>,
+    pub(in crate::cli) agent: Option<Ending>,
+    pub(in crate::cli) usage: Option<Usage>,
+    pub(in crate::cli) error: Option<ErrorText>,
+    pub(in crate::cli) progress: Option<Progress>,
 }
 
 /// How far a run under way came.
 #[derive(Debug, Deserialize)]
-pub(super) struct Progress {
-    pub(super) step: u32,
-    pub(super) iterations: u32,
-    pub(super) tool_calls: u32,
+pub(in crate::cli) struct Progress {
+    pub(in crate::cli) step: u32,
+    pub(in crate::cli) iterations: u32,
+    pub(in crate::cli) tool_calls: u32,
     /// A server of an earlier version tells none of the following.
     #[serde(default)]
-    pub(super) tools: Vec<OpenCall>,
-    pub(super) replica: Option<String>,
-    pub(super) last_event: Option<LastEvent>,
+    pub(in crate::cli) tools: Vec<OpenCall>,
+    pub(in crate::cli) replica: Option<String>,
+    pub(in crate::cli) last_event: Option<LastEvent>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct OpenCall {
-    pub(super) name: String,
-    pub(super) started_ms: u64,
+pub(in crate::cli) struct OpenCall {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) started_ms: u64,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct LastEvent {
-    pub(super) seq: u64,
-    pub(super) r#type: String,
-    pub(super) at_ms: u64,
+pub(in crate::cli) struct LastEvent {
+    pub(in crate::cli) seq: u64,
+    pub(in crate::cli) r#type: String,
+    pub(in crate::cli) at_ms: u64,
 }
 
 impl Run {
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(in crate::cli) fn is_under_way(&self) -> bool {
         matches!(self.status.as_str(), "queued" | "in_progress")
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn read(run: &Value) -> Result<Run, Failure> {
     serde::Deserialize::deserialize(run).map_err(Failure::new)
 }
 
-pub(super) const RUNS: [&str; 2] = ["v1", "runs"];
+pub(in crate::cli) const RUNS: [&str; 2] = ["v1", "runs"];
 
 /// A request about one run.
 pub(super) fn about(client: &Client, method: Method, id: &str, what: &[&str]) -> reqwest::RequestBuilder {

@@ -9,8 +9,8 @@ use super::super::client::Client;
 use super::super::process::{Failure, say};
 use super::super::story::{Detail, Ending, Event, Story, Told};
 use super::super::text::{clean_json, count, line};
+use super::super::when;
 use super::shared::{Named, Progress, Run, failure, read};
-use super::when;
 use crate::types::clock::now_ms;
 
 /// Most characters of a name, of an error and of a step's text that are shown.

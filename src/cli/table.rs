@@ -1,6 +1,6 @@
 //! A table that fits its width. Pure.
 
-use super::super::text::clip;
+use super::text::clip;
 
 /// A column's title, and the fewest characters that its cells may be cut to; without them they are never cut.
 pub(super) type Column = (&'static str, Option<usize>);

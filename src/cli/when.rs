@@ -40,6 +40,12 @@ pub(super) fn duration(ms: u64) -> String {
     }
 }
 
+/// The time of day.
+pub(super) fn clock(ms: u64) -> String {
+    let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(|| format!("{ms} ms"), |time| time.strftime("%H:%M:%S UTC").to_string())
+}
+
 /// A moment, to the second.
 pub(super) fn time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
