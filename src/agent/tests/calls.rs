@@ -17,7 +17,7 @@ use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::event::Decision;
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, Effect, Event, Message, Record, RunStatus, StopReason, ToolOutcome};
+use crate::types::{CallId, Effect, Event, Message, Record, RunStatus, StopReason, Tenant, ToolOutcome};
 
 /// What a [`Worker`] does in one of its calls.
 #[derive(Debug, Clone, Copy)]
@@ -203,13 +203,44 @@ async fn an_idempotent_call_whose_answer_is_lost_is_repeated_once_under_its_id()
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_stopped_when_the_runs_time_is_up_is_stopped_with_the_run() {
-    let workshop = Workshop::default().with("w", Effect::Write, &[Does::Hang]);
-    let mut new = request();
-    new.limits.timeout_ms = Some(3_000);
-    let records = run(&workshop.agent(&["w"]), new).await;
-    assert_eq!(results(&records)[0].ending, CallEnding::Stopped);
-    assert_eq!(outcome(&records).reason, StopReason::Timeout);
-    assert_eq!(workshop.timeouts.lock()[..], [Duration::from_secs(3)], "of five, by the settings");
+    for (effect, ending, told, attempts) in [
+        (Effect::Read, CallEnding::Answered, "did not answer within 3000 ms", 1),
+        (Effect::Idempotent, CallEnding::Lost, "stopped with the run. Whether it took effect is unknown", 2),
+        (Effect::Write, CallEnding::Lost, "stopped with the run. Whether it took effect is unknown", 1),
+    ] {
+        let workshop = Workshop::default().with("w", effect, &[Does::Hang, Does::Hang]);
+        let mut new = request();
+        new.limits.timeout_ms = Some(3_000);
+        let records = run(&workshop.agent(&["w"]), new).await;
+        let found = &results(&records)[0];
+        assert!(found.ending == ending && found.text().contains(told), "{effect:?}: {found:?}");
+        let outcome = outcome(&records);
+        let reported = outcome.report.steps[0].tool_calls[0].outcome_unknown;
+        assert_eq!((outcome.reason, reported), (StopReason::Timeout, ending == CallEnding::Lost), "{effect:?}");
+        let timeouts = workshop.timeouts.lock();
+        assert_eq!((timeouts.len(), timeouts[0]), (attempts, Duration::from_secs(3)), "of five, by the settings");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_at_work_when_its_run_is_cancelled_may_have_taken_effect() {
+    for (effect, ending) in
+        [(Effect::Read, CallEnding::Stopped), (Effect::Idempotent, CallEnding::Lost), (Effect::Write, CallEnding::Lost)]
+    {
+        let workshop = Workshop::default().with("w", effect, &[Does::Hang]);
+        let agent = workshop.agent(&["w"]);
+        let started = agent.start(request(), None).await.unwrap();
+        let run = started.head.id.clone();
+        while workshop.calls.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        agent.runs().cancel(&Tenant::default_tenant(), &run).await.unwrap();
+        let records = watch(started).await;
+        let (found, outcome) = (&results(&records)[0], outcome(&records));
+        assert!(found.ending == ending && found.text().contains("stopped with the run"), "{effect:?}: {found:?}");
+        let reported = outcome.report.steps[0].tool_calls[0].outcome_unknown;
+        assert_eq!((outcome.reason, reported), (StopReason::Cancelled, ending == CallEnding::Lost), "{effect:?}");
+    }
 }
 
 /// Asks the caller what came of `w`, and goes on with what the caller says.

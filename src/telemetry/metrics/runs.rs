@@ -275,7 +275,12 @@ fn models(to: &mut Declarations) -> Named<ModelMeters> {
         &["upstream", "model", "outcome"],
         "Model calls with their tool calls: `completed`, or why what the model said was discarded.",
     );
-    let duration = to.seconds("model_call_duration", MODEL, DURATIONS, "From a model's request to its answer's end.");
+    let duration = to.seconds(
+        "model_call_duration",
+        MODEL,
+        DURATIONS,
+        "From a model's request to the end of its answer, or of its run if that comes first.",
+    );
     let first_token =
         to.seconds("model_first_token", MODEL, FIRST_TOKEN, "From a model's request to the first piece of its answer.");
     let interval = to.seconds(

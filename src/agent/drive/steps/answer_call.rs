@@ -34,7 +34,7 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
             Ok(outcome) => settled(outcome, effect),
             Err(interruption) => {
                 driver.handle_interruption(interruption)?;
-                stopped()
+                stopped(effect)
             }
         },
         (Some(_), Err(why)) => ToolOutcome::failed(why),

@@ -89,6 +89,8 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     drop(reports);
     while !open.is_empty() {
         match next(driver, &mut running, &mut progress).await {
+            // The call had the run's remaining time, which is up: it is stopped with the run next.
+            Happened::Answered(_, outcome) if is_out_of_time(driver, &outcome) => {}
             Happened::Answered(call, outcome) => {
                 running.beside(finish(driver, &mut open, &call, outcome)).await?;
             }
@@ -97,7 +99,8 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
                 driver.handle_interruption(interruption)?;
                 drop(running);
                 for call in &open {
-                    driver.finish_call(call, stopped());
+                    let began_as = driver.recorder.run().started(&call.id).unwrap_or(Effect::Write);
+                    driver.finish_call(call, stopped(began_as));
                 }
                 return Ok(false);
             }
@@ -162,6 +165,11 @@ async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
     if driver.signals.validity.is_valid() { Ok(true) } else { Err(Exit::HandedOff) }
 }
 
+/// Whether a call got no answer in the time that its run has left.
+fn is_out_of_time(driver: &Driver, outcome: &ToolOutcome) -> bool {
+    outcome.ending == CallEnding::Lost && matches!(driver.signals.now(), Some(Interruption::Stop(_)))
+}
+
 /// Records the result of a call. A result that is the last of its batch is stored with the next event.
 async fn finish(
     driver: &mut Driver,
@@ -171,9 +179,7 @@ async fn finish(
 ) -> Result<(), Exit> {
     failpoint::hit("tool.answered");
     open.retain(|open| open.id != call.id);
-    // The call was given the run's remaining time: the run ends because that is up.
-    let was_stopped = outcome.ending == CallEnding::Lost && matches!(driver.signals.now(), Some(Interruption::Stop(_)));
-    driver.finish_call(call, if was_stopped { stopped() } else { outcome });
+    driver.finish_call(call, outcome);
     if !open.is_empty() {
         driver.recorder.flush().await?;
     }

@@ -33,9 +33,13 @@ pub(in crate::agent::drive) fn not_repeated(began_as: Effect) -> ToolOutcome {
     }
 }
 
-/// A call that was stopped with its run.
-pub(super) fn stopped() -> ToolOutcome {
-    ToolOutcome::stopped("The call was stopped with the run. It may have taken effect.")
+/// What came of a call that began with this effect and was stopped with its run.
+pub(super) fn stopped(began_as: Effect) -> ToolOutcome {
+    const WHY: &str = "The call was stopped with the run.";
+    match began_as {
+        Effect::Read => ToolOutcome::stopped(WHY),
+        Effect::Idempotent | Effect::Write => settled(ToolOutcome::lost(WHY), began_as),
+    }
 }
 
 #[cfg(test)]
@@ -52,5 +56,8 @@ mod tests {
             told.text().starts_with("The call was interrupted. The tool is gone. Whether it took effect is unknown")
         );
         assert_eq!(interrupted(Effect::Read, "").text(), "The call was interrupted.");
+        let ending = |effect| stopped(effect).ending;
+        assert_eq!(ending(Effect::Read), CallEnding::Stopped);
+        assert_eq!((ending(Effect::Idempotent), ending(Effect::Write)), (CallEnding::Lost, CallEnding::Lost));
     }
 }
