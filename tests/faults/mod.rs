@@ -6,6 +6,7 @@
 
 mod balanced;
 mod bounds;
+mod cancelled;
 mod chaos;
 mod cluster;
 mod counters;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use loopgate::types::clock::now_ms;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::evidence::{ClientTrace, End, Reading};
+use super::evidence::{Cancellation, ClientTrace, End, Reading};
 use super::plan::Plan;
 use crate::support::seed::Seed;
 use crate::support::sse::Decoder;
@@ -17,6 +18,8 @@ use crate::support::sse::Decoder;
 const BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 /// How long an answer may keep it waiting for its head.
 const HEAD: Duration = Duration::from_secs(10);
+/// How long the answer to a cancellation may: the run may have to be taken over first.
+const STOP: Duration = Duration::from_secs(30);
 
 /// How clients behave.
 #[derive(Debug, Clone)]
@@ -69,21 +72,61 @@ impl Client {
             accepted_ms: None,
             readings: Vec::new(),
             ended_ms: None,
+            cancellation: None,
         };
+        let (cancel, cancelled) = oneshot::channel();
+        let stops = seed.part("cancellation");
         let mut trial = Trial {
             client: self,
             deadline: Instant::now() + self.max_wait,
             turn: usize::try_from(seed.below(1 << 16)).unwrap_or(0),
             wait: BACKOFF[0],
             told: None,
+            cancel: Some(cancel),
             seed,
         };
-        if let Some((address, response)) = trial.ask(&mut trace).await {
-            trace.accepted_ms = Some(now_ms());
-            trial.read(&mut trace, address, response).await;
-            trial.follow(&mut trace).await;
+        let seen = &mut trace;
+        let reading = async move {
+            if let Some((address, response)) = trial.ask(seen).await {
+                seen.accepted_ms = Some(now_ms());
+                trial.read(seen, address, response).await;
+                trial.follow(seen).await;
+            }
+        };
+        let ((), cancelled) = tokio::join!(reading, self.cancel(cancelled, stops));
+        match cancelled {
+            Some(Ok(cancellation)) => trace.cancellation = Some(cancellation),
+            Some(Err(complaint)) => trace.complaints.push(complaint),
+            None => {}
         }
         trace
+    }
+
+    /// Cancels the run that it is told of, if it is, and repeats that until it is answered.
+    async fn cancel(&self, run: oneshot::Receiver<String>, mut seed: Seed) -> Option<Result<Cancellation, String>> {
+        let run = run.await.ok()?;
+        let deadline = Instant::now() + self.max_wait;
+        let mut last = "nothing".to_owned();
+        while Instant::now() < deadline {
+            let (address, asked_ms) = (seed.pick(&self.addresses).clone(), now_ms());
+            let request = self.http.post(format!("{address}/v1/runs/{run}/cancel"));
+            let answer = async {
+                let response = request.send().await.ok()?;
+                Some((response.status(), response.text().await.ok()?))
+            };
+            match timeout(STOP, answer).await.ok().flatten() {
+                Some((StatusCode::OK, body)) => {
+                    let body: Value = serde_json::from_str(&body).unwrap_or_default();
+                    let status = body["status"].as_str().unwrap_or_default().to_owned();
+                    return Some(Ok(Cancellation { asked_ms, answered_ms: now_ms(), status }));
+                }
+                Some((status, body)) if status.is_server_error() => last = format!("{status}: {body}"),
+                Some((status, body)) => return Some(Err(format!("its cancellation was answered by {status}: {body}"))),
+                None => {}
+            }
+            sleep(BACKOFF[0] + Duration::from_millis(seed.below(200))).await;
+        }
+        Some(Err(format!("its cancellation was never answered, but by {last}")))
     }
 }
 
@@ -95,6 +138,8 @@ struct Trial<'a> {
     wait: Duration,
     /// How long the server asked it to wait.
     told: Option<Duration>,
+    /// Takes the run that is to be cancelled, once.
+    cancel: Option<oneshot::Sender<String>>,
     seed: Seed,
 }
 
@@ -190,6 +235,11 @@ impl Trial<'_> {
                     continue;
                 }
                 self.wait = BACKOFF[0];
+                if trace.plan.cancel_after.is_some_and(|after| event.id >= Some(after))
+                    && let (Some(run), Some(cancel)) = (trace.run(), self.cancel.take())
+                {
+                    let _ = cancel.send(run.to_owned());
+                }
                 reading.events.push((now_ms(), event));
             }
         }

@@ -80,6 +80,20 @@ pub(crate) struct ClientTrace {
     pub(crate) readings: Vec<Reading>,
     /// When it had the last event.
     pub(crate) ended_ms: Option<u64>,
+    /// How it cancelled its run, if it did.
+    #[serde(default)]
+    pub(crate) cancellation: Option<Cancellation>,
+}
+
+/// A request to cancel a run, and its answer. Times are Unix milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cancellation {
+    /// When it was sent, at the attempt that was answered.
+    pub(crate) asked_ms: u64,
+    /// When it was answered.
+    pub(crate) answered_ms: u64,
+    /// The run's status by the answer.
+    pub(crate) status: String,
 }
 
 /// One connection's events.

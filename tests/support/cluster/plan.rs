@@ -73,6 +73,9 @@ pub(crate) struct Plan {
     /// How the first answer to each turn breaks, turn by turn; those that are not named are whole.
     #[serde(default)]
     pub(crate) breaks: Vec<Break>,
+    /// After which event its client cancels it.
+    #[serde(default)]
+    pub(crate) cancel_after: Option<u64>,
 }
 
 /// One call of one turn of one plan.
@@ -106,6 +109,7 @@ impl Plan {
             padding: [0; 2],
             loss: Loss::Kept,
             breaks: Vec::new(),
+            cancel_after: None,
         }
     }
 
@@ -142,6 +146,11 @@ impl Plan {
     /// The same where the first answers to turns break so.
     pub(crate) fn with_breaks(self, breaks: &[Break]) -> Self {
         Self { breaks: breaks.to_vec(), ..self }
+    }
+
+    /// The same where the client cancels the run after this event.
+    pub(crate) fn cancelled_after(self, event: u64) -> Self {
+        Self { cancel_after: Some(event), ..self }
     }
 
     /// How the first answer to a turn breaks.
@@ -203,6 +212,9 @@ impl fmt::Display for Plan {
         if self.loss != Loss::Kept {
             write!(f, " loss={}", name_of(self.loss))?;
         }
+        if let Some(event) = self.cancel_after {
+            write!(f, " cancel={event}")?;
+        }
         let breaks: Vec<_> = self.breaks.iter().map(name_of).collect();
         if breaks.is_empty() { Ok(()) } else { write!(f, " breaks={}", breaks.join(",")) }
     }
@@ -233,6 +245,7 @@ impl FromStr for Plan {
                     plan.padding = [number(message)?, number(piece)?];
                 }
                 "loss" => plan.loss = named(value)?,
+                "cancel" => plan.cancel_after = Some(number()?.into()),
                 "breaks" => plan.breaks = value.split(',').map(named).collect::<Result<_, _>>()?,
                 "tools" => {
                     let tools = value.split(',').filter(|name| !name.is_empty());
@@ -259,6 +272,8 @@ fn a_plan_reads_as_it_was_written() {
     let harmed = plan.clone().with_loss(Loss::Half).with_breaks(&Break::ALL);
     assert_eq!(harmed.to_string().parse(), Ok(harmed.clone()));
     assert!(harmed.to_string().ends_with(" loss=half breaks=whole,closed,cut,untold,gateway,stalled"), "{harmed}");
+    let cancelled = plan.clone().cancelled_after(9);
+    assert_eq!(cancelled.to_string().parse(), Ok(cancelled.clone()));
     let large = plan.clone().with_padding(100_000, 7);
     assert_eq!(large.message().parse(), Ok(large.clone()));
     assert!(large.message().len() > 100_000 && large.piece(0, 0).len() > 7);

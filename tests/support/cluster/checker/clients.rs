@@ -2,7 +2,7 @@
 
 use super::log::{Log, show};
 use super::{Complaints, Promise, clip};
-use crate::support::cluster::evidence::{ClientTrace, End, RunView};
+use crate::support::cluster::evidence::{Cancellation, ClientTrace, End, Evidence, RunView};
 use crate::support::cluster::plan::Tool;
 
 /// What a client complains of itself.
@@ -74,6 +74,39 @@ pub(super) fn check_end(
     if is_wrong {
         let policy = if trace.fails_if_unknown { "was" } else { "was not" };
         complaints.add(Promise::Runs, format!("it {policy} to fail of an unknown outcome, and ended for {reason:?}"));
+    }
+}
+
+/// How long a run may go on that is cancelled: until it is taken over, if its replica has died, and until its driver looks
+/// for commands of which no nudge told it.
+const STOPS_WITHIN_MS: u64 = 20_000;
+
+/// A run that its client cancelled begins nothing more soon after that was asked, nor after it was answered; and it is then
+/// as the answer says.
+pub(super) fn check_cancellation(
+    trace: &ClientTrace,
+    view: &RunView,
+    evidence: &Evidence,
+    complaints: &mut Complaints<'_>,
+) {
+    let Some(Cancellation { asked_ms, answered_ms, status }) = &trace.cancellation else { return };
+    // What the store forgot, the run does not know.
+    if evidence.forgotten_between(*asked_ms, *answered_ms) > 0 {
+        return;
+    }
+    if view.object["status"] != status.as_str() {
+        let what = format!("its cancellation was answered with {status}, and it is {}", view.object["status"]);
+        complaints.add(Promise::Runs, what);
+    }
+    let last_ms = (asked_ms + STOPS_WITHIN_MS).min(*answered_ms);
+    let late = |at_ms: u64| format!("{} ms after it was to be cancelled", at_ms.saturating_sub(*asked_ms));
+    for call in evidence.model.iter().filter(|call| call.what.tag == trace.plan.tag && call.at_ms > last_ms) {
+        complaints.add(Promise::Steps, format!("turn {} was asked for {}", call.what.round, late(call.at_ms)));
+    }
+    let of_run = |run: &str| Some(run) == trace.run();
+    for call in evidence.tools.iter().filter(|call| of_run(&call.what.run) && call.at_ms > last_ms) {
+        let name = call.what.tool.name();
+        complaints.add(Promise::Tools, format!("{name} was asked for {} {}", call.what.call, late(call.at_ms)));
     }
 }
 

@@ -29,6 +29,8 @@ struct Happened {
     resumed: u64,
     completed: u64,
     discarded: u64,
+    /// Completed steps whose answers were cut short.
+    interrupted: u64,
     results: u64,
     tokens: u64,
 }
@@ -55,7 +57,11 @@ impl Happened {
         for event in events {
             match event.name.as_str() {
                 "run.resumed" => self.resumed += 1,
-                "step.completed" => self.completed += 1,
+                "step.completed" => {
+                    self.completed += 1;
+                    let end: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                    self.interrupted += u64::from(end["finish_reason"] == "interrupted");
+                }
                 "step.discarded" => self.discarded += 1,
                 "tool.result" => self.results += 1,
                 "run.completed" | "run.failed" | "run.incomplete" | "run.cancelled" => {
@@ -111,25 +117,26 @@ pub(super) fn check_counters(evidence: &Evidence, all: &mut Vec<Violation>) {
     }
     let steps = sum("loopgate_steps_total", &[]);
     agree("steps", steps, Count { all: happened.completed + happened.discarded, untold: None });
-    check_journals(evidence, &sum, is_whole, &mut complaints);
+    check_journals(evidence, &sum, (is_whole, happened.interrupted), &mut complaints);
 }
 
 /// The model and the tools were asked as often as the replicas counted it. What was asked by a replica that was cut off
-/// from its run, or ended, is in the journals alone.
+/// from its run, or ended, is in the journals alone. An answer that was cut short with its run counts as one.
 fn check_journals(
     evidence: &Evidence,
     sum: &impl Fn(&str, &[(&str, &str)]) -> u64,
-    is_whole: bool,
+    (is_whole, interrupted): (bool, u64),
     complaints: &mut Complaints<'_>,
 ) {
     // Runs that try a budget afterwards come after the counters.
     let asked: Vec<_> = evidence.model.iter().filter(|call| !call.what.tag.starts_with(TRIED)).collect();
-    let whole = asked.iter().filter(|call| matches!(call.ended, Some((_, Ending::Finished)))).count() as u64;
+    let given =
+        interrupted + asked.iter().filter(|call| matches!(call.ended, Some((_, Ending::Finished)))).count() as u64;
     let asked = asked.len() as u64;
     let answered = sum("loopgate_model_call_duration_seconds_count", &[]);
     let failed = sum("loopgate_upstream_errors_total", &[]);
-    if answered > whole {
-        complaints.add(Promise::Counters, format!("they have {answered} answers of the model, which gave {whole}"));
+    if answered > given {
+        complaints.add(Promise::Counters, format!("they have {answered} answers of the model, which gave {given}"));
     }
     let is_undisturbed = is_whole && sum("loopgate_runs_resumed_total", &[]) == 0;
     if answered + failed > asked || is_undisturbed && answered + failed != asked {

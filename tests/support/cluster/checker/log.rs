@@ -42,6 +42,8 @@ pub(super) enum StepEnd {
     Open,
     Completed,
     Discarded,
+    /// The run was stopped in the middle of the answer, of which the beginning is kept.
+    Interrupted,
 }
 
 /// A call of a server-side tool.
@@ -158,6 +160,7 @@ impl Log {
             }
             (name, Some(number), Some(step)) if step.number == number => match name {
                 "" => step.text.push_str(data["choices"][0]["delta"]["content"].as_str().unwrap_or_default()),
+                "step.completed" if data["finish_reason"] == "interrupted" => step.end = StepEnd::Interrupted,
                 "step.completed" => step.end = StepEnd::Completed,
                 "step.discarded" => step.end = StepEnd::Discarded,
                 "tool.call" => step.calls.push(Call {

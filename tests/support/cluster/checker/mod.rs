@@ -91,7 +91,10 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         log.lose(run, &evidence.tools);
         log::check_writers(&log, &mut complaints);
         clients::check_readings(trace, &log, &mut complaints);
-        clients::check_end(trace, view, &log, &evidence.allowed_reasons, &mut complaints);
+        let mut allowed = evidence.allowed_reasons.clone();
+        allowed.extend(trace.cancellation.as_ref().map(|_| "cancelled".to_owned()));
+        clients::check_end(trace, view, &log, &allowed, &mut complaints);
+        clients::check_cancellation(trace, view, evidence, &mut complaints);
         steps::check_steps(&trace.plan, &log, &mut complaints);
         steps::check_charges(&trace.plan, &log, &evidence.model, &mut complaints);
         steps::check_shown(&trace.plan, &log, evidence, &mut complaints);

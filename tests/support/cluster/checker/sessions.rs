@@ -185,7 +185,7 @@ fn history(plan: &Plan, turns: &[Value], results: &BTreeMap<String, String>) -> 
             // Whether it may be another answer than the tool's is seen in the log.
             let is_told = match tool {
                 Tool::Book => content.contains("unknown") || content.contains("was not made"),
-                Tool::Look | Tool::Put => task.loss != Loss::Kept,
+                Tool::Look | Tool::Put => task.loss != Loss::Kept || plan.cancel_after.is_some(),
             };
             if !answers || !(content == task.answer(*tool) || is_told) {
                 return Err(format!("the call {call} has the result {result}"));

@@ -21,12 +21,12 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
     for step in &log.steps {
         let expected = plan.text(progress.round);
         match step.end {
-            StepEnd::Discarded | StepEnd::Open if step.calls.is_empty() => {
+            StepEnd::Discarded | StepEnd::Open | StepEnd::Interrupted if step.calls.is_empty() => {
                 if !expected.starts_with(&step.text) {
                     complaints.add(Promise::Steps, odd_text(step, &step.text, &expected));
                 }
             }
-            StepEnd::Discarded | StepEnd::Open | StepEnd::Completed => {
+            StepEnd::Discarded | StepEnd::Open | StepEnd::Interrupted | StepEnd::Completed => {
                 if step.text != expected {
                     complaints.add(Promise::Steps, odd_text(step, &step.text, &expected));
                 }
@@ -38,7 +38,8 @@ pub(super) fn check_steps(plan: &Plan, log: &Log, complaints: &mut Complaints<'_
         }
     }
     let Some(terminal) = &log.terminal else { return };
-    if kept.iter().filter(|step| step.end == StepEnd::Open).count() > 0 && terminal["type"] == "run.completed" {
+    let is_half = |step: &&Step| matches!(step.end, StepEnd::Open | StepEnd::Interrupted);
+    if kept.iter().copied().any(|step| is_half(&step)) && terminal["type"] == "run.completed" {
         complaints.add(Promise::Steps, "it completed with a step that is open");
     }
     if terminal["type"] != "run.completed" {

@@ -6,7 +6,7 @@ use super::super::{Promise, check};
 use super::Doctor;
 use super::recorded::{RUN, change_data, good, recorded, renumber, rewrite, session};
 use crate::support::Frame;
-use crate::support::cluster::evidence::Evidence;
+use crate::support::cluster::evidence::{Cancellation, Evidence};
 use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::journal::Ending;
 
@@ -104,6 +104,45 @@ fn end_as(evidence: &mut Evidence, status: &str, reason: &str) {
     });
     let object = &mut evidence.runs.get_mut(RUN).unwrap().object;
     (object["status"], object["stop_reason"]) = (json!(status), json!(reason));
+}
+
+/// The same where the client cancelled the run.
+fn cancelled() -> Evidence {
+    let mut evidence = unmade();
+    evidence.allowed_reasons.clear();
+    evidence.clients[0].cancellation =
+        Some(Cancellation { asked_ms: 2, answered_ms: 4, status: "cancelled".to_owned() });
+    evidence
+}
+
+#[test]
+fn a_run_that_its_client_cancelled_may_be_cancelled_and_has_stopped_by_then() {
+    assert_eq!(check(&cancelled()), []);
+    let late = |asked_ms| Some(Cancellation { asked_ms, answered_ms: 90_000, status: "cancelled".to_owned() });
+    let mut evidence = cancelled();
+    evidence.clients[0].cancellation = late(2);
+    evidence.tools.last_mut().unwrap().at_ms = 20_002;
+    assert_eq!(check(&evidence), [], "its replica had died");
+    let lies: [(Promise, &str, Doctor); 6] = [
+        (Promise::Runs, "it ended as", |e| e.clients[0].cancellation = None),
+        (Promise::Runs, "its cancellation was answered with completed", |e| {
+            e.clients[0].cancellation.as_mut().unwrap().status = "completed".to_owned();
+        }),
+        (Promise::Steps, "turn 2 was asked for 3 ms after it was to be", |e| e.model.last_mut().unwrap().at_ms = 5),
+        (Promise::Tools, "put was asked for call_1 3 ms after", |e| e.tools.last_mut().unwrap().at_ms = 5),
+        (Promise::Tools, "put was asked for call_1 20001 ms after", |e| {
+            e.clients[0].cancellation.as_mut().unwrap().answered_ms = 90_000;
+            e.tools.last_mut().unwrap().at_ms = 20_003;
+        }),
+        (Promise::Steps, "it is charged 3 tokens, and the upstream bills", |e| {
+            rewrite(e, |log| change_data(log, "run.cancelled", |data| data["usage"]["total_tokens"] = json!(3)));
+        }),
+    ];
+    for (promise, what, lie) in lies {
+        let mut evidence = cancelled();
+        lie(&mut evidence);
+        assert!(is_found(&evidence, promise, what), "{what}: {:?}", check(&evidence));
+    }
 }
 
 #[test]

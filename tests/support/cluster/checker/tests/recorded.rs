@@ -60,6 +60,23 @@ pub(super) fn probe() -> Probe {
     Probe { nothing_left: 429, told: "the budget is used up: 60 of 60 tokens".to_owned(), enough_left: 200 }
 }
 
+/// What a client saw that asked for this and read so.
+fn seen(plan: Plan, readings: Vec<Reading>) -> ClientTrace {
+    ClientTrace {
+        plan,
+        session: Some("s1".to_owned()),
+        fails_if_unknown: false,
+        runs: vec![RUN.to_owned()],
+        resets: 0,
+        complaints: Vec::new(),
+        asked_ms: 0,
+        accepted_ms: Some(1),
+        readings,
+        ended_ms: Some(9),
+        cancellation: None,
+    }
+}
+
 /// A run that was interrupted within its first model call, and again within `put`, which was repeated;
 /// then all went well.
 pub(super) fn good() -> Evidence {
@@ -128,21 +145,11 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
         events: events.iter().map(|event| (1, event.clone())).collect(),
         end,
     };
-    let seen = ClientTrace {
-        plan: plan.clone(),
-        session: Some("s1".to_owned()),
-        fails_if_unknown: false,
-        runs: vec![RUN.to_owned()],
-        resets: 0,
-        complaints: Vec::new(),
-        asked_ms: 0,
-        accepted_ms: Some(1),
-        readings: vec![
-            reading("http://a", 0, before, End::Broken("it ended".to_owned())),
-            reading("http://b", 6, after, End::Done),
-        ],
-        ended_ms: Some(9),
-    };
+    let readings = vec![
+        reading("http://a", 0, before, End::Broken("it ended".to_owned())),
+        reading("http://b", 6, after, End::Done),
+    ];
+    let seen = seen(plan.clone(), readings);
     let view = RunView {
         object: json!({"id": RUN, "status": "completed", "stop_reason": "done", "usage": {"total_tokens": 60}}),
         list: events.iter().map(row).collect(),
