@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Reply, TestServer, Upstream};
+use crate::support::{Frame, Gate, Reply, TestServer, Upstream};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 
@@ -149,4 +149,53 @@ async fn budgets_show_what_is_used_and_what_is_reserved_apart() {
     assert_eq!(server.get("/v1/budget").await.ok()["data"], json!([]), "this key has none");
     assert_eq!(server.get("/v1/budget?session_id=none").await.status, 404);
     assert_eq!(server.get("/v1/budget?session_id=a%20b").await.status, 400);
+}
+
+#[tokio::test]
+async fn headers_say_what_is_left_of_budgets_and_the_run_that_takes_one_to_four_fifths_warns() {
+    let small = || Reply::stream().text("One").finish("stop").usage(100, 5).done();
+    let large = Reply::stream().text("Two").finish("stop").usage(3_900, 5).done();
+    let upstream = Upstream::start([small(), large, small(), small(), small()]).await;
+    let keys = "[keys.ONE]\nkey_env = \"ONE\"\ntoken_budget = { limit = 100000, per = \"day\" }\n\
+                cost_budget_usd = { limit = 9.0 }\n[keys.FREE]\nkey_env = \"FREE\"\n";
+    let config = format!("{}[models.test]\nprice = {{ input = 100.0, output = 1000.0 }}\n{keys}", upstream.config());
+    let mut server = TestServer::builder(&config).env("ONE", "ONE").env("FREE", "FREE").start().await;
+    server.use_key("ONE");
+    server.post("/v1/sessions", &json!({"id": "s", "token_budget": 5000})).await.ok();
+    let mut ask =
+        json!({"model": "test", "max_tokens": 100, "messages": ask("")["messages"], "agent": {"session_id": "s"}});
+    let header = |headers: &reqwest::header::HeaderMap, name: &str| {
+        headers.get(name).map(|value| value.to_str().expect("it is plain").to_owned())
+    };
+    let answer = server.post(ENDPOINT, &ask).await;
+    let of_kind = |kind: &str, headers: &reqwest::header::HeaderMap| {
+        ["limit", "remaining", "reset"].map(|what| header(headers, &format!("x-ratelimit-{what}-{kind}")))
+    };
+    // The session has less left than the key.
+    assert_eq!(of_kind("tokens", &answer.headers), [Some("5000".into()), Some("4895".into()), None]);
+    let [limit, remaining, reset] = of_kind("cost", &answer.headers);
+    assert_eq!((limit.as_deref(), remaining.as_deref(), reset), (Some("9"), Some("8.985"), None));
+    assert_eq!(header(&answer.headers, "x-loopgate-budget-warning"), None);
+
+    ask["stream"] = json!(true);
+    let mut stream = server.stream(ENDPOINT, &ask).await;
+    let frames = stream.until(|frame| frame.name == "run.completed").await;
+    let warnings: Vec<_> = frames.iter().filter(|frame| frame.name == "budget.warning").map(Frame::json).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let told = ["scope", "kind", "used", "limit"].map(|name| warnings[0][name].clone());
+    assert_eq!(told, [json!("session"), json!("tokens"), json!(4010), json!(5000)]);
+    let line = server.logged("four fifths of a budget are used").await;
+    assert!(line.contains("\"level\":\"WARN\"") && line.contains("\"session\":\"s\""), "{line}");
+
+    ask["stream"] = json!(false);
+    let answer = server.post(ENDPOINT, &ask).await;
+    assert_eq!(header(&answer.headers, "x-loopgate-budget-warning").as_deref(), Some("session tokens"));
+    ask["agent"] = json!({});
+    let answer = server.post(ENDPOINT, &ask).await;
+    let [limit, _, reset] = of_kind("tokens", &answer.headers);
+    assert_eq!(limit.as_deref(), Some("100000"));
+    assert!(reset.is_some_and(|reset| reset.trim_end_matches('s').parse::<u64>().is_ok_and(|s| s <= 86_400)));
+    server.use_key("FREE");
+    let headers = server.post(ENDPOINT, &ask).await.headers;
+    assert_eq!((of_kind("tokens", &headers), of_kind("cost", &headers)), ([None, None, None], [None, None, None]));
 }

@@ -44,5 +44,7 @@ mod syncs;
 mod tools;
 mod traces;
 mod usage;
+mod usage_days;
 mod waiting;
+mod warnings;
 mod watching;

@@ -8,7 +8,9 @@ use http::{HeaderMap, StatusCode};
 
 use crate::agent::Started;
 use crate::agent::follow::{FollowError, Follower};
+use crate::agent::limits::left::SharedSession;
 use crate::api::auth::Caller;
+use crate::api::budget_headers::write_budgets;
 use crate::api::error::ApiError;
 use crate::api::extract::{JsonText, header_text};
 use crate::api::identity::{RequestIdentity, mark_replayed};
@@ -116,16 +118,27 @@ async fn complete(
     if shape.stream {
         started.follower = started.follower.with_memory(memory);
     }
-    let replayed = started.replayed;
+    let (replayed, session) = (started.replayed, started.session.clone());
     let mut response = respond(started, shape, identity).await?;
+    // Boxed, as most callers have no budgets.
+    Box::pin(write_budgets_left(api, &caller, session.as_ref(), &mut response)).await;
     if replayed {
         mark_replayed(response.headers_mut());
     }
     Ok(response)
 }
 
+/// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer.
+async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedSession>, response: &mut Response) {
+    let (key, quotas) = (caller.key_name.as_deref(), &caller.generation.quotas);
+    match api.agent.limits().budgets_left(&caller.tenant, key, session, quotas).await {
+        Ok(left) => write_budgets(&left, response.headers_mut()),
+        Err(error) => tracing::debug!(%error, "what is left of budgets could not be read for a response"),
+    }
+}
+
 async fn respond(started: Started, shape: ResponseShape, identity: &RequestIdentity) -> Result<Response, ApiError> {
-    let Started { head, follower, joined, replayed } = started;
+    let Started { head, follower, joined, replayed, .. } = started;
     let names = RunNames::from(&head);
     if shape.background {
         let run = if replayed { RunObject::from(&head) } else { RunObject::queued(&head) };

@@ -4,6 +4,7 @@ mod access;
 pub mod auth;
 mod bodies;
 mod budget;
+mod budget_headers;
 mod canonical;
 mod completions;
 mod description;

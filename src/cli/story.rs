@@ -48,6 +48,8 @@ pub(super) struct Event {
     #[serde(default)]
     kind: String,
     #[serde(default)]
+    scope: String,
+    #[serde(default)]
     used: f64,
     #[serde(default)]
     limit: f64,
@@ -258,7 +260,8 @@ fn trouble_note(event: &Event) -> Option<String> {
         }
         "budget.warning" => {
             let (used, limit, kind) = (event.used, event.limit, line(&event.kind, MOST_SHOWN));
-            format!("(four fifths of the run's budget are used: {used} of {limit}, {kind})")
+            let scope = line(&event.scope, MOST_SHOWN);
+            format!("(four fifths of the {scope}'s budget are used: {used} of {limit}, {kind})")
         }
         _ => return None,
     })
@@ -303,7 +306,7 @@ mod tests {
             serde_json::json!({"type": "tool.progress", "name": hostile, "message": hostile}),
             serde_json::json!({"type": "tool.result", "name": hostile, "content": hostile, "is_error": true}),
             serde_json::json!({"type": "provider.retry", "cause": hostile}),
-            serde_json::json!({"type": "budget.warning", "kind": hostile, "used": 4, "limit": 5}),
+            serde_json::json!({"type": "budget.warning", "scope": hostile, "kind": hostile, "used": 4, "limit": 5}),
             serde_json::json!({"type": "run.queued", "run_id": hostile}),
             serde_json::json!({"type": "run.started", "run_id": "r", "model": hostile, "session_id": hostile}),
             serde_json::json!({"type": "step.completed", "finish_reason": hostile}),

@@ -117,6 +117,13 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         "x-ratelimit-limit-requests",
         "x-ratelimit-remaining-requests",
         "x-ratelimit-reset-requests",
+        "x-ratelimit-limit-tokens",
+        "x-ratelimit-remaining-tokens",
+        "x-ratelimit-reset-tokens",
+        "x-ratelimit-limit-cost",
+        "x-ratelimit-remaining-cost",
+        "x-ratelimit-reset-cost",
+        "x-loopgate-budget-warning",
     ];
     let layer = CorsLayer::new()
         .allow_origin(origin)

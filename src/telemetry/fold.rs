@@ -6,7 +6,7 @@ use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::tool::CallEnding;
 use crate::types::usage::StepModel;
 use crate::types::{
-    ErrorKind, Event, Micros, Outcome, Record, RunSpec, RunStatus, StopReason, ToolOutcome, Usage, Used,
+    BudgetOwner, ErrorKind, Event, Micros, Outcome, Record, RunSpec, RunStatus, StopReason, ToolOutcome, Usage, Used,
 };
 
 /// Something that is counted.
@@ -40,7 +40,7 @@ pub enum Observation<'r> {
     /// A server-side tool call has its result.
     ToolFinished { name: &'r str, outcome: &'r ToolOutcome },
     /// A budget is four fifths used.
-    BudgetWarned,
+    BudgetWarned(BudgetOwner),
     /// The run waits for its client.
     Waits(StopReason),
     /// The run ended. `total_ms` is the time that it was under way.
@@ -136,7 +136,7 @@ impl RunFold {
                 observe(&self.model, self.took(*usage));
                 Observation::Unconfirmed(*unconfirmed)
             }
-            Event::BudgetWarning { .. } => Observation::BudgetWarned,
+            Event::BudgetWarning { owner, .. } => Observation::BudgetWarned(*owner),
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
             Event::StepCompleted { .. } => Observation::StepCompleted,
             Event::StopRequested { error, .. } => {

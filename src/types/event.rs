@@ -13,7 +13,7 @@ use crate::types::error::{ErrorKind, RunError};
 use crate::types::json::is_default;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::run::RunOptions;
-use crate::types::shortfall::{BudgetKind, Shortfall};
+use crate::types::shortfall::{BudgetKind, BudgetOwner, Shortfall};
 use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
@@ -94,7 +94,7 @@ pub enum Event {
         unconfirmed: Used,
     },
     /// A budget is four fifths used.
-    BudgetWarning { kind: BudgetKind, used: u64, limit: u64 },
+    BudgetWarning { owner: BudgetOwner, kind: BudgetKind, used: u64, limit: u64 },
     /// A server-side tool is about to be dispatched.
     ToolStarted { step: u32, call: ToolCall, effect: Effect },
     /// A server-side tool tells how far it is.

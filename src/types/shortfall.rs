@@ -21,13 +21,21 @@ pub enum BudgetOwner {
     Key,
 }
 
-impl fmt::Display for BudgetOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl BudgetOwner {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::Run => "run",
             Self::Session => "session",
             Self::Key => "key",
-        })
+        }
+    }
+}
+
+impl fmt::Display for BudgetOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -39,6 +47,17 @@ pub enum BudgetKind {
     Tokens,
     /// Money; amounts are micro-dollars.
     Cost,
+}
+
+impl BudgetKind {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+        }
+    }
 }
 
 /// A budget that has no room for a model call. Amounts are tokens or micro-dollars.

@@ -12,6 +12,7 @@ use crate::agent::launch::resume::{Answer, NotResumed};
 use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::Versioned;
+use crate::agent::limits::left::SharedSession;
 use crate::agent::machine::Run;
 use crate::agent::request::NewRun;
 use crate::agent::run_memory::{self, Purpose};
@@ -102,7 +103,8 @@ impl Admission {
         let resumed = self.launcher.resume(idle, Some(Answer { leg, claim }), generation, memory).await;
         Ok(resumed.map(|follower| {
             let head = Head { status: RunStatus::InProgress, ..head.clone() };
-            Started { head, follower: follower.to_first_end(), joined: false, replayed: false }
+            let session = SharedSession::unread(&head);
+            Started { head, follower: follower.to_first_end(), session, joined: false, replayed: false }
         }))
     }
 

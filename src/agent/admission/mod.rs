@@ -26,6 +26,7 @@ use crate::agent::ledger::Ledger;
 use crate::agent::ledger::head::Head;
 use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::Limits;
+use crate::agent::limits::left::SharedSession;
 use crate::agent::ownership::Ownership;
 use crate::agent::request::NewRun;
 use crate::agent::session::Sessions;
@@ -51,6 +52,8 @@ pub struct Started {
     pub head: Head,
     /// Its events from where this request set in.
     pub follower: Follower,
+    /// Its session, whose budgets it shares.
+    pub session: Option<SharedSession>,
     /// Whether an earlier request of the same name began this.
     pub joined: bool,
     /// Whether an earlier request of the same name was answered by them already.

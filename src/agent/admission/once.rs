@@ -20,6 +20,7 @@ use crate::agent::ledger::claim::Target;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::Versioned;
 use crate::agent::ledger::stored::ClaimEnd;
+use crate::agent::limits::left::SharedSession;
 use crate::agent::request::NewRun;
 use crate::agent::request_key::{RequestKey, RequestKeyKind};
 use crate::agent::request_memory::RequestMemory;
@@ -192,7 +193,8 @@ impl Admission {
             return Err(StartError::AgentForbidden(head.agent));
         }
         let follower = self.followers.follow(partition, id.clone(), live, *after);
-        Ok(Started { head, follower: follower.to_first_end(), joined: true, replayed: complete })
+        let (session, follower) = (SharedSession::unread(&head), follower.to_first_end());
+        Ok(Started { head, follower, session, joined: true, replayed: complete })
     }
 }
 

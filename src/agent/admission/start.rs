@@ -24,6 +24,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::{SessionBudget, Versioned};
 use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::ledger::{keys, log};
+use crate::agent::limits::left::SharedSession;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::{Run, Step};
 use crate::agent::ownership::lease::Lease;
@@ -113,9 +114,10 @@ impl From<StartError> for NotStored {
 
 impl Started {
     /// A run that was stored just now.
-    fn new(spec: &RunSpec, turn: Turn, follower: Follower) -> Self {
+    fn new(spec: &RunSpec, turn: Turn, follower: Follower, budgets: Option<SessionBudget>) -> Self {
         let head = Head { status: turn.status(), ..Head::new(spec) };
-        Self { head, follower: follower.to_first_end(), joined: false, replayed: false }
+        let session = spec.session.clone().map(|id| SharedSession { id, budgets });
+        Self { head, follower: follower.to_first_end(), session, joined: false, replayed: false }
     }
 }
 
@@ -306,14 +308,14 @@ impl Admission {
 
     /// Lets a stored run wait for its turn.
     async fn queue(&self, candidate: Candidate, turn: Turn, records: &[Arc<Record>]) -> Result<Started, StartError> {
-        let Candidate { spec, lease, .. } = candidate;
+        let Candidate { spec, lease, budget, .. } = candidate;
         let mut readers = self.launcher.telemetry.of_run(&spec, || Run::new(spec.clone()).counted());
         for record in records {
             readers.recorded(record);
         }
         lease.release().await?;
         let follower = self.followers.follow(keys::partition_of(&spec), spec.id.clone(), None, 0);
-        Ok(Started::new(&spec, turn, follower))
+        Ok(Started::new(&spec, turn, follower, budget))
     }
 
     /// Lets a stored run begin here.
@@ -326,7 +328,7 @@ impl Admission {
         let idle = Idle::created(log, &records, lease, counted, &self.launcher.telemetry);
         let prepared = Prepared { history, budget, account, commands: 0, first_step_began, memory, tools: Some(tools) };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0, new.waits_for_the_end);
-        Started::new(&spec, turn, follower)
+        Started::new(&spec, turn, follower, budget)
     }
 }
 

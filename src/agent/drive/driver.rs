@@ -11,6 +11,7 @@ use crate::agent::drive::signals::{Interruption, Signals};
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
+use crate::agent::limits::shared::BudgetState;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::run_memory::{MemoryShare, conversation_size};
@@ -20,7 +21,7 @@ use crate::store::{CommitError, Tx, Write};
 use crate::types::conversation::Origin;
 use crate::types::event::Reservation;
 use crate::types::tool::CallEnding;
-use crate::types::{Conversation, Event, RunId, Shortfall, StopReason, ToolCall, ToolOutcome};
+use crate::types::{Conversation, Event, RunId, RunSpec, SessionId, Shortfall, StopReason, ToolCall, ToolOutcome};
 
 /// The state of one run and the connections to everything that its steps need.
 #[derive(Debug)]
@@ -168,7 +169,23 @@ impl Driver {
 
     /// Records the end of a step, for which so much was reserved.
     pub(super) async fn end_step(&mut self, reserved: Reservation, event: Event) -> Result<(), Exit> {
-        Ok(self.meter.settle(&mut self.recorder, reserved, event).await?)
+        self.meter.settle(&mut self.recorder, reserved, event).await?;
+        if self.meter.has_budgets() {
+            Box::pin(self.warn_of_shared_budgets(false)).await;
+        }
+        Ok(())
+    }
+
+    /// Warns of budgets that the run shares with others once four fifths of one are used, unless another run did. The
+    /// run looks from time to time, and before it `ends`.
+    pub(super) async fn warn_of_shared_budgets(&mut self, ends: bool) {
+        for BudgetState { owner, kind, used, limit, .. } in self.meter.due_warnings(&self.recorder, ends).await {
+            let RunSpec { id: run, tenant, key_name, session, .. } = &**self.recorder.run().spec();
+            let (key, session) = (key_name.as_deref(), session.as_ref().map(SessionId::as_str));
+            let kind_name = kind.as_str();
+            tracing::warn!(%run, %tenant, key, session, scope = %owner, kind = kind_name, used, limit, "four fifths of a budget are used");
+            self.recorder.queue(Event::BudgetWarning { owner, kind, used, limit });
+        }
     }
 
     /// Queues a call's result.

@@ -5,11 +5,15 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::SessionBudget;
-use crate::agent::limits::quota::{Account, GRACE, Hold, Refusal, amounts, set_aside};
+use crate::agent::limits::holds::{Hold, set_aside};
+use crate::agent::limits::quota::{Account, GRACE, Refusal, amounts};
+use crate::agent::limits::shared::{BudgetState, SharedBudget};
 use crate::agent::machine::Run;
 use crate::agent::machine::budget::{self, signed};
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -18,6 +22,9 @@ use crate::store::{CommitError, Key, Tx, Unavailable, Write};
 use crate::types::event::Reservation;
 use crate::types::{BudgetOwner, Event, Shortfall, Used};
 
+/// Part of a budget that a run uses until it looks again how much of the budget is used.
+const LOOKS: u64 = 20;
+
 /// The budgets that one run shares with others.
 #[derive(Debug)]
 pub struct Meter {
@@ -25,12 +32,14 @@ pub struct Meter {
     session: Option<SessionBudget>,
     /// What its key allows, if that is not everything. Boxed, as most runs have none.
     account: Option<Box<Account>>,
+    /// What the run used since its shared budgets were looked at.
+    since_look: Used,
 }
 
 impl Meter {
     /// The meter of a run of this session and with this account.
     pub fn new(session: Option<SessionBudget>, account: Option<Account>) -> Self {
-        Self { session, account: account.map(Box::new) }
+        Self { session, account: account.map(Box::new), since_look: Used::default() }
     }
 
     /// Whether the session or the key has a budget.
@@ -126,6 +135,7 @@ impl Meter {
         let after = recorder.run();
         let used = after.used().saturating_sub(used_before);
         let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before);
+        self.since_look += used + unconfirmed;
         if let Some(session) = self.session {
             let (is_held, hold) = (session.is_any(), keys::session_hold(&recorder.run().spec().id));
             let tokens = signed(used.tokens) - signed(reserved.tokens());
@@ -143,6 +153,27 @@ impl Meter {
         }
         failpoint::hit("turn.settled");
         Ok(())
+    }
+
+    /// Where those shared budgets stand of which the run is to warn. They are looked at once the run used a twentieth of
+    /// one, and before it `ends`. If the store does not answer, a later look may warn.
+    pub async fn due_warnings(&mut self, recorder: &Recorder, ends: bool) -> Vec<BudgetState> {
+        let Used { tokens, cost } = self.since_look;
+        if !self.has_budgets() || self.since_look.is_nothing() {
+            return Vec::new();
+        }
+        let (store, now_ms) = (&**recorder.store(), recorder.store().now_ms());
+        let of_session =
+            self.session.into_iter().flat_map(|budgets| SharedBudget::of_session(budgets, recorder.partition()));
+        let of_key = self.account.iter().flat_map(|account| account.shared_budgets(now_ms));
+        let shared: Vec<_> = of_session.chain(of_key).collect();
+        let is_much = |budget: &SharedBudget| budget.part_of(tokens, cost.0) >= budget.limit / LOOKS;
+        if !ends && !shared.iter().any(is_much) {
+            return Vec::new();
+        }
+        self.since_look = Used::default();
+        let looked = join_all(shared.iter().map(|budget| budget.due_warning(store, now_ms))).await;
+        looked.into_iter().filter_map(|due| due.ok().flatten()).collect()
     }
 
     /// Releases the run's slot, since the run is about to end.

@@ -9,7 +9,7 @@ use crate::agent::drive::steps::call_model::output_bound;
 use crate::agent::drive::steps::outcome::{interrupted, not_repeated};
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
-use crate::types::{Effect, Event, ToolCall, ToolOutcome, Usage, Used};
+use crate::types::{BudgetOwner, Effect, Event, ToolCall, ToolOutcome, Usage, Used};
 
 /// What a model is told of a call that was never dispatched.
 const NOT_MADE: &str = "The call was not made: the run is stopping.";
@@ -46,7 +46,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             }
             Step::DiscardStep(reason) => Box::pin(discard_step(driver, reason)).await?,
             Step::WarnBudget { kind, used, limit } => {
-                driver.recorder.queue(Event::BudgetWarning { kind, used, limit });
+                driver.recorder.queue(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });
             }
             // Boxed, as all but a model's call are short, and a run's future is as large as the largest of them.
             Step::RunTools(calls) => Box::pin(steps::run_tools::run_tools(driver, calls)).await?,

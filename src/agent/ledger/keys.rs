@@ -91,6 +91,11 @@ pub fn budget_counter(kind: BudgetKind, period: &str) -> Key {
     named(&[kind, "/", period])
 }
 
+/// For which limit a warning was given that the budget of this counter is mostly used.
+pub fn warned(counter: &Key) -> Key {
+    named(&["warned/", counter])
+}
+
 /// What is reserved of a key's budgets for a run's step.
 pub fn reserved(run: &RunId, step: u32) -> Key {
     format!("{}{step}", reserved_by(run)).into()

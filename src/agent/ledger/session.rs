@@ -145,6 +145,8 @@ pub(in crate::agent) fn forget_session(tx: Tx) -> Tx {
     tx.write(Write::DeleteLog { log: keys::messages() })
         .write(Write::DeleteCounter { counter: keys::session_tokens() })
         .write(Write::DeleteCounter { counter: keys::session_cost() })
+        .write(Write::Delete { key: keys::warned(&keys::session_tokens()) })
+        .write(Write::Delete { key: keys::warned(&keys::session_cost()) })
 }
 
 /// Lets what a session has beside its document live as long as that.

@@ -1,9 +1,11 @@
 //! The limits that all replicas share: budgets and slots of a key, and requests a minute.
 
 pub mod charge;
+pub(super) mod holds;
 pub mod left;
 pub mod quota;
 pub mod rate;
+pub mod shared;
 pub(super) mod slots;
 
 use std::num::NonZeroU32;

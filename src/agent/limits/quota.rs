@@ -16,22 +16,19 @@
 //! charged in full. A driver whose lease is lost may still come late with either commit. Its reservation
 //! is then replaced by the next driver's or expires, and what it settles is what the next driver would.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-
-use futures_util::TryStreamExt;
-use serde::{Deserialize, Serialize};
 
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
 use crate::agent::limits::charge::{Charge, Charges, period_left_s, period_name};
+use crate::agent::limits::holds::{Hold, set_aside};
+use crate::agent::limits::shared::SharedBudget;
 use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::quotas::Quotas;
 use crate::config::QuotaConfig;
-use crate::store::pages::scan_pages;
 use crate::store::{Check, CommitError, Key, Order, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::types::event::Reservation;
 use crate::types::shortfall::BudgetKind;
@@ -43,9 +40,6 @@ pub(in crate::agent) const GRACE: Duration = Duration::from_secs(600);
 const ATTEMPTS: usize = 4;
 /// Reservations of one run that are looked at. It never has more than one, unless a driver came late.
 const MOST_LEFT: usize = 64;
-
-/// Reservations of a key that are looked at to say how much is set aside.
-const MOST_READ: usize = 1_024;
 
 /// One run's part in what its key may take.
 #[derive(Debug)]
@@ -66,14 +60,6 @@ struct Held {
     key: Key,
     version: u64,
     shares: Vec<Hold>,
-}
-
-/// What is counted of a reservation, and where.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(in crate::agent) struct Hold {
-    pub(in crate::agent) kind: BudgetKind,
-    pub(in crate::agent) counter: Key,
-    pub(in crate::agent) amount: u64,
 }
 
 /// Why nothing was reserved.
@@ -289,6 +275,11 @@ impl Account {
         self.quota.token_budget.is_some() || self.quota.cost_budget.is_some()
     }
 
+    /// The key's budgets in the period of `now_ms`.
+    pub(in crate::agent) fn shared_budgets(&self, now_ms: u64) -> impl Iterator<Item = SharedBudget> {
+        SharedBudget::of_key(&self.quota, &self.partition, now_ms)
+    }
+
     /// How much there is of a budget in the period of `now_ms`, and where it is counted.
     fn budget(&self, kind: BudgetKind, now_ms: u64) -> Option<(u64, Key)> {
         let (limit, per) = match kind {
@@ -299,42 +290,9 @@ impl Account {
     }
 }
 
-impl Hold {
-    /// Leaves `charged` counted of what was reserved.
-    fn settled_at(&self, charged: u64) -> Write {
-        let delta = signed(charged) - signed(self.amount);
-        Write::Add { counter: self.counter.clone(), delta, ceiling: None }
-    }
-}
-
 /// What a reservation is of each kind of budget.
 pub(in crate::agent) fn amounts(reserved: Reservation) -> [(BudgetKind, u64); 2] {
     [(BudgetKind::Tokens, reserved.tokens()), (BudgetKind::Cost, reserved.cost.0)]
-}
-
-/// How much of a counter is what runs have reserved, or other runs than `own`; at least, where these are very many.
-pub(in crate::agent) async fn set_aside(
-    store: &dyn Store,
-    partition: &Partition,
-    counter: &Key,
-    own: Option<&RunId>,
-) -> Result<u64, Unavailable> {
-    let (own, mut sum, mut read) = (own.map(keys::reserved_by), 0_u64, 0);
-    let is_own = |key: &str| own.as_ref().is_some_and(|own| key.starts_with(own));
-    let scan = Scan { prefix: keys::RESERVED.to_owned(), after: None, limit: MOST_LEFT, order: Order::Ascending };
-    let mut pages = pin!(scan_pages(store, partition, scan));
-    while let Some(page) = pages.try_next().await? {
-        for (key, document) in &page {
-            let holds: Vec<Hold> = decode(&document.value)?;
-            let others = holds.iter().filter(|hold| hold.counter == *counter && !is_own(key));
-            sum = others.fold(sum, |sum, hold| sum.saturating_add(hold.amount));
-        }
-        read += page.len();
-        if read >= MOST_READ {
-            break;
-        }
-    }
-    Ok(sum)
 }
 
 fn failed(error: Unavailable) -> Refusal {

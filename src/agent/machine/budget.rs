@@ -112,9 +112,13 @@ pub fn due_warning(limits: &Limits, used: Used, warned: &[BudgetKind]) -> Option
     ];
     budgets.into_iter().find_map(|(kind, used, limit)| {
         let limit = limit?;
-        let passed = u128::from(used) * u128::from(WARN_RATIO.1) >= u128::from(limit) * u128::from(WARN_RATIO.0);
-        (passed && used > 0 && !warned.contains(&kind)).then_some((kind, used, limit))
+        (is_mostly_used(used, limit) && !warned.contains(&kind)).then_some((kind, used, limit))
     })
+}
+
+/// Whether so much of a budget is used that a warning is due.
+pub fn is_mostly_used(used: u64, limit: u64) -> bool {
+    used > 0 && u128::from(used) * u128::from(WARN_RATIO.1) >= u128::from(limit) * u128::from(WARN_RATIO.0)
 }
 
 fn cost(price: &Price, input: u64, output: u64) -> Micros {

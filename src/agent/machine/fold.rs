@@ -8,8 +8,8 @@ use crate::types::report::{CallReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{
-    CallId, ErrorKind, Event, Message, Outcome, Record, Role, RunError, RunStatus, StopReason, ToolCall, ToolOutcome,
-    TurnEnd, Usage,
+    BudgetOwner, CallId, ErrorKind, Event, Message, Outcome, Record, Role, RunError, RunStatus, StopReason, ToolCall,
+    ToolOutcome, TurnEnd, Usage,
 };
 
 /// How long a model call without a record is taken to have lasted: as long as an upstream may take to begin, by
@@ -42,7 +42,7 @@ impl Run {
                 self.answer_bytes += text.len();
             }
             Event::ToolArgumentsDelta { delta, .. } => self.answer_bytes += delta.len(),
-            Event::BudgetWarning { kind, .. } => self.warned.push(*kind),
+            Event::BudgetWarning { owner: BudgetOwner::Run, kind, .. } => self.warned.push(*kind),
             Event::ToolStarted { call, effect, .. } => {
                 if let Some(open) = self.call_mut(&call.id) {
                     open.state = CallState::Started(*effect);
@@ -63,7 +63,11 @@ impl Run {
             }
             Event::HandedOff => self.handed_off = true,
             Event::RunFinished(outcome) => self.finish(outcome),
-            Event::RunQueued | Event::ProviderRetry { .. } | Event::ToolProgress { .. } => {}
+            // Another budget is not the run's to count.
+            Event::BudgetWarning { owner: BudgetOwner::Session | BudgetOwner::Key, .. }
+            | Event::RunQueued
+            | Event::ProviderRetry { .. }
+            | Event::ToolProgress { .. } => {}
         }
         self.steer();
     }

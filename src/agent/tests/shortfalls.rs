@@ -6,7 +6,7 @@ use super::quota::{keyed, memory, quotas, tokens};
 use super::support::{Say, TestAgent, outcome, request, request_with, watch};
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
-use crate::agent::limits::quota::Hold;
+use crate::agent::limits::holds::Hold;
 use crate::agent::session::NewSession;
 use crate::agent::{LimitsPatch, NewRun, Started};
 use crate::config::{Allotment, Period, QuotaConfig};

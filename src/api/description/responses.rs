@@ -17,7 +17,7 @@ const REFUSALS: [(&str, &str, &str, &[&str]); 5] = [
     ("5XX", "Failed", "The server, its store or the upstream failed", &["retry-after", "x-should-retry"]),
 ];
 /// The headers of responses.
-const HEADERS: [(&str, Type, &str); 11] = [
+const HEADERS: [(&str, Type, &str); 18] = [
     ("x-request-id", Type::String, "Names the request; the caller's own id if it sent one"),
     ("x-loopgate-run-id", Type::String, "The run"),
     ("x-loopgate-session-id", Type::String, "The run's session, if it has one"),
@@ -30,6 +30,21 @@ const HEADERS: [(&str, Type, &str); 11] = [
     ("x-ratelimit-limit-requests", Type::Integer, "Requests a minute, where they are limited"),
     ("x-ratelimit-remaining-requests", Type::Integer, "How many more are taken now"),
     ("x-ratelimit-reset-requests", Type::String, "Until all of them are taken again, in milliseconds, as `12ms`"),
+    (
+        "x-ratelimit-limit-tokens",
+        Type::Integer,
+        "The token budget of the key or session of which the least is left, where there is one",
+    ),
+    ("x-ratelimit-remaining-tokens", Type::Integer, "What is neither used nor reserved of it"),
+    ("x-ratelimit-reset-tokens", Type::String, "Until it begins anew, in seconds, as `12s`, if it does"),
+    ("x-ratelimit-limit-cost", Type::Number, "The same of cost budgets, in US dollars"),
+    ("x-ratelimit-remaining-cost", Type::Number, "What is neither used nor reserved of it"),
+    ("x-ratelimit-reset-cost", Type::String, "Until it begins anew, in seconds, as `12s`, if it does"),
+    (
+        "x-loopgate-budget-warning",
+        Type::String,
+        "The budgets of which four fifths are used, as `key tokens, session cost`",
+    ),
     ("retry-after", Type::Integer, "Seconds after which to try again, where waiting helps"),
     ("x-should-retry", Type::String, "`false` where sending the request again cannot help"),
     ("www-authenticate", Type::String, "How to send a key"),
@@ -39,6 +54,16 @@ const OF_CALLERS: [&str; 4] =
     ["x-request-id", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
 /// The headers of responses about a run.
 const OF_A_RUN: [&str; 3] = ["x-loopgate-run-id", "x-loopgate-session-id", "x-loopgate-trace-id"];
+/// The headers of responses to requests that begin a run or continue it.
+const OF_BUDGETS: [&str; 7] = [
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+    "x-ratelimit-limit-cost",
+    "x-ratelimit-remaining-cost",
+    "x-ratelimit-reset-cost",
+    "x-loopgate-budget-warning",
+];
 /// The header that makes a request safe to send again.
 const KEY: &str = "idempotency-key";
 /// What takes a run's id.
@@ -85,6 +110,7 @@ pub fn complete(operation: &mut Operation) {
             "createAgentCompletion" | "createChatCompletion" => {
                 let is_run = !response.content.contains_key("text/event-stream");
                 add_headers(response, &OF_A_RUN);
+                add_headers(response, &OF_BUDGETS);
                 link(
                     response,
                     &RUN_OPERATIONS,

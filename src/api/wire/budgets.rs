@@ -3,10 +3,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::agent::limits::left::BudgetState;
-use crate::api::wire::agent::budget::{Amount, kind_name};
+use crate::agent::limits::shared::BudgetState;
+use crate::api::wire::agent::budget::Amount;
 use crate::config::Period;
-use crate::types::BudgetOwner;
 
 /// Where a budget stands that several runs share. Amounts are tokens or US dollars.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,12 +39,8 @@ impl From<&BudgetState> for BudgetStateObject {
     fn from(state: &BudgetState) -> Self {
         let amount = |amount| Amount::of(state.kind, amount);
         Self {
-            scope: match state.owner {
-                BudgetOwner::Run => "run",
-                BudgetOwner::Session => "session",
-                BudgetOwner::Key => "key",
-            },
-            kind: kind_name(state.kind),
+            scope: state.owner.as_str(),
+            kind: state.kind.as_str(),
             limit: amount(state.limit),
             used: amount(state.used),
             reserved: amount(state.reserved),

@@ -86,7 +86,7 @@ impl Meters {
             Observation::ToolFinished { name, outcome } => {
                 self.metrics.tools.of(name).finish(outcome, self.trace.as_ref());
             }
-            Observation::BudgetWarned => drop(self.metrics.budget_warnings.inc()),
+            Observation::BudgetWarned(owner) => drop(self.metrics.budget_warnings.of(&[owner.as_str()]).inc()),
             Observation::Waits(reason) => self.agent.wait(reason),
             Observation::Ended { reason, total_ms } => {
                 self.agent.finish(reason);

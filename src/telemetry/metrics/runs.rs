@@ -8,7 +8,7 @@ use super::family::{Family, Few, Histogram, Reserved, Spending};
 use super::names::Named;
 use crate::telemetry::fold::{FailureClass, ResumeCause, call_outcome};
 use crate::types::event::DiscardReason;
-use crate::types::{ErrorKind, Micros, StopReason, ToolOutcome, Usage, Used};
+use crate::types::{BudgetOwner, ErrorKind, Micros, StopReason, ToolOutcome, Usage, Used};
 
 /// Most agents, tools, tenants, or pairs of upstream and model that are counted by their names.
 pub(super) const MOST_NAMES: usize = 50;
@@ -208,7 +208,7 @@ pub(super) struct RunMetrics {
     pub(super) tools: Named<ToolMeters>,
     pub(super) tenants: Named<TenantMeters>,
     pub(super) queue_wait: Histogram,
-    pub(super) budget_warnings: Counter,
+    pub(super) budget_warnings: Family<Counter>,
     pub(super) reserved_tokens: Gauge,
     pub(super) reserved_cost: Reserved,
 }
@@ -219,6 +219,12 @@ impl RunMetrics {
         let models = models(to);
         let tools = tools(to);
         let tenants = tenants(to);
+        let help = "Warnings that four fifths of a budget are used, by whose it is: run, session or key.";
+        let budget_warnings = to.counters("budget_warnings", &["scope"], help);
+        // They are 0 before the first warning, so that the first one is seen as a rise.
+        for owner in [BudgetOwner::Run, BudgetOwner::Session, BudgetOwner::Key] {
+            let _ = budget_warnings.of(&[owner.as_str()]);
+        }
         let queue_wait = to.seconds("run_queue", &[], DURATIONS, "How long runs waited in the queue of their session.");
         Self {
             agents,
@@ -226,7 +232,7 @@ impl RunMetrics {
             tools,
             tenants,
             queue_wait: queue_wait.of(&[]),
-            budget_warnings: to.counters("budget_warnings", &[], "Runs that had used four fifths of a budget.").of(&[]),
+            budget_warnings,
             reserved_tokens: to
                 .gauge("reserved_tokens", "Tokens that this replica's model calls in flight have reserved of budgets."),
             reserved_cost: to.reserved("reserved_cost", "US dollars that these calls have reserved of budgets."),

@@ -4,7 +4,7 @@ use super::names::{self, event, operation};
 use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
-use crate::types::shortfall::BudgetKind;
+use crate::types::shortfall::{BudgetKind, BudgetOwner};
 use crate::types::usage::StepModel;
 use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
 
@@ -101,13 +101,10 @@ pub(super) fn retry(attempt: u32, delay_ms: u64, kind: ErrorKind, at_ms: u64) ->
 }
 
 /// A budget that is four fifths used.
-pub(super) fn budget_warning(kind: BudgetKind, used: u64, limit: u64, at_ms: u64) -> Moment {
-    let kind = match kind {
-        BudgetKind::Tokens => "tokens",
-        BudgetKind::Cost => "cost",
-    };
+pub(super) fn budget_warning(owner: BudgetOwner, kind: BudgetKind, (used, limit): (u64, u64), at_ms: u64) -> Moment {
     let attributes = [
-        ("loopgate.budget.kind", kind.into()),
+        ("loopgate.budget.scope", owner.as_str().into()),
+        ("loopgate.budget.kind", kind.as_str().into()),
         ("loopgate.budget.used", used.into()),
         ("loopgate.budget.limit", limit.into()),
     ];

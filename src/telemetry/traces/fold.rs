@@ -105,8 +105,8 @@ impl SpanFold {
             }
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, usage),
-            Event::BudgetWarning { kind, used, limit } => {
-                self.root.events.push(describe::budget_warning(*kind, *used, *limit, self.now_ms));
+            Event::BudgetWarning { owner, kind, used, limit } => {
+                self.root.events.push(describe::budget_warning(*owner, *kind, (*used, *limit), self.now_ms));
             }
             Event::ToolStarted { step, call, effect } => {
                 let (step, _) = self.go_on_with_step(*step);

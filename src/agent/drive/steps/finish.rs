@@ -45,6 +45,9 @@ fn is_waited_for(session: &Session, run: &RunId) -> bool {
 pub async fn finish(driver: &mut Driver, reason: StopReason) -> Result<(), Exit> {
     failpoint::hit("run.before_end");
     driver.meter.free_slot().await;
+    if driver.meter.has_budgets() {
+        Box::pin(driver.warn_of_shared_budgets(true)).await;
+    }
     let outcome = outcome(driver, reason);
     let waits_until_ms = if outcome.status().is_final() { None } else { Some(index_wait(driver).await?) };
     let mut end = End { outcome, waits_until_ms };

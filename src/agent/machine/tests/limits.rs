@@ -1,6 +1,7 @@
 //! Limits, budgets and costs.
 
 use super::*;
+use crate::types::BudgetOwner;
 
 #[test]
 fn the_last_allowed_step_still_runs_its_tools() {
@@ -56,7 +57,7 @@ fn budgets_are_reserved_warned_about_and_never_exceeded() {
     story.completes_step();
     let Step::WarnBudget { kind, used, limit } = story.run.next_step() else { panic!("no warning") };
     assert_eq!((kind, used, limit), (BudgetKind::Tokens, 1_600, 2_000));
-    story.happens(Event::BudgetWarning { kind, used, limit });
+    story.happens(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });
     let outcome = story.ends();
     assert_eq!(outcome.reason, StopReason::TokenBudget, "the history alone would take more than is left");
 }
@@ -76,7 +77,7 @@ fn cost_is_a_budget_like_tokens() {
     let Step::WarnBudget { kind: BudgetKind::Cost, used: 990, limit: 1_000 } = story.run.next_step() else {
         panic!("no warning")
     };
-    story.happens(Event::BudgetWarning { kind: BudgetKind::Cost, used: 990, limit: 1_000 });
+    story.happens(Event::BudgetWarning { owner: BudgetOwner::Run, kind: BudgetKind::Cost, used: 990, limit: 1_000 });
     assert_eq!(story.ends().reason, StopReason::CostBudget);
 }
 

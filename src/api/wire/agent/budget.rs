@@ -1,5 +1,7 @@
 //! Budgets, as runs and their steps show them.
 
+use std::fmt;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -74,6 +76,16 @@ pub enum Amount {
     Usd(f64),
 }
 
+/// As in JSON.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens(tokens) => tokens.fmt(f),
+            Self::Usd(dollars) => dollars.fmt(f),
+        }
+    }
+}
+
 impl Amount {
     /// The amount as a budget of this kind counts it.
     pub fn of(kind: BudgetKind, amount: u64) -> Self {
@@ -81,14 +93,6 @@ impl Amount {
             BudgetKind::Tokens => Self::Tokens(amount),
             BudgetKind::Cost => Self::Usd(Micros(amount).as_usd()),
         }
-    }
-}
-
-/// What a budget counts, in a word.
-pub fn kind_name(kind: BudgetKind) -> &'static str {
-    match kind {
-        BudgetKind::Tokens => "tokens",
-        BudgetKind::Cost => "cost",
     }
 }
 
@@ -108,7 +112,7 @@ impl From<&Shortfall> for ShortfallObject {
                 BudgetOwner::Session => "session",
                 BudgetOwner::Key => "key",
             },
-            kind: kind_name(short.kind),
+            kind: short.kind.as_str(),
             limit: amount(short.limit),
             used: amount(short.used()),
             set_aside: amount(short.set_aside),

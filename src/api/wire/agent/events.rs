@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::wire::agent::budget::{Amount, Budget, kind_name};
+use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::object::{AgentObject, Arguments};
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::described::ChatChunk;
@@ -17,7 +17,7 @@ use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
-use crate::types::{CallId, Event, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
+use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
 
 /// Writes native events.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
         Event::StepDiscarded { step, reason, .. } => {
             NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
         }
-        Event::BudgetWarning { kind, used, limit } => budget_warning(seq, *kind, *used, *limit),
+        Event::BudgetWarning { owner, kind, used, limit } => budget_warning(seq, *owner, *kind, (*used, *limit)),
         Event::ToolStarted { step, call, .. } => NativeEvent::ToolCall {
             seq,
             step: *step,
@@ -300,9 +300,9 @@ fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: 
     }
 }
 
-fn budget_warning(seq: u64, kind: BudgetKind, used: u64, limit: u64) -> NativeEvent<'static> {
-    let (used, limit, kind) = (Amount::of(kind, used), Amount::of(kind, limit), kind_name(kind));
-    NativeEvent::BudgetWarning { seq, scope: "run", kind, used, limit }
+fn budget_warning(seq: u64, owner: BudgetOwner, kind: BudgetKind, (used, limit): (u64, u64)) -> NativeEvent<'static> {
+    let (used, limit, kind) = (Amount::of(kind, used), Amount::of(kind, limit), kind.as_str());
+    NativeEvent::BudgetWarning { seq, scope: owner.as_str(), kind, used, limit }
 }
 
 impl NativeEvent<'_> {

@@ -1,0 +1,164 @@
+//! A budget that several runs share: where it is counted, and how it stands.
+
+use crate::agent::error::unavailable;
+use crate::agent::ledger::document::{decode, encode};
+use crate::agent::ledger::keys;
+use crate::agent::ledger::session::SessionBudget;
+use crate::agent::limits::charge::{period_left_s, period_name};
+use crate::agent::limits::holds::set_aside;
+use crate::agent::machine::budget::is_mostly_used;
+use crate::config::{Period, QuotaConfig};
+use crate::store::{CommitError, Key, Partition, Store, Tx, Unavailable};
+use crate::types::BudgetOwner;
+use crate::types::shortfall::BudgetKind;
+
+use std::time::Duration;
+
+/// For how long it is kept that a warning was given: longer than a month, which is the longest period that ends.
+const WARNED_FOR: Duration = Duration::from_secs(32 * 86_400);
+
+/// Where a budget stands. Amounts are tokens or micro-dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetState {
+    /// Whose it is.
+    pub owner: BudgetOwner,
+    /// What it counts.
+    pub kind: BudgetKind,
+    /// The whole budget.
+    pub limit: u64,
+    /// What runs used of it.
+    pub used: u64,
+    /// What live runs have reserved for their model calls under way.
+    pub reserved: u64,
+    /// How long it lasts; `None` for ever.
+    pub period: Option<Period>,
+    /// In how many seconds it begins anew; `None` for never.
+    pub renews_in_s: Option<u64>,
+}
+
+impl BudgetState {
+    /// What is neither used nor reserved.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.limit.saturating_sub(self.used).saturating_sub(self.reserved)
+    }
+}
+
+/// What is left of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetLeft {
+    /// Whose it is.
+    pub owner: BudgetOwner,
+    /// What it counts.
+    pub kind: BudgetKind,
+    /// The whole budget.
+    pub limit: u64,
+    /// What is neither used nor reserved.
+    pub remaining: u64,
+    /// In how many seconds it begins anew; `None` for never.
+    pub renews_in_s: Option<u64>,
+    /// Whether four fifths of it are used.
+    pub is_mostly_used: bool,
+}
+
+/// A budget that is in force, and where it is counted.
+#[derive(Debug)]
+pub(in crate::agent) struct SharedBudget {
+    owner: BudgetOwner,
+    kind: BudgetKind,
+    pub(in crate::agent) limit: u64,
+    period: Option<Period>,
+    partition: Partition,
+    counter: Key,
+}
+
+impl SharedBudget {
+    /// The budgets of a key that are counted in this partition.
+    pub(in crate::agent) fn of_key(
+        quota: &QuotaConfig,
+        partition: &Partition,
+        now_ms: u64,
+    ) -> impl Iterator<Item = Self> {
+        let tokens = quota.token_budget.map(|budget| (BudgetKind::Tokens, budget.limit, budget.per));
+        let cost = quota.cost_budget.map(|budget| (BudgetKind::Cost, budget.limit.0, budget.per));
+        [tokens, cost].into_iter().flatten().map(move |(kind, limit, period)| {
+            let counter = keys::budget_counter(kind, &period_name(period, now_ms));
+            Self { owner: BudgetOwner::Key, kind, limit, period, partition: partition.clone(), counter }
+        })
+    }
+
+    /// The budgets of the session of this partition.
+    pub(in crate::agent) fn of_session(budgets: SessionBudget, partition: &Partition) -> impl Iterator<Item = Self> {
+        [BudgetKind::Tokens, BudgetKind::Cost].into_iter().filter_map(move |kind| {
+            let (limit, counter) = budgets.of_kind(kind)?;
+            let (owner, partition) = (BudgetOwner::Session, partition.clone());
+            Some(Self { owner, kind, limit, period: None, partition, counter })
+        })
+    }
+
+    /// How much of these is counted of it.
+    pub(in crate::agent) fn part_of(&self, tokens: u64, cost: u64) -> u64 {
+        match self.kind {
+            BudgetKind::Tokens => tokens,
+            BudgetKind::Cost => cost,
+        }
+    }
+
+    /// Where it stands.
+    pub(in crate::agent) async fn state(&self, store: &dyn Store, now_ms: u64) -> Result<BudgetState, Unavailable> {
+        let taken = self.taken(store).await?;
+        self.state_of(taken, store, now_ms).await
+    }
+
+    /// What is left of it.
+    pub(in crate::agent) async fn left(&self, store: &dyn Store, now_ms: u64) -> Result<BudgetLeft, Unavailable> {
+        let Self { owner, kind, limit, .. } = *self;
+        let taken = self.taken(store).await?;
+        // What is reserved is looked up only where it matters.
+        let is_mostly_used =
+            is_mostly_used(taken, limit) && is_mostly_used(self.state_of(taken, store, now_ms).await?.used, limit);
+        let (remaining, renews_in_s) = (limit.saturating_sub(taken), period_left_s(self.period, now_ms));
+        Ok(BudgetLeft { owner, kind, limit, remaining, renews_in_s, is_mostly_used })
+    }
+
+    /// Where it stands if four fifths of it are used, and no run has warned of that before: the caller is to warn.
+    pub(in crate::agent) async fn due_warning(
+        &self,
+        store: &dyn Store,
+        now_ms: u64,
+    ) -> Result<Option<BudgetState>, Unavailable> {
+        let taken = self.taken(store).await?;
+        if !is_mostly_used(taken, self.limit) {
+            return Ok(None);
+        }
+        let state = self.state_of(taken, store, now_ms).await?;
+        if !is_mostly_used(state.used, self.limit) {
+            return Ok(None);
+        }
+        let key = keys::warned(&self.counter);
+        let version = match store.get(&self.partition, &key).await? {
+            Some(warned) if decode::<u64>(&warned.value)? == self.limit => return Ok(None),
+            Some(warned) => warned.version,
+            None => 0,
+        };
+        let tx = Tx::new(self.partition.clone()).put_at(key, version, encode(&self.limit), Some(WARNED_FOR));
+        match store.commit(tx).await {
+            Ok(()) => Ok(Some(state)),
+            Err(CommitError::VersionConflict { .. }) => Ok(None),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    /// What is used or reserved of it.
+    async fn taken(&self, store: &dyn Store) -> Result<u64, Unavailable> {
+        Ok(u64::try_from(store.counter(&self.partition, &self.counter).await?).unwrap_or(0))
+    }
+
+    async fn state_of(&self, taken: u64, store: &dyn Store, now_ms: u64) -> Result<BudgetState, Unavailable> {
+        let Self { owner, kind, limit, period, .. } = *self;
+        // Read later, so it may have more: what has been reserved since is not in the counter that was read.
+        let reserved = set_aside(store, &self.partition, &self.counter, None).await?.min(taken);
+        let renews_in_s = period_left_s(period, now_ms);
+        Ok(BudgetState { owner, kind, limit, used: taken - reserved, reserved, period, renews_in_s })
+    }
+}
