@@ -4,6 +4,7 @@
 //! [`metrics`] counts; [`traces`] makes spans of them. The loop itself counts and traces nothing. Knows nothing of the agent.
 
 pub mod fold;
+mod json_lines;
 mod log_writer;
 pub mod logs;
 pub mod metrics;
