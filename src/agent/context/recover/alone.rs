@@ -6,6 +6,9 @@
 use super::{MAX_HELD_BYTES, TextToolCalls};
 use crate::llm::ModelCall;
 
+/// What a text begins with that may be calls.
+const BEGINNINGS: [char; 4] = ['{', '[', '`', '<'];
+
 /// Finds calls in a text that holds nothing else.
 #[derive(Debug)]
 pub struct LoneCalls<F> {
@@ -25,6 +28,11 @@ impl<F: Fn(&str, &str) -> bool> LoneCalls<F> {
     /// Takes the next piece of text and returns what may be shown now.
     pub fn push(&mut self, text: &str) -> String {
         let Some(scanner) = &mut self.scanner else { return text.to_owned() };
+        // Most texts show at their first character that they are no calls.
+        if self.held.is_empty() && text.trim_start().starts_with(|first| !BEGINNINGS.contains(&first)) {
+            self.scanner = None;
+            return text.to_owned();
+        }
         self.held.push_str(text);
         if scanner.push(text).trim().is_empty() && self.held.len() <= MAX_HELD_BYTES {
             return String::new();
@@ -38,7 +46,7 @@ impl<F: Fn(&str, &str) -> bool> LoneCalls<F> {
     pub fn finish(self, was_cut: bool) -> (String, Vec<ModelCall>) {
         let Some(scanner) = self.scanner else { return (String::new(), Vec::new()) };
         let (rest, calls) = scanner.finish();
-        let is_half_call = was_cut && rest.trim_start().starts_with(['{', '[', '`', '<']);
+        let is_half_call = was_cut && rest.trim_start().starts_with(BEGINNINGS);
         if calls.is_empty() || !(rest.trim().is_empty() || is_half_call) {
             return (self.held, Vec::new());
         }
