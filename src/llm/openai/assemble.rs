@@ -96,7 +96,7 @@ impl Assembler {
         if is_thinking {
             self.say_thinking(said.into(), deltas)?;
         } else {
-            self.say_text(said.into(), false, deltas)?;
+            self.say_text(said, false, deltas)?;
         }
         Ok(!said.is_empty())
     }
@@ -151,8 +151,8 @@ impl Assembler {
         self.has_audio |= said.audio.0;
         let (Text(first), Text(second)) = (said.reasoning_content, said.reasoning);
         self.say_thinking(if first.is_empty() { second } else { first }, deltas)?;
-        self.say_text(said.content.0, false, deltas)?;
-        self.say_text(said.refusal.0, true, deltas)?;
+        self.say_text(&said.content.0, false, deltas)?;
+        self.say_text(&said.refusal.0, true, deltas)?;
         for piece in said.tool_calls.into_iter().flatten() {
             self.push_call(piece, deltas)?;
         }
@@ -175,20 +175,20 @@ impl Assembler {
         Ok(())
     }
 
-    fn say_text(&mut self, said: Cow<'_, str>, is_refusal: bool, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+    fn say_text(&mut self, said: &str, is_refusal: bool, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
         if said.is_empty() {
             return Ok(());
         }
         self.grow(said.len())?;
         match (self.pieces.last_mut(), is_refusal) {
-            (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(&said),
-            (_, false) => self.pieces.push(Piece::Text(said.to_string())),
-            (_, true) => self.pieces.push(Piece::Refusal(said.to_string())),
+            (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(said),
+            (_, false) => self.pieces.push(Piece::Text(with_room(said))),
+            (_, true) => self.pieces.push(Piece::Refusal(with_room(said))),
         }
         match (deltas.last_mut(), is_refusal) {
-            (Some(Delta::Text(last)), false) | (Some(Delta::Refusal(last)), true) => last.push_str(&said),
-            (_, false) => deltas.push(Delta::Text(said.into_owned())),
-            (_, true) => deltas.push(Delta::Refusal(said.into_owned())),
+            (Some(Delta::Text(last)), false) | (Some(Delta::Refusal(last)), true) => last.push_str(said),
+            (_, false) => deltas.push(Delta::Text(with_room(said))),
+            (_, true) => deltas.push(Delta::Refusal(with_room(said))),
         }
         Ok(())
     }
@@ -278,4 +278,11 @@ fn say_arguments(index: usize, piece: Cow<'_, str>, deltas: &mut Vec<Delta>) {
         Some(Delta::CallArguments { index: last, delta }) if *last == index => delta.push_str(&piece),
         _ => deltas.push(Delta::CallArguments { index, delta: piece.into_owned() }),
     }
+}
+/// A text to which more is added most of the time, token by token.
+fn with_room(said: &str) -> String {
+    const ROOM: usize = 128;
+    let mut text = String::with_capacity(said.len().max(ROOM));
+    text.push_str(said);
+    text
 }
