@@ -110,6 +110,12 @@ impl Tx {
         }
     }
 
+    /// The same, if the machine may lose it with its power: what is synced later syncs it as well.
+    #[must_use]
+    pub fn written(self) -> Self {
+        Self { durability: Durability::Written, ..self }
+    }
+
     /// Adds a check.
     #[must_use]
     pub fn check(mut self, check: Check) -> Self {

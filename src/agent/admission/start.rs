@@ -248,9 +248,11 @@ impl Admission {
         if let Some(reserve) = beginning.reserved {
             commit.run = Meter::new(candidate.budget, None).begin(beginning.log.run(), reserve)(commit.run);
         }
-        let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec));
+        // The commit that creates the run is synced, and with it what was written before.
+        let live = self.ownership.replica.register_new(&spec.id, &Registration::of(spec)).written();
         let offered = self.launcher.offers.keep(spec, offer.written());
-        let (index, live, offered) = tokio::join!(self.ledger.commit(commit.index), self.ledger.commit(live), offered);
+        let (index, live, offered) =
+            tokio::join!(self.ledger.commit(commit.index.written()), self.ledger.commit(live), offered);
         let is_counted = index.is_ok();
         match index.and(offered) {
             Err(CommitError::CeilingReached { .. }) => {

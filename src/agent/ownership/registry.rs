@@ -150,7 +150,8 @@ impl Replica {
     pub async fn unregister_all(&self, runs: &[RunId]) -> Result<(), Unavailable> {
         for some in runs.chunks(MOVED) {
             let deletions = some.iter().map(|run| Write::Delete { key: keys::live_entry(&self.id, run) });
-            let tx = deletions.fold(Tx::new(keys::live_partition()), Tx::write);
+            // One that is lost is found by the sweep, which sees that its run has ended.
+            let tx = deletions.fold(Tx::new(keys::live_partition()).written(), Tx::write);
             self.store.commit(tx).await.map_err(unavailable)?;
         }
         Ok(())

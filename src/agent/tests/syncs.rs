@@ -13,7 +13,7 @@ use crate::types::Effect;
 
 /// What a run of one round or none is synced for, and each round with a call of a tool that has effects besides.
 const RUN: usize = 2;
-const ROUND: usize = 3;
+const ROUND: usize = 2;
 
 #[tokio::test]
 async fn a_loop_waits_for_few_syncs_and_only_for_those_of_the_journal() {
