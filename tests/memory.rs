@@ -130,6 +130,6 @@ async fn a_stream_that_waits_for_its_model_takes_little() {
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
     let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let connections = answered(&server, &request, "Hello").await;
-    takes(&server, before, 52 << 10).await;
+    takes(&server, before, 36 << 10).await;
     drop(connections);
 }
