@@ -166,10 +166,14 @@ async fn a_collector_that_does_not_answer_delays_no_run_and_no_end() {
 /// collector of this test is a server that takes what it is sent.
 #[tokio::test]
 async fn traces_tell_nothing_that_was_planted() {
-    let collector = ToolServer::start((0..9).map(|_| Reply::plain(""))).await;
-    let error = Reply::error(401, "denied", "CANARY-upstream-error is not allowed");
+    let collector = ToolServer::start((0..20).map(|_| Reply::plain(""))).await;
+    let error = |status| Reply::error(status, "denied", "CANARY-upstream-error was not understood");
+    let within = json!({"error": {"message": "CANARY-upstream-error in the answer", "code": 400}});
+    let in_stream = Reply::stream().bytes(format!("data: {within}\n\n"));
+    let errors = [401, 400, 402, 404, 413, 422].map(error).into_iter().chain([in_stream]);
     let calls = Reply::calls("look", &json!({"note": "CANARY-arguments"}));
-    let upstream = Upstream::start([calls, Reply::says("CANARY-answer"), error]).await;
+    let upstream = Upstream::start([calls, Reply::says("CANARY-answer")].into_iter().chain(errors)).await;
+    upstream.otherwise(error(500));
     let tools = ToolServer::start([Reply::plain("CANARY-result")]).await;
     let config = format!(
         "{}{}[tools.look.headers]\nauthorization = {{ env = \"TOOL_SECRET\" }}\n\
@@ -192,7 +196,9 @@ async fn traces_tell_nothing_that_was_planted() {
     });
     let request = server.json(ENDPOINT, &asked).header("idempotency-key", "CANARY-idempotency");
     server.send(request.header("x-request-id", "CANARY-request-id")).await.ok();
-    assert_eq!(server.post(ENDPOINT, &asked).await.status, 502);
+    for _ in 0..8 {
+        assert!(server.post(ENDPOINT, &asked).await.status >= 400);
+    }
     let (mut read, mut sent) = (String::new(), String::new());
     for run in server.get("/v1/runs").await.ok()["data"].as_array().expect("it is a list") {
         let path = format!("/v1/runs/{}/trace", run["id"].as_str().expect("it is named"));
@@ -205,7 +211,7 @@ async fn traces_tell_nothing_that_was_planted() {
         sent += &String::from_utf8_lossy(&request.body);
     }
     for told in [read, sent] {
-        assert!(told.contains("execute_tool look") && told.contains("upstream_rejected"), "both runs are told: {told}");
+        assert!(told.contains("execute_tool look") && told.contains("upstream_rejected"), "runs are told: {told}");
         assert!(!told.contains("CANARY"), "{told}");
     }
 }

@@ -69,14 +69,17 @@ pub struct RunError {
     pub kind: ErrorKind,
     /// One or two sentences that may be shown: they hold no secret.
     pub message: String,
+    /// The status with which the upstream answered, if it is the upstream that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// How long the upstream asks to wait before the same is tried again, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 impl RunError {
-    /// An error of this kind, without a time to wait.
+    /// An error of this kind, of which nothing more is known.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after_ms: None }
+        Self { kind, message: message.into(), status: None, retry_after_ms: None }
     }
 }

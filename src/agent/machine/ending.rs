@@ -123,5 +123,5 @@ fn limit_error(reason: StopReason, short: Option<&Shortfall>) -> Option<RunError
     };
     let message = limit_message(reason, short).unwrap_or_default().into_owned();
     let retry_after_ms = short.and_then(Shortfall::retry_after_s).map(|seconds| seconds.saturating_mul(1_000));
-    Some(RunError { kind, message, retry_after_ms })
+    Some(RunError { retry_after_ms, ..RunError::new(kind, message) })
 }

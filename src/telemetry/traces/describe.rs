@@ -1,5 +1,6 @@
 //! What spans and events say, by the conventions. Pure.
 
+use super::content::Content;
 use super::names::{self, event, operation};
 use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
@@ -73,8 +74,8 @@ pub(super) fn step(span: &mut Span, usage: &Usage, end: &TurnEnd, budget: &Budge
     span.set("loopgate.run.used_cost_usd", budget.used.cost.as_usd());
 }
 
-/// How the run ended.
-pub(super) fn outcome(root: &mut Span, outcome: &Outcome) {
+/// How the run ended. The sentence of an error may quote what an upstream was asked, and is told as content is.
+pub(super) fn outcome(root: &mut Span, content: Content, outcome: &Outcome) {
     root.set(names::STATUS, outcome.status().as_str());
     root.set(names::REASON, outcome.reason.as_str());
     root.set(names::ITERATIONS, outcome.iterations);
@@ -82,7 +83,12 @@ pub(super) fn outcome(root: &mut Span, outcome: &Outcome) {
     tokens(root, &outcome.usage);
     root.set(names::COST, outcome.cost.as_usd());
     match (&outcome.error, outcome.status()) {
-        (Some(error), _) => root.fail(error_word(error.kind), error.message.clone()),
+        (Some(error), _) => {
+            root.fail(error_word(error.kind), content.text(&error.message).unwrap_or_default());
+            if let Some(status) = error.status {
+                root.set(names::HTTP_STATUS, u64::from(status));
+            }
+        }
         (None, RunStatus::Failed) => root.fail(outcome.reason.as_str(), ""),
         (None, RunStatus::Incomplete | RunStatus::Cancelled) => root.set(names::ERROR_TYPE, outcome.reason.as_str()),
         (None, RunStatus::Queued | RunStatus::InProgress | RunStatus::RequiresAction | RunStatus::Completed) => {}

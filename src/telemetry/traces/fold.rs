@@ -281,7 +281,7 @@ impl SpanFold {
         self.status = outcome.status();
         self.close_parts(Left::Unanswered);
         if self.status.is_final() {
-            return describe::outcome(&mut self.root, outcome);
+            return describe::outcome(&mut self.root, self.subject.content, outcome);
         }
         self.waits += 1;
         let mut span = self.begin(SpanKey::Wait(self.waits), "wait for client");

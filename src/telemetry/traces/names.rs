@@ -83,7 +83,7 @@ pub const EFFECT: &str = "loopgate.tool.effect";
 pub const CALL_OUTCOME: &str = "loopgate.tool.outcome";
 /// What a tool answered, in bytes.
 pub const RESULT_BYTES: &str = "loopgate.tool.result_bytes";
-/// The status with which a tool answered.
+/// The status with which a tool answered, or the upstream that failed.
 pub const HTTP_STATUS: &str = "http.response.status_code";
 /// Why a run was resumed.
 pub const CAUSE: &str = "loopgate.resumption.cause";

@@ -341,5 +341,5 @@ pub(in crate::agent::drive) fn output_bound(driver: &Driver, reserve: Reservatio
 fn run_error(error: &ModelError, said_something: bool) -> RunError {
     let message = if said_something { format!("{error}; its answer is incomplete") } else { error.to_string() };
     let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-    RunError { kind: error.failure(), message, retry_after_ms }
+    RunError { kind: error.failure(), message, status: error.status, retry_after_ms }
 }
