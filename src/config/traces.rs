@@ -80,7 +80,7 @@ impl TracesConfig {
         let resource = resource(section);
         let Ratio(ratio) = section.key(
             "ratio",
-            "Part of all runs whose traces are sent, from 0 to 1. A run's trace id decides, so all replicas choose alike.",
+            "Part of all runs whose traces are sent, from 0 to 1. The run's id decides, so all replicas choose alike.",
             Ratio(1.0),
         );
         Self {

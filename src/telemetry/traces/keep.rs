@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::types::trace::RunTrace;
+use crate::types::trace::{RunTrace, TraceId};
 use crate::types::{Outcome, RunId, RunStatus, TraceContext};
 
 /// Which traces are kept.
@@ -25,9 +25,8 @@ impl Keep {
     #[must_use]
     pub fn trace_of(&self, run: &RunId, caller: Option<TraceContext>) -> RunTrace {
         let decided = caller.as_ref().filter(|_| self.follow_caller).map(TraceContext::is_sampled);
-        let trace = RunTrace::of_run(run, caller);
-        let is_sampled = decided.unwrap_or_else(|| self.takes(&trace));
-        trace.sampled(is_sampled)
+        let is_sampled = decided.unwrap_or_else(|| self.takes(run));
+        RunTrace::of_run(run, caller).sampled(is_sampled)
     }
 
     /// Whether the trace of a run that ended is kept.
@@ -46,11 +45,11 @@ impl Keep {
         trace.is_sampled() || is_kept_for_its_end || self.slower_than.is_some_and(|slow| took >= slow)
     }
 
-    /// Whether the trace is among those that are kept whatever happens: by its id, so that everyone who keeps the same
-    /// part of traces keeps the same traces.
+    /// Whether the run is among those whose traces are kept whatever happens: by the id of the trace that it has without a
+    /// caller's, so that every replica chooses alike and no caller chooses.
     #[expect(clippy::cast_precision_loss, reason = "seven bytes of an id are random enough for a ratio")]
-    fn takes(&self, trace: &RunTrace) -> bool {
-        let bytes = trace.id.bytes();
+    fn takes(&self, run: &RunId) -> bool {
+        let bytes = TraceId::of(run).bytes();
         let random = bytes[9..].iter().fold(0_u64, |random, byte| random << 8 | u64::from(*byte));
         (random as f64) < self.ratio * (1_u64 << 56) as f64
     }
@@ -84,6 +83,15 @@ mod tests {
         assert!(!all.trace_of(&run, caller("00")).is_sampled());
         let own = Keep { follow_caller: false, ..NONE };
         assert!(!own.trace_of(&run, caller("01")).is_sampled());
+    }
+
+    /// Nor by the trace id that it makes up, which ends in zeros here.
+    #[test]
+    fn a_caller_that_is_not_followed_decides_nothing() {
+        let caller = || TraceContext::parse("00-0af7651916cd43dd8400000000000000-b7ad6b7169203331-01", None);
+        let keep = Keep { ratio: 0.1, follow_caller: false, ..NONE };
+        let kept = (0..1_000).filter(|_| keep.trace_of(&RunId::mint(), caller()).is_sampled()).count();
+        assert!((60..=140).contains(&kept), "{kept} of 1000");
     }
 
     #[test]
