@@ -81,17 +81,20 @@ pub(in crate::agent) fn options() -> RunOptions {
 struct Story {
     run: Run,
     seq: u64,
+    records: Vec<Arc<Record>>,
 }
 
 impl Story {
     fn begin(spec: RunSpec) -> Self {
-        let mut story = Self { run: Run::new(Arc::new(spec)), seq: 0 };
+        let mut story = Self { run: Run::new(Arc::new(spec)), seq: 0, records: Vec::new() };
         story.happens(Event::RunStarted);
         story
     }
 
     fn happens(&mut self, event: Event) {
-        self.run.apply(&encode(&mut self.seq, now_ms(), event).0);
+        let record = encode(&mut self.seq, now_ms(), event).0;
+        self.run.apply(&record);
+        self.records.push(record);
     }
 
     fn calls_model(&mut self) {

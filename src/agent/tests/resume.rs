@@ -15,7 +15,7 @@ use crate::store::{Store, Tx, Write};
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, Event, Record, RunId, RunSpec, RunStatus, StopReason};
 
-fn turns() -> Vec<Say> {
+pub(super) fn turns() -> Vec<Say> {
     let calls = vec![("echo", r#"{"n":1}"#), ("echo", r#"{"n":2}"#)];
     vec![Say::Calls("look", calls), Say::Text(&["he", "llo"])]
 }
@@ -49,7 +49,7 @@ pub(super) async fn found(spec: &RunSpec, records: &[Record], effect: Effect) ->
 }
 
 /// Puts a run into the store as a process that was killed leaves it.
-async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
+pub(super) async fn leave(store: &Arc<dyn Store>, spec: &RunSpec, records: &[Record]) {
     let entries = records.iter().map(|record| serde_json::to_vec(record).unwrap().into()).collect();
     let tx = Tx::new(keys::partition_of(spec))
         .put_at(keys::spec(&spec.id), 0, document::encode(spec), None)

@@ -2,12 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::resume::{ended, found, undisturbed};
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+
+use super::resume::{ended, found, leave, turns, undisturbed};
+use super::support::{Echo, TestAgent};
 use crate::agent::ledger::{keys, log};
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
 use crate::telemetry::traces::{Content, Span, SpanFold, Subject};
+use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::trace::SpanId;
-use crate::types::{Effect, Event, Record, RunSpec, SpanKey};
+use crate::types::{Effect, Event, Record, RunSpec, RunTrace, SpanKey};
 
 fn spans(spec: &RunSpec, records: &[Record]) -> Vec<Span> {
     let mut fold = SpanFold::new(Subject::new(spec, Content::Off));
@@ -78,6 +87,67 @@ async fn a_takeover_is_seen_and_changes_no_id() {
         assert_eq!(calls(&|span| span.error.is_none()), 2, "cut at {cut}: {}", tree(&after));
         let answered = after.iter().filter(|span| span.name.starts_with("chat") && span.error.is_none()).count();
         assert_eq!(answered, 2, "cut at {cut}: {}", tree(&after));
+    }
+}
+
+/// Answers as `echo` does, and notes which time it is called and which span is named as the parent.
+#[derive(Debug)]
+struct Told {
+    echo: Echo,
+    told: Arc<Mutex<Vec<(u32, SpanId)>>>,
+}
+
+#[async_trait::async_trait]
+impl Tool for Told {
+    fn spec(&self) -> &ToolSpec {
+        self.echo.spec()
+    }
+
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
+        self.told.lock().push((context.attempt, context.trace.as_ref().expect("it is traced").span));
+        self.echo.call(arguments, context).await
+    }
+}
+
+/// The call of a run that two or more replicas left in the middle of it is told a parent that the trace has, once.
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_told_a_span_that_appears_whoever_left_the_run_before() {
+    let (mut spec, whole) = undisturbed().await;
+    spec.trace = Some(RunTrace::of_run(&spec.id, None));
+    let began = whole.iter().position(|record| matches!(record.event, Event::ToolStarted { .. })).unwrap();
+    for (left, hangs) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut records = whole[..=began].to_vec();
+        for _ in 1..left {
+            let last = records.last().unwrap();
+            records.push(Record { seq: last.seq + 1, event: Event::RunResumed { leg: None }, ..last.clone() });
+        }
+        let (store, told): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::default()), Arc::default());
+        let echo = Echo::new("echo", Effect::Read, if hangs { 0 } else { 1_000 });
+        let others = [("save", Effect::Write), ("hang", Effect::Read)].map(|(name, effect)| Echo::new(name, effect, 0));
+        let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Told { echo, told: Arc::clone(&told) })];
+        tools.extend(others.map(|tool| Arc::new(tool) as _));
+        let agent = TestAgent::builder().store(store.clone()).turns(turns()).tools(tools).build();
+        leave(&store, &spec, &records).await;
+        if hangs {
+            agent.begin();
+            while told.lock().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            agent.runs().cancel(&spec.tenant, &spec.id).await.unwrap();
+        }
+        ended(&agent, &spec.id).await;
+        let page = store.read_log(&keys::partition_of(&spec), &keys::events(&spec.id), 0, 1_000).await.unwrap();
+        let records: Vec<Record> = page.entries.iter().map(|entry| log::decode(entry).unwrap()).collect();
+        let spans = spans(&spec, &records);
+        let ids: BTreeSet<_> = spans.iter().map(|span| span.id).collect();
+        assert_eq!(ids.len(), spans.len(), "{}", tree(&spans));
+        let told = told.lock().clone();
+        assert_eq!(told[0].0, left + 1);
+        for (attempt, parent) in told {
+            let span = spans.iter().find(|span| span.id == parent).expect("it is there");
+            let attempts = span.attributes.iter().find(|attribute| attribute.name == "loopgate.attempt").unwrap();
+            assert_eq!((span.name.as_str(), &attempts.value), ("execute_tool echo", &attempt.into()));
+        }
     }
 }
 

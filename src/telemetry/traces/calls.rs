@@ -1,4 +1,8 @@
 //! The tool calls of a run as spans. Pure.
+//!
+//! Each attempt is a span of its own, which tools are told as their parent. So attempts are counted here as the run counts
+//! them: a call that was under way when its replica left the run is taken to be made again by the next one, unless its
+//! result says that it was not.
 
 use std::collections::HashMap;
 
@@ -14,10 +18,10 @@ use crate::types::{CallId, Effect, SpanKey, ToolCall, ToolOutcome};
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: Vec<Call>,
-    /// Those that were under way when the replica that made them left the run, with the ends of their spans.
-    cut: Vec<Call>,
-    /// How often a call was made of which the outcome is unknown: it may be made again.
-    lost: HashMap<CallId, u32>,
+    /// Those that were under way when the replica that made them left the run.
+    interrupted: Vec<Call>,
+    /// How often each call was made, or may have been.
+    attempts: HashMap<CallId, u32>,
 }
 
 /// Why a call has no result.
@@ -32,33 +36,49 @@ pub(super) enum Left {
 #[derive(Debug)]
 struct Call {
     id: CallId,
-    /// Which time it is made, counted from 1.
-    attempt: u32,
+    name: String,
     span: Span,
+    /// The attempt before, which was interrupted.
+    before: Option<Span>,
 }
 
 impl Calls {
     /// A call begins.
     pub(super) fn start(&mut self, subject: &Subject, step: SpanId, call: &ToolCall, effect: Effect, at_ms: u64) {
-        let attempt = self.lost.remove(&call.id).unwrap_or(0) + 1;
-        let mut span = begin(subject, step, (&call.id, &call.name), attempt, at_ms);
+        let mut span = self.begin(subject, step, (&call.id, &call.name), at_ms);
         span.set(names::EFFECT, effect_word(effect));
         if let Some(arguments) = subject.content.text(&call.arguments) {
             span.set(names::CALL_ARGUMENTS, arguments);
         }
-        self.open.push(Call { id: call.id.clone(), attempt, span });
+        self.open.push(Call { id: call.id.clone(), name: call.name.clone(), span, before: None });
     }
 
-    /// The replica that made them left them at this time.
+    /// The replica that made them left them at this time. Returns the spans of attempts that were followed by others.
     pub(super) fn interrupt(&mut self, at_ms: u64) -> Vec<Span> {
-        // One that was interrupted before is told now: what comes of it comes of a later attempt.
-        let told = std::mem::take(&mut self.cut).into_iter().map(|call| call.span).collect();
-        for mut call in std::mem::take(&mut self.open) {
+        let mut told = Vec::new();
+        for mut call in self.open.drain(..) {
             call.span.end_ms = at_ms;
             call.span.fail("interrupted", "");
-            self.cut.push(call);
+            told.extend(call.before.take());
+            self.interrupted.push(call);
         }
         told
+    }
+
+    /// Whether calls were interrupted and are not yet taken up again.
+    pub(super) fn has_interrupted(&self) -> bool {
+        !self.interrupted.is_empty()
+    }
+
+    /// Another replica takes the interrupted calls up.
+    pub(super) fn resume(&mut self, subject: &Subject, step: SpanId, at_ms: u64) {
+        for Call { id, name, span: before, .. } in std::mem::take(&mut self.interrupted) {
+            let mut span = self.begin(subject, step, (&id, &name), at_ms);
+            let is_kept = |name| [names::EFFECT, names::CALL_ARGUMENTS].contains(&name);
+            span.attributes.extend(before.attributes.iter().filter(|kept| is_kept(kept.name)).cloned());
+            span.links.push(before.id);
+            self.open.push(Call { id, name, span, before: Some(before) });
+        }
     }
 
     /// A call ended. Returns its span, and before it the span of the attempt that was interrupted, if there is one.
@@ -70,63 +90,62 @@ impl Calls {
         outcome: &ToolOutcome,
         at_ms: u64,
     ) -> Vec<Span> {
-        let mut told = Vec::new();
         let begun_ms = at_ms.saturating_sub(outcome.latency_ms).max(step_ms);
-        let mut call = if let Some(at) = self.open.iter().position(|call| call.id == *id) {
-            self.open.swap_remove(at)
-        } else if let Some(at) = self.cut.iter().position(|call| call.id == *id) {
-            let cut = self.cut.swap_remove(at);
-            if outcome.latency_ms == 0 && outcome.ending.is_without_answer() {
-                // It was not made again: this is what came of the attempt that was interrupted.
-                let mut span = cut.span;
-                span.set(names::CALL_OUTCOME, call_outcome(outcome));
-                self.note_lost(id, cut.attempt, outcome);
-                return vec![span];
+        let (mut span, before) = match self.open.iter().position(|call| call.id == *id) {
+            Some(at) => {
+                let Call { span, before, .. } = self.open.swap_remove(at);
+                (span, before)
             }
-            let attempt = cut.attempt + 1;
-            let mut span = begin(subject, step, (id, name), attempt, begun_ms.max(cut.span.end_ms));
-            span.links.push(cut.span.id);
-            told.push(cut.span);
-            Call { id: id.clone(), attempt, span }
-        } else {
-            Call { id: id.clone(), attempt: 1, span: begin(subject, step, (id, name), 1, begun_ms) }
+            None => (self.begin(subject, step, (id, name), begun_ms), None),
         };
-        self.note_lost(id, call.attempt, outcome);
-        call.span.end_ms = at_ms;
-        describe(&mut call.span, subject, outcome);
-        told.push(call.span);
+        let mut told = Vec::new();
+        if let Some(mut before) = before {
+            if !was_made(outcome) {
+                // This is what came of the attempt that was interrupted.
+                before.set(names::CALL_OUTCOME, call_outcome(outcome));
+                return vec![before];
+            }
+            span.start_ms = span.start_ms.max(begun_ms);
+            told.push(before);
+        }
+        span.end_ms = at_ms;
+        describe(&mut span, subject, outcome);
+        told.push(span);
         told
     }
 
     /// Those that are left have no result, at least not yet.
     pub(super) fn close(&mut self, left: Left, at_ms: u64) -> Vec<Span> {
-        let open = std::mem::take(&mut self.open).into_iter().map(|mut call| {
-            call.span.end_ms = at_ms;
+        let mut told = Vec::new();
+        for Call { mut span, before, .. } in self.open.drain(..) {
+            span.end_ms = at_ms;
             match left {
-                Left::Unanswered => call.span.fail("unanswered", ""),
-                Left::Unfinished => call.span.set(names::UNFINISHED, true),
+                Left::Unanswered => span.fail("unanswered", ""),
+                Left::Unfinished => span.set(names::UNFINISHED, true),
             }
-            call.span
-        });
-        open.chain(std::mem::take(&mut self.cut).into_iter().map(|call| call.span)).collect()
+            told.extend(before.into_iter().chain([span]));
+        }
+        told
     }
 
-    fn note_lost(&mut self, id: &CallId, attempt: u32, outcome: &ToolOutcome) {
-        if outcome.ending == CallEnding::Lost {
-            self.lost.insert(id.clone(), attempt);
-        }
+    /// The next attempt of a call begins.
+    fn begin(&mut self, subject: &Subject, step: SpanId, (id, name): (&CallId, &str), at_ms: u64) -> Span {
+        let attempt = self.attempts.entry(id.clone()).or_default();
+        *attempt += 1;
+        let title = format!("{} {name}", operation::EXECUTE_TOOL);
+        let mut span = Span::begin(&subject.run, SpanKey::ToolCall(id, *attempt), title, at_ms).within(step);
+        span.set(names::OPERATION, operation::EXECUTE_TOOL);
+        span.set(names::TOOL, name.to_owned());
+        span.set(names::TOOL_TYPE, "function");
+        span.set(names::CALL, id.to_string());
+        span.set(names::ATTEMPT, *attempt);
+        span
     }
 }
 
-fn begin(subject: &Subject, step: SpanId, (id, name): (&CallId, &str), attempt: u32, at_ms: u64) -> Span {
-    let title = format!("{} {name}", operation::EXECUTE_TOOL);
-    let mut span = Span::begin(&subject.run, SpanKey::ToolCall(id, attempt), title, at_ms).within(step);
-    span.set(names::OPERATION, operation::EXECUTE_TOOL);
-    span.set(names::TOOL, name.to_owned());
-    span.set(names::TOOL_TYPE, "function");
-    span.set(names::CALL, id.to_string());
-    span.set(names::ATTEMPT, attempt);
-    span
+/// Whether a call that was interrupted was made again, by what came of it: what failed took time, if it was made.
+fn was_made(outcome: &ToolOutcome) -> bool {
+    outcome.latency_ms > 0 || !outcome.is_error
 }
 
 fn describe(span: &mut Span, subject: &Subject, outcome: &ToolOutcome) {

@@ -275,6 +275,10 @@ impl SpanFold {
         span.set(names::CAUSE, cause);
         span.links.push(link);
         self.resumption = Some(span);
+        if self.calls.has_interrupted() {
+            let (step, _) = self.go_on_with_step(self.newest_step.0);
+            self.calls.resume(&self.subject, step, self.now_ms);
+        }
     }
 
     fn finish(&mut self, outcome: &Outcome) {

@@ -128,9 +128,10 @@ fn options() -> crate::types::run::RunOptions {
     }
 }
 
-/// The same records, in which each step has a number of its own.
+/// The same records, in which each step has a number of its own, and the run is queued once at most.
 fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
-    let mut newest = 0;
+    let (mut newest, mut is_queued) = (0, false);
+    records.retain(|record| record.event != Event::RunQueued || !std::mem::replace(&mut is_queued, true));
     for record in &mut records {
         match &mut record.event {
             Event::StepStarted { step, .. } => {
@@ -179,6 +180,7 @@ proptest! {
         let (root, parts) = first.split_first().expect("there is a root");
         prop_assert_eq!(root.parent, None);
         let by_id: HashMap<_, _> = first.iter().map(|span| (span.id, span)).collect();
+        prop_assert_eq!(by_id.len(), first.len(), "no two spans have the same id");
         for span in parts {
             prop_assert!(span.start_ms <= span.end_ms, "{:#?}", span);
             let parent = span.parent.and_then(|parent| by_id.get(&parent));

@@ -29,12 +29,13 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     if !driver.signals.validity.is_valid() {
         return Err(Exit::HandedOff);
     }
+    let begun = Instant::now();
     let outcome = match (tool, driver.tools.check_own(&call)) {
         (Some(tool), Ok(())) => match answer(driver, &*tool, &call).await {
             Ok(outcome) => settled(outcome, effect),
             Err(interruption) => {
                 driver.handle_interruption(interruption)?;
-                stopped(effect)
+                stopped(effect, begun.elapsed())
             }
         },
         (Some(_), Err(why)) => ToolOutcome::failed(why),

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
-use crate::agent::drive::steps::outcome::{settled, stopped};
+use crate::agent::drive::steps::outcome::{made, settled, stopped};
 use crate::failpoint;
 use crate::tools::{CallContext, ProgressSink, RegisteredTool, invoke};
 use crate::types::tool::CallEnding;
@@ -84,6 +84,7 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     }
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
     let (reports, mut progress) = mpsc::channel(MAX_REPORTS);
+    let begun = Instant::now();
     let calls: FuturesUnordered<_> = batch.into_iter().map(|checked| answer(driver, checked, &reports)).collect();
     let mut running = Running { calls, answered: VecDeque::new() };
     drop(reports);
@@ -100,7 +101,7 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
                 drop(running);
                 for call in &open {
                     let began_as = driver.recorder.run().started(&call.id).unwrap_or(Effect::Write);
-                    driver.finish_call(call, stopped(began_as));
+                    driver.finish_call(call, stopped(began_as, begun.elapsed()));
                 }
                 return Ok(false);
             }
@@ -232,6 +233,6 @@ fn answer(
             outcome = invoke(tool, arguments, again).await;
             outcome.latency_ms += first_ms;
         }
-        (call, settled(outcome, effect))
+        (call, made(settled(outcome, effect)))
     }
 }

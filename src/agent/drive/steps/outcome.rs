@@ -1,5 +1,7 @@
 //! What is recorded of a call whose answer was lost.
 
+use std::time::Duration;
+
 use crate::types::tool::CallEnding;
 use crate::types::{Effect, ToolOutcome};
 
@@ -33,18 +35,36 @@ pub(in crate::agent::drive) fn not_repeated(began_as: Effect) -> ToolOutcome {
     }
 }
 
-/// What came of a call that began with this effect and was stopped with its run.
-pub(super) fn stopped(began_as: Effect) -> ToolOutcome {
+/// What came of a call that began with this effect and was stopped with its run, after so long.
+pub(super) fn stopped(began_as: Effect, after: Duration) -> ToolOutcome {
     const WHY: &str = "The call was stopped with the run.";
-    match began_as {
+    let outcome = match began_as {
         Effect::Read => ToolOutcome::stopped(WHY),
         Effect::Idempotent | Effect::Write => settled(ToolOutcome::lost(WHY), began_as),
-    }
+    };
+    made(ToolOutcome { latency_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), ..outcome })
+}
+
+/// What came of a call that was made. One that failed took a millisecond at least: by that the log tells it from one that
+/// was not made.
+pub(super) fn made(outcome: ToolOutcome) -> ToolOutcome {
+    let latency_ms = outcome.latency_ms.max(u64::from(outcome.is_error));
+    ToolOutcome { latency_ms, ..outcome }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_took_time_if_it_was_made() {
+        let took = |outcome: ToolOutcome| outcome.latency_ms;
+        assert_eq!((took(made(ToolOutcome::failed("?"))), took(made(ToolOutcome::default()))), (1, 0));
+        assert_eq!(
+            (took(stopped(Effect::Read, Duration::ZERO)), took(stopped(Effect::Write, Duration::from_secs(2)))),
+            (1, 2_000)
+        );
+    }
 
     #[test]
     fn only_of_what_changes_nothing_a_lost_answer_is_a_failure() {
@@ -56,7 +76,7 @@ mod tests {
             told.text().starts_with("The call was interrupted. The tool is gone. Whether it took effect is unknown")
         );
         assert_eq!(interrupted(Effect::Read, "").text(), "The call was interrupted.");
-        let ending = |effect| stopped(effect).ending;
+        let ending = |effect| stopped(effect, Duration::ZERO).ending;
         assert_eq!(ending(Effect::Read), CallEnding::Stopped);
         assert_eq!((ending(Effect::Idempotent), ending(Effect::Write)), (CallEnding::Lost, CallEnding::Lost));
     }

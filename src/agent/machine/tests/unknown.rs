@@ -1,6 +1,9 @@
 //! Calls whose outcome is unknown.
 
 use super::*;
+use crate::telemetry::traces::{Content, SpanFold, Subject};
+use crate::types::SpanKey;
+use crate::types::trace::SpanId;
 
 /// A run with this policy whose call of `pay` lost its answer, beside a call of `echo` that is still open.
 fn lost(policy: OnUnknownOutcome) -> (Story, ToolCall, ToolCall) {
@@ -155,4 +158,26 @@ fn an_interrupted_write_is_never_run_again() {
         };
         assert_eq!(story.run.next_step(), next, "a read may be repeated");
     }
+}
+
+/// A tool is told the span of its attempt before that is written.
+#[test]
+fn spans_count_attempts_as_the_run_does() {
+    let mut spec = spec();
+    spec.options.on_unknown_outcome = OnUnknownOutcome::Ask;
+    let (mut story, pay) = (Story::begin(spec), call(1, "pay"));
+    story.says("", vec![pay.clone()], usage(1, 1));
+    story.dispatches(&pay, Effect::Write);
+    story.happens(Event::RunResumed { leg: None });
+    story.loses(&pay);
+    story.completes_step();
+    story.ends();
+    story.continues(Vec::new(), vec![(pay.id.clone(), Decision::Retry)]);
+    let told = SpanId::of(&story.run.spec().id, SpanKey::ToolCall(&pay.id, story.run.attempt(&pay.id)));
+    story.answers(&pay, Effect::Write);
+    let mut fold = SpanFold::new(Subject::new(story.run.spec(), Content::Off));
+    story.records.iter().for_each(|record| fold.apply(record));
+    let spans = fold.into_spans();
+    let made: Vec<_> = spans.iter().filter(|span| span.name == "execute_tool pay").collect();
+    assert_eq!((made.len(), made[1].id), (2, told), "{made:#?}");
 }
