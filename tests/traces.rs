@@ -172,7 +172,8 @@ async fn traces_tell_nothing_that_was_planted() {
     let in_stream = Reply::stream().bytes(format!("data: {within}\n\n"));
     let errors = [401, 400, 402, 404, 413, 422].map(error).into_iter().chain([in_stream]);
     let calls = Reply::calls("look", &json!({"note": "CANARY-arguments"}));
-    let upstream = Upstream::start([calls, Reply::says("CANARY-answer")].into_iter().chain(errors)).await;
+    let invents = Reply::calls("CANARY-tool", &json!({}));
+    let upstream = Upstream::start([invents, calls, Reply::says("CANARY-answer")].into_iter().chain(errors)).await;
     upstream.otherwise(error(500));
     let tools = ToolServer::start([Reply::plain("CANARY-result")]).await;
     let config = format!(
@@ -211,6 +212,7 @@ async fn traces_tell_nothing_that_was_planted() {
         sent += &String::from_utf8_lossy(&request.body);
     }
     for told in [read, sent] {
+        assert!(told.contains("execute_tool other"), "{told}");
         assert!(told.contains("execute_tool look") && told.contains("upstream_rejected"), "runs are told: {told}");
         assert!(!told.contains("CANARY"), "{told}");
     }

@@ -4,7 +4,7 @@
 //! them: a call that was under way when its replica left the run is taken to be made again by the next one, unless its
 //! result says that it was not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::names::{self, operation};
 use super::span::Span;
@@ -14,6 +14,12 @@ use crate::types::tool::CallEnding;
 use crate::types::trace::SpanId;
 use crate::types::{CallId, Effect, SpanKey, ToolCall, ToolOutcome};
 
+/// What stands for a name that no tool has, as in metrics.
+const OTHER: &str = "other";
+
+/// The longest name of a tool.
+const LONGEST_NAME: usize = 64;
+
 /// The calls of a step that have no result yet.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -22,6 +28,8 @@ pub(super) struct Calls {
     interrupted: Vec<Call>,
     /// How often each call was made, or may have been.
     attempts: HashMap<CallId, u32>,
+    /// The names of the tools that were called. Another name is a model's own words.
+    called: HashSet<String>,
 }
 
 /// Why a call has no result.
@@ -98,6 +106,7 @@ impl Calls {
             }
             None => (self.begin(subject, step, (id, name), begun_ms), None),
         };
+        self.rename(&mut span, subject, name, outcome);
         let mut told = Vec::new();
         if let Some(mut before) = before {
             if !was_made(outcome) {
@@ -126,6 +135,22 @@ impl Calls {
             told.extend(before.into_iter().chain([span]));
         }
         told
+    }
+
+    /// Takes the name from the span of a call that was refused, unless a tool is known by it: a model may write anything
+    /// there.
+    fn rename(&mut self, span: &mut Span, subject: &Subject, name: &str, outcome: &ToolOutcome) {
+        if outcome.ending != CallEnding::Skipped {
+            if !self.called.contains(name) {
+                self.called.insert(name.to_owned());
+            }
+        } else if !self.called.contains(name) {
+            let told =
+                subject.content.text(name).map_or(OTHER.to_owned(), |told| told.chars().take(LONGEST_NAME).collect());
+            span.name = format!("{} {told}", operation::EXECUTE_TOOL);
+            span.attributes.retain(|attribute| attribute.name != names::TOOL);
+            span.set(names::TOOL, told);
+        }
     }
 
     /// The next attempt of a call begins.

@@ -131,7 +131,12 @@ fn tokens(span: &mut Span, usage: &Usage) {
     }
 }
 
+/// Why a turn ended. The word of an upstream that is not among the usual ones is told if it is one.
 fn turn_end(end: &TurnEnd) -> &str {
+    let is_word = |text: &str| {
+        (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    };
     match end {
         TurnEnd::Stop => "stop",
         TurnEnd::Length => "length",
@@ -139,7 +144,8 @@ fn turn_end(end: &TurnEnd) -> &str {
         TurnEnd::ContentFilter => "content_filter",
         TurnEnd::Interrupted => "interrupted",
         TurnEnd::Paused => "paused",
-        TurnEnd::Other(other) => other,
+        TurnEnd::Other(other) if is_word(other) => other,
+        TurnEnd::Other(_) => "other",
     }
 }
 

@@ -240,6 +240,31 @@ fn a_call_that_is_made_again_is_a_span_of_its_own() {
     assert_eq!(told, [(made(1), Some("outcome_unknown")), (made(2), None)]);
 }
 
+/// What a model or an upstream may write freely is no name.
+#[test]
+fn names_that_no_tool_has_are_not_told() {
+    let refused = |number| (CallId::foreign(&format!("call_{number}")), "with password=hunter2");
+    let ends =
+        |(call_id, name): (CallId, &str), outcome| Event::ToolFinished { step: 1, call_id, name: name.into(), outcome };
+    let turn = Turn { end: TurnEnd::Other("hunter2 ".repeat(100)), ..Turn::default() };
+    let events = [
+        Event::StepStarted { step: 1, reserved: Reservation::default(), model: None, closing: None },
+        Event::TurnFinished { step: 1, turn: Box::new(turn) },
+        ends(refused(1), ToolOutcome::skipped("There is no such tool.")),
+        ends((refused(2).0, "look"), ToolOutcome::default()),
+        ends((refused(3).0, "look"), ToolOutcome::skipped("The arguments are wrong.")),
+    ];
+    let records: Vec<_> = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at_ms: 1_000, event }).collect();
+    let told = |content| {
+        let all = spans(Subject { content, ..subject() }, &records);
+        let calls = all.iter().filter(|span| span.name.starts_with("execute_tool"));
+        (calls.map(|span| span.name.clone()).collect::<Vec<_>>(), format!("{all:?}").contains("hunter2"))
+    };
+    let of = |names: [&str; 3]| names.map(|name| format!("execute_tool {name}")).to_vec();
+    assert_eq!(told(Content::Off), (of(["other", "look", "look"]), false));
+    assert_eq!(told(Content::Full).0, of(["with password=[redacted]", "look", "look"]));
+}
+
 #[test]
 fn a_trace_tells_so_much_of_what_was_said_and_no_more() {
     let said = "a".repeat(50_000);
