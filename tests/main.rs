@@ -12,6 +12,7 @@ mod documents;
 mod durability;
 mod encryption;
 mod faults;
+mod gemini;
 mod idempotency;
 mod kinds;
 mod logs;

@@ -55,6 +55,6 @@ pub use store_url::StoreUrl;
 pub use tool::HttpToolConfig;
 pub use traces::{OtlpProtocol, TracedContent, TracesConfig};
 pub use upstream::{
-    AnthropicUpstream, ChatManner, HttpUpstream, OpenAiUpstream, ReasoningSummary, ResponsesUpstream, Upstream,
-    UpstreamKind, UpstreamOrigin,
+    AnthropicUpstream, ChatManner, GeminiUpstream, HttpUpstream, OpenAiUpstream, ReasoningSummary, ResponsesUpstream,
+    Upstream, UpstreamKind, UpstreamOrigin,
 };

@@ -34,7 +34,7 @@ fn mistakes(text: &str) -> String {
 fn openai(settings: &Settings) -> &OpenAiUpstream {
     match &settings.upstreams[0].kind {
         UpstreamKind::OpenAi(openai) => openai,
-        UpstreamKind::Responses(_) | UpstreamKind::Anthropic(_) | UpstreamKind::Demo => {
+        UpstreamKind::Responses(_) | UpstreamKind::Anthropic(_) | UpstreamKind::Gemini(_) | UpstreamKind::Demo => {
             panic!("expected an upstream of kind openai")
         }
     }
@@ -154,6 +154,30 @@ fn anthropic_is_found_in_the_environment_beside_openai() {
     ] {
         let (count, http, origin) = anthropic(&[("ANTHROPIC_BASE_URL", given)]);
         assert_eq!((count, http.base_url.as_str(), origin.as_str()), (1, expected, "ANTHROPIC_BASE_URL"));
+    }
+}
+
+#[test]
+fn gemini_is_found_in_the_environment_beside_others() {
+    let gemini = |env: &[(&str, &str)]| {
+        let settings = load_with("", &Options::default(), env).unwrap();
+        let origin = settings.upstream_origin.to_string();
+        let UpstreamKind::Gemini(gemini) = settings.upstreams.last().unwrap().kind.clone() else {
+            panic!("expected an upstream of kind gemini")
+        };
+        (settings.upstreams.len(), gemini.http, origin)
+    };
+    let (count, http, origin) = gemini(&[("GEMINI_API_KEY", "AIza"), ("ANTHROPIC_API_KEY", "sk-1")]);
+    assert_eq!((count, origin.as_str()), (2, "ANTHROPIC_API_KEY, GEMINI_API_KEY"));
+    assert_eq!(http.base_url.as_str(), "https://generativelanguage.googleapis.com/v1beta");
+    assert_eq!(http.api_key.unwrap().expose(), "AIza");
+    for (given, expected) in [
+        ("https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com/v1beta"),
+        ("https://gateway.example/google/", "https://gateway.example/google/v1beta"),
+        ("https://gateway.example/v1", "https://gateway.example/v1"),
+    ] {
+        let (count, http, origin) = gemini(&[("GOOGLE_GEMINI_BASE_URL", given)]);
+        assert_eq!((count, http.base_url.as_str(), origin.as_str()), (1, expected, "GOOGLE_GEMINI_BASE_URL"));
     }
 }
 

@@ -1,6 +1,7 @@
 //! `[upstreams.NAME]`: the servers that answer model calls.
 
 mod anthropic;
+mod gemini;
 mod http;
 mod openai;
 mod preset;
@@ -9,6 +10,7 @@ mod responses;
 use std::fmt;
 
 pub use self::anthropic::AnthropicUpstream;
+pub use self::gemini::GeminiUpstream;
 pub use self::http::HttpUpstream;
 pub use self::openai::OpenAiUpstream;
 pub use self::preset::{ChatManner, Preset};
@@ -36,6 +38,8 @@ pub enum UpstreamKind {
     Responses(ResponsesUpstream),
     /// A server that speaks Anthropic's Messages.
     Anthropic(AnthropicUpstream),
+    /// A server that speaks the Gemini API.
+    Gemini(GeminiUpstream),
     /// The built-in model that needs no network.
     Demo,
 }
@@ -48,6 +52,7 @@ impl UpstreamKind {
             Self::OpenAi(openai) => Some(&openai.http),
             Self::Responses(responses) => Some(&responses.http),
             Self::Anthropic(anthropic) => Some(&anthropic.http),
+            Self::Gemini(gemini) => Some(&gemini.http),
             Self::Demo => None,
         }
     }
@@ -61,7 +66,8 @@ impl Upstream {
         let kind = section.key(
             "kind",
             "`openai` is any server with OpenAI's chat completions, `openai_responses` any with OpenAI's Responses, \
-             `anthropic` any with Anthropic's Messages; `demo` is built in and needs no network.",
+             `anthropic` any with Anthropic's Messages, `gemini` any with Google's Gemini API; `demo` is built in and needs \
+             no network.",
             Kind::OpenAi,
         );
         let kind = match kind {
@@ -75,6 +81,7 @@ impl Upstream {
             }
             Kind::Responses => UpstreamKind::Responses(ResponsesUpstream::read(section)),
             Kind::Anthropic => UpstreamKind::Anthropic(AnthropicUpstream::read(section)),
+            Kind::Gemini => UpstreamKind::Gemini(GeminiUpstream::read(section)),
             Kind::Demo => UpstreamKind::Demo,
         };
         Self { name: name.to_owned(), kind }
@@ -102,10 +109,11 @@ impl Upstream {
     #[must_use]
     pub fn declared_models(&self) -> Option<usize> {
         match self.kind {
-            UpstreamKind::OpenAi(_) | UpstreamKind::Responses(_) | UpstreamKind::Anthropic(_) => {
-                self.models().map(<[_]>::len)
-            }
             UpstreamKind::Demo => Some(1),
+            UpstreamKind::OpenAi(_)
+            | UpstreamKind::Responses(_)
+            | UpstreamKind::Anthropic(_)
+            | UpstreamKind::Gemini(_) => self.models().map(<[_]>::len),
         }
     }
 
@@ -151,6 +159,11 @@ pub(super) fn without_declaration(root: &Section<'_>) -> (Vec<Upstream>, Upstrea
         upstreams.push(Upstream { name: "anthropic".to_owned(), kind: UpstreamKind::Anthropic(anthropic) });
         variables.push(variable);
     }
+    if let Some(variable) = named(&gemini::DEFAULTS) {
+        let gemini = root.unwritten("upstreams.gemini", GeminiUpstream::of_environment);
+        upstreams.push(Upstream { name: "gemini".to_owned(), kind: UpstreamKind::Gemini(gemini) });
+        variables.push(variable);
+    }
     if upstreams.is_empty() {
         let demo = Upstream { name: "demo".to_owned(), kind: UpstreamKind::Demo };
         return (vec![root.unwritten("upstreams.demo", |_| demo)], UpstreamOrigin::Nowhere);
@@ -163,6 +176,7 @@ enum Kind {
     OpenAi,
     Responses,
     Anthropic,
+    Gemini,
     Demo,
 }
 
@@ -171,6 +185,7 @@ impl Word for Kind {
         ("openai", Self::OpenAi),
         ("openai_responses", Self::Responses),
         ("anthropic", Self::Anthropic),
+        ("gemini", Self::Gemini),
         ("demo", Self::Demo),
     ];
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Model;
 use super::anthropic::AnthropicModel;
 use super::demo::DemoModel;
+use super::gemini::GeminiModel;
 use super::http::upstream::UpstreamError;
 use super::openai::OpenAiModel;
 use super::responses::ResponsesModel;
@@ -22,5 +23,6 @@ pub fn connect<E: From<UpstreamError>>(
         UpstreamKind::OpenAi(openai) => Arc::new(OpenAiModel::new(name, openai, client()?)?),
         UpstreamKind::Responses(responses) => Arc::new(ResponsesModel::new(name, responses, client()?)?),
         UpstreamKind::Anthropic(anthropic) => Arc::new(AnthropicModel::new(name, anthropic, client()?)?),
+        UpstreamKind::Gemini(gemini) => Arc::new(GeminiModel::new(name, gemini, client()?)?),
     })
 }

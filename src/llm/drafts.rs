@@ -179,7 +179,7 @@ impl Draft {
         match self {
             Self::Text(text, _) | Self::Refusal(text) => text.len(),
             Self::Thinking { text, id, proof } => {
-                let (Proof::Signature(proof) | Proof::Encrypted(proof)) = proof;
+                let (Proof::Signature(proof) | Proof::Following(proof) | Proof::Encrypted(proof)) = proof;
                 text.len() + id.as_ref().map_or(0, String::len) + proof.len()
             }
             Self::Call { name, arguments, .. } => name.len() + arguments.len(),
@@ -194,7 +194,7 @@ impl Draft {
             Self::Text(text, extra) => (PartKind::Text(text), extra),
             Self::Refusal(text) => (PartKind::Refusal(text), Extra::default()),
             Self::Thinking { text, id, proof } => {
-                let (Proof::Signature(written) | Proof::Encrypted(written)) = &proof;
+                let (Proof::Signature(written) | Proof::Following(written) | Proof::Encrypted(written)) = &proof;
                 let is_sealed = !written.is_empty();
                 let seal = is_sealed.then(|| Box::new(Seal { author: author.to_owned(), id, proof }));
                 let thinking = Part::from(PartKind::Thinking(Thinking { text, seal }));

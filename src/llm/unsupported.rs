@@ -1,7 +1,8 @@
 //! What a request asks for that its upstream does not have.
 
 use crate::llm::message_parts;
-use crate::types::conversation::{Dialect, PartKind};
+use crate::llm::own_member::own;
+use crate::types::conversation::PartKind;
 use crate::types::sampling::Sampling;
 use crate::types::{Message, Role};
 
@@ -25,11 +26,9 @@ pub enum Place {
 
 /// The first of these members that a request gives, unless with one of the values beside its name, which ask for nothing.
 pub fn given_member(sampling: &Sampling, members: &[(&'static str, &[&str])]) -> Option<&'static str> {
-    let given = sampling.extra.members(Dialect::OpenaiChat);
     let found = members.iter().find(|(name, harmless)| {
-        let given = given.iter().find(|(known, _)| known == name);
-        given.is_some_and(|(_, json)| {
-            let compact: String = json.get().split_ascii_whitespace().collect();
+        own(sampling, name).is_some_and(|json| {
+            let compact: String = json.split_ascii_whitespace().collect();
             !harmless.contains(&compact.as_str())
         })
     });

@@ -4,6 +4,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod balancer;
 pub(crate) mod cluster;
+pub(crate) mod gemini;
 pub(crate) mod http;
 pub(crate) mod journal;
 pub(crate) mod monitor;
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub(crate) use anthropic::Anthropic;
+pub(crate) use gemini::Gemini;
 pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;
 pub(crate) use responses::Responses;

@@ -130,7 +130,7 @@ fn every_kind_of_mistake_of_upstreams_and_models() {
 base_url = "localhost:1"
 api_key_env = "UNSET"
 [upstreams.c]
-kind = "gemini"
+kind = "palm"
 base_url = "http://user:password@localhost/v1"
 api_key_env = "A"
 api_key_file = "B"
@@ -158,7 +158,7 @@ n = 3
     loopgate.toml:2: upstreams."a/b": a name is 1 to 64 of A-Z a-z 0-9 . _ - and not only dots
     loopgate.toml:3: upstreams."a/b".base_url: this is not a URL such as "http://localhost:11434/v1"
     loopgate.toml:4: upstreams."a/b".api_key_env: the environment variable UNSET is unset or empty
-    loopgate.toml:6: upstreams.c.kind: must be "openai" or "openai_responses" or "anthropic" or "demo"
+    loopgate.toml:6: upstreams.c.kind: must be "openai" or "openai_responses" or "anthropic" or "gemini" or "demo"
     loopgate.toml:7: upstreams.c.base_url: must not hold a user or password; name the key with api_key_env or api_key_file
     loopgate.toml:9: upstreams.c.api_key_file: give api_key_env or api_key_file, not both
     loopgate.toml:10: upstreams.c.models: expected a list of strings in brackets, found a string

@@ -74,12 +74,7 @@ impl AnthropicUpstream {
         let mut anthropic = Self::read(section);
         if anthropic.http.take_url(section, &DEFAULTS) {
             // Anthropic's own clients, which the variable is meant for, add this to it.
-            let url = &mut anthropic.http.base_url;
-            if !url.path().trim_end_matches('/').ends_with("/v1")
-                && let Ok(mut segments) = url.path_segments_mut()
-            {
-                segments.pop_if_empty().push("v1");
-            }
+            anthropic.http.end_with(&["v1"]);
         }
         anthropic.http.take_key(section, &DEFAULTS);
         anthropic

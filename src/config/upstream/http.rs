@@ -49,8 +49,8 @@ impl HttpUpstream {
     pub(in crate::config) fn read(section: &mut Section<'_>, defaults: &Defaults) -> Self {
         let BaseUrl(base_url) = section.key(
             "base_url",
-            "Base URL of the API; `/chat/completions` (`openai`), `/responses` (`openai_responses`) or `/messages` (`anthropic`) \
-             is appended to it.",
+            "Base URL of the API; `/chat/completions` (`openai`), `/responses` (`openai_responses`), `/messages` (`anthropic`) or \
+             `/models/…` (`gemini`) is appended to it.",
             BaseUrl(Url::parse(defaults.base_url).expect("the constant is a URL")),
         );
         Self {
@@ -94,6 +94,16 @@ impl HttpUpstream {
         }
     }
 
+    /// Appends the first of these segments to the path of the address, unless it ends with one of them.
+    pub(in crate::config) fn end_with(&mut self, versions: &[&str]) {
+        let last = self.base_url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        if !versions.contains(&last)
+            && let (Some(version), Ok(mut segments)) = (versions.first(), self.base_url.path_segments_mut())
+        {
+            segments.pop_if_empty().push(version);
+        }
+    }
+
     /// Takes the key from the environment, if there is one.
     pub(in crate::config) fn take_key(&mut self, section: &mut Section<'_>, defaults: &Defaults) {
         let variable = defaults.key;
@@ -110,6 +120,17 @@ impl HttpUpstream {
             None => {}
         }
     }
+}
+
+/// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+pub(in crate::config) fn read_ask_in_one_piece(section: &mut Section<'_>) -> bool {
+    section.key(
+        "ask_in_one_piece",
+        "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
+         `stream: false`. That takes less of the server and suits short answers: `first_byte_timeout` then bounds a whole \
+         answer, and of one that is cut short there is no text. Only `openai` and `gemini`.",
+        false,
+    )
 }
 
 fn read_key(section: &mut Section<'_>) -> Option<Secret> {
@@ -154,7 +175,7 @@ fn parse_base_url(text: &str) -> Result<Url, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must end with the path, without ? and #".to_owned());
     }
-    for path in ["/chat/completions", "/responses", "/messages"] {
+    for path in ["/chat/completions", "/responses", "/messages", "/models"] {
         if url.path().trim_end_matches('/').ends_with(path) {
             return Err(format!("must end before {path}, which is appended"));
         }

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::http::{Defaults, HttpUpstream};
+use super::http::{Defaults, HttpUpstream, read_ask_in_one_piece};
 use super::preset::{ChatManner, Preset};
 use crate::config::reader::Section;
 use crate::types::tool::WrittenCalls;
@@ -75,13 +75,7 @@ impl OpenAiUpstream {
                     |all: bool| if all { WrittenCalls::All } else { WrittenCalls::None },
                 ),
             pass_unknown_members: read_pass_unknown_members(section, chat),
-            ask_in_one_piece: section.key(
-                "ask_in_one_piece",
-                "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
-                 `stream: false`. That takes less of the server and suits short answers: `first_byte_timeout` then bounds \
-                 a whole answer, and of one that is cut short there is no text. Only `openai`.",
-                false,
-            ),
+            ask_in_one_piece: read_ask_in_one_piece(section),
             http,
         }
     }

@@ -53,7 +53,9 @@ fn write(part: &Part, author: &str, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(json.get().as_bytes());
             true
         }
-        PartKind::Unknown { dialect: Dialect::OpenaiChat | Dialect::OpenaiResponses, .. } => false,
+        PartKind::Unknown {
+            dialect: Dialect::OpenaiChat | Dialect::OpenaiResponses | Dialect::GeminiContents, ..
+        } => false,
     }
 }
 
@@ -72,19 +74,23 @@ fn write_text(text: &str, out: &mut Vec<u8>) -> bool {
 /// Thinking goes back as it came, and only to the model that sealed it: any other would refuse it.
 fn write_thinking(thinking: &Thinking, author: &str, out: &mut Vec<u8>) -> bool {
     let Some(seal) = thinking.seal.as_ref().filter(|seal| seal.author == author) else { return false };
-    let mut object = Object::new(out);
     match &seal.proof {
         Proof::Signature(signature) => {
+            let mut object = Object::new(out);
             object.text("type", "thinking");
             object.text("thinking", &thinking.text);
             object.text("signature", signature);
+            object.close();
         }
         Proof::Encrypted(data) => {
+            let mut object = Object::new(out);
             object.text("type", "redacted_thinking");
             object.text("data", data);
+            object.close();
         }
+        // This API signs no other parts.
+        Proof::Following(_) => return false,
     }
-    object.close();
     true
 }
 

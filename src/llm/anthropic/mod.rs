@@ -34,7 +34,7 @@ use http::header::{HeaderName, HeaderValue};
 use self::decode::Decoder;
 use self::request::Manner;
 use super::http::answer::ask;
-use super::http::list::list_models;
+use super::http::list::{ids, list_models};
 use super::http::upstream::{Upstream, UpstreamError, endpoint};
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
@@ -84,7 +84,7 @@ fn models(base_url: &url::Url) -> Result<Uri, UpstreamError> {
 
 impl Model for AnthropicModel {
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(list_models(&self.upstream))
+        Box::pin(list_models(&self.upstream, ids))
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {

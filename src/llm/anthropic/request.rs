@@ -1,10 +1,11 @@
 //! A model request as the body of `POST …/messages`.
 
-use super::turns::Turns;
-use super::{sampling, thinking, tools};
+use super::blocks::blocks;
+use super::{sampling, thinking, tools, turns};
 use crate::llm::ModelRequest;
 use crate::llm::object::Object;
 use crate::llm::pricing;
+use crate::llm::turns::Turns;
 use crate::types::Role;
 
 /// Most output tokens of a call that nothing bounds, even if the model can give more: what is asked for must fit into
@@ -24,13 +25,13 @@ pub(super) struct Manner {
 
 /// The JSON body. Messages that were encoded before are copied.
 pub(super) fn body(request: &ModelRequest, author: &str, manner: Manner) -> String {
-    let turns = Turns::of(&request.conversation, author);
+    let conversation = Turns::of(&request.conversation, |message| blocks(message, author));
     let max_tokens = request.max_tokens.unwrap_or_else(|| unasked(request, manner));
     let thinking = thinking::of(request, author, max_tokens);
     // The closing call offers no tools. Its prefix is another one then, so nothing of it is worth keeping.
     let is_closing = request.tools.is_empty() && request.conversation.iter().any(|message| message.role == Role::Tool);
     let caches = manner.prompt_cache && !is_closing;
-    let mut out = Vec::with_capacity(512 + turns.bytes());
+    let mut out = Vec::with_capacity(512 + conversation.bytes());
     let mut object = Object::new(&mut out);
     object.text("model", &request.model);
     object.value("max_tokens", &max_tokens);
@@ -40,15 +41,15 @@ pub(super) fn body(request: &ModelRequest, author: &str, manner: Manner) -> Stri
         object.json("thinking", thinking);
     }
     sampling::write_output(&request.sampling, thinking.effort, &mut object);
-    if !turns.system.is_empty() {
-        object.raw("system", |out| turns.write_system(caches, out));
+    if !conversation.system.is_empty() {
+        object.raw("system", |out| turns::write_system(&conversation, caches, out));
     }
     if is_closing {
         tools::write_none(&mut object);
     } else {
         tools::write(request, caches, &mut object);
     }
-    object.raw("messages", |out| turns.write(caches, out));
+    object.raw("messages", |out| turns::write(&conversation, caches, out));
     object.close();
     String::from_utf8(out).expect("it was written from strings")
 }

@@ -1,7 +1,7 @@
 //! Sampling parameters as members of a request.
 
 use crate::llm::object::Object;
-use crate::types::conversation::Dialect;
+use crate::llm::own_member::own;
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
 
 /// What this dialect alone documents, and is passed on as it came.
@@ -55,10 +55,4 @@ pub(super) fn write_output(sampling: &Sampling, effort: Option<&str>, object: &m
             });
         }
     });
-}
-
-/// A member that this dialect documents and the others do not.
-pub(super) fn own<'s>(sampling: &'s Sampling, name: &str) -> Option<&'s str> {
-    let members = sampling.extra.members(Dialect::OpenaiChat);
-    members.iter().find(|(known, _)| known == name).map(|(_, json)| json.get())
 }

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::sampling::own;
+use crate::llm::own_member::own;
 use crate::llm::{ModelRequest, message_parts};
 use crate::types::conversation::Part;
 use crate::types::offer::ToolChoice;

@@ -3,8 +3,8 @@
 use super::turns::write_blocks;
 use crate::llm::ModelRequest;
 use crate::llm::object::Object;
+use crate::llm::object_schema::write_object_schema;
 use crate::types::conversation::Dialect;
-use crate::types::json::Members;
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 
 /// The schema of a tool without arguments.
@@ -72,17 +72,7 @@ fn write_tool(tool: &ToolDefinition, out: &mut Vec<u8>) {
         object.text("description", description);
     }
     object.raw("input_schema", |out| {
-        let schema = tool.parameters.as_ref().map_or(NO_ARGUMENTS, |schema| schema.get());
-        let has_type = serde_json::from_str::<Members>(schema).is_ok_and(|members| members.get("type").is_some());
-        match schema.trim_start().strip_prefix('{').map(str::trim_start).filter(|_| !has_type) {
-            // The API insists on the type, which can only be this one.
-            Some(rest) => {
-                let comma = if rest.starts_with('}') { "" } else { "," };
-                out.extend_from_slice(format!("{{\"type\":\"object\"{comma}").as_bytes());
-                out.extend_from_slice(rest.as_bytes());
-            }
-            None => out.extend_from_slice(schema.as_bytes()),
-        }
+        write_object_schema(tool.parameters.as_ref().map_or(NO_ARGUMENTS, |schema| schema.get()), out);
     });
     if tool.strict == Some(true) {
         object.value("strict", &true);

@@ -158,7 +158,7 @@ pub(super) async fn refused(upstream: &Upstream, response: Response, deadline: I
         None => Report::read(&error_body(response, deadline).await),
     };
     let what = refusal(status, &report);
-    let status = report.status_of(status);
+    let (status, retry_after) = (report.status_of(status), retry_after.or(report.retry_after()));
     let (status, spent) = (Some(status.as_u16()), report.spent(status.as_u16()));
     ModelError { status, retry_after, ..upstream.error(report.kind(status), what).having(spent) }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::llm::{ModelErrorKind, Spent};
 
 /// The codes of an error within an answer that repeating the request cannot help.
-const REJECTIONS: [&str; 7] = [
+const REJECTIONS: [&str; 12] = [
     "invalid_request_error",
     "authentication_error",
     "permission_error",
@@ -21,6 +21,12 @@ const REJECTIONS: [&str; 7] = [
     "not_found_error",
     "request_too_large",
     "data_residency_mismatch",
+    // Of Google.
+    "INVALID_ARGUMENT",
+    "FAILED_PRECONDITION",
+    "UNAUTHENTICATED",
+    "PERMISSION_DENIED",
+    "NOT_FOUND",
 ];
 /// Those of them that blame what was asked. Besides these, every code about images does.
 const BLAME_REQUEST: [&str; 3] = ["invalid_request_error", "invalid_prompt", "bio_policy"];
@@ -31,10 +37,12 @@ const MAX_PLAIN: usize = 300;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     message: Option<String>,
-    /// Its `code` and `type`.
+    /// Its `code` and `type`; Google's `status`, and the reasons among its details.
     codes: Vec<String>,
     /// A code that is an HTTP status.
     status: Option<u16>,
+    /// How long it asks to wait.
+    retry_after: Option<Duration>,
 }
 
 impl Report {
@@ -49,12 +57,21 @@ impl Report {
         let detail = error.get("detail").and_then(|detail| detail.get(0)?.get("msg"));
         let texts = [Some(error), error.get("message"), error.get("detail"), detail, top.get("message")];
         let message = texts.into_iter().flatten().find_map(Value::as_str).map(str::trim);
-        let codes = [error.get("code"), error.get("type")];
+        let codes = [error.get("code"), error.get("type"), error.get("status")].into_iter().flatten();
+        let details = error.get("details").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let codes = codes.chain(details.iter().filter_map(|detail| detail.get("reason")));
+        let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'));
         Self {
             message: message.filter(|message| !message.is_empty()).map(str::to_owned),
-            codes: codes.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            codes: codes.filter_map(Value::as_str).map(str::to_owned).collect(),
             status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
+            retry_after: delay.and_then(|delay| seconds(delay, 1.0)),
         }
+    }
+
+    /// How long the upstream asks to wait, where its account says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// The report of a body that is compressed, which was not asked for.
@@ -106,15 +123,25 @@ impl Report {
     fn wants_money(&self) -> bool {
         const CODES: [&str; 4] =
             ["insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"];
+        const PHRASES: [&str; 3] = ["credit balance is too low", "prepayment credits are depleted", "spending cap"];
         let message = self.message.as_deref().unwrap_or_default().to_lowercase();
-        self.codes.iter().any(|code| CODES.contains(&code.as_str())) || message.contains("credit balance is too low")
+        self.codes.iter().any(|code| CODES.contains(&code.as_str()))
+            || PHRASES.iter().any(|phrase| message.contains(phrase))
     }
 
-    /// The status of an answer with this report: one that blames the request for what the operator's account lacks is
-    /// corrected.
+    /// The status of an answer with this report: one that blames the request for what the operator's account or key lacks
+    /// is corrected.
     pub fn status_of(&self, answered: StatusCode) -> StatusCode {
-        let blames_request = matches!(answered, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
-        if blames_request && self.wants_money() { StatusCode::PAYMENT_REQUIRED } else { answered }
+        let says = |code: &str| self.codes.iter().any(|known| known == code);
+        match answered {
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY if self.wants_money() => {
+                StatusCode::PAYMENT_REQUIRED
+            }
+            // Google's words for a key that it does not know, and for an account that may not use the API.
+            StatusCode::BAD_REQUEST if says("API_KEY_INVALID") => StatusCode::UNAUTHORIZED,
+            StatusCode::BAD_REQUEST if says("FAILED_PRECONDITION") => StatusCode::FORBIDDEN,
+            _ => answered,
+        }
     }
 
     /// What a request may have cost that was answered with this status and by this account. A server that failed, or a
@@ -173,15 +200,16 @@ pub fn refusal(status: StatusCode, report: &Report) -> String {
 /// How long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
 pub fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let seconds = |text: &str, unit: f64| {
-        text.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
-    };
     let date = |text: &str| {
         let at_ms = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?.as_millisecond();
         Some(Duration::from_millis(u64::try_from(at_ms).ok()?.saturating_sub(now_ms)))
     };
     let exact = text("retry-after-ms").and_then(|text| seconds(text, 1e-3));
     exact.or_else(|| text("retry-after").and_then(|text| seconds(text, 1.0).or_else(|| date(text))))
+}
+
+fn seconds(text: &str, unit: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.parse::<f64>().ok()? * unit).ok()
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ pub enum Fault {
     /// The turn has calls, and ended with a word that does not say what is to become of them.
     #[error("ended its turn with the finish reason {0:?}, which is not known, so that its tool calls are not made")]
     UnknownEnd(String),
+    /// The model wrote a call that the upstream itself could not read.
+    #[error("could not use the tool call that its model wrote: {0}")]
+    UnusableCall(String),
     /// The turn has audio and nothing that could be passed on.
     #[error("answered in audio alone, which is not supported")]
     OnlyAudio,

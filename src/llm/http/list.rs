@@ -1,4 +1,4 @@
-//! The models that an upstream offers. OpenAI and Anthropic list them in one form.
+//! The models that an upstream offers.
 
 use std::time::Duration;
 
@@ -14,14 +14,18 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest list of models, in bytes.
 pub const MAX_LIST: usize = 1 << 20;
 
-/// The names of the models that the upstream offers; takes at most 5 seconds.
-pub async fn list_models(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
-    tokio::time::timeout(LIST_TIMEOUT, ask(upstream))
+/// Reads the names of models in a vendor's list; `None` if it is not one.
+pub type ReadNames = fn(&[u8]) -> Option<Vec<String>>;
+
+/// The names of the models that the upstream offers, which `read` finds in its list; takes at most 5 seconds.
+pub async fn list_models(upstream: &Upstream, read: ReadNames) -> Result<Vec<String>, ModelError> {
+    tokio::time::timeout(LIST_TIMEOUT, ask(upstream, read))
         .await
         .unwrap_or_else(|_| Err(upstream.error(ModelErrorKind::Timeout, "did not list its models in time")))
 }
 
-async fn ask(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
+/// The names in the form that OpenAI and Anthropic share.
+pub fn ids(list: &[u8]) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct List {
         data: Option<Vec<Entry>>,
@@ -31,6 +35,11 @@ async fn ask(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
         id: String,
     }
 
+    let list: List = serde_json::from_slice(list).ok()?;
+    Some(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
+}
+
+async fn ask(upstream: &Upstream, read: ReadNames) -> Result<Vec<String>, ModelError> {
     let response = upstream.client.send(upstream.get_models()).await;
     let mut response = response.map_err(|error| upstream.unreachable(&error))?;
     if !response.status.is_success() {
@@ -44,6 +53,5 @@ async fn ask(upstream: &Upstream) -> Result<Vec<String>, ModelError> {
         }
         body.extend_from_slice(&bytes);
     }
-    let list: List = serde_json::from_slice(&body).map_err(|_| upstream.lists_otherwise())?;
-    Ok(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
+    read(&body).ok_or_else(|| upstream.lists_otherwise())
 }

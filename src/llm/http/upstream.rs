@@ -8,6 +8,7 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName
 use http::{Method, Request, Uri};
 use url::Url;
 
+use super::failure::Report;
 use super::fault::Fault;
 use crate::config::{HttpUpstream, Secret};
 use crate::llm::{ModelError, ModelErrorKind, ModelRequest, Spent};
@@ -164,13 +165,15 @@ impl Upstream {
             Fault::Unreadable(_)
             | Fault::NotAChunk
             | Fault::NotAnEvent(_)
+            | Fault::UnusableCall(_)
             | Fault::TooLong
             | Fault::TooManyCalls
             | Fault::UnknownEnd(_)
             | Fault::Truncated => ModelErrorKind::Transient,
         };
-        let status = if let Fault::Reported(report) = fault { report.status() } else { None };
-        ModelError { status, ..self.error(kind, fault) }
+        let report = if let Fault::Reported(report) = fault { Some(report) } else { None };
+        let (status, retry_after) = (report.and_then(Report::status), report.and_then(Report::retry_after));
+        ModelError { status, retry_after, ..self.error(kind, fault) }
     }
 
     pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {

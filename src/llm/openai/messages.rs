@@ -28,7 +28,7 @@ pub fn json(message: &Message) -> &str {
 pub fn parts(message: &Message) -> Result<Cow<'_, Parts>, serde_json::Error> {
     match message.content() {
         Content::Encoded(Dialect::OpenaiChat, json) => decode::decode(json.get()).map(Cow::Owned),
-        Content::Encoded(Dialect::AnthropicMessages | Dialect::OpenaiResponses, _) => {
+        Content::Encoded(Dialect::AnthropicMessages | Dialect::OpenaiResponses | Dialect::GeminiContents, _) => {
             Err(<serde_json::Error as serde::de::Error>::custom("no message arrives in this dialect"))
         }
         Content::Parts(parts) => Ok(Cow::Borrowed(parts)),

@@ -29,7 +29,7 @@ use url::Url;
 
 use self::decode::Decoder;
 use super::http::answer::ask;
-use super::http::list::list_models;
+use super::http::list::{ids, list_models};
 use super::http::upstream::{Upstream, UpstreamError, endpoint};
 use super::unsupported::{Place, Unsupported, given_member};
 use super::{DeltaStream, Model, ModelError, ModelRequest};
@@ -93,7 +93,7 @@ impl OpenAiModel {
 
 impl Model for OpenAiModel {
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(list_models(&self.upstream))
+        Box::pin(list_models(&self.upstream, ids))
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {

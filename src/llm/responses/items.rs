@@ -118,7 +118,7 @@ fn write_reasoning(thinking: &Thinking, item: &mut Object<'_>) {
         }
         out.push(b']');
     });
-    let (Proof::Encrypted(data) | Proof::Signature(data)) = &seal.proof;
+    let (Proof::Encrypted(data) | Proof::Signature(data) | Proof::Following(data)) = &seal.proof;
     item.text("encrypted_content", data);
 }
 

@@ -33,7 +33,7 @@ use http::header::{AUTHORIZATION, HeaderName};
 use self::decode::Decoder;
 use self::request::Manner;
 use super::http::answer::ask;
-use super::http::list::list_models;
+use super::http::list::{ids, list_models};
 use super::http::upstream::{Upstream, UpstreamError, endpoint};
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
@@ -77,7 +77,7 @@ impl ResponsesModel {
 
 impl Model for ResponsesModel {
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(list_models(&self.upstream))
+        Box::pin(list_models(&self.upstream, ids))
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {

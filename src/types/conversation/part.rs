@@ -17,11 +17,13 @@ pub enum Dialect {
     AnthropicMessages,
     /// OpenAI's Responses.
     OpenaiResponses,
+    /// The contents of the Gemini API.
+    GeminiContents,
 }
 
 impl Dialect {
     /// How many dialects there are.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 }
 
 /// What a message says.
@@ -134,8 +136,10 @@ pub struct Seal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// A signature of the text.
+    /// A signature of the text, or one that came alone, without any.
     Signature(String),
+    /// A signature of the part that follows; the thinking itself has no text.
+    Following(String),
     /// The thinking itself, encrypted; the text is at most a summary.
     Encrypted(String),
 }

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use super::message::{CALL_WEIGHT, MEDIA_WEIGHT, audio_weight, is_compressed_audio};
-use super::part::{Part, PartKind, Parts, Source, Thinking, ToolResult};
+use super::part::{Part, PartKind, Parts, Proof, Source, Thinking, ToolResult};
 
 impl Part {
     /// How many bytes of text it is to a model, about.
@@ -75,7 +75,7 @@ impl Source {
 impl Thinking {
     fn bytes(&self) -> usize {
         let seal = self.seal.as_ref().map_or(0, |seal| {
-            let (super::Proof::Signature(proof) | super::Proof::Encrypted(proof)) = &seal.proof;
+            let (Proof::Signature(proof) | Proof::Following(proof) | Proof::Encrypted(proof)) = &seal.proof;
             seal.author.len() + seal.id.as_ref().map_or(0, String::len) + proof.len()
         });
         self.text.len() + seal

@@ -42,7 +42,10 @@ fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
             // A seal cannot be told here, and thinking without it is nothing to this dialect.
             PartKind::Thinking(_)
             | PartKind::ToolResult(_)
-            | PartKind::Unknown { dialect: Dialect::AnthropicMessages | Dialect::OpenaiResponses, .. } => {}
+            | PartKind::Unknown {
+                dialect: Dialect::AnthropicMessages | Dialect::OpenaiResponses | Dialect::GeminiContents,
+                ..
+            } => {}
             PartKind::Refusal(text) => refusals.push(text),
             PartKind::Audio { source: Source::Id(id) } => audio = Some(id),
             PartKind::ToolCall(_) => calls.push(part),

@@ -1,0 +1,127 @@
+//! The members of a `GenerateContentResponse` that matter here: one event of a stream, or a whole answer.
+//!
+//! Text is borrowed from the bytes in which it arrived. Unknown members are skipped; a member of a wrong type is an error.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::llm::text::Text;
+use crate::types::Usage;
+
+/// What the dialect is called in a sentence.
+pub(super) const API: &str = "the Gemini API";
+
+/// One answer, or a piece of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(super) candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(borrow)]
+    pub(super) prompt_feedback: Option<PromptFeedback<'a>>,
+    pub(super) usage_metadata: Option<WireUsage>,
+    /// What went wrong, in place of an answer.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// What the upstream thinks of the request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct PromptFeedback<'a> {
+    /// Why nothing is answered.
+    #[serde(borrow)]
+    pub(super) block_reason: Text<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Candidate<'a> {
+    /// Which of the alternatives it is. Only one is ever asked for: the first.
+    pub(super) index: Option<i64>,
+    #[serde(borrow)]
+    pub(super) content: Option<Content<'a>>,
+    #[serde(borrow)]
+    pub(super) finish_reason: Text<'a>,
+    #[serde(borrow)]
+    pub(super) finish_message: Text<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Content<'a> {
+    #[serde(borrow)]
+    pub(super) parts: Option<Vec<&'a RawValue>>,
+}
+
+/// The members of a part.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WirePart<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    /// Whether the text is reasoning.
+    pub(super) thought: Option<bool>,
+    #[serde(borrow)]
+    pub(super) thought_signature: Text<'a>,
+    #[serde(borrow)]
+    pub(super) function_call: Option<FunctionCall<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FunctionCall<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) args: Option<&'a RawValue>,
+}
+
+/// Tokens, as far as a chunk tells them: each number is that of the whole turn so far.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    #[serde(rename = "promptTokenCount")]
+    prompt: Option<u64>,
+    /// The part of the prompt that was cached.
+    #[serde(rename = "cachedContentTokenCount")]
+    cached: Option<u64>,
+    /// What the upstream's own tools gave the model to read.
+    #[serde(rename = "toolUsePromptTokenCount")]
+    tool_use: Option<u64>,
+    /// The answer without the reasoning.
+    #[serde(rename = "candidatesTokenCount")]
+    candidates: Option<u64>,
+    #[serde(rename = "thoughtsTokenCount")]
+    thoughts: Option<u64>,
+}
+
+impl WireUsage {
+    /// Takes over what another chunk tells: of each kind the most.
+    pub(super) fn update(&mut self, other: &Self) {
+        for (mine, told) in [
+            (&mut self.prompt, other.prompt),
+            (&mut self.cached, other.cached),
+            (&mut self.tool_use, other.tool_use),
+            (&mut self.candidates, other.candidates),
+            (&mut self.thoughts, other.thoughts),
+        ] {
+            *mine = (*mine).max(told);
+        }
+    }
+}
+
+impl From<&WireUsage> for Usage {
+    fn from(wire: &WireUsage) -> Self {
+        let reasoning_tokens = wire.thoughts.unwrap_or(0);
+        Self {
+            prompt_tokens: wire.prompt.unwrap_or(0).saturating_add(wire.tool_use.unwrap_or(0)),
+            // Reasoning is charged as output and counted apart.
+            completion_tokens: wire.candidates.unwrap_or(0).saturating_add(reasoning_tokens),
+            cached_tokens: wire.cached.unwrap_or(0),
+            cache_write_tokens: 0,
+            reasoning_tokens,
+            estimated: false,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Upstreams that speak the Gemini API.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `request` | a model request as a body |
+//! | `contents`, `parts`, `media` | the conversation as contents, a message as parts, pictures, sound and documents |
+//! | `tools`, `sampling`, `thinking` | what else a request holds, as JSON |
+//! | `support` | what a request may ask for that these upstreams do not have |
+//! | `decode` | bytes into deltas and a turn, without I/O |
+//! | `chunk`, `assemble`, `piece` | one chunk's meaning; chunks into a turn; one part of it |
+//! | `finish_reason` | why a turn ended |
+//! | `models` | the names of models, and what they tell of the model |
+//!
+//! What upstreams of all dialects share is in [`http`](super::http), retries are in [`retry`](super::retry).
+
+mod assemble;
+mod chunk;
+mod contents;
+mod decode;
+mod finish_reason;
+mod media;
+mod models;
+mod parts;
+mod piece;
+mod request;
+mod sampling;
+mod support;
+mod thinking;
+mod tools;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream;
+use http::Uri;
+use http::header::HeaderName;
+use url::Url;
+
+use self::chunk::API;
+use self::decode::Decoder;
+use super::http::answer::ask;
+use super::http::list::list_models;
+use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::unsupported::Unsupported;
+use super::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::config::GeminiUpstream;
+use crate::net::client::HttpClient;
+use crate::types::Message;
+use crate::types::sampling::Sampling;
+
+/// A model at an upstream that speaks the Gemini API.
+#[derive(Debug, Clone)]
+pub struct GeminiModel {
+    name: Arc<str>,
+    upstream: Arc<Upstream>,
+    base_url: Url,
+    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    may_ask_in_one_piece: bool,
+}
+
+impl GeminiModel {
+    /// Sets an upstream up. Nothing is sent yet. `client` comes from
+    /// [`http_client`](super::http::http_client), which decides on connecting.
+    pub fn new(name: &str, config: &GeminiUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
+        let base_url = config.http.base_url.clone();
+        // The API names fifty models unless it is asked for more.
+        let models = endpoint(&with_query(base_url.clone(), "pageSize", "1000"), &["models"])?;
+        let upstream = Upstream::new(name, API, &config.http, models, client)?;
+        let upstream = upstream.with_key(HeaderName::from_static("x-goog-api-key"), "")?;
+        Ok(Self {
+            name: name.into(),
+            upstream: Arc::new(upstream),
+            base_url,
+            may_ask_in_one_piece: config.ask_in_one_piece,
+        })
+    }
+
+    /// Where a model is asked.
+    fn endpoint(&self, model: &str, in_one_piece: bool) -> Result<Uri, UpstreamError> {
+        let (collection, model) = models::place(model);
+        let base_url = self.base_url.clone();
+        if in_one_piece {
+            endpoint(&base_url, &[collection, &format!("{model}:generateContent")])
+        } else {
+            let base_url = with_query(base_url, "alt", "sse");
+            endpoint(&base_url, &[collection, &format!("{model}:streamGenerateContent")])
+        }
+    }
+}
+
+fn with_query(mut url: Url, name: &str, value: &str) -> Url {
+    url.query_pairs_mut().append_pair(name, value);
+    url
+}
+
+impl Model for GeminiModel {
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(list_models(&self.upstream, models::names))
+    }
+
+    fn stream(&self, request: ModelRequest) -> DeltaStream {
+        let in_one_piece = request.in_one_piece && self.may_ask_in_one_piece;
+        let Ok(uri) = self.endpoint(&request.model, in_one_piece) else {
+            let message = format!("upstream {} has no model of such a name", self.name);
+            return Box::pin(stream::iter([Err(ModelError::new(ModelErrorKind::Rejected, message))]));
+        };
+        let author = format!("{}/{}", self.name, request.model);
+        let body = request::body(&request, &author);
+        let post = self.upstream.post(&uri, body, &request);
+        let decoder = Decoder::new(author.into(), request.parallel_tool_calls);
+        ask(self.upstream.clone(), post, request.deadline, decoder)
+    }
+
+    fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
+        support::unsupported(&self.name, sampling, messages)
+    }
+
+    fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
+        support::unsent(sampling)
+    }
+}
+
+#[cfg(test)]
+mod tests;

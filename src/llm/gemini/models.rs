@@ -1,0 +1,81 @@
+//! The names of models, and what they tell of the model.
+
+use serde::Deserialize;
+
+/// The collections that a model's name may begin with. Without one it is one of the vendor's.
+const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
+
+/// The collection of a model and its name in it.
+pub(super) fn place(model: &str) -> (&str, &str) {
+    let place = model.split_once('/').filter(|(collection, _)| COLLECTIONS.contains(collection));
+    place.unwrap_or((COLLECTIONS[0], model))
+}
+
+/// The generation of a Gemini model: 2 of `gemini-2.5-flash`, 3 of `gemini-3.1-pro-preview`; `None` of other models.
+pub(super) fn generation(model: &str) -> Option<u32> {
+    let (_, version) = model.split_once("gemini-")?;
+    let end = version.find(|c: char| !c.is_ascii_digit()).unwrap_or(version.len());
+    version[..end].parse().ok()
+}
+
+/// The names in the vendor's list of models of those that generate content.
+pub(super) fn names(list: &[u8]) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct List {
+        models: Vec<Entry>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Entry {
+        name: String,
+        supported_generation_methods: Option<Vec<String>>,
+    }
+
+    let list: List = serde_json::from_slice(list).ok()?;
+    let generates = |entry: &Entry| {
+        let methods = entry.supported_generation_methods.as_ref();
+        methods.is_none_or(|methods| methods.iter().any(|method| method == "generateContent"))
+    };
+    let names = list.models.into_iter().filter(generates).map(|Entry { name, .. }| {
+        let own = name.strip_prefix("models/").map(str::to_owned);
+        own.unwrap_or(name)
+    });
+    Some(names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_known_by_its_name() {
+        for (model, expected) in [
+            ("gemini-2.5-flash", Some(2)),
+            ("gemini-3-flash-preview", Some(3)),
+            ("gemini-3.1-pro-preview", Some(3)),
+            ("models/gemini-4-argon", Some(4)),
+            ("gemini-12", Some(12)),
+            ("gemini-flash-latest", None),
+            ("gemma-4-31b-it", None),
+            ("gemini-", None),
+        ] {
+            assert_eq!(generation(model), expected, "{model}");
+        }
+        assert_eq!(place("gemini-2.5-flash"), ("models", "gemini-2.5-flash"));
+        assert_eq!(place("models/gemini-2.5-flash"), ("models", "gemini-2.5-flash"));
+        assert_eq!(place("tunedModels/mine"), ("tunedModels", "mine"));
+        assert_eq!(place("vendor/model"), ("models", "vendor/model"));
+    }
+
+    #[test]
+    fn only_models_that_generate_content_are_listed() {
+        let list = br#"{"models":[
+            {"name":"models/gemini-2.5-flash","displayName":"x","supportedGenerationMethods":["generateContent","countTokens"]},
+            {"name":"models/gemini-embedding-001","supportedGenerationMethods":["embedContent"]},
+            {"name":"tunedModels/mine"}],"nextPageToken":""}"#;
+        assert_eq!(names(list), Some(vec!["gemini-2.5-flash".to_owned(), "tunedModels/mine".to_owned()]));
+        for other in [&b"{}"[..], b"{\"data\":[]}", b"[]", b"<html>"] {
+            assert_eq!(names(other), None);
+        }
+    }
+}

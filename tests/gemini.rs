@@ -1,0 +1,276 @@
+//! Clients of OpenAI's dialect, and an upstream that speaks the Gemini API.
+
+use serde_json::{Value, json};
+
+use crate::support::{Anthropic, Gemini, Reply, SseReader, TestServer, Upstream};
+
+const CHAT: &str = "/v1/chat/completions";
+const AGENT: &str = "/v1/agent/completions";
+const MODEL: &str = "google/gemini-3-flash";
+const OLDER: &str = "google/gemini-2.5-pro";
+
+fn ask(content: impl Into<Value>) -> Value {
+    json!({"model": MODEL, "messages": [{"role": "user", "content": content.into()}]})
+}
+
+fn with(mut request: Value, members: &Value) -> Value {
+    for (name, value) in members.as_object().expect("members are an object") {
+        request[name] = value.clone();
+    }
+    request
+}
+
+fn says(text: &str) -> Reply {
+    Reply::gemini().text_part(text).gemini_end("STOP")
+}
+
+fn sum(expression: &str) -> Value {
+    json!({"expression": expression})
+}
+
+#[tokio::test]
+async fn an_answer_its_usage_and_its_cost_reach_the_caller() {
+    let upstream = Gemini::start([says("Grüße"), says("Grüße")]).await;
+    let price = "[models.\"gemini-3-flash\".price]\ninput = 1\ncached_input = 0.1\noutput = 10\n";
+    let server = TestServer::start(&format!("{}{price}", upstream.config())).await;
+    let answer = server.post(CHAT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Grüße");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    let usage = &answer["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(100), &json!(20)));
+    assert_eq!(usage["prompt_tokens_details"], json!({"cached_tokens": 60}));
+    assert_eq!(usage["completion_tokens_details"], json!({"reasoning_tokens": 5}));
+    // 40 tokens for a dollar a million, 60 for 0.10, and 20 of output, thought ones too, for 10.
+    let answer = server.post(AGENT, &ask("Hi")).await.ok();
+    assert_eq!(answer["agent"]["cost_usd"], 0.000_246, "{answer}");
+}
+
+#[tokio::test]
+async fn parallel_calls_go_through_the_tool_loop_with_their_signature_and_are_answered_together() {
+    let calls = Reply::gemini().part(&json!({"text": "Let me see", "thought": true})).text_part("One moment.");
+    let calls =
+        calls.call_part("calculator", &sum("6 * 7"), Some("EqQBCg==")).call_part("calculator", &sum("2 + 2"), None);
+    let upstream = Gemini::start([calls.gemini_end("STOP"), says("42 and 4")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let request =
+        with(ask("What is 6 * 7, and 2 + 2?"), &json!({"reasoning_effort": "low", "agent": {"session_id": "s"}}));
+    let answer = server.post(AGENT, &request).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "42 and 4", "{answer}");
+
+    let [first, second] = <[Value; 2]>::try_from(upstream.requests()).expect("there were two model calls");
+    let thinking = json!({"thinkingLevel": "low", "includeThoughts": true});
+    assert_eq!(first["generationConfig"]["thinkingConfig"], thinking);
+    assert_eq!(first["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["type"], "object");
+    let turn = &second["contents"][1]["parts"];
+    assert_eq!(turn[0], json!({"text": "One moment."}), "what was not signed is not sent back: {turn}");
+    assert_eq!((&turn[1]["functionCall"]["args"], &turn[1]["thoughtSignature"]), (&sum("6 * 7"), &json!("EqQBCg==")));
+    assert_eq!((&turn[2]["functionCall"]["args"], turn[2].get("thoughtSignature")), (&sum("2 + 2"), None));
+    let results = second["contents"][2]["parts"].as_array().expect("results are a list");
+    let told: Vec<_> = results.iter().map(|part| &part["functionResponse"]["response"]["output"]).collect();
+    assert_eq!(told, ["42", "4"]);
+}
+
+#[tokio::test]
+async fn a_stream_of_chunks_is_that_of_any_other_upstream_with_one_call_where_one_is_asked_for() {
+    let call = Reply::gemini().text_part("So: ").call_part("lookup", &json!({"q": "x"}), Some("EqQB"));
+    let upstream = Gemini::start([call.call_part("lookup", &json!({"q": "y"}), None).gemini_end("STOP")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let tools = json!([{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]);
+    let members = json!({"stream": true, "tools": tools, "parallel_tool_calls": false, "tool_choice": "required"});
+    let mut stream = chunks(&server, &with(ask("Hi"), &members)).await;
+    let (mut text, mut arguments, mut finish) = (String::new(), String::new(), Value::Null);
+    while let Some(chunk) = next_chunk(&mut stream).await {
+        let choice = &chunk["choices"][0];
+        text += choice["delta"]["content"].as_str().unwrap_or_default();
+        arguments += choice["delta"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap_or_default();
+        if !choice["finish_reason"].is_null() {
+            finish = choice["finish_reason"].clone();
+        }
+    }
+    assert_eq!((text.as_str(), arguments.as_str(), finish), ("So: ", "{\"q\":\"x\"}", json!("tool_calls")));
+    let choice = json!({"functionCallingConfig": {"mode": "ANY"}});
+    assert_eq!(upstream.requests()[0]["toolConfig"], choice);
+}
+
+/// A stream of chunks, which leave the other events out.
+async fn chunks(server: &TestServer, request: &Value) -> SseReader {
+    let response = server.json(CHAT, request).send().await.expect("the server answers");
+    assert_eq!(response.status(), 200);
+    SseReader::of_chunks(response)
+}
+
+/// The next chunk; `None` at the end of the stream.
+async fn next_chunk(stream: &mut SseReader) -> Option<Value> {
+    let frame = stream.next().await.filter(|frame| !frame.is_done())?;
+    Some(frame.json())
+}
+
+#[tokio::test]
+async fn media_reach_the_model_and_what_it_cannot_take_is_refused_before_it_is_asked() {
+    let upstream = Gemini::start([says("A cat.")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+    let sound = |format: &str| json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": format}});
+    let file = |data: &str| json!({"type": "file", "file": {"file_data": data, "filename": "a"}});
+    let question = json!({"type": "text", "text": "What is it?"});
+    let parts = [
+        question.clone(),
+        image("data:image/png;base64,iVBORw0KGgo="),
+        sound("wav"),
+        file("data:application/pdf;base64,JVBERi0="),
+    ];
+    server.post(CHAT, &ask(parts.to_vec())).await.ok();
+    let sent = upstream.requests()[0]["contents"][0]["parts"].clone();
+    assert_eq!(sent[1], json!({"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}));
+    assert_eq!(sent[2]["inlineData"]["mimeType"], "audio/wav");
+    assert_eq!(sent[3]["inlineData"]["mimeType"], "application/pdf");
+
+    let id = json!({"type": "file", "file": {"file_id": "file-1"}});
+    for (part, says) in [
+        (image("data:image/tiff;base64,SUkq"), "not as image/tiff"),
+        (file("data:application/zip;base64,UEs="), "not as application/zip"),
+        (id, "file_data"),
+    ] {
+        let answer = server.post(CHAT, &ask(vec![question.clone(), part])).await;
+        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("messages[0]")), "{}", answer.body);
+        assert!(message.contains(says) && message.contains("google"), "{message}");
+    }
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to_be_left_out() {
+    let upstream = Gemini::start([says("Hi")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    for (name, value) in [
+        ("seed", json!(1_u64 << 40)),
+        ("logit_bias", json!({"50256": -100})),
+        ("prediction", json!({"type": "content", "content": "x"})),
+        ("reasoning_effort", json!("enormous")),
+        ("modalities", json!(["text", "audio"])),
+    ] {
+        let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
+        let error = &answer.body["error"];
+        assert_eq!((answer.status, &error["param"]), (400, &json!(name)), "{}", answer.body);
+        assert!(error["message"].as_str().is_some_and(|text| text.contains(name)), "{error}");
+    }
+    assert!(upstream.requests().is_empty());
+    let harmless = json!({
+        "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": 40, "verbosity": "low",
+        "min_p": 0.1, "stop": ["END"], "user": "ada", "seed": 7,
+    });
+    let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
+    let said = "the upstream google was not sent these members, which it does not know: verbosity, user, min_p";
+    assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
+    let mut config = upstream.requests().remove(0)["generationConfig"].take();
+    config.as_object_mut().expect("it is an object").remove("maxOutputTokens");
+    assert_eq!(config, json!({"temperature": 1.5, "topK": 40, "stopSequences": ["END"], "seed": 7}));
+}
+
+#[tokio::test]
+async fn what_the_upstream_holds_back_ends_as_filtered_and_a_call_that_it_cannot_read_is_asked_for_again() {
+    let stopped = Reply::gemini().text_part("I").gemini_end("SAFETY");
+    let blocked = Reply::gemini().gemini_chunk(&json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}));
+    let malformed = Reply::gemini().gemini_end("MALFORMED_FUNCTION_CALL");
+    let cut = Reply::gemini().text_part("I am").gemini_end("MAX_TOKENS");
+    let upstream = Gemini::start([stopped, blocked, malformed, says("Whole"), cut]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    for (reason, text) in [("content_filter", "I"), ("content_filter", ""), ("stop", "Whole"), ("length", "I am")] {
+        let answer = server.post(CHAT, &ask("Hi")).await.ok();
+        let choice = &answer["choices"][0];
+        assert_eq!(
+            (&choice["finish_reason"], choice["message"]["content"].as_str().unwrap_or_default()),
+            (&json!(reason), text)
+        );
+    }
+    assert_eq!(upstream.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_told() {
+    let limited = || {
+        let delay = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"});
+        let error = json!({"code": 429, "message": "Quota.", "status": "RESOURCE_EXHAUSTED", "details": [delay]});
+        Reply::json(429, &json!({"error": error}))
+    };
+    let error = json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
+    let begun = || Reply::gemini().text_part("Half");
+    let broken = || begun().gemini_chunk(&error);
+    let replies =
+        [limited(), limited(), says("Hi"), broken(), begun().cut(), says("Whole"), broken(), begun().cut(), broken()];
+    let upstream = Gemini::start(replies).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer = server.post(CHAT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
+    assert_eq!(upstream.requests().len(), 3);
+
+    let answer = server.post(AGENT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Whole", "half an answer is voided, and asked for again");
+
+    let answer = server.post(AGENT, &ask("Hi")).await;
+    assert_eq!((answer.status, answer.code()), (502, "provider_error"), "{}", answer.body);
+    let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("The model is overloaded."), "{message}");
+}
+
+/// Only the model that signed its thinking gets the signatures back; the others are told that there are none.
+#[tokio::test]
+async fn signatures_are_for_the_model_that_wrote_them_alone() {
+    let signed = || Reply::gemini().text_part("So").part(&json!({"text": "", "thoughtSignature": "EqQB"}));
+    let called = signed().call_part("calculator", &sum("6 * 7"), Some("Cg==")).gemini_end("STOP");
+    let upstream = Gemini::start([called, says("42"), says("Hi"), says("Hi")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    for model in [MODEL, OLDER, MODEL] {
+        let request = with(ask("Hi"), &json!({"model": model, "agent": {"session_id": "s"}}));
+        server.post(AGENT, &request).await.ok();
+    }
+    let signatures: Vec<_> =
+        upstream.requests().iter().map(|body| body.to_string().matches("Signature").count()).collect();
+    assert_eq!(signatures, [0, 2, 0, 2]);
+}
+
+/// Text, calls, results and pictures go everywhere. Thinking goes back only to the model that signed it.
+#[tokio::test]
+async fn a_conversation_goes_through_all_kinds_of_upstreams_and_back_without_loss() {
+    let thinks = || Reply::anthropic().thinking_block(0, "hm", "OfClaude");
+    let claude = Anthropic::start([
+        thinks().text_block(1, "I add.").tool_block(2, "calculator", &sum("6 * 7")).stop("tool_use"),
+        thinks().text_block(1, "Forty-two").stop("end_turn"),
+        Reply::anthropic().text_block(0, "Bye").stop("end_turn"),
+    ])
+    .await;
+    let google = Gemini::start([
+        Reply::gemini().text_part("So.").call_part("calculator", &sum("2 + 2"), Some("OfGoogle")).gemini_end("STOP"),
+        says("Four"),
+        says("Bye"),
+    ])
+    .await;
+    let openai =
+        Upstream::start([Reply::calls("calculator", &sum("3 + 3")), Reply::says("Six"), Reply::says("Bye")]).await;
+    let config = format!("{}{}{}", claude.config(), google.config(), openai.config());
+    let server = TestServer::start(&config).await;
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+    let models = ["claude/claude-sonnet-4-5", MODEL, "scripted/test"];
+    let first = json!([{"type": "text", "text": "What is 6 * 7?"}, picture]);
+    let contents = [first, json!("And 2 + 2?"), json!("And 3 + 3?"), json!("Bye"), json!("Bye"), json!("Bye")];
+    for (model, content) in models.into_iter().cycle().zip(contents) {
+        let request = with(ask(content), &json!({"model": model, "agent": {"session_id": "s"}}));
+        server.post(AGENT, &request).await.ok();
+    }
+
+    let of_claude = claude.requests().pop().expect("it was asked").to_string();
+    let of_google = google.requests().pop().expect("it was asked").to_string();
+    let of_openai = openai.requests().pop().expect("it was asked").to_string();
+    for sent in [&of_claude, &of_google, &of_openai] {
+        for (said, count) in
+            [("iVBORw0KGgo=", 1), ("6 * 7", 2), ("2 + 2", 2), ("3 + 3", 2), ("42", 1), ("Forty-two", 1)]
+        {
+            assert_eq!(sent.matches(said).count(), count, "{said} in {sent}");
+        }
+        assert!(["I add.", "So.", "Four", "Six"].iter().all(|said| sent.contains(said)), "{sent}");
+    }
+    for (sent, own, others) in [(&of_claude, 2, 0), (&of_google, 0, 1), (&of_openai, 0, 0)] {
+        assert_eq!((sent.matches("OfClaude").count(), sent.matches("OfGoogle").count()), (own, others), "{sent}");
+    }
+}

@@ -1,0 +1,138 @@
+//! A scripted server of models that speaks the Gemini API, and judges every request it gets.
+
+use serde_json::{Value, json};
+
+use super::http::{HttpServer, Request};
+use super::reply::Reply;
+use super::script::{Judge, Script};
+
+/// What stands for the signature of a call that another model made.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The scripted upstream, named `google`. Its models are called `gemini-3-flash` and `gemini-2.5-pro`.
+///
+/// When it is dropped it fails the test if a request broke one of the API's rules or came unexpected.
+#[derive(Debug)]
+pub(crate) struct Gemini {
+    server: HttpServer,
+    _judge: Judge,
+}
+
+impl Gemini {
+    /// Starts one that gives these replies, in this order.
+    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let judge = Judge::new(replies);
+        Self { server: HttpServer::start(|_| true, judge.play(decide)).await, _judge: judge }
+    }
+
+    /// Its declaration for a server's configuration.
+    pub(crate) fn config(&self) -> String {
+        let address = self.server.address();
+        format!(
+            "[upstreams.google]\nkind = \"gemini\"\nbase_url = \"http://{address}/v1beta\"\n\
+             models = [\"gemini-3-flash\", \"gemini-2.5-pro\"]\n"
+        )
+    }
+
+    /// The bodies of the contents that were asked for so far.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.server.requests().iter().map(Request::json).collect()
+    }
+}
+
+fn decide(script: &mut Script, request: &Request) -> Reply {
+    let is_recent = request.target.contains("gemini-3-flash");
+    let model = if is_recent { "gemini-3-flash" } else { "gemini-2.5-pro" };
+    if !script.is_post_to(&format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"), request) {
+        return Reply::gemini_error(404, "NOT_FOUND", "no such path");
+    }
+    let body = request.json();
+    let reply = script.reply(&body, faults(&body, is_recent));
+    reply.unwrap_or_else(|| Reply::gemini_error(400, "INVALID_ARGUMENT", "the script has ended"))
+}
+
+/// Which of the API's rules a request breaks.
+fn faults(body: &Value, wants_signatures: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    let contents = body["contents"].as_array().cloned().unwrap_or_default();
+    if contents.is_empty() {
+        faults.push("there are no contents".to_owned());
+    }
+    let mut open: Vec<Value> = Vec::new();
+    for content in &contents {
+        let parts = content["parts"].as_array().cloned().unwrap_or_default();
+        let of = |kind: &str| -> Vec<Value> {
+            let of = parts.iter().filter(|part| !part[kind].is_null());
+            of.map(|part| json!([part[kind]["id"], part[kind]["name"]])).collect()
+        };
+        if parts.is_empty() || !matches!(content["role"].as_str(), Some("user" | "model")) {
+            faults.push(format!("a content is empty, or nobody's: {content}"));
+        }
+        if parts.iter().any(|part| part["text"] == "" && part["thoughtSignature"].is_null()) {
+            faults.push(format!("a text is empty: {content}"));
+        }
+        let (calls, results) = (of("functionCall"), of("functionResponse"));
+        if results != open || !results.is_empty() && results.len() != parts.len() {
+            faults.push(format!("the results {results:?} are not those of the calls {open:?} alone"));
+        }
+        let first = parts.iter().find(|part| !part["functionCall"].is_null());
+        if wants_signatures && first.is_some_and(|part| part["thoughtSignature"].is_null()) {
+            faults.push(format!("a call is missing a signature: {content}"));
+        }
+        if parts.iter().any(|part| !part["functionCall"].is_null() && !part["functionCall"]["args"].is_object()) {
+            faults.push(format!("arguments are no object: {content}"));
+        }
+        open = calls;
+    }
+    if !wants_signatures && body.to_string().contains(NO_SIGNATURE) {
+        faults.push("a model that knows no missing signatures is told of one".to_owned());
+    }
+    faults
+}
+
+impl Reply {
+    /// The beginning of a streamed answer; add parts, then [`gemini_end`](Self::gemini_end) it.
+    pub(crate) fn gemini() -> Self {
+        Self::status(200).header("content-type", "text/event-stream")
+    }
+
+    /// An error of the API's shape.
+    pub(crate) fn gemini_error(status: u16, word: &str, message: &str) -> Self {
+        Self::json(status, &json!({ "error": { "code": status, "message": message, "status": word, "details": [] } }))
+    }
+
+    /// A chunk of this part.
+    pub(crate) fn part(self, part: &Value) -> Self {
+        let candidate = json!({ "content": { "parts": [part], "role": "model" }, "index": 0 });
+        let usage = json!({ "promptTokenCount": 100, "totalTokenCount": 100 });
+        self.gemini_chunk(&json!({ "candidates": [candidate], "usageMetadata": usage }))
+    }
+
+    /// Text in two chunks.
+    pub(crate) fn text_part(self, text: &str) -> Self {
+        let (head, tail) = text.split_at(text.floor_char_boundary(text.len() / 2));
+        self.part(&json!({ "text": head })).part(&json!({ "text": tail }))
+    }
+
+    /// A whole call with its signature, if it has one.
+    pub(crate) fn call_part(self, name: &str, args: &Value, signature: Option<&str>) -> Self {
+        let mut part = json!({ "functionCall": { "id": format!("id-{name}"), "name": name, "args": args } });
+        if let Some(signature) = signature {
+            part["thoughtSignature"] = json!(signature);
+        }
+        self.part(&part)
+    }
+
+    /// The end of an answer that took 100 tokens in, 60 of them cached, and 20 out, 5 of them thought.
+    pub(crate) fn gemini_end(self, reason: &str) -> Self {
+        let candidate = json!({ "content": { "parts": [{ "text": "" }], "role": "model" }, "finishReason": reason });
+        let usage = json!({ "promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 15,
+            "thoughtsTokenCount": 5, "totalTokenCount": 120 });
+        self.gemini_chunk(&json!({ "candidates": [candidate], "usageMetadata": usage }))
+    }
+
+    /// An event.
+    pub(crate) fn gemini_chunk(self, chunk: &Value) -> Self {
+        self.bytes(format!("data: {chunk}\r\n\r\n"))
+    }
+}
