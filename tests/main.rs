@@ -14,6 +14,7 @@ mod encryption;
 mod faults;
 mod gemini;
 mod idempotency;
+mod in_one_piece;
 mod kinds;
 mod logs;
 mod memory;

@@ -64,7 +64,8 @@ pub struct ModelRequest {
     pub max_tokens: Option<u64>,
     /// Whether several tools may be called in one turn.
     pub parallel_tool_calls: bool,
-    /// Whether nobody reads the answer before it is whole.
+    /// Whether nobody reads the answer before it is whole, so that a model that [may](Model::may_answer_in_one_piece) is
+    /// to give it in one piece.
     pub in_one_piece: bool,
     /// The span that it is sent for, and its trace.
     pub trace: Option<TraceContext>,
@@ -188,6 +189,12 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Whether its upstream is asked for an answer in one piece where a request says so. Such an answer begins to arrive
+    /// after its last token, so until then nothing tells how much of it was made.
+    fn may_answer_in_one_piece(&self) -> bool {
+        false
+    }
+
     /// Which tool calls that it writes as text are taken for calls: small models do that.
     fn written_calls(&self) -> WrittenCalls {
         WrittenCalls::None
@@ -244,7 +251,7 @@ pub enum Spent {
     Nothing,
     /// Its input: the request was sent and no answer began, or the upstream or its gateway failed while it was at it.
     Input,
-    /// Up to all that it was allowed: the upstream had begun to answer.
+    /// Up to all that it was allowed: the upstream had begun to answer, or nothing tells whether it had.
     Unknown,
 }
 

@@ -118,6 +118,10 @@ impl Model for Retrying {
         self.inner.written_calls()
     }
 
+    fn may_answer_in_one_piece(&self) -> bool {
+        self.inner.may_answer_in_one_piece()
+    }
+
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
         self.inner.refuses(sampling, messages)
     }

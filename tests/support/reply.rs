@@ -126,6 +126,17 @@ impl Reply {
         self.bytes("data: [DONE]\n\n")
     }
 
+    /// A whole completion in one piece that says `text` and took 10 tokens in and 5 out.
+    pub(crate) fn says_in_one_piece(text: &str) -> Self {
+        let choice = json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"});
+        let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+        Self::json(
+            200,
+            &json!({"id": "chatcmpl-upstream", "object": "chat.completion", "created": 1_700_000_000,
+            "model": "test", "choices": [choice], "usage": usage}),
+        )
+    }
+
     /// A header, besides those that the body needs.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));

@@ -22,7 +22,15 @@ impl Upstream {
     /// Starts one that gives these replies, in this order.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let judge = Judge::new(replies);
-        Self { server: HttpServer::start(|request| !is_list(request), judge.play(decide)).await, judge }
+        let play = judge.play(|script, request| decide(script, request, faults));
+        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge }
+    }
+
+    /// Starts one that is asked for each answer in one piece.
+    pub(crate) async fn start_in_one_piece(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let judge = Judge::new(replies);
+        let play = judge.play(|script, request| decide(script, request, faults_in_one_piece));
+        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge }
     }
 
     /// Adds a reply to the script.
@@ -56,7 +64,7 @@ impl Upstream {
     }
 }
 
-fn decide(script: &mut Script, request: &Request) -> Reply {
+fn decide(script: &mut Script, request: &Request, faults: fn(&Value) -> Vec<String>) -> Reply {
     if is_list(request) {
         return list();
     }
@@ -92,6 +100,20 @@ pub(crate) fn faults(body: &Value) -> Vec<String> {
     if body["stream_options"]["include_usage"] != true {
         faults.push("the usage is not asked for".to_owned());
     }
+    faults.extend(faults_beside_form(body));
+    faults
+}
+
+/// The same of a request for an answer in one piece.
+fn faults_in_one_piece(body: &Value) -> Vec<String> {
+    let is_streamed = body.get("stream").or(body.get("stream_options")).is_some();
+    let streamed = is_streamed.then(|| "a stream is asked for".to_owned());
+    streamed.into_iter().chain(faults_beside_form(body)).collect()
+}
+
+/// The same, however the answer is asked for.
+fn faults_beside_form(body: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
     if body.get("tools").is_some_and(|tools| tools.as_array().is_none_or(Vec::is_empty)) {
         faults.push("tools is not an array of tools".to_owned());
     }

@@ -13,7 +13,7 @@ use crate::types::{Conversation, Message, Role, RunSpec, SpanKey, StopReason};
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
 
-/// The request of the next model call. It asks for an answer `in_one_piece` if nobody reads it before.
+/// The request of the next model call, which may ask for its answer `in_one_piece`.
 pub fn model_request(
     run: &Run,
     history: &Conversation,

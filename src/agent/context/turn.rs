@@ -36,6 +36,8 @@ pub struct TurnBuffer {
     asked_at: Instant,
     /// When the first of it came.
     first_at: Option<Instant>,
+    /// Whether its answer was asked for in one piece, which begins to arrive after its last token.
+    in_one_piece: bool,
     /// Whether the upstream began to answer.
     begun: bool,
     /// Until when surely nothing is sent, since the attempts so far have failed at no cost.
@@ -46,8 +48,15 @@ pub struct TurnBuffer {
 }
 
 impl TurnBuffer {
-    /// Nothing said yet in `step`, which may be the closing answer, without tools.
-    pub fn new(run: &Run, model: &dyn Model, tools: &Toolbox, step: u32, closing: bool) -> Self {
+    /// Nothing said yet in `step`, which may be the closing answer, without tools. Where nobody reads the answer as it is
+    /// said, it is asked for `in_one_piece` if the model may give it so.
+    pub fn new(
+        run: &Run,
+        model: &dyn Model,
+        tools: &Toolbox,
+        step: u32,
+        (closing, in_one_piece): (bool, bool),
+    ) -> Self {
         let (spec, called) = (run.spec(), run.model());
         let written = model.written_calls();
         let scans = !closing && written != WrittenCalls::None && tools.offers_any();
@@ -67,6 +76,7 @@ impl TurnBuffer {
             bytes: 0,
             asked_at: Instant::now(),
             first_at: None,
+            in_one_piece: in_one_piece && model.may_answer_in_one_piece(),
             begun: false,
             pauses_until: None,
             failed_at: None,
@@ -121,9 +131,14 @@ impl TurnBuffer {
         }
     }
 
+    /// Whether the answer is asked for in one piece.
+    pub fn is_in_one_piece(&self) -> bool {
+        self.in_one_piece
+    }
+
     /// How long the first piece of the answer took, if it came in pieces: milliseconds.
     pub fn first_token_ms(&self) -> Option<u64> {
-        let after = self.first_at?.saturating_duration_since(self.asked_at);
+        let after = self.first_at.filter(|_| !self.in_one_piece)?.saturating_duration_since(self.asked_at);
         u64::try_from(after.as_millis()).ok()
     }
 
@@ -157,6 +172,7 @@ impl TurnBuffer {
             _ if self.begun || self.bytes > 0 => Spent::Unknown,
             Some(spent) => spent,
             None if pauses => Spent::Nothing,
+            None if self.in_one_piece => Spent::Unknown,
             None => Spent::Input,
         }
     }

@@ -83,6 +83,22 @@ async fn a_run_that_is_cancelled_between_attempts_that_cost_nothing_is_charged_n
     }
 }
 
+/// Where an answer is asked for in one piece, what the upstream has made of it is not known before its end.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_answer_nobody_reads_as_it_is_said_is_charged_all_that_it_was_allowed() {
+    for (turn, output) in [(Say::Stall(&[]), 300), (Say::Pauses, 0)] {
+        let agent = TestAgent::builder().turns(vec![turn]).begin();
+        let new = NewRun { waits_for_the_end: true, max_output_tokens: Some(300), ..request() };
+        let (tenant, run) = (new.tenant.clone(), new.id.clone());
+        let started = agent.start(new, None).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        agent.runs().cancel(&tenant, &run).await.unwrap();
+        let outcome = outcome(&watch(started).await);
+        assert_eq!((outcome.reason, outcome.usage.completion_tokens), (StopReason::Cancelled, output));
+        assert_eq!(outcome.usage.prompt_tokens > 0, output > 0, "{:?}", outcome.usage);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_handed_over_between_attempts_that_cost_nothing_is_charged_nothing_for_them() {
     for (seconds, is_free) in [(1, true), (11, false)] {

@@ -128,7 +128,8 @@ pub(in crate::config) fn read_ask_in_one_piece(section: &mut Section<'_>) -> boo
         "ask_in_one_piece",
         "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
          `stream: false`. That takes less of the server and suits short answers: `first_byte_timeout` then bounds a whole \
-         answer, and of one that is cut short there is no text. Only `openai` and `gemini`.",
+         answer, a call that is stopped or fails is [charged](api.md#what-a-model-call-is-charged) all that it was \
+         allowed, and no reader sees text of a step before its answer is whole. Only `openai` and `gemini`.",
         false,
     )
 }

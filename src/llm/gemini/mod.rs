@@ -39,6 +39,7 @@ use url::Url;
 use self::chunk::API;
 use self::decode::Decoder;
 use super::http::answer::ask;
+use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::list_models;
 use super::http::upstream::{Upstream, UpstreamError, endpoint};
 use super::unsupported::Unsupported;
@@ -108,7 +109,12 @@ impl Model for GeminiModel {
         let body = request::body(&request, &author);
         let post = self.upstream.post(&uri, body, &request);
         let decoder = Decoder::new(author.into(), request.parallel_tool_calls);
-        ask(self.upstream.clone(), post, request.deadline, decoder)
+        let deltas = ask(self.upstream.clone(), post, request.deadline, decoder);
+        if in_one_piece { come_in_one_piece(deltas) } else { deltas }
+    }
+
+    fn may_answer_in_one_piece(&self) -> bool {
+        self.may_ask_in_one_piece
     }
 
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {

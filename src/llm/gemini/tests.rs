@@ -102,6 +102,16 @@ async fn a_request_bears_its_key_as_a_header_and_goes_to_the_model_that_it_names
 }
 
 #[tokio::test]
+async fn a_gateway_that_gave_up_waiting_for_a_whole_answer_may_have_cost_all_of_it() {
+    let failed = async |in_one_piece| {
+        let error = ask(answer("504 Gateway Timeout", "", ""), "gemini-2.5-flash", in_one_piece).await.0.unwrap_err();
+        (error.kind, error.spent)
+    };
+    assert_eq!(failed(true).await, (ModelErrorKind::Timeout, Spent::Unknown));
+    assert_eq!(failed(false).await, (ModelErrorKind::Transient, Spent::Input));
+}
+
+#[tokio::test]
 async fn a_refusal_is_classed_by_what_can_be_done_about_it() {
     use ModelErrorKind::{ContextLength, Rejected, Transient};
     let none = json!([]);

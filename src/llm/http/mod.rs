@@ -5,6 +5,7 @@
 //! | `upstream` | how an upstream is called, and how its failures are worded |
 //! | `answer` | the response while it arrives: timeouts, kinds of answers |
 //! | `decode` | what a dialect must do: bytes into deltas and a turn |
+//! | `in_one_piece` | answers that are asked for in one piece: what their failures say |
 //! | `list` | the models that an upstream offers |
 //! | `fault`, `failure` | what can be wrong with an answer; what an upstream's errors mean |
 
@@ -12,6 +13,7 @@ pub mod answer;
 pub mod decode;
 pub mod failure;
 pub mod fault;
+pub mod in_one_piece;
 pub mod list;
 pub mod upstream;
 

@@ -29,6 +29,7 @@ use url::Url;
 
 use self::decode::Decoder;
 use super::http::answer::ask;
+use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::{ids, list_models};
 use super::http::upstream::{Upstream, UpstreamError, endpoint};
 use super::unsupported::{Place, Unsupported, given_member};
@@ -100,7 +101,12 @@ impl Model for OpenAiModel {
         let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
         let body = request::body(&request, &self.chat, self.takes_unknown, in_one_piece);
         let post = self.upstream.post(&self.completions_of(&request.model), body, &request);
-        ask(self.upstream.clone(), post, request.deadline, Decoder::default())
+        let deltas = ask(self.upstream.clone(), post, request.deadline, Decoder::default());
+        if in_one_piece { come_in_one_piece(deltas) } else { deltas }
+    }
+
+    fn may_answer_in_one_piece(&self) -> bool {
+        self.may_ask_in_one_piece
     }
 
     fn written_calls(&self) -> WrittenCalls {

@@ -1,5 +1,6 @@
 //! The model against real sockets, and a scripted upstream that can break every rule.
 
+mod in_one_piece;
 mod presets;
 mod server;
 
@@ -290,28 +291,6 @@ async fn an_upstream_that_does_not_stream_is_understood() {
     let endless =
         Act::Stall(format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{}", " ".repeat(9 << 20)));
     assert_eq!(fails(endless).await.1, "upstream test said more than 8 MiB in one turn");
-}
-
-/// Only an upstream whose operator wants it is asked so, and only where nobody reads the answer as it is said.
-#[tokio::test]
-async fn an_upstream_is_asked_for_one_piece_where_it_may_be_and_nobody_reads() {
-    let completion = json!({ "choices": [{ "message": { "content": "hi" }, "finish_reason": "stop" }] }).to_string();
-    for (may, in_one_piece) in [(true, true), (true, false), (false, true)] {
-        let act = answer("200 OK", "content-type: application/json\r\n", &completion);
-        let (base_url, requests) = serve(vec![act]).await;
-        let config = OpenAiUpstream { ask_in_one_piece: may, ..config(http(&base_url)) };
-        let model = OpenAiModel::new("test", &config, http_client(LONG).unwrap()).unwrap();
-        let (deltas, turn) = ask_with(&model, ModelRequest { in_one_piece, ..request() }).await;
-        assert_eq!((deltas, turn.is_ok()), (vec![Delta::Text("hi".to_owned())], true));
-        let request = requests.await.unwrap().remove(0);
-        let is_streamed = !(may && in_one_piece);
-        assert_eq!(
-            request.contains(r#""stream":true,"stream_options":{"include_usage":true}"#),
-            is_streamed,
-            "{request}"
-        );
-        assert_eq!(request.contains("stream\""), is_streamed, "{request}");
-    }
 }
 
 #[tokio::test]

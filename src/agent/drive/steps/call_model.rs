@@ -107,7 +107,8 @@ async fn finish_step(
         return Err(Exit::HandedOff);
     }
     let started = Instant::now();
-    let mut buffer = TurnBuffer::new(driver.recorder.run(), &*driver.model, &driver.tools, step, closing.is_some());
+    let form = (closing.is_some(), !driver.recorder.tail().is_streamed());
+    let mut buffer = TurnBuffer::new(driver.recorder.run(), &*driver.model, &driver.tools, step, form);
     let end = listen(driver, &mut buffer, reserve, closing).await?;
     failpoint::hit("model.answered");
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -202,7 +203,7 @@ async fn listen(
     reserve: Reservation,
     closing: Option<StopReason>,
 ) -> Result<End, Exit> {
-    let mut deltas = ask(driver, reserve, closing);
+    let mut deltas = ask(driver, reserve, closing, buffer.is_in_one_piece());
     let mut interrupted = WhenWoken::new(driver.signals.interrupted());
     let mut pacing = Pacing::from_now(driver.recorder.store().pace());
     let mut timer = pin!(tokio::time::sleep_until(pacing.since));
@@ -235,11 +236,10 @@ async fn listen(
 }
 
 /// Sends the model the request of this step.
-fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>) -> DeltaStream {
+fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>, in_one_piece: bool) -> DeltaStream {
     let deadline = driver.signals.deadline.max(Instant::now());
     let bound = output_bound(driver, reserve, closing.is_some());
     let run = driver.recorder.run();
-    let in_one_piece = !driver.recorder.tail().is_streamed();
     let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, in_one_piece, deadline);
     driver.model.stream(request)
 }

@@ -193,6 +193,10 @@ impl Model for Scripted {
         Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
     }
 
+    fn may_answer_in_one_piece(&self) -> bool {
+        true
+    }
+
     fn written_calls(&self) -> WrittenCalls {
         let writes = self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)));
         if writes { WrittenCalls::All } else { WrittenCalls::None }
