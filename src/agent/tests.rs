@@ -43,6 +43,7 @@ pub(crate) mod support;
 mod syncs;
 mod tools;
 mod traces;
+mod uncalled;
 mod usage;
 mod usage_days;
 mod waiting;

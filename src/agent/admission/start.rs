@@ -19,6 +19,7 @@ use crate::agent::error::{ClaimError, Field, StartError, unavailable};
 use crate::agent::follow::Follower;
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::{Idle, Prepared, Ready};
+use crate::agent::launch::requeue::UncalledStep;
 use crate::agent::ledger::commits::{self, Turn};
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::{SessionBudget, Versioned};
@@ -183,7 +184,7 @@ impl Admission {
         let claim = new.claim.as_ref().map(|claim| Box::new(self.ledger.claim_end(claim.ttl)));
         let counted = match self.store(&candidate, (session, claim), turn, &mut beginning).await {
             Ok(counted) => counted,
-            Err(cause) => return Box::pin(self.abandon(candidate, cause)).await.map(|()| None),
+            Err(cause) => return Box::pin(self.abandon(candidate, beginning, cause)).await.map(|()| None),
         };
         if let Some(holder) = holder.filter(|_| turn == Turn::Next)
             && let Err(error) = Box::pin(self.interrupt(&new.tenant, &holder)).await
@@ -281,13 +282,21 @@ impl Admission {
     }
 
     /// Undoes what was prepared for a run that was not stored. Fails unless the run may be stored at another attempt.
-    async fn abandon(&self, candidate: Candidate, cause: NotStored) -> Result<(), StartError> {
+    async fn abandon(
+        &self,
+        candidate: Candidate,
+        beginning: Box<Beginning>,
+        cause: NotStored,
+    ) -> Result<(), StartError> {
         let lacking = match cause {
             NotStored::Changed => None,
             NotStored::NoRoom(bytes) => Some(bytes),
             NotStored::Failed(error) => {
                 // The store did not say whether the run exists: the sweep of slots decides about its slot.
-                self.launcher.requeue(candidate.spec, candidate.lease);
+                let Beginning { log, records, reserved, .. } = *beginning;
+                let meter = Meter::new(candidate.budget, None);
+                let uncalled = reserved.map(|_| Box::new(UncalledStep { log, records, meter }));
+                self.launcher.requeue(candidate.spec, candidate.lease, uncalled);
                 return Err(error);
             }
         };

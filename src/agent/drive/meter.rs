@@ -79,6 +79,18 @@ impl Meter {
         }
     }
 
+    /// Adds the settlement of the session's budgets to the commit that ends a step, which has used so much.
+    pub fn settled(&self, run: &Run, reserved: Reservation, used: Used) -> impl FnOnce(Tx) -> Tx + use<> {
+        let (session, hold) = (self.session, keys::session_hold(&run.spec().id));
+        let tokens = signed(used.tokens) - signed(reserved.tokens());
+        let cost = signed(used.cost.0) - signed(reserved.cost.0);
+        move |tx| {
+            let Some(session) = session else { return tx };
+            let tx = if session.is_any() { tx.write(Write::Delete { key: hold }) } else { tx };
+            tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None))
+        }
+    }
+
     /// Why the commit that begins a step was refused.
     pub async fn refusal(&self, recorder: &Recorder, error: CommitError, wanted: Reservation) -> Refusal {
         let CommitError::CeilingReached { counter, value } = &error else { return Refusal::Failed(error) };
@@ -136,14 +148,8 @@ impl Meter {
         let used = after.used().saturating_sub(used_before);
         let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before);
         self.since_look += used + unconfirmed;
-        if let Some(session) = self.session {
-            let (is_held, hold) = (session.is_any(), keys::session_hold(&recorder.run().spec().id));
-            let tokens = signed(used.tokens) - signed(reserved.tokens());
-            let cost = signed(used.cost.0) - signed(reserved.cost.0);
-            let settled = |tx: Tx| {
-                let tx = if is_held { tx.write(Write::Delete { key: hold }) } else { tx };
-                tx.write(add(keys::session_tokens(), tokens, None)).write(add(keys::session_cost(), cost, None))
-            };
+        if self.session.is_some() {
+            let settled = self.settled(recorder.run(), reserved, used);
             recorder.record_with(None, settled).await?;
         }
         if let Some(account) = self.account.as_mut().filter(|account| account.holds()) {

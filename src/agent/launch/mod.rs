@@ -4,6 +4,7 @@ mod count;
 mod fail;
 pub(super) mod queued;
 pub(super) mod ready;
+pub(super) mod requeue;
 pub(super) mod resume;
 pub(super) mod task;
 mod tools;

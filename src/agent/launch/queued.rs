@@ -122,7 +122,7 @@ impl Launcher {
             // Its readers read the store, or find the run here.
             Ok(prepared) => drop(self.spawn(Ready { idle, generation, prepared }, before, false)),
             Err(error) => {
-                self.requeue(idle.spec().clone(), idle.lease);
+                self.requeue(idle.spec().clone(), idle.lease, None);
                 return Err(error);
             }
         }

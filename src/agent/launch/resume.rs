@@ -29,8 +29,6 @@ use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
 
 /// How long a driver whose run is over may take to leave it.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a run that could not be resumed is kept from being found.
-const REQUEUE_AFTER: Duration = Duration::from_millis(500);
 
 /// Why a run was not resumed.
 #[derive(Debug)]
@@ -122,24 +120,10 @@ impl Launcher {
             }
             Err(error @ NotResumed::Failed(_)) => {
                 // The commit's outcome is unknown. If it happened, the run needs a driver.
-                self.requeue(idle.spec().clone(), idle.lease);
+                self.requeue(idle.spec().clone(), idle.lease, None);
                 Err(error)
             }
         }
-    }
-
-    /// Orphans a run, which may not even exist, so that a replica finds it. This happens in the background, because the
-    /// store may not answer for a while.
-    pub(in crate::agent) fn requeue(&self, spec: Arc<RunSpec>, lease: Lease) {
-        let ownership = self.ownership.clone();
-        self.lifecycle.spawn(async move {
-            if let Err(error) = lease.release().await {
-                tracing::warn!(run = %spec.id, %error, "could not release the run's lease; it expires by itself");
-            }
-            // The pause: the replica that finds the run tries at once, and may fail for the same reason.
-            tokio::time::sleep(REQUEUE_AFTER).await;
-            ownership.orphan(&spec.id, &Registration::of(&spec)).await;
-        });
     }
 
     /// Records that the run is resumed, and reads what its driver needs.

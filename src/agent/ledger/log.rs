@@ -11,8 +11,13 @@ use crate::types::{Event, Record};
 pub fn encode(seq: &mut u64, at_ms: u64, event: Event) -> (Arc<Record>, Bytes) {
     *seq += u64::from(event.is_public());
     let record = Record { seq: *seq, at_ms, event };
-    let entry = compact(&record).expect("events hold only strings, numbers and valid raw JSON");
+    let entry = entry(&record);
     (Arc::new(record), entry)
+}
+
+/// The entry of a record.
+pub fn entry(record: &Record) -> Bytes {
+    compact(record).expect("events hold only strings, numbers and valid raw JSON")
 }
 
 /// How many bytes a record takes in the log.

@@ -86,10 +86,7 @@ pub async fn call_model(
 pub async fn call_model_first(driver: &mut Driver) -> Result<(), Exit> {
     let (step, reserve) = (driver.recorder.run().step(), driver.recorder.run().reserved());
     if let Some(interruption) = driver.signals.before_a_step() {
-        let (reason, usage, unconfirmed) = (DiscardReason::Interrupted, Usage::default(), Used::default());
-        if driver.signals.validity.is_valid() {
-            Box::pin(driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed })).await?;
-        }
+        Box::pin(void_step(driver, reserve)).await?;
         return driver.handle_interruption(interruption);
     }
     finish_step(driver, step, reserve, None).await
@@ -104,7 +101,7 @@ async fn finish_step(
 ) -> Result<(), Exit> {
     failpoint::hit("model.before_call");
     if !driver.signals.validity.is_valid() {
-        return Err(Exit::HandedOff);
+        return Box::pin(leave_step(driver, reserve, Spent::Nothing)).await;
     }
     let started = Instant::now();
     let form = (closing.is_some(), !driver.recorder.tail().is_streamed());
@@ -142,12 +139,23 @@ async fn finish_step(
 /// Leaves the run in the middle of a step to another replica, which charges the model call by what the log has of it. Only
 /// this one knows that the call has cost nothing, so it voids the step itself.
 async fn leave_step(driver: &mut Driver, reserve: Reservation, spent: Spent) -> Result<(), Exit> {
-    if spent == Spent::Nothing && driver.signals.validity.is_valid() {
-        let (step, reason) = (driver.recorder.run().step(), DiscardReason::Interrupted);
-        let (usage, unconfirmed) = (Usage::default(), Used::default());
-        driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;
+    if spent == Spent::Nothing {
+        void_step(driver, reserve).await?;
     }
     Err(Exit::HandedOff)
+}
+
+/// Voids a step that has cost nothing. Whether the lease is certainly valid makes no difference: the store refuses the
+/// commit if another replica has gone on with the run.
+async fn void_step(driver: &mut Driver, reserve: Reservation) -> Result<(), Exit> {
+    let (step, reason) = (driver.recorder.run().step(), DiscardReason::Interrupted);
+    let (usage, unconfirmed) = (Usage::default(), Used::default());
+    driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;
+    if !driver.signals.validity.is_valid() {
+        // What a driver leaves queued is recorded as it leaves the run, while its lease is certainly valid.
+        driver.recorder.flush().await?;
+    }
+    Ok(())
 }
 
 /// Voids the step of a call that failed and charges what the call may have cost; then pauses where the run may
