@@ -33,8 +33,8 @@ use crate::agent::ownership::registry::Registration;
 use crate::agent::request::NewRun;
 use crate::agent::run_memory::{self, Purpose};
 use crate::failpoint;
-use crate::store::CommitError;
 use crate::store::retry::RetryConflicts;
+use crate::store::{CommitError, Watch};
 use crate::types::clock::now_ms;
 use crate::types::event::Reservation;
 use crate::types::pauses::Pauses;
@@ -181,6 +181,7 @@ impl Admission {
             Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
         }
         let mut beginning = candidate.begin(turn);
+        let nudges = self.launcher.listen(&candidate.spec);
         let claim = new.claim.as_ref().map(|claim| Box::new(self.ledger.claim_end(claim.ttl)));
         let counted = match self.store(&candidate, (session, claim), turn, &mut beginning).await {
             Ok(counted) => counted,
@@ -194,7 +195,7 @@ impl Admission {
         let started = if turn.must_wait() {
             Box::pin(self.queue(candidate, turn, &beginning.records)).await?
         } else {
-            self.launch(new, candidate, turn, (beginning, counted))
+            self.launch(new, candidate, turn, (beginning, nudges, counted))
         };
         Ok(Some(started))
     }
@@ -330,14 +331,20 @@ impl Admission {
     }
 
     /// Lets a stored run begin here.
-    fn launch(&self, new: &NewRun, candidate: Candidate, turn: Turn, first: (Box<Beginning>, u64)) -> Started {
-        let (beginning, counted) = first;
+    fn launch(
+        &self,
+        new: &NewRun,
+        candidate: Candidate,
+        turn: Turn,
+        (beginning, nudges, counted): (Box<Beginning>, Option<Watch>, u64),
+    ) -> Started {
         let Beginning { log, records, reserved, .. } = *beginning;
         let first_step_began = reserved.is_some();
         let memory = new.memory.take_run().unwrap_or_else(|| self.launcher.memory.begin());
         let Candidate { spec, tools, generation, history, budget, account, lease, .. } = candidate;
         let idle = Idle::created(log, &records, lease, counted, &self.launcher.telemetry);
-        let prepared = Prepared { history, budget, account, commands: 0, first_step_began, memory, tools: Some(tools) };
+        let (commands, tools) = (0, Some(tools));
+        let prepared = Prepared { history, budget, account, commands, nudges, memory, first_step_began, tools };
         let follower = self.launcher.spawn(Ready { idle, generation, prepared }, 0, new.waits_for_the_end);
         Started::new(&spec, turn, follower, budget)
     }

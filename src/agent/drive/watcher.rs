@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::follow::tail::Tail;
 use crate::agent::inbox;
 use crate::agent::ledger::keys;
-use crate::store::{Partition, Store, Unavailable};
+use crate::store::{Partition, Store, Unavailable, Watch};
 use crate::types::RunId;
 
 /// How soon the store is asked again when it did not answer.
@@ -28,6 +28,8 @@ pub struct RunWatcher {
     pub(in crate::agent) store: Arc<dyn Store>,
     pub(in crate::agent) partition: Partition,
     pub(in crate::agent) run: RunId,
+    /// What tells of its inbox, if that was listened to before the inbox was looked at.
+    pub(in crate::agent) nudges: Option<Watch>,
     /// Commands that were looked at.
     pub(in crate::agent) seen: u64,
     /// How many commands there are, as far as the lease's renewals told.
@@ -45,27 +47,28 @@ pub struct RunWatcher {
 
 impl RunWatcher {
     /// Watches until it is dropped.
-    pub async fn watch(&self) {
+    pub async fn watch(&mut self) {
+        let nudges = self.nudges.take();
         let alone = async {
             let Some(grace) = self.grace else { return std::future::pending().await };
             abandoned(&self.store, &self.partition, &self.run, &self.tail, grace).await;
             self.abandoned.cancel();
             std::future::pending::<()>().await;
         };
-        tokio::join!(self.watch_inbox(), alone);
+        tokio::join!(self.watch_inbox(nudges), alone);
     }
 
     /// Tells the driver how many commands its inbox has, whenever that changes.
-    async fn watch_inbox(&self) {
+    async fn watch_inbox(&self, nudges: Option<Watch>) {
         let (mut seen, mut commands) = (self.seen, self.commands.clone());
-        let shared = self.store.is_shared();
-        if shared {
+        let mut nudges = if let Some(nudges) = nudges {
+            nudges
+        } else {
             tokio::time::sleep(LISTEN_AFTER).await;
-        }
-        let mut nudges = self.store.watch(&keys::inbox_topic(&self.partition, &self.run));
-        if shared {
+            let nudges = self.store.watch(&keys::inbox_topic(&self.partition, &self.run));
             seen = self.look_until_answered(seen).await;
-        }
+            nudges
+        };
         loop {
             tokio::select! {
                 () = nudges.changed() => {}

@@ -148,12 +148,22 @@ impl Launcher {
         let (spec, head, budget) = (idle.spec(), idle.new_head(), SessionBudget::of(&found.session));
         let tx = commits::begin((spec, &head), idle.lease.fence(), entry, found, self.ledger.retention());
         let live = self.ownership.replica.register_queued(spec);
+        let nudges = self.listen(spec);
         self.ledger.commit(live).await.map_err(unavailable)?;
         self.ledger.commit(tx).await.map_err(unavailable)?;
         idle.push(started);
         let commands = self.commands(idle).await?;
         // The run before it in its session has ended, which took about as much.
         let memory = self.memory.begin();
-        Ok(Prepared { history, budget: Some(budget), account, commands, first_step_began: false, memory, tools })
+        Ok(Prepared {
+            history,
+            budget: Some(budget),
+            account,
+            commands,
+            nudges,
+            memory,
+            first_step_began: false,
+            tools,
+        })
     }
 }

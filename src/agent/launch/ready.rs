@@ -16,7 +16,7 @@ use crate::agent::limits::quota::Account;
 use crate::agent::machine::Run;
 use crate::agent::ownership::lease::Lease;
 use crate::agent::run_memory::MemoryShare;
-use crate::store::Unavailable;
+use crate::store::{Unavailable, Watch};
 use crate::telemetry::run::{RunReaders, Telemetry};
 use crate::types::clock::now_ms;
 use crate::types::{Conversation, Event, Record, RunSpec, RunStatus};
@@ -160,6 +160,8 @@ pub(in crate::agent) struct Prepared {
     pub(in crate::agent) account: Option<Account>,
     /// How many commands its inbox holds.
     pub(in crate::agent) commands: u64,
+    /// What tells of more, if that is listened to already.
+    pub(in crate::agent) nudges: Option<Watch>,
     /// Its share of the memory for live runs.
     pub(in crate::agent) memory: MemoryShare,
     /// Whether its first step began when it was created.

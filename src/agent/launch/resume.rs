@@ -19,11 +19,10 @@ use crate::agent::ledger::session::SessionBudget;
 use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::ledger::{ReadError, commits, keys};
 use crate::agent::limits::quota::Account;
-use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::agent::run_memory::{self, MemoryShare};
 use crate::failpoint;
-use crate::store::{CommitError, Store, Unavailable};
+use crate::store::{CommitError, Store, Unavailable, Watch};
 use crate::types::event::Leg;
 use crate::types::{Conversation, Event, RunSpec, RunStatus, StopReason, Tenant};
 
@@ -164,13 +163,14 @@ impl Launcher {
             return Err(NotResumed::NoRoom(commit.counted));
         }
         index.and(live).map_err(unavailable)?;
+        let nudges = self.listen(&spec);
         failpoint::hit("resume.before_record");
         self.ledger.commit(commit.run).await.map_err(unavailable)?;
         failpoint::hit("resume.recorded");
         idle.push(resumed);
         let history = self.sessions.history_of(&spec).await?;
         let commands = self.commands(idle).await?;
-        Ok(Prepared { history, budget, account, commands, first_step_began: false, memory, tools })
+        Ok(Prepared { history, budget, account, commands, nudges, memory, first_step_began: false, tools })
     }
 
     /// How much memory the conversation of a run with this head takes, about: its own messages and its session's.
@@ -189,6 +189,13 @@ impl Launcher {
         generation: &Generation,
     ) -> Result<Option<Account>, Unavailable> {
         self.limits.open_account(idle.spec(), idle.charges(), &generation.quotas).await
+    }
+
+    /// Listens for commands to a run, before its inbox is looked at or can have any. `None` in a shared store, where
+    /// listening costs more than looking again: there the run's watcher does both.
+    pub(in crate::agent) fn listen(&self, spec: &RunSpec) -> Option<Watch> {
+        let store = self.ledger.store();
+        (!store.is_shared()).then(|| store.watch(&keys::inbox_topic(&keys::partition_of(spec), &spec.id)))
     }
 
     /// How many commands the run's inbox has.
@@ -247,6 +254,7 @@ impl Launcher {
             budget,
             account,
             commands,
+            nudges: None,
             first_step_began: false,
             memory: self.memory.begin(),
             tools,

@@ -27,7 +27,7 @@ use crate::agent::machine::{Run, Step};
 use crate::agent::ownership::lease::Lease;
 use crate::agent::ownership::registry::Registration;
 use crate::failpoint;
-use crate::store::{CommitError, Unavailable};
+use crate::store::{CommitError, Unavailable, Watch};
 use crate::types::run::{OnDisconnect, OnLimit};
 use crate::types::{ErrorKind, Event, RunError, StopReason, Tenant};
 
@@ -60,12 +60,12 @@ impl Launcher {
     fn drive(
         self: Arc<Self>,
         mut driver: Driver,
-        watcher: RunWatcher,
+        mut watcher: RunWatcher,
         lease: Lease,
         live: Live,
     ) -> impl Future<Output = ()> + Send {
         async move {
-            let driven = AssertUnwindSafe(watched(&mut driver, &watcher)).catch_unwind().await;
+            let driven = AssertUnwindSafe(watched(&mut driver, &mut watcher)).catch_unwind().await;
             let result = match driven {
                 Ok(result) => result,
                 Err(_panic) => {
@@ -150,7 +150,7 @@ impl Launcher {
     /// The driver of a run, its watcher and its lease.
     pub(super) fn driver(&self, ready: Ready) -> (Driver, RunWatcher, Lease) {
         let Ready { idle, generation, prepared } = ready;
-        let Prepared { history, budget, account, commands, first_step_began, memory, tools } = prepared;
+        let Prepared { history, budget, account, commands, nudges, memory, first_step_began, tools } = prepared;
         let counted = idle.counted();
         let (log, readers, lease) = idle.into_parts();
         let is_lost = tools.is_none();
@@ -159,7 +159,7 @@ impl Launcher {
         let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();
-        let watcher = watcher(&recorder, &lease, &signals, found);
+        let watcher = watcher(&recorder, &lease, &signals, (nudges, found));
         let mut driver = Driver {
             model: generation.catalog.model(&spec.upstream),
             tools: tools.unwrap_or_default(),
@@ -211,7 +211,7 @@ impl Launcher {
 }
 
 /// Drives a run while its watcher stands by.
-async fn watched(driver: &mut Driver, watcher: &RunWatcher) -> Result<(), Exit> {
+async fn watched(driver: &mut Driver, watcher: &mut RunWatcher) -> Result<(), Exit> {
     tokio::select! {
         result = run_loop::drive(driver) => result,
         () = WhenWoken::new(watcher.watch()) => Err(Exit::HandedOff),
@@ -234,13 +234,19 @@ async fn end_panicked(driver: &mut Driver) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The watcher of a run, which puts the number of commands into `found`.
-fn watcher(recorder: &Recorder, lease: &Lease, signals: &Signals, found: watch::Sender<u64>) -> RunWatcher {
+/// The watcher of a run, which puts the number of commands into `found`, and whose `nudges` tell of more.
+fn watcher(
+    recorder: &Recorder,
+    lease: &Lease,
+    signals: &Signals,
+    (nudges, found): (Option<Watch>, watch::Sender<u64>),
+) -> RunWatcher {
     let spec = recorder.run().spec();
     RunWatcher {
         store: recorder.store().clone(),
         partition: keys::partition_of(spec),
         run: spec.id.clone(),
+        nudges,
         seen: recorder.run().commands_applied(),
         commands: lease.commands(),
         found,

@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
+use super::fencing::records;
 use super::link::Link;
 use super::replicas::{over, replica, status};
 use super::support::{Say, TestAgent, outcome, request, watch};
@@ -14,7 +16,7 @@ use crate::llm::openai::messages::joined;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
-use crate::types::{Message, Role, RunId, RunStatus, SessionId, Tenant};
+use crate::types::{Event, Message, Role, RunId, RunStatus, SessionId, Tenant};
 
 fn once() -> RequestKey {
     RequestKey { name: "name".into(), fingerprint: "fingerprint".into(), kind: RequestKeyKind::Key }
@@ -41,6 +43,29 @@ async fn steer(agent: &TestAgent, run: &RunId, text: &str, key: &RequestKey) -> 
 /// How often the last request to the model has this text.
 fn heard(agent: &TestAgent, text: &str) -> usize {
     joined(&agent.model.requests.lock().last().unwrap().conversation).matches(text).count()
+}
+
+/// Before the run's task has begun, so that nothing here knows the run yet.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_as_soon_as_it_is_stored_stops_at_once() {
+    let faulty = Faulty::memory();
+    let agent = TestAgent::builder().store(faulty.clone()).turns(vec![Say::Stall(&[])]).begin();
+    faulty.next(records(|event| matches!(event, Event::RunStarted)), Fate::HangsAfterwards);
+    let (tenant, new) = (Tenant::default_tenant(), request());
+    let run = new.id.clone();
+    let cancelling = async {
+        faulty.reached().await;
+        let began = Instant::now();
+        let told_late = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            faulty.go_on();
+        };
+        let (cancelled, ()) = tokio::join!(agent.runs().cancel(&tenant, &run), told_late);
+        (cancelled.unwrap().head.status, began.elapsed())
+    };
+    let (started, (status, took)) = tokio::join!(agent.start(new, None), cancelling);
+    assert!(started.is_ok() && status == RunStatus::Cancelled, "{started:?} {status:?}");
+    assert!(took < Duration::from_millis(200), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
