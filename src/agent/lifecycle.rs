@@ -102,6 +102,11 @@ impl Lifecycle {
         *self.stage.borrow() >= Stage::Ending
     }
 
+    /// Whether runs are to go on elsewhere from their next step.
+    pub fn is_handing_over(&self) -> bool {
+        self.hands_over && self.is_ending()
+    }
+
     /// Whether no new runs are taken.
     pub fn is_refusing(&self) -> bool {
         *self.stage.borrow() >= Stage::Refusing

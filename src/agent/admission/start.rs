@@ -25,6 +25,7 @@ use crate::agent::ledger::head::Head;
 use crate::agent::ledger::session::{SessionBudget, Versioned};
 use crate::agent::ledger::stored::ClaimEnd;
 use crate::agent::ledger::{keys, log};
+use crate::agent::lifecycle::Lifecycle;
 use crate::agent::limits::left::SharedSession;
 use crate::agent::limits::quota::Account;
 use crate::agent::machine::{Run, Step};
@@ -70,8 +71,8 @@ struct Beginning {
 
 impl Candidate {
     /// The events with which the run is created. Its first step begins with it, as no command can come before, unless the
-    /// run waits or a budget that it shares with other runs may refuse the step.
-    fn begin(&self, turn: Turn) -> Box<Beginning> {
+    /// run waits, goes on at another replica, or a budget that it shares with other runs may refuse the step.
+    fn begin(&self, turn: Turn, lifecycle: &Lifecycle) -> Box<Beginning> {
         let (mut log, mut seq, at_ms) = (Replay::new(self.spec.clone()), 0, now_ms());
         let (mut records, mut entries) = (Vec::with_capacity(2), Vec::with_capacity(2));
         let mut add = |log: &mut Replay, event| {
@@ -85,6 +86,7 @@ impl Candidate {
             || self.account.as_ref().is_some_and(Account::has_budgets);
         let mut reserved = None;
         if !turn.must_wait()
+            && !lifecycle.is_handing_over()
             && !shares_budgets
             && let Step::CallModel { step, reserve, closing: None } = log.run().next_step()
         {
@@ -180,7 +182,7 @@ impl Admission {
         if turn.must_wait() {
             Arc::make_mut(&mut candidate.spec).queued_at = Some(self.ownership.replica.id().into());
         }
-        let mut beginning = candidate.begin(turn);
+        let mut beginning = candidate.begin(turn, &self.lifecycle);
         let nudges = self.launcher.listen(&candidate.spec);
         let claim = new.claim.as_ref().map(|claim| Box::new(self.ledger.claim_end(claim.ttl)));
         let counted = match self.store(&candidate, (session, claim), turn, &mut beginning).await {

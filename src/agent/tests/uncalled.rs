@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fencing::records;
+use super::link::Link;
 use super::replicas::{shared, tenant};
 use super::support::{Say, TestAgent, request};
 use crate::agent::error::StartError;
-use crate::agent::ledger::keys;
+use crate::agent::ledger::{keys, log};
 use crate::agent::{LimitsPatch, NewRun};
 use crate::store::Store as _;
 use crate::store::faulty::{Fate, Faulty};
@@ -74,6 +75,24 @@ async fn the_same_holds_if_the_store_answers_only_much_later() {
     let since = Instant::now();
     faulty.follow(move |_| if since.elapsed() < Duration::from_secs(12) { Fate::Fails } else { Fate::Happens });
     assert_charged_once(&outcome_at(&agent, &run).await);
+}
+
+/// It takes new runs until requests go elsewhere, and drives none of them.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_about_to_end_begins_no_step() {
+    let store = shared();
+    let ending = TestAgent::builder().store(Link::to(&store)).begin();
+    ending.rooms.lifecycle.announce_end();
+    let new = request();
+    let run = new.id.clone();
+    ending.start(new, None).await.unwrap();
+    let second = TestAgent::builder().store(Link::to(&store)).turns(vec![Say::Text(&["hi"])]).begin();
+    assert_charged_once(&outcome_at(&second, &run).await);
+    let page = store.read_log(&keys::run_partition(&tenant(), None, &run), &keys::events(&run), 0, 100).await.unwrap();
+    let events: Vec<Event> = page.entries.iter().map(|entry| log::decode(entry).unwrap().event).collect();
+    let begun = events.iter().filter(|event| matches!(event, Event::StepStarted { .. })).count();
+    let void = events.iter().filter(|event| matches!(event, Event::StepDiscarded { .. })).count();
+    assert_eq!((begun, void), (1, 0), "{events:?}");
 }
 
 /// Another attempt at the same request may have called the model.
