@@ -32,6 +32,11 @@ pub(crate) trait StoreLayer: Send + Sync + fmt::Debug + 'static {
         self.inner().commit(tx).await
     }
 
+    /// Makes a scan that [`pass`](Self::pass) let through.
+    async fn on_scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
+        self.inner().scan(partition, scan).await
+    }
+
     /// Takes a token that [`pass`](Self::pass) let through.
     async fn on_take(&self, partition: &Partition, bucket: &Key, rate: Rate) -> Result<RateDecision, Unavailable> {
         self.inner().take(partition, bucket, rate).await
@@ -97,7 +102,7 @@ impl<L: StoreLayer> Store for L {
 
     async fn scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
         reach(self, Some(partition)).await?;
-        let found = self.inner().scan(partition, scan).await?;
+        let found = self.on_scan(partition, scan).await?;
         self.answered(found.iter().map(|(_, document)| document.value.len()).sum());
         Ok(found)
     }

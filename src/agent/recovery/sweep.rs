@@ -3,6 +3,7 @@
 //! A nudge tells every replica when a run is orphaned. In case a nudge is lost, one of the replicas looks each
 //! second. The entries are hints; the run's lease decides which replica resumes it.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -90,20 +91,30 @@ impl Recovery {
 
     /// Orphans the runs that are registered for this replica and that it does not drive, and counts them.
     pub(in crate::agent) async fn reconcile(&self) -> Result<(), Unavailable> {
-        let mut queued = 0;
-        for (key, document) in self.ownership.replica.own_entries().await? {
-            let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
-            let entry: Registration = decode(&document.value)?;
-            // A run that has ended is neither queued nor an orphan.
-            if self.active.get(&run).is_some() || self.launcher.uncounted.contains(&run) {
-                continue;
-            }
-            queued += 1;
+        let mut undriven = self.undriven().await?;
+        if !undriven.is_empty() {
+            // A run that left this replica after its registration was read is not registered any more.
+            let again: HashSet<RunId> = self.undriven().await?.into_iter().map(|(run, _)| run).collect();
+            undriven.retain(|(run, _)| again.contains(run));
+        }
+        for (run, entry) in &undriven {
             if entry.age() >= RECONCILE_EVERY {
-                self.ownership.replica.orphan(&run, &entry).await?;
+                self.ownership.replica.orphan(run, entry).await?;
             }
         }
-        self.backlog.set_queued(queued);
+        self.backlog.set_queued(undriven.len());
         Ok(())
+    }
+
+    /// The runs that are registered for this replica, and that it neither drives nor has yet to count.
+    async fn undriven(&self) -> Result<Vec<(RunId, Registration)>, Unavailable> {
+        let mut undriven = Vec::new();
+        for (key, document) in self.ownership.replica.own_entries().await? {
+            let Some(run) = key.rsplit('/').next().and_then(RunId::parse) else { continue };
+            if self.active.get(&run).is_none() && !self.launcher.uncounted.contains(&run) {
+                undriven.push((run, decode(&document.value)?));
+            }
+        }
+        Ok(undriven)
     }
 }

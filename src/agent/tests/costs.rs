@@ -2,7 +2,7 @@
 //! worth it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use super::support::{Echo, Say, TestAgent, outcome, request, watch, with_options
 use crate::agent::request::NewRun;
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
-use crate::store::{CommitError, Partition, Store, Tx, Unavailable, Write};
+use crate::store::{CommitError, Document, Partition, Scan, Store, Tx, Unavailable, Write};
 use crate::tools::{Tool, builtin};
 use crate::types::{Effect, Event, StopReason};
 
@@ -111,6 +111,41 @@ async fn a_run_that_has_ended_counts_as_queued_no_more() {
     assert_eq!(agent.figures().queued_runs, 0);
     agent.idle(Duration::from_secs(5)).await;
     assert_eq!(agent.replica().own_entries().await.unwrap().len(), 0);
+}
+
+/// A store whose first scan after this is set takes three seconds.
+#[derive(Debug, Default)]
+struct ScansSlowly {
+    inner: MemoryStore,
+    is_slow: AtomicBool,
+}
+
+#[async_trait]
+impl StoreLayer for ScansSlowly {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn on_scan(&self, partition: &Partition, scan: Scan) -> Result<Vec<(String, Document)>, Unavailable> {
+        let found = self.inner.scan(partition, scan).await;
+        if self.is_slow.swap(false, Relaxed) {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+        found
+    }
+}
+
+/// A run may end and be counted while its replica looks at what is registered.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_unregistered_during_the_look_counts_as_queued_no_more() {
+    let store = Arc::new(ScansSlowly::default());
+    let agent = TestAgent::builder().store(store.clone()).build();
+    watch(agent.start(request(), None).await.unwrap()).await;
+    store.is_slow.store(true, Relaxed);
+    agent.rooms.recovery.reconcile().await.unwrap();
+    assert!(!store.is_slow.load(Relaxed), "it has looked");
+    assert_eq!(agent.replica().own_entries().await.unwrap().len(), 0, "the run left meanwhile");
+    assert_eq!(agent.figures().queued_runs, 0);
 }
 
 #[tokio::test(start_paused = true)]
