@@ -21,8 +21,12 @@ pub(super) struct TestCluster {
     pub(super) seed: Seed,
     /// When the store may have forgotten what it acknowledged.
     pub(super) forgotten: Vec<Window>,
+    /// Whether every driver that called a model could record what came of it.
+    pub(super) drivers_stayed: bool,
     /// What replicas counted, where it is compared.
     counted: Vec<Life>,
+    /// Whether the key of all clients has a budget.
+    has_budget: bool,
     /// The store, for the probe after the runs.
     store: String,
 }
@@ -33,12 +37,25 @@ impl TestCluster {
         Self::dying(name, stores, &[]).await
     }
 
+    /// The same, where the clients' key has no budget: then the first step of a run without a session begins in the commit
+    /// that creates the run.
+    pub(super) async fn without_budget(name: &str, stores: &[String]) -> Self {
+        let services = TestServices::start().await;
+        let config = services.config_under("");
+        Self { has_budget: false, ..Self::of(services, &config, name, stores, &[]).await }
+    }
+
     /// The same, where the first replicas die at these places.
     pub(super) async fn dying(name: &str, stores: &[String], places: &[&str]) -> Self {
         let services = TestServices::start().await;
+        let config = services.config();
+        Self::of(services, &config, name, stores, places).await
+    }
+
+    async fn of(services: TestServices, config: &str, name: &str, stores: &[String], places: &[&str]) -> Self {
         let mut replicas = Vec::new();
         for (index, store) in stores.iter().enumerate() {
-            let mut builder = TestServer::builder(&services.config()).keep_port().store(store);
+            let mut builder = TestServer::builder(config).keep_port().store(store);
             if let Some(place) = places.get(index) {
                 builder = builder.env("LOOPGATE_FAILPOINT", place);
             }
@@ -55,7 +72,9 @@ impl TestCluster {
             client,
             seed,
             forgotten: Vec::new(),
+            drivers_stayed: false,
             counted: Vec::new(),
+            has_budget: true,
             store,
         }
     }
@@ -93,7 +112,10 @@ impl TestCluster {
         let mut evidence = self.services.evidence(&self.client, traces).await;
         evidence.forgotten.clone_from(&self.forgotten);
         evidence.counted.clone_from(&self.counted);
-        evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
+        evidence.drivers_stayed = self.drivers_stayed;
+        if self.has_budget {
+            evidence.all_runs = Some(self.services.probe(&evidence, &self.store).await);
+        }
         hold(&self.name, &evidence)
     }
 }

@@ -16,23 +16,32 @@ use crate::support::seed::Seed;
 /// How long a run may take to reach the place at which it is to die.
 const REACHED: Duration = Duration::from_secs(10);
 
-/// A place, which passage of it, and the tool that the runs call.
+/// Places that no run comes to whose key has no budget.
+const OF_BUDGETS: [&str; 2] = ["step.reserved", "step.before_settle"];
+/// Places around the first call of a run, which differ where no budget can refuse it: then its step begins in the commit
+/// that creates the run.
+const AROUND_THE_FIRST_CALL: [&str; 3] = ["run.created", "model.before_call", "model.answered"];
+
+/// A place, which passage of it, the tool that the runs call, and whether their key has a budget.
 #[derive(Debug, Clone, Copy)]
 struct Death {
     point: &'static str,
     nth: u64,
     tool: Tool,
+    has_budget: bool,
 }
 
 /// Runs die at `death` and are gone on with; at places of a resumption, this dies as well.
 async fn dies_and_goes_on(death: Death, seed: &Seed) {
-    let Death { point, nth, tool } = death;
-    let name = format!("kill-{point}-{nth}-{}", tool.name());
+    let Death { point, nth, tool, has_budget } = death;
+    let budget = if has_budget { "" } else { "-without-budget" };
+    let name = format!("kill-{point}-{nth}-{}{budget}", tool.name());
     let seed = seed.part(&name);
     let services = TestServices::start().await;
     let in_resumption = point.starts_with("resume.");
     let first = if in_resumption { "model.delta_recorded:4".to_owned() } else { format!("{point}:{nth}") };
-    let builder = TestServer::builder(&services.config()).keep_port().env("LOOPGATE_FAILPOINT", &first);
+    let config = if has_budget { services.config() } else { services.config_under("") };
+    let builder = TestServer::builder(&config).keep_port().env("LOOPGATE_FAILPOINT", &first);
     let mut server = builder.start().await;
     let mut client = Client::new(vec![server.url().to_owned()]);
     client.max_wait = Duration::from_secs(40);
@@ -79,11 +88,15 @@ async fn a_server_that_dies_at_any_failpoint_resumes_its_runs() {
     for (index, point) in FAILPOINTS.iter().enumerate() {
         for (number, tool) in Tool::ALL.into_iter().enumerate() {
             // A sample has each place once, with one tool or another.
-            if is_full() || number == index % Tool::ALL.len() {
-                deaths.push(Death { point, nth: 1, tool });
-            }
-            if is_full() {
-                deaths.push(Death { point, nth: 2, tool });
+            let is_sampled = number == index % Tool::ALL.len();
+            for has_budget in [true, false] {
+                let is_there = has_budget || !OF_BUDGETS.contains(point);
+                let is_sampled = is_sampled && (has_budget || AROUND_THE_FIRST_CALL.contains(point));
+                for nth in [1, 2] {
+                    if is_there && (is_full() || is_sampled && nth == 1) {
+                        deaths.push(Death { point, nth, tool, has_budget });
+                    }
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::cluster::TestCluster;
 use super::{mixed, scaled};
 use crate::support::cluster::evidence::Window;
+use crate::support::cluster::plan::{Plan, Tool};
 use crate::support::proxy::Proxy;
 use crate::support::redis::{Cluster, Watched, address, durable, fail_over, switch};
 
@@ -116,6 +117,30 @@ async fn replies_get_lost() {
     }
     proxy.heal();
     cluster.finish(in_flight).await;
+}
+
+/// The commit that creates a run arrives, with the begin of its first step in it, and its client is told to come again.
+#[tokio::test]
+async fn replies_to_the_creation_of_runs_get_lost() {
+    let redis = durable().await;
+    let proxy = Proxy::start(address(&redis)).await;
+    let mut cluster = TestCluster::without_budget("lost-creations", &vec![through(&proxy); 2]).await;
+    // Commits of drivers get through, or at a later attempt.
+    cluster.drivers_stayed = true;
+    cluster.client.spread = Duration::from_secs(scaled(4, 40));
+    let plan = |number: u64| {
+        let tool = Tool::ALL[usize::try_from(number % 3).expect("it is below 3")];
+        Plan::new(format!("lost-creations-{number}")).with_tools(1, &[tool]).with_text(4, 20).with_delay(30)
+    };
+    let in_flight = cluster.launch((0..scaled(40, 400)).map(|number| (plan(number), None)).collect()).await;
+    for _ in 0..scaled(1, 10) {
+        pass(&mut cluster, 500).await;
+        proxy.swallow_replies_to("run_started");
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        proxy.heal();
+    }
+    let figures = cluster.finish(in_flight).await;
+    assert!(figures.takeovers.len() > 0, "no commit arrived whose answer was lost");
 }
 
 #[tokio::test]

@@ -70,6 +70,8 @@ struct State {
     ways: [Way; 2],
     mode: Mode,
     deaf_subscribers: bool,
+    /// A word: connections are cut when the reply comes to a request that has it.
+    unheard: Option<&'static str>,
     /// Counts the blows; every connection that lives when one falls feels it.
     blow: (u64, Blow),
 }
@@ -103,6 +105,7 @@ impl Proxy {
             ways: [Way::default(); 2],
             mode: Mode::Open,
             deaf_subscribers: false,
+            unheard: None,
             blow: (0, Blow::Cut),
         });
         let shared = Arc::new(Shared::default());
@@ -191,6 +194,11 @@ impl Proxy {
         self.shared.swallow_replies.store(count, Ordering::SeqCst);
     }
 
+    /// The same of every request that has this word, until [`Proxy::heal`].
+    pub(crate) fn swallow_replies_to(&self, word: &'static str) {
+        self.state.send_modify(|state| state.unheard = Some(word));
+    }
+
     /// Keeps the next `count` scripts back until [`Proxy::pass_on`].
     pub(crate) fn hold_scripts(&self, count: usize) {
         self.shared.hold_scripts.store(count, Ordering::SeqCst);
@@ -208,6 +216,7 @@ impl Proxy {
             state.ways = [Way::default(); 2];
             state.mode = Mode::Open;
             state.deaf_subscribers = false;
+            state.unheard = None;
         });
     }
 }
@@ -307,7 +316,7 @@ async fn pump(
             let Ok(length @ 1..) = from.read(&mut buffer).await else { return io::Result::Ok(()) };
             let bytes = &buffer[..length];
             if way == 0 {
-                link.hear_request(bytes, shared);
+                link.hear_request(bytes, state.borrow().unheard, shared);
                 if bytes.windows(4).any(|word| word == b"EVAL") && spend(&shared.hold_scripts) {
                     shared.pass_on.notified().await;
                 }
@@ -358,10 +367,11 @@ async fn while_held(state: &mut watch::Receiver<State>, way: usize) -> io::Resul
 
 impl Link {
     /// Takes note of what the client asks for.
-    fn hear_request(&self, bytes: &[u8], shared: &Shared) {
+    fn hear_request(&self, bytes: &[u8], unheard: Option<&str>, shared: &Shared) {
         let subscribes = bytes.windows(9).any(|word| word.eq_ignore_ascii_case(b"SUBSCRIBE"));
         self.subscribed.fetch_or(subscribes, Ordering::SeqCst);
-        if spend(&shared.swallow_replies) {
+        let has = |word: &str| bytes.windows(word.len()).any(|some| some == word.as_bytes());
+        if unheard.is_some_and(has) || spend(&shared.swallow_replies) {
             self.cut_at_reply.store(true, Ordering::SeqCst);
         }
     }

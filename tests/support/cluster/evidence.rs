@@ -39,6 +39,10 @@ pub(crate) struct Evidence {
     pub(crate) all_runs: Option<Probe>,
     /// When the store may have forgotten what it acknowledged, so that clients had to begin anew.
     pub(crate) forgotten: Vec<Window>,
+    /// Whether every driver that called a model could record what came of it: none ended, stood still, or was without
+    /// the store for as long as its leases last.
+    #[serde(default)]
+    pub(crate) drivers_stayed: bool,
     /// What replicas counted, where it is compared.
     #[serde(default)]
     pub(crate) counted: Vec<Life>,

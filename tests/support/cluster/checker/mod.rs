@@ -96,7 +96,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
         clients::check_end(trace, view, &log, &allowed, &mut complaints);
         clients::check_cancellation(trace, view, evidence, &mut complaints);
         steps::check_steps(&trace.plan, &log, &mut complaints);
-        steps::check_charges(&trace.plan, &log, &evidence.model, &mut complaints);
+        steps::check_charges(&trace.plan, &log, evidence, &mut complaints);
         steps::check_shown(&trace.plan, &log, evidence, &mut complaints);
         tools::check_run(trace, &log, &evidence.tools, &mut complaints);
     }

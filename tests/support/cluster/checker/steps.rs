@@ -116,8 +116,8 @@ fn check_output(plan: &Plan, log: &Log, terminal: &Value, complaints: &mut Compl
 
 /// Every model call was reserved by a step that was recorded before, and what the upstream bills for it is charged: all of
 /// what it said that it took, and no more; where the server did not hear that, its input at least and a reservation at most.
-pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], complaints: &mut Complaints<'_>) {
-    let calls: Vec<_> = model.iter().filter(|call| call.what.tag == plan.tag).collect();
+pub(super) fn check_charges(plan: &Plan, log: &Log, evidence: &Evidence, complaints: &mut Complaints<'_>) {
+    let calls: Vec<_> = evidence.model.iter().filter(|call| call.what.tag == plan.tag).collect();
     let reserved = log.steps.len() + log.retried;
     if calls.len() > reserved {
         let what = format!("the model was asked {} times, and {reserved} of these were recorded before", calls.len());
@@ -151,7 +151,13 @@ pub(super) fn check_charges(plan: &Plan, log: &Log, model: &[Entry<ModelCall>], 
     let unsettled = log.steps.iter().filter(|step| step.end != StepEnd::Completed).count();
     let untold = finished.iter().filter(|call| call.what.breaks == Break::Untold).count();
     let most = MOST_RESERVED + 4 * calls.iter().map(|call| call.what.input).max().unwrap_or(0);
-    let estimated = (unsettled + untold + log.retried) as u64;
+    let mut estimated = unsettled + untold + log.retried;
+    if evidence.drivers_stayed {
+        // Then a step that did not complete is charged only if its call was made.
+        let completed = log.steps.len() - unsettled;
+        estimated = estimated.min(calls.len().saturating_sub(completed) + untold);
+    }
+    let estimated = estimated as u64;
     if charged > billed + estimated * most {
         let what =
             format!("it is charged {charged} tokens, and the upstream bills {billed}, with {estimated} estimates");

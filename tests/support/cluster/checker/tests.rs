@@ -95,6 +95,10 @@ fn repeated_steps_and_missing_charges_are_found() {
             ("with the results", |e| e.model[3].what.results[0] = "look r1.0.0, or not".to_owned()),
             ("with the results", |e| drop(e.model[4].what.results.pop())),
             ("with the results", |e| e.model[4].what.round = 5),
+            ("bills 40, with 0 estimates", |e| {
+                e.drivers_stayed = true;
+                e.model.remove(0);
+            }),
             ("bills 41, with 1 estimates", |e| {
                 rewrite(e, |log| {
                     change_data(log, "run.completed", |data| data["usage"]["total_tokens"] = json!(60_000));

@@ -171,9 +171,8 @@ pub(super) fn recorded(plan: &Plan) -> Evidence {
         usage: Some(json!({"runs": 1, "total_tokens": 60})),
         allowed_reasons: Vec::new(),
         all_runs: Some(probe()),
-        forgotten: Vec::new(),
-        counted: Vec::new(),
         keyed: true,
+        ..Evidence::default()
     }
 }
 
