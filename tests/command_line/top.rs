@@ -21,11 +21,11 @@ fn ask(model: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": "What?"}], "agent": {"background": true}})
 }
 
-/// What `loopgate top --once` says: its exit code, its table and its complaints.
+/// What `loopgate top` says where its output is no terminal: its exit code, its table and its complaints.
 async fn top(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let directory = tempdir().expect("a directory can be made");
     let mut command = loopgate(directory.path());
-    command.args(["top", "--once"]).args(arguments).env_remove("COLUMNS").envs(variables.iter().copied());
+    command.arg("top").args(arguments).env_remove("COLUMNS").envs(variables.iter().copied());
     let ran = within("a table", command.kill_on_drop(true).output()).await.expect("it can be started");
     (ran.status.code(), text(&ran.stdout), text(&ran.stderr))
 }
@@ -54,7 +54,7 @@ async fn replicas_and_their_live_runs_are_shown_in_one_plain_table() {
 
     let gone = format!("http://127.0.0.1:{}", free_port());
     let servers = ["--server", one.url(), "--server", other.url(), "--server", &gone];
-    let (code, shown, err) = top(&servers, &[]).await;
+    let (code, shown, err) = top(&[&servers[..], &["--once"]].concat(), &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{shown}");
     assert!(shown.contains("2 of 3 replicas answer · 1 live run · 0.0 tokens/s"), "{shown}");
     // Live, queued, streams, tokens in and out, cost, runs, failed, and failures of upstreams, tools and requests.

@@ -171,8 +171,8 @@ loopgate_queued_runs{} 3
 loopgate_draining 1
 loopgate_streams 4 1700000000000
 loopgate_tokens_total{upstream="a",model="m",kind="input"} 10
-loopgate_tokens_total{upstream="a",model="kind=\"output\"}",kind="cached_input"} 5
-loopgate_tokens_total{upstream="a\\",model="m",kind="output"} 3
+loopgate_tokens_total{upstream="a",model="kind=\"input\"}",kind="output"} 3
+loopgate_tokens_total{upstream="a\\",model="m",kind="cached_input"} 5
 loopgate_tokens_total{upstream="a",model="m",kind="reasoning"} 1
 loopgate_cost_usd_total{upstream="a",model="m"} 2.5e-3
 loopgate_runs_finished_total{agent="x",status="completed",reason="done"} 7
