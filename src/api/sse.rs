@@ -60,9 +60,11 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
             };
             match found {
                 Ok(Some(records)) => {
+                    let mut is_silent = true;
                     for record in records {
                         encoder.encode(&record, &mut out);
                         if out.len() >= PIECE {
+                            is_silent = false;
                             yield Ok(out.split().freeze());
                         }
                     }
@@ -70,7 +72,12 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                         out.extend_from_slice(DONE);
                     }
                     if !out.is_empty() {
+                        is_silent = false;
                         yield Ok(out.split().freeze());
+                    }
+                    // What the dialect does not show is silence to the client.
+                    if !is_silent {
+                        silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
                     }
                 }
                 Ok(None) => break,
@@ -87,7 +94,6 @@ fn events<E: Encoder>(mut follower: Follower, mut encoder: E) -> impl Stream<Ite
                     break;
                 }
             }
-            silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
         }
     }
 }

@@ -1,17 +1,22 @@
 //! How streams end that cannot be told to their end.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::*;
 use crate::agent::tests::support::catalog;
 use crate::agent::{Agent, Generation, Retention};
 use crate::api::MetricsAccess;
-use crate::llm::{Delta, DeltaStream, Model, ModelError, ModelRequest};
+use crate::llm::{Delta, DeltaStream, Model, ModelCall, ModelError, ModelPart, ModelRequest, ModelTurn};
 use crate::store::{CommitError, Tx, Write};
+use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::conversation::Part;
+use crate::types::{Effect, TurnEnd};
 
 /// Says something and then nothing for ever.
 #[derive(Debug)]
@@ -65,7 +70,12 @@ pub(super) fn replica(store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) 
 
 /// The same, whose tenants may store so many bytes.
 pub(super) fn replica_that_stores(tenant_bytes: u64, store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
-    let catalog = catalog(Arc::new(Silent));
+    let generation = Generation { catalog: catalog(Arc::new(Silent)), ..Generation::default() };
+    replica_with(generation, tenant_bytes, store, damages)
+}
+
+/// The same, with these models and tools.
+fn replica_with(generation: Generation, tenant_bytes: u64, store: &Arc<dyn Store>, damages: bool) -> (Agent, Router) {
     let keep = Retention {
         run: Duration::from_secs(60),
         wait: Duration::from_secs(60),
@@ -79,7 +89,7 @@ pub(super) fn replica_that_stores(tenant_bytes: u64, store: &Arc<dyn Store>, dam
         run_bytes: 1 << 30,
     };
     let store = Arc::new(Shared { store: store.clone(), damages });
-    let agent = Agent::new(store, Generation { catalog, ..Generation::default() }, keep);
+    let agent = Agent::new(store, generation, keep);
     let router = router(agent.clone(), &Arc::default(), MetricsAccess::Key);
     (agent, router)
 }
@@ -167,6 +177,73 @@ async fn a_stream_with_nothing_to_say_has_a_comment_every_15_seconds() {
             assert_eq!(begun.elapsed().as_secs(), seconds);
         }
     }
+}
+
+/// Calls a tool in so many turns, and then answers.
+#[derive(Debug)]
+struct Busy(AtomicUsize);
+
+impl Model for Busy {
+    fn stream(&self, _request: ModelRequest) -> DeltaStream {
+        let is_over = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err();
+        let call = ModelCall { name: "slow".to_owned(), arguments: "{}".to_owned() };
+        let (part, end) = if is_over {
+            (ModelPart::Part(Part::text("done")), TurnEnd::Stop)
+        } else {
+            (ModelPart::Call(call), TurnEnd::ToolCalls)
+        };
+        let text = is_over.then(|| Ok(Delta::Text("done".to_owned())));
+        let turn = ModelTurn { parts: vec![part], usage: None, end };
+        futures_util::stream::iter(text.into_iter().chain([Ok(Delta::Finished(Box::new(turn)))])).boxed()
+    }
+
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    }
+}
+
+/// Takes four seconds.
+#[derive(Debug)]
+struct Slow(ToolSpec);
+
+#[async_trait::async_trait]
+impl Tool for Slow {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: &RawValue, _: &CallContext) -> Result<ToolAnswer, ToolError> {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        Ok(ToolAnswer::text("done"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_shows_nothing_of_its_tools_has_a_comment_after_15_seconds_too() {
+    let spec = ToolSpec {
+        name: "slow".to_owned(),
+        description: "Takes its time.".to_owned(),
+        parameters: RawValue::from_string("{\"type\":\"object\"}".to_owned()).unwrap(),
+        effect: Effect::Read,
+        timeout: None,
+        source: Source::Builtin,
+    };
+    let (catalog, tools) =
+        (catalog(Arc::new(Busy(10.into()))), Registry::new(vec![Arc::new(Slow(spec)) as _]).unwrap());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (agent, router) = replica_with(Generation { catalog, tools, ..Generation::default() }, 1 << 30, &store, false);
+    // So that the run's lease is renewed.
+    agent.begin();
+    let mut stream = asked(&router, "/v1/chat/completions").await;
+    let (mut comments, mut text, mut last) = (0, String::new(), tokio::time::Instant::now());
+    while let Some(part) = stream.body.next().await {
+        assert!(last.elapsed().as_secs() <= 15, "{:?} of silence after {text}", last.elapsed());
+        last = tokio::time::Instant::now();
+        let part = part.unwrap();
+        comments += usize::from(part.starts_with(b":"));
+        text += std::str::from_utf8(&part).unwrap();
+    }
+    assert!(comments == 2 && text.contains("done") && text.ends_with("data: [DONE]\n\n"), "{comments}: {text}");
 }
 
 #[tokio::test(start_paused = true)]
