@@ -7,9 +7,11 @@ mod messages;
 mod paths;
 mod sockets;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Reply, TestServer, Upstream};
+use crate::support::{Answer, Reply, TestServer, Upstream, within};
 
 const ENDPOINTS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 
@@ -17,14 +19,21 @@ const ENDPOINTS: [&str; 2] = ["/v1/agent/completions", "/v1/chat/completions"];
 struct House {
     upstream: Upstream,
     server: TestServer,
+    /// How much memory the server held at first.
+    held: u64,
 }
+
+/// What a server may hold beyond that after all bad inputs, which were up to some tens of MiB: what the allocator keeps, and
+/// what was needed for the first time.
+const MORE: u64 = 6 << 20;
 
 impl House {
     async fn build(more_config: &str) -> Self {
         let upstream = Upstream::start([]).await;
         upstream.otherwise(Reply::says("Hello"));
         let server = TestServer::start(&format!("{}{more_config}", upstream.config())).await;
-        Self { upstream, server }
+        let held = server.own_memory();
+        Self { upstream, server, held }
     }
 
     /// A bad input must leave the server as it was, and cost nothing.
@@ -41,6 +50,13 @@ impl House {
             let answer = self.server.post(endpoint, &valid()).await.ok();
             assert_eq!(answer["choices"][0]["message"]["content"], "Hello");
         }
+        let gives_back = async {
+            while self.server.own_memory() > self.held + MORE {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let (holds, held) = (self.server.own_memory() >> 10, self.held >> 10);
+        within(&format!("{holds} KiB to fall to what there was, {held} KiB, and a little"), gives_back).await;
     }
 }
 
