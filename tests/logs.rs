@@ -126,3 +126,16 @@ async fn a_panic_is_a_line_of_the_log_that_says_where_and_not_what() {
     server.logged("the driver of the run panicked").await;
     assert!(!server.output().contains("was reached"), "{}", server.output());
 }
+
+#[tokio::test]
+async fn a_model_call_that_failed_and_is_repeated_is_a_line_of_the_log_with_its_cause() {
+    let upstream = Upstream::start([Reply::error(503, "overloaded", "Not now."), Reply::says("Hello")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let body = json!({"model": "test", "messages": [{"role": "user", "content": "Go."}]});
+    let answer = server.post("/v1/agent/completions", &body).await;
+    let line: Value = serde_json::from_str(&server.logged("a model call failed").await).expect("it is a line of JSON");
+    assert_eq!((&line["level"], &line["attempt"]), (&json!("WARN"), &json!(1)), "{line}");
+    assert_eq!(line["run"].as_str(), answer.headers["x-loopgate-run-id"].to_str().ok(), "{line}");
+    assert!(line["cause"].as_str().is_some_and(|cause| cause.contains("503")), "{line}");
+    answer.ok();
+}

@@ -121,6 +121,8 @@ impl TurnBuffer {
                 let (upstream, model) = self.upstream.clone();
                 self.pauses_until = Some(Instant::now() + delay);
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                let run = &self.run;
+                tracing::warn!(%run, step, %upstream, %model, attempt, delay_ms, %cause, "a model call failed; trying again");
                 self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind, cause });
             }
             Delta::Begun => self.begun = true,

@@ -319,3 +319,31 @@ async fn pages_of_a_report_have_every_group_once() {
         assert_eq!((whole.len(), &paged), (5, &whole));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_many_tenants_are_kept_at_hand_within_a_bound_and_no_sum_is_lost() {
+    const TENANTS: usize = 80;
+    const USERS: usize = 900;
+    /// As in `usage/count.rs`.
+    const ALL_ROWS: usize = 65_536;
+    let agent = TestAgent::builder().build();
+    let started = agent.start(request(), None).await.unwrap();
+    let id = started.head.id.clone();
+    let ended = outcome(&watch(started).await);
+    let head = agent.runs().get(&tenant(), &id).await.unwrap().head;
+    let named = |number: usize| Tenant::parse(&format!("t{number}")).unwrap();
+    let mut most = 0;
+    for number in 0..TENANTS {
+        let of_user = |user| Head { id: RunId::mint(), user: Some(format!("u{user}")), ..head.clone() };
+        let runs = (0..USERS).map(|user| CountedRun::found(&of_user(user), Some(&ended), 0));
+        agent.usage().count_all(&named(number), runs).await.unwrap();
+        most = most.max(agent.usage().rows_at_hand());
+    }
+    assert!((ALL_ROWS..ALL_ROWS + USERS).contains(&most), "{most}");
+    assert!(agent.usage().rows_at_hand() < ALL_ROWS);
+    for number in [0, TENANTS - 1] {
+        let tenant = named(number);
+        let groups = agent.usage().report(Requester::from(&tenant), &query(&[])).await.unwrap().groups;
+        assert_eq!(groups[0].1.runs, USERS as u64);
+    }
+}

@@ -3,7 +3,7 @@
 //! Runs that end while a commit is under way are counted together by the next one.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -24,6 +24,9 @@ const BATCH: usize = 64;
 const ATTEMPTS: usize = 8;
 /// Rows of one tenant that are kept at hand.
 const ROWS: usize = 4_096;
+/// Rows of all tenants that are kept at hand, about 20 MB. Beyond that, those of tenants without a run to count are
+/// forgotten.
+pub(super) const ALL_ROWS: usize = 65_536;
 
 /// Writes the rows of this process.
 #[derive(Debug)]
@@ -33,11 +36,19 @@ pub(super) struct RowWriter {
     process: Arc<str>,
     /// The number of its next row.
     next: AtomicU64,
+    /// How many rows are kept at hand.
+    at_hand: Arc<AtomicUsize>,
 }
 
 impl RowWriter {
     pub(super) fn new(ledger: Ledger) -> Self {
-        Self { ledger, process: Uuid::now_v7().simple().to_string().into(), next: AtomicU64::default() }
+        let process = Uuid::now_v7().simple().to_string().into();
+        Self { ledger, process, next: AtomicU64::default(), at_hand: Arc::default() }
+    }
+
+    /// How many rows of all tenants are kept at hand.
+    pub(super) fn rows_at_hand(&self) -> usize {
+        self.at_hand.load(Ordering::Relaxed)
     }
 
     /// The key of a new row of this day.
@@ -62,9 +73,11 @@ struct Pending {
 }
 
 /// The rows of this process, as they are stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Rows {
-    rows: HashMap<(Day, Dimensions), Row>,
+    stored: HashMap<(Day, Dimensions), Row>,
+    /// How many rows all tenants have at hand.
+    at_hand: Arc<AtomicUsize>,
     /// The newest day whose rows are as many as they may be.
     full: Option<(Day, Fullness)>,
 }
@@ -90,8 +103,9 @@ enum Fullness {
 type Counted = (u64, Totals);
 
 impl Tally {
-    pub(super) fn new(partition: Partition) -> Self {
-        Self { partition, pending: Mutex::default(), rows: tokio::sync::Mutex::default() }
+    pub(super) fn new(partition: Partition, writer: &RowWriter) -> Self {
+        let rows = Rows { stored: HashMap::new(), at_hand: writer.at_hand.clone(), full: None };
+        Self { partition, pending: Mutex::default(), rows: tokio::sync::Mutex::new(rows) }
     }
 
     /// Counts runs, perhaps together with others.
@@ -138,20 +152,20 @@ impl Tally {
             }
             // A commit that fails otherwise, or that is not waited for to its end, may have happened, or may happen yet:
             // then these rows are not written again.
-            let known = std::mem::take(&mut rows.rows);
+            let known = rows.take();
             let result = writer.ledger.commit(change.tx).await;
             match result {
                 Ok(()) => {
-                    rows.rows = known;
+                    rows.restore(known);
                     rows.keep(change.changed);
                     return Ok(());
                 }
                 Err(CommitError::VersionConflict { .. }) => {
-                    rows.rows = known;
+                    rows.restore(known);
                     counted = self.counted(writer, &runs).await?;
                 }
                 Err(CommitError::CeilingReached { counter, .. }) => {
-                    rows.rows = known;
+                    rows.restore(known);
                     rows.fill(&counter, &runs);
                 }
                 Err(error) => return Err(unavailable(error)),
@@ -173,8 +187,8 @@ impl Tally {
 
     /// The commit that counts these runs, of which so much is counted, and the rows as they are then.
     fn change(&self, writer: &RowWriter, rows: &Rows, runs: &[&CountedRun], counted: &[Counted]) -> Change {
-        // The registration of a run is removed by a later commit that is synced, which syncs this one too. If both are
-        // lost, the run is counted again.
+        // The registration of a run is removed by a later commit of the same journal. If both are lost, the run is counted
+        // again.
         let tx = Tx { durability: Durability::Written, ..Tx::new(self.partition.clone()) };
         let mut change = Change { tx, changed: HashMap::new() };
         // A session that a run made is not counted by its document, which a deletion subtracts. Where runs do not lie in
@@ -228,7 +242,7 @@ impl Change {
                 row.totals += delta;
                 return;
             }
-            if let Some(row) = rows.rows.get(&at) {
+            if let Some(row) = rows.stored.get(&at) {
                 let mut row = row.clone();
                 row.totals += delta;
                 self.changed.insert(at, row);
@@ -271,14 +285,34 @@ impl Change {
     }
 }
 
+impl Drop for Rows {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
 impl Rows {
     /// Takes rows in as they are stored now.
     fn keep(&mut self, changed: HashMap<(Day, Dimensions), Row>) {
-        if self.rows.len() + changed.len() > ROWS {
+        if self.stored.len() + changed.len() > ROWS {
             // What is forgotten here stays in the store. The next runs begin other rows.
-            self.rows.clear();
+            drop(self.take());
         }
-        self.rows.extend(changed);
+        let before = self.stored.len();
+        self.stored.extend(changed);
+        self.at_hand.fetch_add(self.stored.len() - before, Ordering::Relaxed);
+    }
+
+    /// Takes all rows, which stay in the store: those that are not [restored](Self::restore) are forgotten here.
+    fn take(&mut self) -> HashMap<(Day, Dimensions), Row> {
+        self.at_hand.fetch_sub(self.stored.len(), Ordering::Relaxed);
+        std::mem::take(&mut self.stored)
+    }
+
+    /// Has these rows at hand again, after none.
+    fn restore(&mut self, rows: HashMap<(Day, Dimensions), Row>) {
+        self.at_hand.fetch_add(rows.len(), Ordering::Relaxed);
+        self.stored = rows;
     }
 
     /// How much of a run of this day is told apart.

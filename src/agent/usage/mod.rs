@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, ReadError, keys};
-use crate::agent::usage::count::{RowWriter, Tally};
+use crate::agent::usage::count::{ALL_ROWS, RowWriter, Tally};
 pub use crate::agent::usage::counted_run::CountedRun;
 use crate::agent::usage::row::Day;
 use crate::store::{Partition, Unavailable};
@@ -107,14 +107,23 @@ impl Usage {
         Ok(())
     }
 
+    /// How many rows of all tenants are kept at hand.
+    #[cfg(test)]
+    pub(in crate::agent) fn rows_at_hand(&self) -> usize {
+        self.rows.rows_at_hand()
+    }
+
     /// What this process has counted for a tenant.
     fn tally(&self, tenant: &Tenant) -> Arc<Tally> {
         let mut tenants = self.tenants.lock();
-        if tenants.len() >= TENANTS && !tenants.contains_key(tenant) {
+        if self.rows.rows_at_hand() >= ALL_ROWS || tenants.len() >= TENANTS && !tenants.contains_key(tenant) {
             // Rows that are forgotten here stay in the store. The next run of such a tenant begins another row.
-            tenants.retain(|_, tally| Arc::strong_count(tally) > 1);
+            tenants.retain(|other, tally| other == tenant || Arc::strong_count(tally) > 1);
         }
-        tenants.entry(tenant.clone()).or_insert_with(|| Arc::new(Tally::new(keys::tenant_partition(tenant)))).clone()
+        tenants
+            .entry(tenant.clone())
+            .or_insert_with(|| Arc::new(Tally::new(keys::tenant_partition(tenant), &self.rows)))
+            .clone()
     }
 
     /// The day of UTC that it is, by the clock that all replicas go by.

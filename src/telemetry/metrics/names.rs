@@ -1,4 +1,5 @@
-//! Bounds the values of labels that name things: only names of the configuration, and of those the first ones.
+//! Bounds the values of labels that name things: names of the configuration, and those that are admitted while there is
+//! room, up to a number.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -39,6 +40,19 @@ impl<M> Named<M> {
     /// Counts these names by themselves from now on. What was counted stays.
     pub(super) fn know(&self, names: impl IntoIterator<Item = String>) {
         self.state.write().known = Some(names.into_iter().collect());
+    }
+
+    /// Counts this name by itself too from now on, if the names that are known leave room for it.
+    pub(super) fn admit(&self, name: &str) {
+        let has_room = |known: &HashSet<String>| known.len() < self.most && !known.contains(name);
+        let is_due = self.state.read().known.as_ref().is_some_and(has_room);
+        if is_due {
+            let mut state = self.state.write();
+            // Another run may have taken the last room meanwhile.
+            if let Some(known) = state.known.as_mut().filter(|known| has_room(known)) {
+                known.insert(name.to_owned());
+            }
+        }
     }
 
     /// The handles of this name, or of all other names.
@@ -90,5 +104,16 @@ mod tests {
         assert_eq!(["a", "b", "c", "x", "a"].map(of), ["a", "b", OTHER, OTHER, "a"]);
         named.know(["c".to_owned()]);
         assert_eq!(["a", "c"].map(of), ["a", OTHER], "what was counted by its name stays");
+    }
+
+    #[test]
+    fn admitted_names_take_the_room_that_those_of_the_configuration_leave() {
+        let named = Named::new(2, str::to_owned);
+        named.know(["a".to_owned()]);
+        for name in ["x", "x", "y"] {
+            named.admit(name);
+        }
+        let of = |name| (*named.of(name)).clone();
+        assert_eq!(["x", "y", "a"].map(of), ["x", OTHER, "a"]);
     }
 }

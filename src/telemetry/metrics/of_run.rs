@@ -67,6 +67,7 @@ impl Meters {
             Observation::Retried => drop(self.model(model).retries.inc()),
             Observation::UpstreamFailed(class) => self.model(model).fail(class),
             Observation::Answered { latency_ms, first_token_ms, output_tokens } => {
+                self.admit(model);
                 let meters = self.model(model);
                 meters.duration.observe_ms(latency_ms, self.trace.as_ref());
                 if let Some(first_ms) = first_token_ms {
@@ -98,12 +99,20 @@ impl Meters {
         }
     }
 
+    /// Counts a model by its name that an upstream answered for, though the configuration may not name it. A name that
+    /// no upstream knows is a caller's invention.
+    fn admit(&mut self, model: &StepModel) {
+        let name = model_name(model);
+        self.metrics.models.admit(&name);
+        self.model = None;
+    }
+
     /// What is counted of this model.
     fn model(&mut self, model: &Arc<StepModel>) -> Arc<ModelMeters> {
         match &self.model {
             Some((known, meters)) if Arc::ptr_eq(known, model) => meters.clone(),
             _ => {
-                let meters = self.metrics.models.of(&format!("{}/{}", model.upstream, model.model));
+                let meters = self.metrics.models.of(&model_name(model));
                 self.model = Some((model.clone(), meters.clone()));
                 meters
             }
@@ -117,6 +126,10 @@ impl Meters {
         self.metrics.reserved_tokens.inc_by(change(next.tokens(), before.tokens()));
         self.metrics.reserved_cost.replace(before.cost, next.cost);
     }
+}
+
+fn model_name(model: &StepModel) -> String {
+    format!("{}/{}", model.upstream, model.model)
 }
 
 impl Drop for Meters {

@@ -56,3 +56,27 @@ fn a_run_that_could_not_be_resumed_is_counted_for_its_tenant_too() {
         assert_eq!(text.contains(of_tenant), by_tenant, "{text}");
     }
 }
+
+#[test]
+fn ten_thousand_models_that_answer_leave_the_page_below_a_megabyte() {
+    let metrics = Metrics::new(false);
+    metrics.know(Names { models: vec!["u/named".to_owned()], ..Names::default() });
+    let all = metrics.0.as_ref().unwrap();
+    for number in 0..10_000 {
+        let name = format!("u/model-{number}");
+        all.runs.models.admit(&name);
+        let meters = all.runs.models.of(&name);
+        meters.duration.observe_ms(1_000, None);
+        meters.completed.inc();
+    }
+    all.runs.models.of("u/named").completed.inc();
+    let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
+    assert!(text.len() < 1_000_000, "{}", text.len());
+    let steps = |model: &str| {
+        let sample = format!("loopgate_steps_total{{upstream=\"u\",model=\"{model}\",outcome=\"completed\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&sample)).map(str::to_owned)
+    };
+    assert_eq!(["named", "model-0"].map(steps), [Some("1".to_owned()), Some("1".to_owned())]);
+    let of_others = "loopgate_steps_total{upstream=\"other\",model=\"other\",outcome=\"completed\"} 9951\n";
+    assert!(text.contains(of_others), "one of 50 names is the configuration's");
+}

@@ -181,6 +181,10 @@ async fn fail_step(
         let error = Some(run_error(error, has_spoken));
         driver.recorder.queue(Event::StopRequested { reason, error, short: None });
     }
+    if pause.is_some() {
+        let (run, cause) = (&driver.recorder.run().spec().id, run_error(error, has_spoken).message);
+        tracing::warn!(%run, step, %cause, "a model call failed; the run asks again");
+    }
     let reason = if has_spoken { DiscardReason::StreamBroke } else { DiscardReason::NoAnswer };
     driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;
     if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
