@@ -287,12 +287,8 @@ fn models(to: &mut Declarations) -> Named<ModelMeters> {
         DURATIONS,
         "From a model's request to the end of its answer, or of its run if that comes first.",
     );
-    let first_token = to.seconds(
-        "model_first_token",
-        MODEL,
-        FIRST_TOKEN,
-        "From a model's request to the first piece of its answer, if that comes in pieces.",
-    );
+    let first_token =
+        to.seconds("model_first_token", MODEL, FIRST_TOKEN, "From a model's request to the first piece of its answer.");
     let interval = to.seconds(
         "model_token_interval",
         MODEL,
