@@ -26,6 +26,8 @@ struct Meters {
     agent: Arc<AgentMeters>,
     /// The model that was called last, and what is counted of it.
     model: Option<(Arc<StepModel>, Arc<ModelMeters>)>,
+    /// The model that was last counted by its name because it answered.
+    admitted: Option<Arc<StepModel>>,
     tenant: Option<Arc<TenantMeters>>,
     trace: Option<Exemplar>,
     /// What the call in flight has reserved.
@@ -38,6 +40,7 @@ impl RunCounter {
         let meters = Meters {
             agent: metrics.agents.of(&spec.agent),
             model: None,
+            admitted: None,
             tenant: by_tenant.then(|| metrics.tenants.of(spec.tenant.as_str())),
             trace: spec.trace_id().map(|id| Exemplar(id.into())),
             reserved: Reservation::default(),
@@ -101,10 +104,14 @@ impl Meters {
 
     /// Counts a model by its name that an upstream answered for, though the configuration may not name it. A name that
     /// no upstream knows is a caller's invention.
-    fn admit(&mut self, model: &StepModel) {
+    fn admit(&mut self, model: &Arc<StepModel>) {
+        if self.admitted.as_ref().is_some_and(|admitted| Arc::ptr_eq(admitted, model)) {
+            return;
+        }
         let name = model_name(model);
         self.metrics.models.admit(&name);
-        self.model = None;
+        self.model = Some((model.clone(), self.metrics.models.of(&name)));
+        self.admitted = Some(model.clone());
     }
 
     /// What is counted of this model.
