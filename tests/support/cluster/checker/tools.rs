@@ -50,10 +50,13 @@ pub(super) fn check_run(trace: &ClientTrace, log: &Log, tools: &[Entry<Dispatch>
         }
         // What else a call may have for a result, and never as if it had gone well: that its outcome is unknown
         // or, where that does no harm, that its answer was lost. Not that nothing was sent, if the tool was asked.
+        let is_called_unknown = *is_unknown && content.contains("unknown");
         let is_told = if call.name == Tool::Book.name() {
-            *is_unknown && content.contains("unknown")
+            is_called_unknown
         } else {
-            call.lost && !content.contains("could not be reached")
+            // A run that stops repeats nothing, so what a driver that died may have sent stays unknown.
+            let is_left = call.interrupted && log.has_failed() && is_called_unknown;
+            is_left || call.lost && !content.contains("could not be reached")
         };
         // A run that stops makes no further call, and says so. The tool was never asked then.
         let is_unmade = content.contains("was not made") && dispatched.is_none() && log.has_failed();
