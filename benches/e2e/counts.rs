@@ -40,8 +40,8 @@ struct Budget {
     optimized: [f64; 3],
     /// The same by the profile `dev`, which is built anyway where changes are tested.
     unoptimized: [f64; 3],
-    /// By how many allocations an unoptimized server may miss its budget. Under callgrind it is so slow that the pieces
-    /// in which a text is stored and sent are more on a busy machine, of which a stream has more than a whole answer.
+    /// By how many allocations an unoptimized server may miss its budget. Under callgrind it is so slow that what the
+    /// upstream streams arrives in more pieces, or in fewer, than elsewhere, as the machine is busy or not.
     spread: f64,
 }
 
@@ -68,31 +68,31 @@ const BUDGETS: [Budget; 4] = [
         model: script::CHAT,
         streamed: false,
         optimized: [448.0, 418.6, 2.2],
-        unoptimized: [4715.2, 432.6, 2.2],
-        spread: 4.0,
+        unoptimized: [4666.0, 425.0, 2.2],
+        spread: 14.0,
     },
     Budget {
         title: "two calls of the calculator, then 10 tokens",
         model: script::TOOLS3,
         streamed: true,
         optimized: [948.1, 825.6, 2.2],
-        unoptimized: [9150.6, 832.8, 2.2],
-        spread: 6.0,
+        unoptimized: [9085.0, 828.0, 2.2],
+        spread: 10.0,
     },
     Budget {
         title: "three calls of an HTTP tool, then 20 tokens, not streamed",
         model: script::LOOP,
         streamed: false,
         optimized: [1259.2, 1190.0, 2.2],
-        unoptimized: [12264.1, 1197.0, 2.2],
-        spread: 5.0,
+        unoptimized: [12264.1, 1200.0, 2.2],
+        spread: 8.0,
     },
     Budget {
         title: "100 tokens in one burst",
         model: script::BURST100,
         streamed: true,
         optimized: [764.6, 511.4, 2.2],
-        unoptimized: [7570.4, 528.7, 2.2],
+        unoptimized: [7500.0, 520.0, 2.2],
         spread: 15.0,
     },
 ];
