@@ -132,6 +132,12 @@ impl Log {
         self.terminal.as_ref().is_some_and(|terminal| terminal["type"] != "run.completed")
     }
 
+    /// How many steps were discarded because their driver went on with them no further.
+    pub(super) fn interrupted_steps(&self) -> usize {
+        let is_interrupted = |event: &&Frame| event.name == "step.discarded" && data(event)["reason"] == "interrupted";
+        self.events.iter().filter(is_interrupted).count()
+    }
+
     fn take(&mut self, event: &Frame, complaints: &mut Complaints<'_>) {
         let data = data(event);
         let mut wrong = |what: &str| complaints.add(Promise::Writer, format!("{what}: {}", show(Some(event))));

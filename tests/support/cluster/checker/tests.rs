@@ -108,6 +108,22 @@ fn repeated_steps_and_missing_charges_are_found() {
     );
 }
 
+/// A driver that lost the store heard the answer, and could not record it. What it read of the input is charged all the same.
+#[test]
+fn of_an_interrupted_call_the_input_is_charged_at_least() {
+    let complaints = |input: u64| {
+        let mut evidence = good();
+        rewrite(&mut evidence, |log| {
+            change_data(log, "step.discarded", |data| data["reason"] = json!("interrupted"));
+        });
+        (evidence.model[1].what.input, evidence.model[1].what.tokens) = (input, input + 10);
+        let found = check(&evidence).into_iter().map(|violation| violation.what);
+        found.filter(|what| what.starts_with("it is charged 60 tokens, and the upstream bills")).collect::<Vec<_>>()
+    };
+    assert!(complaints(29).is_empty());
+    assert_eq!(complaints(30), ["it is charged 60 tokens, and the upstream bills 71"]);
+}
+
 #[test]
 fn wrong_dispatches_are_found() {
     find(
