@@ -1,4 +1,4 @@
-//! Upstreams that are asked for answers in one piece where nobody reads an answer as it is said.
+//! Upstreams that are asked for answers in one piece where no client reads an answer as it is said.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -18,7 +18,7 @@ pub(crate) enum Subject {
     LoopgateChat,
     /// The same, as a stream where the others are asked for one piece.
     LoopgateStreamed,
-    /// The same with an upstream that is asked for answers in one piece where nobody streams them.
+    /// The same with an upstream that is asked for answers in one piece where no client streams them.
     LoopgateInOnePiece,
     /// Loopgate, through its own path, with all events.
     LoopgateAgent,

@@ -64,7 +64,7 @@ pub struct ModelRequest {
     pub max_tokens: Option<u64>,
     /// Whether several tools may be called in one turn.
     pub parallel_tool_calls: bool,
-    /// Whether nobody reads the answer before it is whole, so that a model that [may](Model::may_answer_in_one_piece) is
+    /// Whether no client reads the answer before it is whole, so that a model that [may](Model::may_answer_in_one_piece) is
     /// to give it in one piece.
     pub in_one_piece: bool,
     /// The span that it is sent for, and its trace.

@@ -1,8 +1,8 @@
 //! What the runs of a tenant took, by UTC day, key, agent, model and user.
 //!
 //! A run is counted when it ends or waits for its client, with a marker that says how much of it is counted. Marker
-//! and rows lie in one partition and change in one commit, so a run is counted once, whoever counts it and however
-//! often. The registration of a run is removed only after the run was counted. So if the replica dies in between, the
+//! and rows lie in one partition and change in one commit, so a run is counted once, however many replicas count it and
+//! however often. The registration of a run is removed only after the run was counted. So if the replica dies in between, the
 //! replica that finds the registration counts the run: [`Usage::count_found`].
 //!
 //! A row belongs to one process, which alone writes it and keeps its sums at hand. So no row is read to be changed,

@@ -18,7 +18,7 @@ const VERSIONS: [&str; 3] = ["v1beta", "v1alpha", "v1"];
 pub struct GeminiUpstream {
     /// What it has in common with others.
     pub http: HttpUpstream,
-    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    /// Whether it is asked for an answer in one piece where no client reads the answer as it is said.
     pub ask_in_one_piece: bool,
 }
 

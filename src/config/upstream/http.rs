@@ -122,11 +122,11 @@ impl HttpUpstream {
     }
 }
 
-/// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+/// Whether it is asked for an answer in one piece where no client reads the answer as it is said.
 pub(in crate::config) fn read_ask_in_one_piece(section: &mut Section<'_>) -> bool {
     section.key(
         "ask_in_one_piece",
-        "Whether a model is asked for its answer in one piece where nobody reads the answer as it is said, as with \
+        "Whether a model is asked for its answer in one piece where no client reads the answer as it is said, as with \
          `stream: false`. That takes less of the server and suits short answers: `first_byte_timeout` then bounds a whole \
          answer, a call that is stopped or fails is [charged](api.md#what-a-model-call-is-charged) all that it was \
          allowed, and no reader sees text of a step before its answer is whole. Only `openai` and `gemini`.",

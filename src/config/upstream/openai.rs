@@ -20,7 +20,7 @@ pub struct OpenAiUpstream {
     pub written_calls: WrittenCalls,
     /// Whether it is sent members of a request that OpenAI does not document.
     pub pass_unknown_members: bool,
-    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    /// Whether it is asked for an answer in one piece where no client reads the answer as it is said.
     pub ask_in_one_piece: bool,
     /// What its chat completions take otherwise than others.
     pub chat: ChatManner,

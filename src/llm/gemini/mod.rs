@@ -55,7 +55,7 @@ pub struct GeminiModel {
     name: Arc<str>,
     upstream: Arc<Upstream>,
     base_url: Url,
-    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    /// Whether it is asked for an answer in one piece where no client reads the answer as it is said.
     may_ask_in_one_piece: bool,
 }
 

@@ -54,7 +54,7 @@ pub struct OpenAiModel {
     chat: ChatManner,
     /// Whether it is sent what OpenAI does not document.
     takes_unknown: bool,
-    /// Whether it is asked for an answer in one piece where nobody reads the answer as it is said.
+    /// Whether it is asked for an answer in one piece where no client reads the answer as it is said.
     may_ask_in_one_piece: bool,
     written_calls: WrittenCalls,
 }

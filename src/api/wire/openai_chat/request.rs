@@ -146,7 +146,7 @@ pub struct ResponseShape {
 }
 
 impl ResponseShape {
-    /// Whether what a model said can be taken back: nobody reads it, or its reader is told.
+    /// Whether what a model said can be taken back: no client reads it, or its reader is told.
     fn can_void(self) -> bool {
         !self.stream || self.events == EventsMode::Native || self.background
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Only an upstream whose operator wants it is asked so, and only where nobody reads the answer as it is said.
+/// Only an upstream whose operator wants it is asked so, and only where no client reads the answer as it is said.
 #[tokio::test]
 async fn an_upstream_is_asked_for_one_piece_where_it_may_be_and_nobody_reads() {
     let completion = json!({ "choices": [{ "message": { "content": "hi" }, "finish_reason": "stop" }] }).to_string();
