@@ -23,6 +23,7 @@ mod offers;
 mod passing;
 mod prices;
 mod programs;
+mod reach;
 mod recovery;
 mod reload;
 mod responses;

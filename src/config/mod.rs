@@ -8,6 +8,7 @@ mod agent;
 mod caller;
 mod declaration;
 mod difference;
+mod headers;
 mod identity;
 pub mod key;
 mod metrics;
@@ -23,6 +24,7 @@ mod report;
 mod scope;
 mod secret;
 mod secret_source;
+mod sent_value;
 mod server;
 mod settings;
 mod store;
@@ -48,6 +50,7 @@ pub use quota::{Allotment, Period, QuotaConfig};
 pub use redis_url::{RedisHost, RedisLayout, RedisLogin, RedisTls, RedisUrl};
 pub use scope::{Scope, Scopes};
 pub use secret::Secret;
+pub use sent_value::SentValue;
 pub use server::ServerConfig;
 pub use settings::Settings;
 pub use store::StoreConfig;
@@ -55,6 +58,6 @@ pub use store_url::StoreUrl;
 pub use tool::HttpToolConfig;
 pub use traces::{OtlpProtocol, TracedContent, TracesConfig};
 pub use upstream::{
-    AnthropicUpstream, ChatManner, GeminiUpstream, HttpUpstream, OpenAiUpstream, ReasoningSummary, ResponsesUpstream,
-    Upstream, UpstreamKind, UpstreamOrigin,
+    AnthropicUpstream, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream, OpenAiUpstream, ReasoningSummary,
+    ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };

@@ -10,11 +10,11 @@ use toml::Spanned;
 use toml::de::{DeString, DeValue};
 use url::Url;
 
+use super::headers::read_headers;
 use super::identity::SentIdentity;
 use super::quantity::Size;
 use super::reader::Section;
 use super::secret::Secret;
-use super::secret_source;
 use super::value::{FromToml, Misread, Word, text};
 use super::values::Recorded;
 use crate::types::Effect;
@@ -62,7 +62,7 @@ impl HttpToolConfig {
              the same, `write` may do it all again, so it is never repeated.",
             Effect::Write,
         );
-        let headers = read_headers(section);
+        let headers = read_headers(section, &[]).into_iter().map(|(name, value)| (name, value.whole)).collect();
         let send_identity = section.key(
             "send_identity",
             "What each call tells the service of the caller, in headers `x-loopgate-…`: the key's tenant, the run's session, \
@@ -206,28 +206,6 @@ fn fill_in(template: &str) -> Option<(Vec<String>, String)> {
     }
     example.push_str(rest);
     (!rest.contains('}')).then_some((arguments, example))
-}
-
-fn read_headers(section: &mut Section<'_>) -> Vec<(HeaderName, Secret)> {
-    section.named_or_text("headers", |name, text, section| {
-        let prefix = section.key("prefix", "Text before the secret, such as `\"Bearer \"`.", String::new());
-        let env: Option<String> = section.optional("env", "Environment variable that holds the secret.");
-        let file: Option<String> = section.optional("file", "File that holds the secret.");
-        let value = match (text, env, file) {
-            (Some(text), _, _) => Ok(Secret::new(text)),
-            (None, Some(variable), None) => secret_source::from_env(section, &variable),
-            (None, None, Some(path)) => secret_source::from_file(&path),
-            _ => Err("give a string, or a table with either env or file".to_owned()),
-        };
-        let value = value.and_then(|value| secret_source::sendable(Secret::new(format!("{prefix}{}", value.expose()))));
-        let value = value.map_err(|what| section.refuse_here(what)).ok();
-        if let Some(value) = &value {
-            section.record_here(Recorded::hidden(value.expose()));
-        }
-        let name = HeaderName::from_bytes(name.as_bytes());
-        let name = name.map_err(|_| section.refuse_here("this is not the name of an HTTP header")).ok();
-        name.zip(value)
-    })
 }
 
 /// A JSON schema of an object.

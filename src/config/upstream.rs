@@ -1,6 +1,7 @@
 //! `[upstreams.NAME]`: the servers that answer model calls.
 
 mod anthropic;
+mod connection;
 mod gemini;
 mod http;
 mod openai;
@@ -10,6 +11,7 @@ mod responses;
 use std::fmt;
 
 pub use self::anthropic::AnthropicUpstream;
+pub use self::connection::ConnectionSettings;
 pub use self::gemini::GeminiUpstream;
 pub use self::http::HttpUpstream;
 pub use self::openai::OpenAiUpstream;

@@ -1,18 +1,17 @@
 //! Builds what the configuration describes: upstreams, tools and keys, as one generation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
 use crate::config::{self, Settings};
 use crate::llm::connect::connect;
-use crate::llm::http::http_client;
+use crate::llm::http::reach;
 use crate::llm::http::upstream::UpstreamError;
 use crate::llm::retry::{RetryPolicy, Retrying};
-use crate::net::client::HttpClient;
+use crate::net::client::{HttpClient, Reach};
 use crate::server::prices;
 use crate::tools::http::HttpTool;
 use crate::tools::{Registry, builtin};
@@ -37,18 +36,18 @@ impl From<UpstreamError> for BuildError {
 /// The HTTP clients, which outlive a configuration as their open connections do.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    /// By connect timeout, the one setting that is a client's.
-    upstreams: HashMap<Duration, HttpClient>,
+    /// By the settings that are a client's.
+    upstreams: HashMap<Reach, HttpClient>,
     tools: Option<HttpClient>,
 }
 
 impl Clients {
-    fn for_upstream(&mut self, timeout: Duration) -> Result<HttpClient, BuildError> {
-        if let Some(client) = self.upstreams.get(&timeout) {
+    fn for_upstream(&mut self, reach: Reach) -> Result<HttpClient, BuildError> {
+        if let Some(client) = self.upstreams.get(&reach) {
             return Ok(client.clone());
         }
-        let client = http_client(timeout).map_err(BuildError::new)?;
-        self.upstreams.insert(timeout, client.clone());
+        let client = HttpClient::new(&reach).map_err(BuildError::new)?;
+        self.upstreams.insert(reach, client.clone());
         Ok(client)
     }
 
@@ -60,13 +59,8 @@ impl Clients {
 
     /// Forgets the clients that no upstream has any more.
     fn keep_used(&mut self, settings: &Settings) {
-        self.upstreams.retain(|timeout, _| {
-            settings
-                .upstreams
-                .iter()
-                .filter_map(|upstream| upstream.kind.http())
-                .any(|http| http.connect_timeout == *timeout)
-        });
+        let used: HashSet<Reach> = settings.upstreams.iter().filter_map(|one| one.kind.http()).map(reach).collect();
+        self.upstreams.retain(|reach, _| used.contains(reach));
     }
 
     fn for_tools(&mut self) -> Result<HttpClient, BuildError> {
@@ -114,7 +108,7 @@ fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<
         let model = connect(upstream, || Err(BuildError::new("it needs no client")))?;
         return Ok(Upstream::new(name, model, Some(vec!["demo".to_owned()])).on(terms));
     };
-    let model = connect(upstream, || clients.for_upstream(http.connect_timeout))?;
+    let model = connect(upstream, || clients.for_upstream(reach(http)))?;
     let model = Retrying::new(model, RetryPolicy::default());
     Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms))
 }

@@ -4,6 +4,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod balancer;
 pub(crate) mod cluster;
+pub(crate) mod forward_proxy;
 pub(crate) mod gemini;
 pub(crate) mod http;
 pub(crate) mod journal;
@@ -17,6 +18,7 @@ mod script;
 pub(crate) mod seed;
 pub(crate) mod server;
 pub(crate) mod sse;
+pub(crate) mod tls;
 pub(crate) mod tools;
 pub(crate) mod upstream;
 
@@ -28,6 +30,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub(crate) use anthropic::Anthropic;
+pub(crate) use forward_proxy::ForwardProxy;
 pub(crate) use gemini::Gemini;
 pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;

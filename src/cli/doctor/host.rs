@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::super::client::{Client, local_url};
 use super::finding::Finding;
-use crate::config::{Settings, StoreUrl, UpstreamKind};
+use crate::config::{HttpUpstream, Settings, StoreUrl, UpstreamKind};
 use crate::llm::http::http_client;
 
 /// How long what listens here may take to say what it is.
@@ -80,7 +80,8 @@ fn judge_files(files: Option<u64>, connections: u32) -> Finding {
 
 /// Whether the system's certificate authorities are needed.
 fn uses_tls(settings: &Settings) -> bool {
-    let upstream = |kind: &UpstreamKind| kind.http().is_some_and(|http| http.base_url.scheme() == "https");
+    let of_system = |http: &HttpUpstream| http.base_url.scheme() == "https" && http.connection.authorities.is_none();
+    let upstream = |kind: &UpstreamKind| kind.http().is_some_and(of_system);
     let store =
         matches!(&settings.store.url, StoreUrl::Redis(url) if url.tls.as_ref().is_some_and(|tls| tls.ca.is_none()));
     store

@@ -7,9 +7,9 @@ use super::finding::Finding;
 use crate::config::{HttpUpstream, Settings, Upstream};
 use crate::llm::ModelError;
 use crate::llm::connect::connect;
-use crate::llm::http::http_client;
+use crate::llm::http::reach;
 use crate::llm::http::upstream::UpstreamError;
-use crate::net::client::CannotConnect;
+use crate::net::client::{CannotConnect, HttpClient};
 
 /// Asks all upstreams at the same time.
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
@@ -37,7 +37,7 @@ enum Unreachable {
 
 async fn ask(settings: &Settings, upstream: &Upstream, http: &HttpUpstream) -> Vec<Finding> {
     let name = &upstream.name;
-    let model = match connect::<Unreachable>(upstream, || Ok(http_client(http.connect_timeout)?)) {
+    let model = match connect::<Unreachable>(upstream, || Ok(HttpClient::new(&reach(http))?)) {
         Ok(model) => model,
         Err(error) => return vec![Finding::fail(area(name), error.to_string())],
     };
@@ -65,10 +65,16 @@ fn refused(name: &str, http: &HttpUpstream, ModelError { message, status, .. }: 
                 http.base_url.as_str().trim_end_matches('/')
             ),
         ),
+        Some(407) => finding(
+            Finding::fail,
+            "Its proxy wants a login: name one with proxy_login_env or proxy_login_file.".to_owned(),
+        ),
         Some(_) => finding(Finding::warn, "It answers, and not as it should. Try again later.".to_owned()),
         None => finding(
             Finding::fail,
-            "Check base_url, the network, and proxies named in HTTPS_PROXY or HTTP_PROXY.".to_owned(),
+            "Check base_url and the network; proxies, named in `proxy`, HTTPS_PROXY or HTTP_PROXY; and certificates, named in \
+             ca_file and client_cert_file."
+                .to_owned(),
         ),
     }
 }

@@ -4,8 +4,12 @@ use super::http::{Defaults, HttpUpstream};
 use crate::config::reader::Section;
 
 /// Anthropic's own address, and the variables that name an upstream where the file declares none.
-pub const DEFAULTS: Defaults =
-    Defaults { base_url: "https://api.anthropic.com/v1", key: "ANTHROPIC_API_KEY", url: "ANTHROPIC_BASE_URL" };
+pub const DEFAULTS: Defaults = Defaults {
+    base_url: "https://api.anthropic.com/v1",
+    key: "ANTHROPIC_API_KEY",
+    url: "ANTHROPIC_BASE_URL",
+    headers: &["anthropic-beta", "anthropic-version"],
+};
 
 /// The version of the API that the server speaks.
 const VERSION: &str = "2023-06-01";
@@ -34,6 +38,7 @@ impl AnthropicUpstream {
 
     /// Reads what other kinds do not have.
     pub(in crate::config) fn read_own(http: HttpUpstream, section: &mut Section<'_>) -> Self {
+        http.refuse_second(section, "x-api-key");
         let version = section.key(
             "anthropic_version",
             "Version of the API, sent as the header `anthropic-version`. Only `anthropic`.",

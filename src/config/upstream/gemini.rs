@@ -8,6 +8,7 @@ pub const DEFAULTS: Defaults = Defaults {
     base_url: "https://generativelanguage.googleapis.com/v1beta",
     key: "GEMINI_API_KEY",
     url: "GOOGLE_GEMINI_BASE_URL",
+    headers: &[],
 };
 
 /// The versions of the API that an address may name; the first one is assumed.
@@ -26,6 +27,8 @@ impl GeminiUpstream {
     /// Reads what is declared.
     pub(in crate::config) fn read(section: &mut Section<'_>) -> Self {
         let http = HttpUpstream::read(section, &DEFAULTS);
+        http.refuse_second(section, "x-goog-api-key");
+        http.refuse_parameter(section, "alt", "");
         Self { http, ask_in_one_piece: read_ask_in_one_piece(section) }
     }
 

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
 use toml::Spanned;
 use toml::de::DeValue;
 use url::Url;
 
+use super::connection::ConnectionSettings;
+use crate::config::headers::read_headers;
 use crate::config::quantity::seconds;
 use crate::config::reader::Section;
 use crate::config::secret::Secret;
 use crate::config::secret_source;
+use crate::config::sent_value::{self, SentValue};
 use crate::config::value::{FromToml, Misread, text};
 use crate::config::values::Recorded;
 
@@ -32,6 +36,12 @@ pub struct HttpUpstream {
     pub free: Option<bool>,
     /// Whether requests may ask for what costs more than the price of their tokens.
     pub allow_uncounted_cost: bool,
+    /// Headers of every request to it, besides those that its kind has.
+    pub headers: Vec<(HeaderName, SentValue)>,
+    /// Parameters of the address of every request to it.
+    pub query: Vec<(String, SentValue)>,
+    /// How connections to it are opened.
+    pub connection: ConnectionSettings,
 }
 
 /// What differs between kinds where nothing is declared.
@@ -42,7 +52,13 @@ pub struct Defaults {
     pub key: &'static str,
     /// The variable that names its address.
     pub url: &'static str,
+    /// The headers that its kind has.
+    pub headers: &'static [&'static str],
 }
+
+/// The headers that requests to every kind of upstream have.
+const OWN_HEADERS: [&str; 7] =
+    ["accept", "accept-encoding", "content-type", "host", "traceparent", "tracestate", "x-request-id"];
 
 impl HttpUpstream {
     /// Reads what is declared.
@@ -55,6 +71,9 @@ impl HttpUpstream {
         );
         Self {
             api_key: read_key(section),
+            headers: read_headers(section, &[&OWN_HEADERS[..], defaults.headers].concat()),
+            query: read_query(section),
+            connection: ConnectionSettings::read(section, &base_url),
             models: section.optional("models", "Names of its models; if absent, the upstream is asked for them."),
             connect_timeout: section.key("connect_timeout", "Most time for opening a connection.", seconds(5)),
             first_byte_timeout: section.key(
@@ -75,6 +94,21 @@ impl HttpUpstream {
                 false,
             ),
             base_url,
+        }
+    }
+
+    /// Reports a header that the key is sent in as well.
+    pub(in crate::config) fn refuse_second(&self, section: &Section<'_>, key_header: &str) {
+        if self.api_key.is_some() && self.headers.iter().any(|(name, _)| name == key_header) {
+            let what = format!("{key_header} is the header of the API key: leave out one of them");
+            section.refuse("headers", what);
+        }
+    }
+
+    /// Reports a parameter that the server itself gives.
+    pub(in crate::config) fn refuse_parameter(&self, section: &Section<'_>, own: &str, instead: &str) {
+        if self.query.iter().any(|(name, _)| name == own) {
+            section.refuse("query", format!("the server itself gives {own:?}{instead}"));
         }
     }
 
@@ -150,6 +184,15 @@ fn read_key(section: &mut Section<'_>) -> Option<Secret> {
     api_key
 }
 
+/// Reads the table `query`.
+fn read_query(section: &mut Section<'_>) -> Vec<(String, SentValue)> {
+    section.named_or_text("query", |name, text, section| {
+        let value = sent_value::read("", text, section)?;
+        section.record_here(Recorded::hidden(value.whole.expose()));
+        Some((name.to_owned(), value))
+    })
+}
+
 struct BaseUrl(Url);
 
 impl FromToml for BaseUrl {
@@ -174,7 +217,7 @@ fn parse_base_url(text: &str) -> Result<Url, String> {
         return Err("must not hold a user or password; name the key with api_key_env or api_key_file".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("must end with the path, without ? and #".to_owned());
+        return Err("must end with the path, without ? and #; name parameters in query".to_owned());
     }
     for path in ["/chat/completions", "/responses", "/messages", "/models"] {
         if url.path().trim_end_matches('/').ends_with(path) {

@@ -9,7 +9,10 @@ use crate::types::tool::WrittenCalls;
 
 /// OpenAI's own address, and the variables that name an upstream where the file declares none.
 pub const DEFAULTS: Defaults =
-    Defaults { base_url: "https://api.openai.com/v1", key: "OPENAI_API_KEY", url: "OPENAI_BASE_URL" };
+    Defaults { base_url: "https://api.openai.com/v1", key: "OPENAI_API_KEY", url: "OPENAI_BASE_URL", headers: &[] };
+
+/// The header that holds a bearer token.
+pub(super) const BEARER: &str = "authorization";
 
 /// How a server that speaks OpenAI's chat dialect is reached.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,12 +60,17 @@ impl OpenAiUpstream {
             "Version of the API as Azure dates it, such as `2024-10-21`: then `base_url` ends before `/deployments`. Without it, \
              `base_url` ends with `/v1`. Only `openai`.",
         );
-        if api_version.as_ref().is_some_and(|version| !is_token(version)) {
-            section.refuse("api_version", "must be a word of letters, digits, `-`, `_` and `.`");
+        if let Some(version) = &api_version {
+            if !is_token(version) {
+                section.refuse("api_version", "must be a word of letters, digits, `-`, `_` and `.`");
+            }
+            http.refuse_parameter(section, "api-version", ", as api_version says");
         }
+        let key_header = preset.and_then(|preset| preset.key_header);
+        http.refuse_second(section, key_header.unwrap_or(BEARER));
         Self {
             api_version,
-            key_header: preset.and_then(|preset| preset.key_header),
+            key_header,
             chat,
             written_calls: section
                 .optional(
@@ -125,7 +133,7 @@ fn find_key(preset: &Preset, http: &mut HttpUpstream, section: &mut Section<'_>)
 }
 
 fn defaults_of(preset: &Preset) -> Defaults {
-    Defaults { base_url: preset.base_url.unwrap_or(DEFAULTS.base_url), key: preset.key, url: "" }
+    Defaults { base_url: preset.base_url.unwrap_or(DEFAULTS.base_url), key: preset.key, url: "", headers: &[] }
 }
 
 /// What the chat completions at this address take.

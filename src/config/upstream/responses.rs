@@ -1,7 +1,7 @@
 //! Upstreams of kind `openai_responses`.
 
 use super::http::HttpUpstream;
-use super::openai::{chat_of, is_openai, read_http, read_pass_unknown_members};
+use super::openai::{BEARER, chat_of, is_openai, read_http, read_pass_unknown_members};
 use super::preset::Preset;
 use crate::config::reader::Section;
 use crate::config::value::Word;
@@ -70,6 +70,8 @@ impl ResponsesUpstream {
         pass_unknown_members: bool,
         section: &mut Section<'_>,
     ) -> Self {
+        let key_header = preset.and_then(|preset| preset.key_header);
+        http.refuse_second(section, key_header.unwrap_or(BEARER));
         Self {
             reasoning_summary: section.optional(
                 "reasoning_summary",
@@ -83,7 +85,7 @@ impl ResponsesUpstream {
                  with the results of its tool calls. If absent, every model is asked but those that are known not to reason \
                  (`gpt-3…`, `gpt-4…`, `chatgpt-4…`, `gpt-5-chat…`), which would refuse. Only `openai_responses`.",
             ),
-            key_header: preset.and_then(|preset| preset.key_header),
+            key_header,
             pass_unknown_members,
             http,
         }

@@ -19,12 +19,28 @@ pub mod upstream;
 
 use std::time::Duration;
 
-use crate::net::client::{CannotConnect, HttpClient, Reach};
+use crate::config::HttpUpstream;
+use crate::net::client::{CannotConnect, HttpClient, Proxies, Reach};
 
-/// The HTTP client for upstreams: one for the whole process, so that connections are shared.
+/// The HTTP client for upstreams that declare nothing of how they are reached.
 ///
 /// Adapters time each phase themselves, for an overall timeout would cut long answers. Proxies of the environment are
 /// honoured.
 pub fn http_client(connect_timeout: Duration) -> Result<HttpClient, CannotConnect> {
-    HttpClient::new(Reach { connect_timeout: Some(connect_timeout), proxies: true, ..Reach::default() })
+    HttpClient::new(&reach_within(connect_timeout))
+}
+
+/// How an upstream is reached. Those that are reached alike share a client, and with it their connections.
+pub fn reach(upstream: &HttpUpstream) -> Reach {
+    let connection = &upstream.connection;
+    Reach {
+        proxies: connection.proxies.clone(),
+        authorities: connection.authorities.clone(),
+        certificate: connection.certificate.clone(),
+        ..reach_within(upstream.connect_timeout)
+    }
+}
+
+fn reach_within(connect_timeout: Duration) -> Reach {
+    Reach { connect_timeout: Some(connect_timeout), proxies: Proxies::Environment, ..Reach::default() }
 }

@@ -1,12 +1,13 @@
 //! One upstream: how it is called, and how its failures are worded.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use super::failure::Report;
 use super::fault::Fault;
@@ -33,6 +34,9 @@ pub enum UpstreamError {
     /// Another header holds such characters.
     #[error("a header holds characters that no header can carry")]
     Header,
+    /// The address is longer than any server takes with the parameters of the query.
+    #[error("the query is too long")]
+    Query,
 }
 
 /// An upstream, ready to be asked.
@@ -44,6 +48,10 @@ pub struct Upstream {
     /// Sent with each request.
     headers: HeaderMap,
     api_key: Option<Secret>,
+    /// Part of the address of each request.
+    query: Option<Secret>,
+    /// What else no error tells.
+    secrets: Vec<Secret>,
     pub(super) first_byte_timeout: Duration,
     pub(super) idle_timeout: Duration,
     pub(super) client: HttpClient,
@@ -65,12 +73,23 @@ impl Upstream {
         let mut headers = common_headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        for (name, value) in &config.headers {
+            let mut value = HeaderValue::try_from(value.whole.expose()).map_err(|_| UpstreamError::Header)?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        let query = query(config);
+        if let Some(query) = &query {
+            with_query(&models, query.expose()).ok_or(UpstreamError::Query)?;
+        }
         Ok(Self {
             name: name.to_owned(),
             api,
             models,
             headers,
             api_key: config.api_key.clone(),
+            query,
+            secrets: secrets(config),
             first_byte_timeout: config.first_byte_timeout,
             idle_timeout: config.idle_timeout,
             client,
@@ -115,7 +134,8 @@ impl Upstream {
 
     fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Bytes> {
         let mut request = Request::new(body);
-        (*request.method_mut(), *request.uri_mut()) = (method, uri.clone());
+        let with_query = self.query.as_ref().and_then(|query| with_query(uri, query.expose()));
+        (*request.method_mut(), *request.uri_mut()) = (method, with_query.unwrap_or_else(|| uri.clone()));
         *request.headers_mut() = self.headers.clone();
         request
     }
@@ -149,6 +169,9 @@ impl Upstream {
         let mut message = format!("upstream {} {what}", self.name);
         if let Some(key) = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty()) {
             message = message.replace(key, "[key]");
+        }
+        for secret in &self.secrets {
+            message = message.replace(secret.expose(), "[secret]");
         }
         if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
             message.truncate(end);
@@ -197,6 +220,31 @@ impl Upstream {
     pub(super) fn broken_off(&self, error: &HttpError) -> ModelError {
         self.error(ModelErrorKind::Transient, format_args!("broke off its answer: {error}"))
     }
+}
+
+/// The declared parameters of the address.
+fn query(config: &HttpUpstream) -> Option<Secret> {
+    let pairs = config.query.iter().map(|(name, value)| (name.as_str(), value.whole.expose()));
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    (!query.is_empty()).then(|| Secret::new(query))
+}
+
+/// The address with these parameters after its own.
+fn with_query(uri: &Uri, query: &str) -> Option<Uri> {
+    let before = if uri.query().is_some() { '&' } else { '?' };
+    Uri::try_from(format!("{uri}{before}{query}")).ok()
+}
+
+/// What of the headers and of the query is secret, as it is written and as the address has it. The longest come first, as one may
+/// be part of another.
+fn secrets(config: &HttpUpstream) -> Vec<Secret> {
+    let headers = config.headers.iter().filter_map(|(_, value)| value.secret.clone());
+    let query = config.query.iter().filter_map(|(_, value)| value.secret.clone());
+    let encoded =
+        |secret: &Secret| Secret::new(form_urlencoded::byte_serialize(secret.expose().as_bytes()).collect::<String>());
+    let mut all: Vec<Secret> = headers.chain(query).flat_map(|secret| [encoded(&secret), secret]).collect();
+    all.sort_by_key(|secret| Reverse(secret.expose().len()));
+    all
 }
 
 /// How an answer is compressed, where it is.

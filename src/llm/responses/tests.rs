@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::{HttpUpstream, Secret};
+use crate::config::{ConnectionSettings, HttpUpstream, Secret};
 use crate::llm::http::http_client;
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
@@ -21,6 +21,9 @@ fn config(base_url: &str) -> ResponsesUpstream {
     let http = HttpUpstream {
         base_url: base_url.parse().unwrap(),
         api_key: Some(Secret::new(KEY)),
+        headers: Vec::new(),
+        query: Vec::new(),
+        connection: ConnectionSettings::default(),
         models: None,
         connect_timeout: LONG,
         first_byte_timeout: LONG,

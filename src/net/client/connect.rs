@@ -14,11 +14,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls_platform_verifier::BuilderVerifierExt;
 use tower::Service;
 
+use super::reach::Reach;
 use super::stream::Stream;
+use super::tls;
 
 /// What this server calls itself, to servers and to proxies.
 pub(super) const NAME: HeaderValue = HeaderValue::from_static(concat!("loopgate/", env!("CARGO_PKG_VERSION")));
@@ -32,7 +32,7 @@ const ASK_TIMES: u32 = 3;
 #[cfg(target_os = "linux")]
 const ACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Why there can be no client: the system's certificate authorities cannot be read.
+/// Why there can be no client: the certificate authorities of the system cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("what HTTPS is checked against cannot be read: {0}")]
 pub struct CannotConnect(#[from] rustls::Error);
@@ -61,7 +61,7 @@ pub(super) struct Connector {
 
 impl Connector {
     /// Connects through `proxies` where they say so.
-    pub(super) fn new(timeout: Option<Duration>, proxies: Option<Matcher>) -> Result<Self, CannotConnect> {
+    pub(super) fn new(reach: &Reach, proxies: Option<Matcher>) -> Result<Self, CannotConnect> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -70,20 +70,16 @@ impl Connector {
         tcp.set_keepalive_retries(Some(ASK_TIMES));
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(ACKNOWLEDGED));
-        let provider = CryptoProvider::get_default().cloned();
-        let provider = provider.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
-        let plain = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let plain = plain.with_platform_verifier()?.with_no_client_auth();
-        let mut tls = plain.clone();
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let tls = Arc::new(tls);
+        let (mut to_server, to_proxy) = encryption(reach)?;
+        to_server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let tls = Arc::new(to_server);
         Ok(Self {
             tcp: tcp.clone(),
             direct: (tcp.clone(), tls.clone()).into(),
-            to_proxy: (tcp, Arc::new(plain)).into(),
+            to_proxy: (tcp, Arc::new(to_proxy)).into(),
             tls,
             proxies: proxies.map(Arc::new),
-            timeout,
+            timeout: reach.connect_timeout,
         })
     }
 
@@ -121,6 +117,19 @@ impl Connector {
         }
         Ok(Stream::direct(HttpsConnector::from((tunnel, self.tls)).call(to).await?))
     }
+}
+
+/// How TLS is spoken to servers, and to proxies. A proxy is shown no certificate, and is never vouched for by the
+/// authorities of the server behind it.
+fn encryption(reach: &Reach) -> Result<(ClientConfig, ClientConfig), rustls::Error> {
+    let (authorities, certificate) = (reach.authorities.as_ref(), reach.certificate.as_ref());
+    let of_system = tls::config(None, None);
+    if authorities.is_none() && certificate.is_none() {
+        return of_system.map(|config| (config.clone(), config));
+    }
+    // A client with authorities of its own needs none of the system, unless a proxy speaks TLS.
+    let to_proxy = of_system.or_else(|_| tls::config_without_trust())?;
+    Ok((tls::config(authorities, certificate)?, to_proxy))
 }
 
 impl Service<Uri> for Connector {

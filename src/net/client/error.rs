@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use hyper_util::client::legacy;
+use rustls::AlertDescription;
 
 use super::connect::TooSlow;
 use super::http1::Http1Error;
@@ -27,10 +28,18 @@ impl HttpError {
         self.cause().is::<TooSlow>()
     }
 
-    /// Whether no connection could be opened because the two do not understand or trust each other in TLS, which will be
-    /// so again the next time. What breaks TLS later may come after the request.
+    /// Whether the two do not understand or trust each other in TLS, which will be so again the next time. The server has
+    /// read nothing of the request then. Whatever else breaks TLS may come after the request.
     pub fn is_tls(&self) -> bool {
-        self.is_connect() && tls_error(&*self.0).is_some_and(is_final)
+        match tls_error(&*self.0) {
+            Some(rustls::Error::AlertReceived(alert)) => DISTRUST.contains(alert),
+            Some(error) => self.is_connect() && is_final(error),
+            // HTTP/2 keeps only the text of what ended its connection.
+            None => DISTRUST.iter().any(|alert| {
+                let text = rustls::Error::AlertReceived(*alert).to_string();
+                self.cause().to_string().contains(&text)
+            }),
+        }
     }
 
     /// Whether the server closed the connection before it answered. Servers close connections that were kept for the
@@ -51,6 +60,21 @@ impl HttpError {
         cause
     }
 }
+
+/// How a server says that it wants another certificate than it was shown, or one at all. The newest version of TLS lets a server
+/// say so after the client has begun to send its request, which the server then does not read.
+const DISTRUST: [AlertDescription; 10] = [
+    AlertDescription::HandshakeFailure,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnknownCA,
+    AlertDescription::DecryptError,
+    AlertDescription::AccessDenied,
+    AlertDescription::CertificateRequired,
+];
 
 /// What went wrong in TLS, if it was that.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {

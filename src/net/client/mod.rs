@@ -1,16 +1,20 @@
 //! The HTTP client for models and tools: what a run asks passes through here, so it has what that takes and no more.
 //!
 //! It keeps connections for the next request, speaks HTTP/2 to servers that offer it with TLS, and trusts the system's
-//! certificate authorities. Servers without TLS are spoken to by `http1`, all others by the HTTP library. It follows no redirects, unpacks nothing, and has no time limits but the one for connecting:
-//! callers know how long each phase may take. A request is sent once; only one of which no byte was sent, because the
+//! certificate authorities, or others that it is given. Servers without TLS that no proxy stands before are spoken to by
+//! `http1`, all others by the HTTP library. It follows no redirects, unpacks nothing, and has no time limits but the one for
+//! connecting: callers know how long each phase may take. A request is sent once; only one of which no byte was sent, because the
 //! connection that was kept for it turned out to be closed, is sent again on another.
 
 mod connect;
 mod error;
 mod http1;
+mod proxies;
+mod reach;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
 use std::time::Duration;
 
@@ -27,22 +31,11 @@ pub use self::connect::CannotConnect;
 use self::connect::{Connector, NAME};
 pub use self::error::HttpError;
 use self::http1::Http1Client;
+pub use self::proxies::{Proxies, Proxy};
+pub use self::reach::Reach;
 
 /// How long a connection is kept for the next request. Not a setting: servers close theirs earlier, and are heeded.
 const KEEP_IDLE: Duration = Duration::from_secs(90);
-
-/// How a client reaches servers.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Reach {
-    /// How long it may take to connect, with TLS and through a proxy; `None` leaves it to the operating system.
-    pub connect_timeout: Option<Duration>,
-    /// Whether the proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) are used.
-    pub proxies: bool,
-    /// How long a connection is kept for the next request, where that is less than usual.
-    pub keep_idle: Option<Duration>,
-    /// Whether servers are spoken to in HTTP/2 alone, without TLS too.
-    pub http2_only: bool,
-}
 
 /// A client. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
@@ -86,13 +79,13 @@ pub fn common_headers() -> HeaderMap {
 }
 
 impl HttpClient {
-    /// A client without connections. Fails where the system has no certificate authorities.
-    pub fn new(reach: Reach) -> Result<Self, CannotConnect> {
-        Self::through(reach.proxies.then(Matcher::from_env), reach)
+    /// A client without connections. Fails where it needs the certificate authorities of the system, and there are none.
+    pub fn new(reach: &Reach) -> Result<Self, CannotConnect> {
+        Self::through(reach.proxies.matcher(), reach)
     }
 
-    fn through(proxies: Option<Matcher>, reach: Reach) -> Result<Self, CannotConnect> {
-        let connector = Connector::new(reach.connect_timeout, proxies)?;
+    fn through(proxies: Option<Matcher>, reach: &Reach) -> Result<Self, CannotConnect> {
+        let connector = Connector::new(reach, proxies)?;
         let keep_idle = reach.keep_idle.unwrap_or(KEEP_IDLE);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder.http2_only(reach.http2_only);

@@ -23,7 +23,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
 async fn a_connection_serves_one_request_after_the_other() {
     let (address, heads) =
         serve(vec![vec![OK, "HTTP/1.1 302 Found\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n"]]).await;
-    let client = HttpClient::new(Reach::default()).unwrap();
+    let client = HttpClient::new(&Reach::default()).unwrap();
     let first = client.send(get(&format!("http://{address}/a?b=c"))).await.unwrap();
     assert_eq!((first.status, text(first).await.as_str()), (StatusCode::OK, "hi"));
     let second = client.send(get(&format!("http://{address}/"))).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_connection_serves_one_request_after_the_other() {
 async fn an_answer_that_never_came_is_told_from_one_that_broke_off() {
     let half = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
     let (address, heads) = serve(vec![vec![""], vec![half]]).await;
-    let client = HttpClient::new(Reach::default()).unwrap();
+    let client = HttpClient::new(&Reach::default()).unwrap();
     let closed = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
     assert!(closed.is_closed() && !closed.is_connect_timeout(), "{closed:?}");
     let mut broken = client.send(get(&format!("http://{address}/"))).await.unwrap().body;
@@ -54,7 +54,7 @@ async fn an_answer_that_never_came_is_told_from_one_that_broke_off() {
 async fn what_a_kept_connection_took_before_it_broke_is_not_sent_again() {
     // The server may have done what it was asked, so whether that may be repeated is for the caller to know.
     let (address, heads) = serve(vec![vec![OK, ""], vec![OK]]).await;
-    let client = HttpClient::new(Reach::default()).unwrap();
+    let client = HttpClient::new(&Reach::default()).unwrap();
     assert_eq!(text(client.send(get(&format!("http://{address}/one"))).await.unwrap()).await, "hi");
     let closed = client.send(get(&format!("http://{address}/two"))).await.unwrap_err();
     assert!(closed.is_closed(), "{closed:?}");
@@ -69,7 +69,7 @@ async fn connecting_takes_no_longer_than_it_may() {
     // Nobody accepts TLS here, so connecting ends with its time alone.
     let (address, _heads) = serve(vec![vec![OK]]).await;
     let client =
-        HttpClient::new(Reach { connect_timeout: Some(Duration::from_millis(50)), ..Reach::default() }).unwrap();
+        HttpClient::new(&Reach { connect_timeout: Some(Duration::from_millis(50)), ..Reach::default() }).unwrap();
     let request = client.send(get(&format!("https://{address}/")));
     // Far more than it may take, on a machine that is busy as well.
     let error = tokio::time::timeout(Duration::from_secs(20), request).await.unwrap().unwrap_err();
@@ -81,7 +81,7 @@ async fn a_proxy_passes_plain_requests_on_and_tunnels_others() {
     let refusal = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
     let (proxy, heads) = serve(vec![vec![OK, OK], vec![refusal]]).await;
     let matcher = || Matcher::builder().all(format!("http://ann:secret@{proxy}")).no("excepted.test").build();
-    let client = HttpClient::through(Some(matcher()), Reach::default()).unwrap();
+    let client = HttpClient::through(Some(matcher()), &Reach::default()).unwrap();
     for path in ["one", "two"] {
         let answer = client.send(get(&format!("http://models.test/{path}"))).await.unwrap();
         assert_eq!(text(answer).await, "hi");

@@ -42,7 +42,7 @@ const KEEP_IDLE: Duration = Duration::from_secs(4);
 
 /// The client that all HTTP tools share. It goes through no proxy.
 pub fn client() -> Result<HttpClient, CannotConnect> {
-    HttpClient::new(Reach { connect_timeout: Some(CONNECT_TIMEOUT), keep_idle: Some(KEEP_IDLE), ..Reach::default() })
+    HttpClient::new(&Reach { connect_timeout: Some(CONNECT_TIMEOUT), keep_idle: Some(KEEP_IDLE), ..Reach::default() })
 }
 
 /// A tool that is an HTTP endpoint.

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse
 use prost::Message;
 
 use crate::config::{OtlpProtocol, TracesConfig};
-use crate::net::client::{CannotConnect, HttpClient, Reach, Response, common_headers};
+use crate::net::client::{CannotConnect, HttpClient, Proxies, Reach, Response, common_headers};
 
 /// What gRPC calls the procedure.
 const PROCEDURE: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -64,10 +64,14 @@ impl Collector {
             headers.insert(TE, HeaderValue::from_static("trailers"));
             url.set_path(PROCEDURE);
         }
-        let reach =
-            Reach { connect_timeout: Some(config.timeout), proxies: true, http2_only: is_grpc, ..Reach::default() };
+        let reach = Reach {
+            connect_timeout: Some(config.timeout),
+            proxies: Proxies::Environment,
+            http2_only: is_grpc,
+            ..Reach::default()
+        };
         Ok(Self {
-            client: HttpClient::new(reach)?,
+            client: HttpClient::new(&reach)?,
             uri: url.as_str().parse().expect("a URL with a host is a URI"),
             protocol: config.protocol,
             headers,

@@ -1,0 +1,173 @@
+//! How connections to an upstream are opened: which certificates count, and through which proxy they go.
+
+use std::fs;
+
+use toml::Spanned;
+use toml::de::DeValue;
+use url::Url;
+
+use crate::config::reader::Section;
+use crate::config::secret::Secret;
+use crate::config::secret_source;
+use crate::config::value::{FromToml, Misread, text};
+use crate::net::client::tls::{Authorities, ClientCertificate, PemError, certificates, private_key};
+use crate::net::client::{Proxies, Proxy};
+
+/// How connections to an upstream are opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectionSettings {
+    /// Which certificate authorities vouch for it; `None` for those of the system.
+    pub authorities: Option<Authorities>,
+    /// What is shown to it where it asks for a certificate.
+    pub certificate: Option<ClientCertificate>,
+    /// Through which proxies it is reached.
+    pub proxies: Proxies,
+}
+
+impl Default for ConnectionSettings {
+    fn default() -> Self {
+        Self { authorities: None, certificate: None, proxies: Proxies::Environment }
+    }
+}
+
+impl ConnectionSettings {
+    /// Reads what is declared for the upstream at this address.
+    pub(super) fn read(section: &mut Section<'_>, base_url: &Url) -> Self {
+        let authorities = read_file(
+            section,
+            "ca_file",
+            "File of certificate authorities in PEM. The certificate of the upstream must come from one of them; those of the \
+             system then count for it no longer.",
+            base_url,
+        );
+        let authorities = authorities.and_then(|file| file.parse(section, Authorities::from_pem));
+        Self { authorities, certificate: read_certificate(section, base_url), proxies: read_proxies(section) }
+    }
+}
+
+/// A file that a key names.
+struct File {
+    key: &'static str,
+    path: String,
+    bytes: Vec<u8>,
+}
+
+impl File {
+    /// What the file holds. Reports what is wrong with it.
+    fn parse<T>(&self, section: &Section<'_>, parse: impl FnOnce(&[u8]) -> Result<T, PemError>) -> Option<T> {
+        parse(&self.bytes).map_err(|error| section.refuse(self.key, format!("{} {error}", self.path))).ok()
+    }
+}
+
+/// Reads the file that a key names. Reports if it cannot be read, or if there is no TLS that it could be for.
+fn read_file(section: &mut Section<'_>, key: &'static str, help: &'static str, base_url: &Url) -> Option<File> {
+    let path: String = section.optional(key, help)?;
+    if base_url.scheme() != "https" {
+        section.refuse(key, "is for an upstream whose base_url begins with https://");
+        return None;
+    }
+    let read = fs::read(&path).map_err(|error| format!("{path} cannot be read: {error}"));
+    let bytes = secret_source::reported(section, key, read)?;
+    section.record_secret(key, &String::from_utf8_lossy(&bytes));
+    Some(File { key, path, bytes })
+}
+
+fn read_certificate(section: &mut Section<'_>, base_url: &Url) -> Option<ClientCertificate> {
+    let certificate = read_file(
+        section,
+        "client_cert_file",
+        "File of the certificate in PEM that is shown to an upstream that asks for one, followed by the certificates that \
+         vouch for it.",
+        base_url,
+    );
+    let key = read_file(
+        section,
+        "client_key_file",
+        "File of the private key of that certificate in PEM, without a password. It may be the same file.",
+        base_url,
+    );
+    for (given, missing) in [("client_cert_file", "client_key_file"), ("client_key_file", "client_cert_file")] {
+        if section.is_written(given) && !section.is_written(missing) {
+            section.refuse(given, format!("needs {missing}"));
+        }
+    }
+    let chain = certificate?.parse(section, certificates);
+    let file = key?;
+    let key = file.parse(section, private_key)?;
+    let chain = chain?;
+    file.parse(section, |_| ClientCertificate::new(chain, key))
+}
+
+fn read_proxies(section: &mut Section<'_>) -> Proxies {
+    let asked: Option<AskedProxy> = section.optional(
+        "proxy",
+        "URL of the proxy through which the upstream is reached, such as `\"http://proxy.internal:3128\"`, or `\"none\"`. If \
+         absent, the environment decides: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.",
+    );
+    let in_env: Option<String> = section
+        .optional("proxy_login_env", "Environment variable that holds the login at that proxy, `USER:PASSWORD`.");
+    let in_file: Option<String> =
+        section.optional("proxy_login_file", "File that holds the login at that proxy, `USER:PASSWORD`.");
+    let (key, login) = match (in_env, in_file) {
+        (Some(_), Some(_)) => {
+            ("proxy_login_file", Some(Err("give proxy_login_env or proxy_login_file, not both".to_owned())))
+        }
+        (Some(variable), None) => ("proxy_login_env", Some(secret_source::from_env(section, &variable))),
+        (None, path) => ("proxy_login_file", path.map(|path| secret_source::from_file(&path))),
+    };
+    let login = login.and_then(|login| secret_source::reported(section, key, login));
+    if let Some(login) = &login {
+        section.record_secret(key, login.expose());
+    }
+    match asked {
+        Some(AskedProxy::At(url)) => match Proxy::new(&url, login.as_ref().map(Secret::expose)) {
+            Some(proxy) => return Proxies::One(proxy),
+            None => section.refuse("proxy", "this is not the address of a proxy"),
+        },
+        asked if login.is_some() && (asked.is_some() || !section.is_written("proxy")) => {
+            section.refuse(key, "needs a `proxy` with a URL");
+        }
+        Some(AskedProxy::None) => return Proxies::None,
+        None => {}
+    }
+    Proxies::Environment
+}
+
+/// What the key `proxy` holds.
+enum AskedProxy {
+    None,
+    At(Url),
+}
+
+impl FromToml for AskedProxy {
+    fn form() -> String {
+        "URL or \"none\"".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
+        const FORM: &str = "a URL such as \"http://proxy.internal:3128\", or \"none\"";
+        let text = text(value, FORM)?;
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let url = url.ok_or_else(|| Misread::new(value, format!("this is not {FORM}")))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Misread::new(
+                value,
+                "must not hold a user or password; name the login with proxy_login_env or proxy_login_file",
+            ));
+        }
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+            return Err(Misread::new(value, "must end with the host or its port"));
+        }
+        Ok(Self::At(url))
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::None => "\"none\"".to_owned(),
+            Self::At(url) => format!("\"{url}\""),
+        }
+    }
+}
