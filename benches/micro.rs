@@ -147,7 +147,15 @@ fn text(number: usize) -> Event {
 }
 
 fn names() -> RunNames {
-    RunNames { id: RunId::mint(), session: None, model: "m".into(), created_ms: 1, leg: 0, trace: None }
+    RunNames {
+        id: RunId::mint(),
+        session: None,
+        model: "m".into(),
+        names_agent: false,
+        created_ms: 1,
+        leg: 0,
+        trace: None,
+    }
 }
 
 async fn recorder() -> Recorder {

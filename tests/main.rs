@@ -11,6 +11,7 @@ mod connections;
 mod documents;
 mod durability;
 mod encryption;
+mod fallbacks;
 mod faults;
 mod gemini;
 mod idempotency;

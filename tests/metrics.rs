@@ -118,7 +118,7 @@ async fn the_counters_agree_with_what_upstreams_tools_and_clients_saw() {
             "loopgate_upstream_errors_total",
             &["{upstream=\"scripted\",class=\"rejected\"} 1", "{upstream=\"scripted\",class=\"unavailable\"} 1"],
         ),
-        ("loopgate_model_retries_total", &["{upstream=\"scripted\",model=\"test\"} 1"]),
+        ("loopgate_model_retries_total", &["{upstream=\"scripted\",model=\"test\",class=\"unavailable\"} 1"]),
         ("loopgate_model_call_duration_seconds_count", &["{upstream=\"scripted\",model=\"test\"} 4"]),
         ("loopgate_tool_calls_total", &["{tool=\"look\",outcome=\"error\"} 1", "{tool=\"look\",outcome=\"ok\"} 1"]),
         ("loopgate_tool_call_duration_seconds_count", &["{tool=\"look\"} 2"]),

@@ -1,5 +1,7 @@
 //! What a request's `model` may name: agents, and the models of upstreams.
 
+mod fallbacks;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig, nearest};
 use crate::llm::pricing::{self, ModelFacts};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
-use crate::types::usage::PriceOrigin;
+use crate::types::usage::{PriceOrigin, StepModel};
 use crate::types::{Micros, Price};
 
 /// How often upstreams are asked for their models. Not a setting: a reload asks at once, and `models` declares
@@ -76,6 +78,15 @@ pub struct Resolved {
     pub agent_name: String,
     /// Its settings.
     pub settings: AgentConfig,
+    /// The model that it calls.
+    pub called: Called,
+    /// The models that it calls in place of that one, in order.
+    pub fallbacks: Vec<Called>,
+}
+
+/// A model of an upstream.
+#[derive(Debug, Clone)]
+pub struct Called {
     /// The upstream.
     pub upstream: String,
     /// The model's name there.
@@ -99,6 +110,14 @@ pub struct Entry {
     pub agent: String,
 }
 
+impl Called {
+    /// The model as a run pins it.
+    pub(super) fn into_step_model(self) -> StepModel {
+        let Self { upstream, model_name: model, facts, price_origin, terms: _ } = self;
+        StepModel { upstream, model, price: facts.price, price_origin }
+    }
+}
+
 impl Upstream {
     /// An upstream; its models are asked of it where they are not declared.
     #[must_use]
@@ -111,6 +130,12 @@ impl Upstream {
     #[must_use]
     pub fn on(self, terms: Terms) -> Self {
         Self { terms, ..self }
+    }
+
+    /// What is known of its charges beside the prices of its models.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// Its models; `None` if it cannot say.
@@ -208,18 +233,16 @@ impl Catalog {
     }
 
     async fn resolved(&self, agent: &AgentConfig, model: &str) -> Result<Resolved, StartError> {
+        let called = self.called(model).await?;
+        let fallbacks = self.fallbacks(agent, &called, model).await;
+        Ok(Resolved { agent_name: agent.name.clone(), settings: agent.clone(), called, fallbacks })
+    }
+
+    async fn called(&self, model: &str) -> Result<Called, StartError> {
         let (upstream, model_name) = self.locate(model).await?;
         let names = [&format!("{}/{model_name}", upstream.name), model, &model_name];
         let (facts, price_origin) = facts(&self.models, upstream.terms, names);
-        Ok(Resolved {
-            agent_name: agent.name.clone(),
-            settings: agent.clone(),
-            upstream: upstream.name.clone(),
-            model_name,
-            facts,
-            price_origin,
-            terms: upstream.terms,
-        })
+        Ok(Called { upstream: upstream.name.clone(), model_name, facts, price_origin, terms: upstream.terms })
     }
 
     /// Everything that `model` may name: agents that have a model first.
@@ -304,7 +327,7 @@ impl Catalog {
 /// from.
 #[must_use]
 pub fn facts(models: &BTreeMap<String, ModelConfig>, terms: Terms, names: [&str; 3]) -> (ModelFacts, PriceOrigin) {
-    let declared = names.iter().find_map(|name| models.get(*name)).copied().unwrap_or_default();
+    let declared = names.iter().find_map(|name| models.get(*name)).cloned().unwrap_or_default();
     let known = pricing::known(names[2]);
     let facts = known.unwrap_or_else(pricing::fallback);
     let surcharge = |price: &Price| if terms.charges_cache_writes { price.input.div_ceil(4) } else { 0 };

@@ -14,6 +14,7 @@ mod dead_replicas;
 mod deletion;
 mod detached;
 mod due;
+mod fallbacks;
 mod fencing;
 mod histories;
 mod idempotency;

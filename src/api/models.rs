@@ -93,7 +93,7 @@ pub async fn tools(caller: Caller) -> Response {
 impl ModelObject {
     /// The agent or the upstream's model of this `id`.
     fn new(id: String, resolved: Resolved) -> Self {
-        let owned_by = if resolved.agent_name == id { "loopgate".to_owned() } else { resolved.upstream };
+        let owned_by = if resolved.agent_name == id { "loopgate".to_owned() } else { resolved.called.upstream };
         Self { id, object: "model", created: 0, owned_by }
     }
 }

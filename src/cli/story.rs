@@ -21,6 +21,8 @@ pub(super) struct Event {
     run_id: String,
     #[serde(default)]
     model: String,
+    #[serde(default)]
+    upstream: String,
     session_id: Option<String>,
     #[serde(default)]
     step: u32,
@@ -258,6 +260,10 @@ fn trouble_note(event: &Event) -> Option<String> {
         "provider.retry" => {
             format!("(the model did not answer; trying again: {})", line(&event.cause, MOST_SHOWN))
         }
+        "provider.fallback" => {
+            let (upstream, model) = (line(&event.upstream, MOST_SHOWN), line(&event.model, MOST_SHOWN));
+            format!("(the run goes on with {upstream}/{model}: {})", line(&event.cause, MOST_SHOWN))
+        }
         "budget.warning" => {
             let (used, limit, kind) = (event.used, event.limit, line(&event.kind, MOST_SHOWN));
             let scope = line(&event.scope, MOST_SHOWN);
@@ -306,6 +312,7 @@ mod tests {
             serde_json::json!({"type": "tool.progress", "name": hostile, "message": hostile}),
             serde_json::json!({"type": "tool.result", "name": hostile, "content": hostile, "is_error": true}),
             serde_json::json!({"type": "provider.retry", "cause": hostile}),
+            serde_json::json!({"type": "provider.fallback", "upstream": hostile, "model": hostile, "cause": hostile}),
             serde_json::json!({"type": "budget.warning", "scope": hostile, "kind": hostile, "used": 4, "limit": 5}),
             serde_json::json!({"type": "run.queued", "run_id": hostile}),
             serde_json::json!({"type": "run.started", "run_id": "r", "model": hostile, "session_id": hostile}),

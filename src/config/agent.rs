@@ -5,6 +5,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::fallbacks::{self, find_upstream};
 use super::mistake::suggestion;
 use super::quantity::seconds;
 use super::reader::Section;
@@ -30,6 +31,8 @@ pub struct AgentConfig {
     pub name: String,
     /// `UPSTREAM/MODEL`, or a bare model name; `None` leaves it to the request.
     pub model: Option<String>,
+    /// The models that are asked in place of that one, in order; `None` leaves them to the model.
+    pub fallbacks: Option<Vec<String>>,
     /// Its instructions.
     pub system: Option<String>,
     /// Names of the server-side tools that its model is offered; `*` matches any characters.
@@ -81,6 +84,13 @@ impl AgentConfig {
         if name != DEFAULT_AGENT && model.is_none() && inherited.is_none() && models_at_least(upstreams) > 1 {
             section.refuse_here("it has no model, and the upstreams have several: name one of them in its `model`");
         }
+        let fallbacks = fallbacks::read(
+            section,
+            "Models that are asked in order if the one before fails in a way that another may not: each `UPSTREAM/MODEL`, or a \
+             bare model name. If absent, those of the model are asked.",
+            model.as_deref(),
+            upstreams,
+        );
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = section.key(
             "tools",
@@ -99,6 +109,7 @@ impl AgentConfig {
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
+            fallbacks: section.or_inherited("fallbacks", fallbacks, parent.and_then(|parent| parent.fallbacks.clone())),
             system: section.or_inherited("system", system, parent.and_then(|parent| parent.system.clone())),
             tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
             on_limit,
@@ -160,23 +171,6 @@ impl LimitsConfig {
 /// How many models the upstreams have by what is declared; those that are not declared are unknown yet.
 fn models_at_least(upstreams: &[Upstream]) -> usize {
     upstreams.iter().filter_map(Upstream::declared_models).sum()
-}
-
-/// Whether an upstream can be meant by `UPSTREAM/MODEL` or a bare name. Which model exists is the
-/// upstream's to say.
-fn find_upstream(model: &str, upstreams: &[Upstream]) -> Result<(), String> {
-    if upstreams.iter().any(|upstream| upstream.lists(model)) {
-        return Ok(());
-    }
-    let names: Vec<&str> = upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
-    match model.split_once('/') {
-        Some((_, "")) => Err("expected UPSTREAM/MODEL, found no model after the slash".to_owned()),
-        Some((upstream, _)) if names.contains(&upstream) => Ok(()),
-        Some((upstream, _)) => Err(format!("there is no upstream `{upstream}`; {}", suggestion(upstream, &names))),
-        None if model.is_empty() => Err("expected UPSTREAM/MODEL, found nothing".to_owned()),
-        None if upstreams.iter().any(|upstream| upstream.may_have(model)) => Ok(()),
-        None => Err(format!("no upstream lists the model `{model}`; add it to an upstream's models")),
-    }
 }
 
 impl Word for OnLimit {

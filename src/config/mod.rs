@@ -8,6 +8,7 @@ mod agent;
 mod caller;
 mod declaration;
 mod difference;
+mod fallbacks;
 mod headers;
 mod identity;
 pub mod key;

@@ -1,11 +1,15 @@
 //! `[models."NAME"]`: the properties of models.
 
+use super::fallbacks;
 use super::reader::Section;
+use super::upstream::Upstream;
 use crate::types::{Micros, Price};
 
 /// What is known of a model where the built-in table is wrong or silent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelConfig {
+    /// The models that are asked in place of it, in order, where no agent says so.
+    pub fallbacks: Vec<String>,
     /// Most tokens of input and output together.
     pub context_window: Option<u64>,
     /// Most tokens of one answer.
@@ -17,7 +21,13 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
+    pub(super) fn read(name: &str, section: &mut Section<'_>, upstreams: &[Upstream]) -> Self {
+        let fallbacks = fallbacks::read(
+            section,
+            "Models that are asked in its place, as an agent's `fallbacks` are, where no agent has some.",
+            Some(name),
+            upstreams,
+        );
         let context_window = section.optional("context_window", "Most tokens of input and output together.");
         let max_output_tokens = section.optional("max_output_tokens", "Most output tokens of one model call.");
         let mut cache_write = None;
@@ -38,6 +48,7 @@ impl ModelConfig {
                 Price { input: input.0, cached_input, cache_write_surcharge: 0, output: output.0 }
             })
         });
-        Self { context_window, max_output_tokens, price, cache_write }
+        let fallbacks = fallbacks.unwrap_or_default();
+        Self { fallbacks, context_window, max_output_tokens, price, cache_write }
     }
 }

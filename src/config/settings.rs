@@ -162,7 +162,9 @@ impl Settings {
         if upstreams.is_empty() {
             (upstreams, upstream_origin) = upstream::without_declaration(root);
         }
-        let models = root.named("models", None, |name, section| Some((name.to_owned(), ModelConfig::read(section))));
+        let models = root.named("models", None, |name, section| {
+            Some((name.to_owned(), ModelConfig::read(name, section, &upstreams)))
+        });
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mut known_tools = BUILTIN_TOOLS.map(str::to_owned).to_vec();
         known_tools.extend(root.names_in("tools"));

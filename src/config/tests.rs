@@ -2,6 +2,7 @@
 
 mod differences;
 mod docs;
+mod fallbacks;
 mod mistakes;
 mod presets;
 mod traces;
@@ -79,6 +80,7 @@ fn nothing_written_is_all_defaults() {
         "default": AgentConfig {
             name: "default",
             model: None,
+            fallbacks: None,
             system: None,
             tools: [
                 "calculator",
@@ -270,6 +272,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
     let expected = AgentConfig {
         name: "small".into(),
         model: Some("demo/demo".into()),
+        fallbacks: None,
         system: Some("Be brief.".into()),
         tools: vec!["calc*".into()],
         on_limit: OnLimit::Error,
@@ -293,7 +296,7 @@ fn the_example_loads() {
 
     let price = Price::from_usd(2.5, 0.25, 10.0);
     let (context_window, max_output_tokens) = (Some(200_000), Some(8192));
-    let model = ModelConfig { context_window, max_output_tokens, price: Some(price), cache_write: None };
+    let model = ModelConfig { context_window, max_output_tokens, price: Some(price), ..ModelConfig::default() };
     assert_eq!(settings.models["gpt-5"], model);
     assert_eq!(settings.server.cors_origins, ["https://chat.example.com"]);
     assert_eq!(settings.server.requests_per_minute, Some(60));

@@ -7,6 +7,7 @@ pub mod anthropic;
 mod call_id;
 pub mod connect;
 mod drafts;
+pub mod error_class;
 pub mod gemini;
 pub mod http;
 mod kept;
@@ -71,6 +72,8 @@ pub struct ModelRequest {
     pub trace: Option<TraceContext>,
     /// The id of the request that began its run.
     pub request_id: Option<String>,
+    /// Whether the caller has another model to ask if this one fails, so that waiting for this one is not worth much.
+    pub has_fallback: bool,
     /// When the caller gives up; retries do not reach beyond it.
     pub deadline: Instant,
 }

@@ -36,7 +36,16 @@ impl Default for RetryPolicy {
     }
 }
 
+/// How long a model is asked again that has another one behind it. Not a setting: the other model is there to be asked.
+const BUDGET_BEFORE_FALLBACK: Duration = Duration::from_secs(2);
+
 impl RetryPolicy {
+    /// The policy for a model in whose place another one can be asked: a hiccup is waited for, and no more.
+    #[must_use]
+    pub fn before_fallback(self) -> Self {
+        Self { retries: self.retries.min(1), budget: self.budget.min(BUDGET_BEFORE_FALLBACK), ..self }
+    }
+
     /// How long to wait before retry number `retry`, counted from 1, if it may begin within `left`.
     ///
     /// An upstream that names a wait is taken at its word. Otherwise the wait lies between half and
@@ -78,7 +87,8 @@ impl Model for Retrying {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        let (inner, policy) = (Arc::clone(&self.inner), self.policy);
+        let inner = Arc::clone(&self.inner);
+        let policy = if request.has_fallback { self.policy.before_fallback() } else { self.policy };
         Box::pin(stream! {
             let end = request.deadline.min(Instant::now() + policy.budget);
             for attempt in 1.. {

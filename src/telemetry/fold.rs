@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::fallback::FellBack;
 use crate::types::tool::CallEnding;
 use crate::types::usage::StepModel;
 use crate::types::{
@@ -23,8 +24,10 @@ pub enum Observation<'r> {
     Reserved(Reservation),
     /// What was reserved for the step is settled.
     Settled,
-    /// A model call failed, and the model is asked again.
-    Retried,
+    /// A model call failed so, and the model is asked again.
+    Retried(FailureClass),
+    /// A model failed so, or is not asked for now, and another one is.
+    FellBack(FailureClass),
     /// An upstream failed.
     UpstreamFailed(FailureClass),
     /// The model answered.
@@ -79,6 +82,8 @@ pub struct RunFold {
     is_queued: bool,
     waits: bool,
     handed_off: bool,
+    /// How the last step failed, if the run has not gone on since.
+    failed: Option<FailureClass>,
     /// What failed, if the run is to stop for it.
     stopped_by: Option<ErrorKind>,
     is_stopping: bool,
@@ -95,6 +100,7 @@ impl RunFold {
             is_queued: spec.queued_at.is_some(),
             waits: status == RunStatus::RequiresAction,
             handed_off,
+            failed: None,
             stopped_by: None,
             is_stopping: false,
         }
@@ -118,12 +124,14 @@ impl RunFold {
                 if let Some(model) = model {
                     self.model.clone_from(model);
                 }
+                self.repeat(&mut observe);
                 Observation::Reserved(*reserved)
             }
             Event::ProviderRetry { kind, .. } => {
                 observe(&self.model, Observation::UpstreamFailed(FailureClass::Kind(*kind)));
-                Observation::Retried
+                Observation::Retried(FailureClass::Kind(*kind))
             }
+            Event::ProviderFallback(fell_back) => return self.fall_back(fell_back, &mut observe),
             Event::TurnFinished { turn, .. } => {
                 let Turn { latency_ms, first_token_ms, usage, .. } = **turn;
                 observe(&self.model, Observation::Settled);
@@ -153,6 +161,24 @@ impl RunFold {
         observe(&self.model, observation);
     }
 
+    /// A step begins: if the one before failed, the same model is asked again.
+    fn repeat<'r>(&mut self, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+        let Some(class) = self.failed.take() else { return };
+        if class == FailureClass::NoAnswer {
+            observe(&self.model, Observation::UpstreamFailed(class));
+        }
+        observe(&self.model, Observation::Retried(class));
+    }
+
+    fn fall_back<'r>(&mut self, to: &FellBack, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+        let class = FailureClass::Kind(to.kind);
+        if self.failed.take() == Some(FailureClass::NoAnswer) {
+            observe(&self.model, Observation::UpstreamFailed(class));
+        }
+        observe(&self.model, Observation::FellBack(class));
+        self.model.clone_from(&to.to);
+    }
+
     fn start(&mut self, at_ms: u64) -> Observation<'static> {
         if std::mem::take(&mut self.is_queued) {
             Observation::Dequeued { waited_ms: at_ms.saturating_sub(self.created_ms) }
@@ -171,7 +197,7 @@ impl RunFold {
         }
     }
 
-    fn discard<'r>(&self, reason: DiscardReason, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+    fn discard<'r>(&mut self, reason: DiscardReason, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
         observe(&self.model, Observation::Settled);
         observe(&self.model, Observation::StepDiscarded(reason));
         let class = match reason {
@@ -179,9 +205,10 @@ impl RunFold {
             DiscardReason::NoAnswer => self.stopped_by.map_or(FailureClass::NoAnswer, FailureClass::Kind),
             DiscardReason::Interrupted | DiscardReason::EmptyResponse => return,
         };
-        observe(&self.model, Observation::UpstreamFailed(class));
-        if !self.is_stopping {
-            observe(&self.model, Observation::Retried);
+        // The next event says whether the same model is asked again, or another one, and then what failed.
+        self.failed = Some(class).filter(|_| !self.is_stopping);
+        if self.failed != Some(FailureClass::NoAnswer) {
+            observe(&self.model, Observation::UpstreamFailed(class));
         }
     }
 

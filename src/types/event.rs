@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::conversation::{Part, joined};
 use crate::types::error::{ErrorKind, RunError};
+use crate::types::fallback::FellBack;
 use crate::types::json::is_default;
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::run::RunOptions;
@@ -55,7 +56,8 @@ pub enum Event {
         step: u32,
         /// What was set aside for it.
         reserved: Reservation,
-        /// Which model is called; `None` if it is that of the step before. The first step names its model.
+        /// Which model is called; `None` if the log names it already: in an earlier step, or where the run fell back to it.
+        /// The first step names its model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Arc<StepModel>>,
         /// The limit after which this is the closing answer, without tools.
@@ -80,6 +82,8 @@ pub enum Event {
         kind: ErrorKind,
         cause: String,
     },
+    /// The run goes on with another model, because the one before failed or is not asked for now.
+    ProviderFallback(Box<FellBack>),
     /// The model's turn is whole. Internal.
     TurnFinished { step: u32, turn: Box<Turn> },
     /// The step's text so far is void.
@@ -154,6 +158,7 @@ impl Event {
             | Self::RefusalDelta { .. }
             | Self::ToolArgumentsDelta { .. }
             | Self::ProviderRetry { .. }
+            | Self::ProviderFallback(_)
             | Self::StepDiscarded { .. }
             | Self::BudgetWarning { .. }
             | Self::ToolStarted { .. }

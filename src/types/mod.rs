@@ -6,6 +6,7 @@ pub mod clock;
 pub mod conversation;
 pub mod error;
 pub mod event;
+pub mod fallback;
 pub mod id;
 pub mod json;
 pub mod offer;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::ToolCall;
 use crate::types::error::{ErrorKind, RunError};
+use crate::types::fallback::FallbackUsage;
 use crate::types::json::is_default;
 use crate::types::report::Report;
 use crate::types::shortfall::Shortfall;
@@ -227,6 +228,9 @@ pub struct Outcome {
     /// Cost of all steps.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cost: Micros,
+    /// The part of both that it took of models that it fell back to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_fallbacks: Vec<FallbackUsage>,
     /// Where its budgets stand.
     pub budget: BudgetStatus,
     /// The budget that has no room for another model call, if that is why it stopped.
@@ -280,6 +284,7 @@ impl Outcome {
             usage: Usage::default(),
             leg_usage: None,
             cost: Micros::default(),
+            of_fallbacks: Vec::new(),
             budget: BudgetStatus::default(),
             short: None,
             iterations: 0,

@@ -37,6 +37,9 @@ pub struct StepReport {
     /// What they cost.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cost: Micros,
+    /// The upstream and its model, with a slash between them, if the run had fallen back to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// Why the model's turn ended.
     pub turn_end: TurnEnd,
     /// In call order.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
@@ -135,6 +136,9 @@ pub struct RunSpec {
     pub upstream: String,
     /// The model's name at that upstream.
     pub upstream_model: String,
+    /// The models that it may call in place of that one, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<Fallback>,
     /// Instructions for this run only, ahead of the history.
     pub system: Vec<Message>,
     /// How many of the session's messages precede this run's.
@@ -199,7 +203,14 @@ impl RunSpec {
         self.trace.as_ref().map(|trace| trace.outgoing(&self.id, span))
     }
 
-    /// The model that its steps call.
+    /// What the plan of a call of its own model depends on.
+    #[must_use]
+    pub fn terms(&self) -> CallTerms {
+        let Self { price, context_window, max_output_tokens, .. } = *self;
+        CallTerms { price, context_window, max_output_tokens }
+    }
+
+    /// The model that its steps call, unless the run falls back to another.
     #[must_use]
     pub fn step_model(&self) -> StepModel {
         StepModel {

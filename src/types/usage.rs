@@ -253,6 +253,14 @@ pub struct StepModel {
     pub price_origin: PriceOrigin,
 }
 
+impl StepModel {
+    /// The upstream and its model, with a slash between them.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        [self.upstream.as_str(), "/", &self.model].concat()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

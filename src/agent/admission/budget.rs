@@ -73,9 +73,10 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
     let mut run = Run::new(spec.clone());
     run.apply(&started);
     match run.next_step() {
-        Step::CallModel { reserve, .. } => Ok(Some(budget::least(spec, &run.model().price, reserve))),
+        Step::CallModel { reserve, .. } => Ok(Some(budget::least(&run.terms(), reserve))),
         Step::Finish(reason) => Err(of_run(&run, reason)),
-        Step::DiscardStep(_)
+        Step::FallBack
+        | Step::DiscardStep(_)
         | Step::WarnBudget { .. }
         | Step::RunTools(_)
         | Step::AnswerCall(_)
@@ -88,13 +89,13 @@ fn least(spec: &Arc<RunSpec>) -> Result<Option<Reservation>, Shortfall> {
 
 /// What is wrong with a budget of the run's own that stops it at once.
 fn of_run(run: &Run, reason: StopReason) -> Shortfall {
-    let (spec, price) = (run.spec(), run.model().price);
+    let spec = run.spec();
     let (kind, limit) = if reason == StopReason::CostBudget {
         (BudgetKind::Cost, spec.limits.cost_budget.map(|money| money.0))
     } else {
         (BudgetKind::Tokens, spec.limits.token_budget)
     };
-    let needed = budget::least_of(spec, &price, spec.context_tokens);
+    let needed = budget::least_of(&run.terms(), spec.context_tokens);
     let needed = amounts(needed).into_iter().find_map(|(of, amount)| (of == kind).then_some(amount)).unwrap_or(0);
     let (owner, limit) = (BudgetOwner::Run, limit.unwrap_or(0));
     Shortfall { owner, kind, limit, taken: 0, set_aside: 0, needed, renews_in_s: None }

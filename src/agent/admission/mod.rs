@@ -8,6 +8,7 @@ mod backoff;
 mod budget;
 mod claims;
 mod conflict;
+mod models;
 mod once;
 mod price;
 mod select;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::agent::catalog::{Resolved, Terms};
+use crate::agent::catalog::{Called, Terms};
 use crate::agent::error::{Field, StartError};
 use crate::agent::quotas::Quotas;
 use crate::types::run::RunOptions;
 use crate::types::session::Session;
-use crate::types::usage::PriceOrigin;
+use crate::types::usage::{PriceOrigin, StepModel};
 use crate::types::{BudgetOwner, Price, RunSpec};
 
 /// The tiers of upstreams that cost no more than the price of the tokens.
@@ -17,9 +17,9 @@ const UNCOUNTED: &str = "web_search_options";
 
 /// The options of a request without a tier that costs more than is counted, unless the upstream's terms allow it; and what
 /// the caller should know of what is not counted.
-pub(super) fn countable(asked: &RunOptions, resolved: &Resolved) -> (RunOptions, Vec<String>) {
+pub(super) fn countable(asked: &RunOptions, called: &Called) -> (RunOptions, Vec<String>) {
     let (mut options, mut warnings) = (asked.clone(), Vec::new());
-    let Resolved { terms, upstream, facts, .. } = resolved;
+    let Called { terms, upstream, facts, .. } = called;
     let costs = facts.price != Price::default();
     if let Some(tier) = asked.sampling.service_tier.as_deref().filter(|tier| !ORDINARY_TIERS.contains(tier)) {
         if terms.allows_uncounted {
@@ -42,23 +42,23 @@ pub(super) fn countable(asked: &RunOptions, resolved: &Resolved) -> (RunOptions,
     (options, warnings)
 }
 
-/// Refuses a run under a cost budget whose cost cannot be counted: the budget would not hold.
+/// Refuses a run under a cost budget whose cost cannot be counted if it calls this model: the budget would not hold.
 pub(super) fn check(
     spec: &RunSpec,
+    called: &StepModel,
     terms: Terms,
     session: Option<&Session>,
     quotas: &Quotas,
 ) -> Result<(), StartError> {
     let Some(owner) = cost_budget(spec, session, quotas) else { return Ok(()) };
-    if spec.price_origin == PriceOrigin::Guessed {
-        let (upstream, model) = (&spec.upstream, &spec.upstream_model);
+    let StepModel { upstream, model, price_origin, .. } = called;
+    if *price_origin == PriceOrigin::Guessed {
         return Err(StartError::PriceUnknown(format!(
             "the {owner} has a cost budget, and no price is known for the model {model}; the operator can declare one \
              under [models.\"{upstream}/{model}\".price]"
         )));
     }
     if asks_for_uncounted(&spec.options) && !terms.allows_uncounted {
-        let upstream = &spec.upstream;
         let message = format!(
             "the {owner} has a cost budget, which cannot count what the upstream charges for {UNCOUNTED}; leave it out, or \
              ask the operator to allow it for the upstream {upstream}"

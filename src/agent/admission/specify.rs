@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::admission::select::Selected;
-use crate::agent::admission::{Admission, price};
-use crate::agent::catalog::Resolved;
+use crate::agent::admission::{Admission, models, price};
+use crate::agent::catalog::{Called, Resolved};
 use crate::agent::context;
 use crate::agent::context::offer::Offer;
 use crate::agent::context::toolbox::Toolbox;
@@ -13,7 +13,7 @@ use crate::agent::error::{Field, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::request::{LimitsPatch, NewRun};
 use crate::config::AgentConfig;
-use crate::llm::{Model, Place, Unsupported};
+use crate::llm::Model;
 use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
@@ -43,22 +43,24 @@ impl Admission {
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
-        let resolved = generation.catalog.resolve(asked, may_use).await?;
+        let mut resolved = generation.catalog.resolve(asked, may_use).await?;
         if !may_use(&resolved.agent_name) {
             return Err(StartError::AgentForbidden(resolved.agent_name));
         }
         let selected = Selected::new(generation, &resolved.settings, new)?;
         let offer = generation.offer(&selected.names);
-        let terms = resolved.terms;
+        let warnings = models::leave_able(&mut resolved, new, generation)?;
+        let terms = resolved.called.terms;
         let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
-        let model = generation.catalog.model(&spec.upstream);
-        refuse_unsupported(new, &*model)?;
-        spec.warnings.extend(unsent(&spec, &*model));
+        spec.warnings.extend(warnings);
+        spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
-        price::check(&spec, terms, session, &generation.quotas)?;
-        fit(&spec, spec.context_window)?;
+        price::check(&spec, &spec.step_model(), terms, session, &generation.quotas)?;
+        models::leave_countable(&mut spec, generation, session, &generation.quotas);
+        let windows = spec.fallbacks.iter().map(|fallback| fallback.context_window);
+        fit(&spec, windows.fold(spec.context_window, u64::max))?;
         Ok(Specified { spec: Arc::new(spec), offer, tools })
     }
 }
@@ -67,18 +69,6 @@ impl Admission {
 fn asked_model<'a>(new: &'a NewRun, session: Option<&'a Session>) -> Result<&'a str, StartError> {
     let named = new.model.as_deref().or(session.and_then(|session| session.agent.as_deref()));
     named.ok_or(StartError::ModelMissing)
-}
-
-/// Refuses what the upstream cannot do before anything is spent.
-fn refuse_unsupported(new: &NewRun, model: &dyn Model) -> Result<(), StartError> {
-    let Some(Unsupported { place, message }) = model.refuses(&new.options.sampling, &new.messages) else {
-        return Ok(());
-    };
-    let field = match place {
-        Place::Member(name) => Field::Member(name),
-        Place::Message(index) => Field::Message(index),
-    };
-    Err(StartError::Invalid { field, message })
 }
 
 /// What the caller should know of members that the upstream is not sent.
@@ -100,9 +90,11 @@ fn pinned(
     selected: Selected,
     offer: &Offer,
 ) -> Result<RunSpec, StartError> {
-    let (options, mut warnings) = price::countable(&new.options, &resolved);
+    let (options, mut warnings) = price::countable(&new.options, &resolved.called);
     warnings.extend(new.warnings.iter().cloned());
-    let Resolved { agent_name, settings, upstream, model_name, facts, price_origin, terms: _ } = resolved;
+    let Resolved { agent_name, settings, called, fallbacks } = resolved;
+    let Called { upstream, model_name, facts, price_origin, terms: _ } = called;
+    let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
     let system = settings.system.iter().map(|text| Message::text(Role::System, text));
     Ok(RunSpec {
         id: new.id.clone(),
@@ -116,6 +108,7 @@ fn pinned(
         agent: agent_name,
         upstream,
         upstream_model: model_name,
+        fallbacks: models::pinned(fallbacks, most_output),
         system: system.chain(new.system.iter().cloned()).collect(),
         history_len: session.map_or(0, |session| session.message_count),
         input: requested(&new.id, 0, new.messages.clone()),
@@ -129,7 +122,7 @@ fn pinned(
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),
         context_window: facts.context_window,
-        max_output_tokens: new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).min(facts.max_output_tokens),
+        max_output_tokens: most_output.min(facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
         price: facts.price,

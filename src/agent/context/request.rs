@@ -39,6 +39,7 @@ pub fn model_request(
         in_one_piece,
         trace: spec.outgoing_trace(SpanKey::ModelCall(run.step())),
         request_id: spec.request_id.clone(),
+        has_fallback: closing.is_none() && run.has_fallback(),
         deadline,
     }
 }

@@ -8,11 +8,11 @@ use crate::agent::context::toolbox::Toolbox;
 use crate::agent::drive::meter::Meter;
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::{Interruption, Signals};
+use crate::agent::generation::Generation;
 use crate::agent::inbox::{self, Command};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::retention::Retention;
 use crate::agent::limits::shared::BudgetState;
-use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::retry::RetryWhileLeased;
 use crate::agent::run_memory::{MemoryShare, conversation_size};
 use crate::agent::usage::CountedRun;
@@ -32,8 +32,8 @@ pub struct Driver {
     pub model: Arc<dyn Model>,
     /// The tools that it may call.
     pub tools: Toolbox,
-    /// The tools that it answers itself.
-    pub own_tools: Vec<Arc<dyn OwnTool>>,
+    /// The configuration that it began with.
+    pub generation: Arc<Generation>,
     /// The session's earlier messages.
     pub history: Conversation,
     /// Its share of the memory for live runs.
@@ -167,9 +167,24 @@ impl Driver {
         }
     }
 
+    /// Calls the model that the run names now.
+    pub(super) fn take_model(&mut self) {
+        self.model = self.generation.catalog.model(&self.recorder.run().model().upstream);
+    }
+
     /// Records the end of a step, for which so much was reserved.
     pub(super) async fn end_step(&mut self, reserved: Reservation, event: Event) -> Result<(), Exit> {
-        self.meter.settle(&mut self.recorder, reserved, event).await?;
+        self.end_step_and(reserved, event, None).await
+    }
+
+    /// The same, and what follows the end of the step in the same commit.
+    pub(super) async fn end_step_and(
+        &mut self,
+        reserved: Reservation,
+        event: Event,
+        next: Option<Event>,
+    ) -> Result<(), Exit> {
+        self.meter.settle(&mut self.recorder, reserved, event, next).await?;
         if self.meter.has_budgets() {
             Box::pin(self.warn_of_shared_budgets(false)).await;
         }

@@ -52,7 +52,7 @@ impl Meter {
     pub async fn reserve(&mut self, recorder: &Recorder, step: u32, wanted: Reservation) -> Result<(), Refusal> {
         let Some(account) = &mut self.account else { return Ok(()) };
         let (run, ttl) = (recorder.run(), Duration::from_millis(recorder.run().left_ms()));
-        let least = budget::least(run.spec(), &run.model().price, wanted);
+        let least = budget::least(&run.terms(), wanted);
         account.reserve(step, wanted, least, ttl, RetryWhileLeased::new(recorder.validity())).await?;
         failpoint::hit("step.reserved");
         Ok(())
@@ -95,7 +95,7 @@ impl Meter {
     pub async fn refusal(&self, recorder: &Recorder, error: CommitError, wanted: Reservation) -> Refusal {
         let CommitError::CeilingReached { counter, value } = &error else { return Refusal::Failed(error) };
         let (run, session) = (recorder.run(), self.session.unwrap_or_default());
-        let least = budget::least(run.spec(), &run.model().price, wanted);
+        let least = budget::least(&run.terms(), wanted);
         let full = amounts(least).into_iter().find_map(|(kind, needed)| {
             let (limit, of) = session.of_kind(kind)?;
             (of == *counter).then_some((kind, needed, limit))
@@ -133,13 +133,14 @@ impl Meter {
         Ok(())
     }
 
-    /// Records the step's end, `event`, and settles its reservation: in the session's budgets in the same commit, in
-    /// the key's account after it.
+    /// Records the step's end, `event`, with what is `next` in the run, and settles the reservation: in the session's
+    /// budgets in the same commit, in the key's account after it.
     pub async fn settle(
         &mut self,
         recorder: &mut Recorder,
         reserved: Reservation,
         event: Event,
+        next: Option<Event>,
     ) -> Result<(), CommitError> {
         let before = recorder.run();
         let (used_before, unconfirmed_before) = (before.used(), before.unconfirmed());
@@ -148,6 +149,9 @@ impl Meter {
         let used = after.used().saturating_sub(used_before);
         let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before);
         self.since_look += used + unconfirmed;
+        if let Some(next) = next {
+            recorder.queue(next);
+        }
         if self.session.is_some() {
             let settled = self.settled(recorder.run(), reserved, used);
             recorder.record_with(None, settled).await?;

@@ -15,6 +15,7 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::RefusalDelta { .. }
         | Event::ToolArgumentsDelta { .. }
         | Event::ProviderRetry { .. }
+        | Event::ProviderFallback(_)
         | Event::TurnFinished { .. }
         | Event::StepDiscarded { .. }
         | Event::BudgetWarning { .. }

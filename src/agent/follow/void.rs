@@ -54,6 +54,7 @@ impl Follower {
                     | Event::ThinkingDelta { .. }
                     | Event::ToolArgumentsDelta { .. }
                     | Event::ProviderRetry { .. }
+                    | Event::ProviderFallback(_)
                     | Event::TurnFinished { .. }
                     | Event::BudgetWarning { .. }
                     | Event::ToolStarted { .. }

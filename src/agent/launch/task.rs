@@ -154,16 +154,15 @@ impl Launcher {
         let counted = idle.counted();
         let (log, readers, lease) = idle.into_parts();
         let is_lost = tools.is_none();
-        let spec = log.run().spec().clone();
         let recorder = Recorder::resume(self.ledger.store().clone(), log, readers, &lease);
         let signals = self.signals(recorder.run(), &lease);
         let (found, commands) = watch::channel(commands);
         let read = recorder.run().commands_applied();
         let watcher = watcher(&recorder, &lease, &signals, (nudges, found));
         let mut driver = Driver {
-            model: generation.catalog.model(&spec.upstream),
+            model: generation.catalog.model(&recorder.run().model().upstream),
             tools: tools.unwrap_or_default(),
-            own_tools: generation.own_tools.clone(),
+            generation,
             recorder,
             history,
             memory,

@@ -40,6 +40,7 @@ impl Charges {
                 self.price = model.as_ref().map_or(self.price, |model| model.price);
                 self.steps.insert(*step, (self.price, Charge::Everything));
             }
+            Event::ProviderFallback(fell_back) => self.price = fell_back.to.price,
             Event::TurnFinished { step, turn } => self.add(*step, &turn.usage, Used::default()),
             Event::StepDiscarded { step, usage, unconfirmed, .. } => self.add(*step, usage, *unconfirmed),
             Event::RunQueued

@@ -5,7 +5,7 @@
 //! input estimate.
 
 use crate::types::event::Reservation;
-use crate::types::run::RunSpec;
+use crate::types::fallback::CallTerms;
 use crate::types::shortfall::BudgetKind;
 use crate::types::{Limits, Micros, Price, Shortfall, StopReason, Usage, Used};
 
@@ -30,64 +30,65 @@ pub enum Purpose {
 
 /// Plans a call whose input is estimated at `context_tokens`, or says which budget forbids it.
 pub fn plan(
-    spec: &RunSpec,
-    price: &Price,
+    limits: &Limits,
+    terms: &CallTerms,
     used: Used,
     context_tokens: u64,
     purpose: Purpose,
 ) -> Result<Reservation, StopReason> {
     let input = with_margin(context_tokens);
     let wanted = match purpose {
-        Purpose::Step { .. } => spec.max_output_tokens,
-        Purpose::Closing => spec.max_output_tokens.min(CLOSING_OUTPUT),
+        Purpose::Step { .. } => terms.max_output_tokens,
+        Purpose::Closing => terms.max_output_tokens.min(CLOSING_OUTPUT),
     };
     // An input that was estimated too high leaves room all the same.
-    let wanted = wanted.min(spec.context_window.saturating_sub(input).max(OUTPUT_FLOOR));
+    let wanted = wanted.min(terms.context_window.saturating_sub(input).max(OUTPUT_FLOOR));
     let floor = wanted.min(OUTPUT_FLOOR);
     let held_back = match purpose {
         Purpose::Step { keep_reserve: true } => input.saturating_add(CLOSING_OUTPUT),
         Purpose::Step { keep_reserve: false } | Purpose::Closing => 0,
     };
     let mut output = wanted;
-    if let Some(budget) = spec.limits.token_budget {
+    if let Some(budget) = limits.token_budget {
         let left = budget.saturating_sub(used.tokens).saturating_sub(held_back);
         output = output.min(left.saturating_sub(input));
         if output < floor {
             return Err(StopReason::TokenBudget);
         }
     }
-    if let Some(budget) = spec.limits.cost_budget {
-        let reserve = cost(price, held_back.saturating_sub(CLOSING_OUTPUT), held_back.min(CLOSING_OUTPUT));
+    if let Some(budget) = limits.cost_budget {
+        let reserve = cost(&terms.price, held_back.saturating_sub(CLOSING_OUTPUT), held_back.min(CLOSING_OUTPUT));
         let left = budget.saturating_sub(used.cost).saturating_sub(reserve);
-        output = output.min(price.affordable_output(left, input).unwrap_or(u64::MAX));
+        output = output.min(terms.price.affordable_output(left, input).unwrap_or(u64::MAX));
         if output < floor {
             return Err(StopReason::CostBudget);
         }
     }
-    Ok(Reservation { input_tokens: input, output_tokens: output, cost: cost(price, input, output) })
+    Ok(Reservation { input_tokens: input, output_tokens: output, cost: cost(&terms.price, input, output) })
 }
 
 /// The least that is worth asking for in place of a planned call.
-pub fn least(spec: &RunSpec, price: &Price, planned: Reservation) -> Reservation {
-    with_output(price, planned, floor(spec).min(planned.output_tokens))
+pub fn least(terms: &CallTerms, planned: Reservation) -> Reservation {
+    with_output(&terms.price, planned, floor(terms).min(planned.output_tokens))
 }
 
 /// The same call with less output, so that it fits what a budget has left; `None` if that is below what is worth
 /// asking for. While calls of other runs are under way, it takes half of what is left, so that those find room too.
-pub fn shrink(spec: &RunSpec, price: &Price, planned: Reservation, short: &Shortfall) -> Option<Reservation> {
+pub fn shrink(terms: &CallTerms, planned: Reservation, short: &Shortfall) -> Option<Reservation> {
+    let price = &terms.price;
     let room = match short.kind {
         BudgetKind::Tokens => short.left().saturating_sub(planned.input_tokens),
         BudgetKind::Cost => price.affordable_output(Micros(short.left()), planned.input_tokens).unwrap_or(u64::MAX),
     };
-    let (floor, most) = (floor(spec), planned.output_tokens.min(room));
+    let (floor, most) = (floor(terms), planned.output_tokens.min(room));
     let output = if short.set_aside > 0 { (most / 2).max(floor) } else { most };
     (most >= floor).then(|| with_output(price, planned, output))
 }
 
 /// The least that the first call of a run takes.
-pub fn least_of(spec: &RunSpec, price: &Price, context_tokens: u64) -> Reservation {
+pub fn least_of(terms: &CallTerms, context_tokens: u64) -> Reservation {
     let input_tokens = with_margin(context_tokens);
-    with_output(price, Reservation { input_tokens, ..Reservation::default() }, floor(spec))
+    with_output(&terms.price, Reservation { input_tokens, ..Reservation::default() }, floor(terms))
 }
 
 /// Input by estimate, with what the estimate may lack.
@@ -100,8 +101,8 @@ fn with_output(price: &Price, planned: Reservation, output_tokens: u64) -> Reser
 }
 
 /// The fewest output tokens that are worth asking for.
-fn floor(spec: &RunSpec) -> u64 {
-    spec.max_output_tokens.min(OUTPUT_FLOOR)
+fn floor(terms: &CallTerms) -> u64 {
+    terms.max_output_tokens.min(OUTPUT_FLOOR)
 }
 
 /// The budgets that passed their warning mark and were not warned about.
@@ -203,7 +204,7 @@ mod tests {
         let mut spec = spec();
         spec.limits.token_budget = Some(2_000);
         let plan =
-            |used, context| plan(&spec, &Price::default(), Used { tokens: used, ..Used::default() }, context, STEP);
+            |used, context| plan(&spec.limits, &spec.terms(), Used { tokens: used, ..Used::default() }, context, STEP);
         let whole = plan(0, 100).unwrap();
         assert_eq!((whole.input_tokens, whole.output_tokens), (110, 1_890));
         assert_eq!(plan(1_500, 100).unwrap().output_tokens, 390);
@@ -215,7 +216,7 @@ mod tests {
     fn output_is_fitted_to_the_window_that_is_left() {
         let mut spec = spec();
         spec.context_window = 4_096;
-        let output = |context| plan(&spec, &Price::default(), Used::default(), context, STEP).unwrap().output_tokens;
+        let output = |context| plan(&spec.limits, &spec.terms(), Used::default(), context, STEP).unwrap().output_tokens;
         assert_eq!((output(100), output(3_600), output(9_000)), (3_986, OUTPUT_FLOOR, OUTPUT_FLOOR));
     }
 
@@ -224,12 +225,15 @@ mod tests {
         let mut spec = spec();
         let price = Price::from_usd(1.0, 1.0, 10.0);
         spec.limits.cost_budget = Some(Micros(10_000));
-        let planned = plan(&spec, &price, Used::default(), 1_000, STEP).unwrap();
+        let planned = plan(&spec.limits, &CallTerms { price, ..spec.terms() }, Used::default(), 1_000, STEP).unwrap();
         assert_eq!(planned.output_tokens, (10_000 - 1_100) / 10);
         assert!(planned.cost <= Micros(10_000));
         let used = Used { cost: Micros(9_000), ..Used::default() };
-        assert_eq!(plan(&spec, &price, used, 1_000, STEP), Err(StopReason::CostBudget));
-        assert_eq!(plan(&spec, &Price::default(), used, 1_000, STEP).unwrap().output_tokens, spec.max_output_tokens);
+        assert_eq!(
+            plan(&spec.limits, &CallTerms { price, ..spec.terms() }, used, 1_000, STEP),
+            Err(StopReason::CostBudget)
+        );
+        assert_eq!(plan(&spec.limits, &spec.terms(), used, 1_000, STEP).unwrap().output_tokens, spec.max_output_tokens);
     }
 
     #[test]
@@ -237,15 +241,16 @@ mod tests {
         let mut spec = spec();
         spec.limits.token_budget = Some(4_000);
         let planned =
-            plan(&spec, &Price::default(), Used::default(), 100, Purpose::Step { keep_reserve: true }).unwrap();
+            plan(&spec.limits, &spec.terms(), Used::default(), 100, Purpose::Step { keep_reserve: true }).unwrap();
         let used = Used { tokens: planned.tokens(), ..Used::default() };
-        assert!(plan(&spec, &Price::default(), used, 100, Purpose::Closing).is_ok());
-        assert!(plan(&spec, &Price::default(), used, 100, STEP).is_ok_and(|p| p.output_tokens <= 1_024));
+        assert!(plan(&spec.limits, &spec.terms(), used, 100, Purpose::Closing).is_ok());
+        assert!(plan(&spec.limits, &spec.terms(), used, 100, STEP).is_ok_and(|p| p.output_tokens <= 1_024));
     }
 
     #[test]
     fn a_call_that_does_not_fit_takes_what_is_left_or_half_of_it_where_others_are_under_way() {
-        let (spec, price) = (spec(), Price::from_usd(1.0, 1.0, 10.0));
+        let price = Price::from_usd(1.0, 1.0, 10.0);
+        let terms = CallTerms { price, ..spec().terms() };
         let planned = with_output(&price, Reservation { input_tokens: 100, ..Reservation::default() }, 8_192);
         let short = |kind, taken, set_aside| Shortfall {
             owner: BudgetOwner::Key,
@@ -256,13 +261,13 @@ mod tests {
             needed: 356,
             renews_in_s: None,
         };
-        let output = |short: Shortfall| shrink(&spec, &price, planned, &short).map(|smaller| smaller.output_tokens);
+        let output = |short: Shortfall| shrink(&terms, planned, &short).map(|smaller| smaller.output_tokens);
         assert_eq!(output(short(BudgetKind::Tokens, 8_300, 0)), Some(1_600));
         assert_eq!(output(short(BudgetKind::Tokens, 8_300, 1)), Some(800));
         assert_eq!(output(short(BudgetKind::Tokens, 9_600, 1)), Some(256), "half would not be worth asking for");
         assert_eq!(output(short(BudgetKind::Tokens, 9_700, 0)), None);
         assert_eq!(output(short(BudgetKind::Cost, 1_900, 1)), Some(400));
-        assert_eq!(least(&spec, &price, planned).tokens(), 356);
+        assert_eq!(least(&terms, planned).tokens(), 356);
     }
 
     #[test]

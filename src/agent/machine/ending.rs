@@ -50,6 +50,7 @@ impl Run {
             usage: self.usage,
             leg_usage: (self.leg > 0).then_some(self.leg_usage),
             cost: self.used.cost,
+            of_fallbacks: self.of_fallbacks.clone(),
             budget: self.budget_status(),
             short,
             iterations: self.iterations,
@@ -61,7 +62,7 @@ impl Run {
 
     /// The error of a run whose conversation has grown beyond what the model takes.
     fn outgrown(&self, reason: StopReason) -> Option<RunError> {
-        let (tokens, window, model) = (self.context.tokens(), self.spec.context_window, &self.model.model);
+        let (tokens, window, model) = (self.context.tokens(), self.terms().context_window, &self.model.model);
         let message = format!(
             "The conversation has grown beyond what the model takes: it has about {tokens} tokens, and the model {model} \
              takes {window}."
@@ -76,7 +77,7 @@ impl Run {
             return Some(short);
         }
         let Limits { token_budget, cost_budget, .. } = self.spec.limits;
-        let least = budget::least_of(&self.spec, &self.model.price, self.context.tokens());
+        let least = budget::least_of(&self.terms(), self.context.tokens());
         let (owner, used) = (BudgetOwner::Run, self.used);
         let (kind, limit, taken, needed) = if reason == StopReason::TokenBudget {
             (BudgetKind::Tokens, token_budget?, used.tokens, least.tokens())

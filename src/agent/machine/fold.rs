@@ -33,6 +33,7 @@ impl Run {
                 self.answer_bytes = 0;
                 self.limit = *closing;
             }
+            Event::ProviderFallback(fell_back) => self.fall_back(&fell_back.to),
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, unconfirmed, .. } => {
                 self.unconfirmed += *unconfirmed;
@@ -166,6 +167,7 @@ impl Run {
             tool_latency_ms: 0,
             usage: turn.usage,
             cost: self.model.price.cost(&turn.usage),
+            fallback: (self.place > 0).then(|| self.model.full_name()),
             turn_end: turn.end.clone(),
             tool_calls: Vec::new(),
         });
@@ -173,6 +175,7 @@ impl Run {
         self.last_turn.parts.splice(..0, self.paused.iter().cloned());
         self.resumes = 0;
         self.unanswered = 0;
+        (self.left, self.failures) = (0, 0);
         // Asked again, a model that was kept from answering would say nothing again. One that thought for all of its
         // turn is paid for that, and may do it again.
         let was_cut = matches!(turn.end, TurnEnd::Length | TurnEnd::ContentFilter);
@@ -214,8 +217,14 @@ impl Run {
         self.phase = Phase::Ready;
         self.last_turn = Turn { parts: self.paused.clone(), ..Turn::default() };
         match reason {
-            DiscardReason::StreamBroke => self.broken += 1,
-            DiscardReason::NoAnswer => self.unanswered += 1,
+            DiscardReason::StreamBroke => {
+                self.broken += 1;
+                self.failures += 1;
+            }
+            DiscardReason::NoAnswer => {
+                self.unanswered += 1;
+                self.failures += 1;
+            }
             DiscardReason::Interrupted | DiscardReason::EmptyResponse => {}
         }
     }
@@ -225,6 +234,9 @@ impl Run {
         self.leg_usage += usage;
         let used = self.model.price.used(&usage);
         self.used += used;
+        if self.place > 0 {
+            self.count_of_fallback(usage, used.cost);
+        }
         if !self.model.price_origin.is_known() && used.tokens > 0 && !self.unpriced.contains(&self.model) {
             self.unpriced.push(self.model.clone());
         }

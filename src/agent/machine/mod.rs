@@ -8,6 +8,7 @@ pub mod budget;
 mod calls;
 mod elapsed;
 mod ending;
+mod fallback;
 mod fold;
 mod next;
 pub mod watched;
@@ -16,11 +17,13 @@ use std::sync::Arc;
 
 use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
+pub use self::fallback::{Lack, NextModel, Unasked};
 pub use self::next::Step;
 use crate::telemetry::fold::RunFold;
 use crate::types::conversation::{Origin, Part};
 use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
+use crate::types::fallback::FallbackUsage;
 use crate::types::outcome::RequiredCall;
 use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
@@ -51,8 +54,16 @@ pub struct Run {
     reserved: Reservation,
     /// The model of the current step, or of the next.
     model: Arc<StepModel>,
+    /// The place of that model among those that the run may call; 0 is its own.
+    place: usize,
+    /// The places of the models that the run has left since one answered, a bit each.
+    left: u32,
+    /// How many calls of that model failed in a row and were charged or voided a text.
+    failures: u32,
     /// The models that took tokens although no price is known for them.
     unpriced: Vec<Arc<StepModel>>,
+    /// What it took of the models that it fell back to.
+    of_fallbacks: Vec<FallbackUsage>,
     /// The number of the request that it runs on.
     leg: u32,
     /// The claims of the requests that continued it.
@@ -140,7 +151,11 @@ impl Run {
             stop: None,
             limit: None,
             reserved: Reservation::default(),
+            place: 0,
+            left: 0,
+            failures: 0,
             unpriced: Vec::new(),
+            of_fallbacks: Vec::new(),
             leg: 0,
             claims: Vec::new(),
             usage: Usage::default(),

@@ -1,7 +1,7 @@
 //! Decides the next step of a run by its state.
 
 use super::calls::{CallState, Executor, OpenCall};
-use super::{Phase, Run, Stop};
+use super::{Lack, Phase, Run, Stop};
 use crate::agent::machine::budget::{self, Purpose};
 use crate::types::event::{DiscardReason, Reservation};
 use crate::types::run::OnLimit;
@@ -26,6 +26,8 @@ pub enum Step {
         /// The limit after which this is the closing answer.
         closing: Option<StopReason>,
     },
+    /// Go on with a model that takes more, as the conversation does not fit the present one.
+    FallBack,
     /// Void what the model said in this step.
     DiscardStep(DiscardReason),
     /// Say that a budget is nearly used.
@@ -92,10 +94,13 @@ impl Run {
         let planned = if self.iterations >= self.spec.limits.max_iterations {
             Err(StopReason::MaxIterations)
         } else if self.has_outgrown_model() {
+            if self.next_model(Lack::Window, |_| None).model.is_some() {
+                return Step::FallBack;
+            }
             Err(StopReason::ContextLimit)
         } else {
             let purpose = Purpose::Step { keep_reserve: synthesize };
-            budget::plan(&self.spec, &self.model.price, self.used, self.context.tokens(), purpose)
+            budget::plan(&self.spec.limits, &self.terms(), self.used, self.context.tokens(), purpose)
         };
         match planned {
             Ok(reserve) => Step::CallModel { step: self.step + 1, reserve, closing: None },
@@ -112,7 +117,7 @@ impl Run {
 
     /// Whether the conversation no longer fits the model's context window, by the same estimate as at the start.
     fn has_outgrown_model(&self) -> bool {
-        self.context.tokens() > self.spec.context_window
+        self.context.tokens() > self.terms().context_window
     }
 
     fn closing_call(&self, limit: StopReason) -> Option<Step> {
@@ -120,7 +125,7 @@ impl Run {
             return None;
         }
         let reserve =
-            budget::plan(&self.spec, &self.model.price, self.used, self.context.tokens(), Purpose::Closing).ok()?;
+            budget::plan(&self.spec.limits, &self.terms(), self.used, self.context.tokens(), Purpose::Closing).ok()?;
         Some(Step::CallModel { step: self.step + 1, reserve, closing: Some(limit) })
     }
 

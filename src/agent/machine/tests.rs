@@ -32,6 +32,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         agent: "default".into(),
         upstream: "scripted".into(),
         upstream_model: "m".into(),
+        fallbacks: Vec::new(),
         system: Vec::new(),
         history_len: 0,
         input: vec![Message::text(Role::User, "question")],

@@ -172,17 +172,23 @@ fn an_upstreams_failure_is_counted_once_by_its_class() {
         kind,
         cause: "secret".into(),
     };
-    let began =
-        Event::StepStarted { step: 1, reserved: Reservation::default(), model: Some(model("u", "m")), closing: None };
+    let began = |step| Event::StepStarted {
+        step,
+        reserved: Reservation::default(),
+        model: Some(model("u", "m")),
+        closing: None,
+    };
     let error = Some(RunError::new(ErrorKind::UpstreamTimeout, "secret"));
     count(
         &metrics,
         &spec(),
         [
-            began,
+            began(1),
             retry(ErrorKind::UpstreamUnavailable),
             discarded(DiscardReason::StreamBroke),
+            began(2),
             discarded(DiscardReason::NoAnswer),
+            began(3),
             Event::StopRequested { reason: StopReason::ProviderError, error, short: None },
             discarded(DiscardReason::NoAnswer),
         ],
@@ -192,7 +198,9 @@ fn an_upstreams_failure_is_counted_once_by_its_class() {
         let line = format!("loopgate_upstream_errors_total{{upstream=\"u\",class=\"{class}\"}} {count}\n");
         assert!(text.contains(&line), "{line}{text}");
     }
-    let retries = "loopgate_model_retries_total{upstream=\"u\",model=\"m\"} 3\n";
-    assert!(text.contains(retries), "the last failure was not repeated: {text}");
+    for (class, count) in [("unavailable", 1), ("stream_broke", 1), ("no_answer", 1)] {
+        let line = format!("loopgate_model_retries_total{{upstream=\"u\",model=\"m\",class=\"{class}\"}} {count}\n");
+        assert!(text.contains(&line), "the last failure was not repeated: {line}{text}");
+    }
     assert!(!text.contains("secret"));
 }

@@ -29,6 +29,11 @@ pub(super) async fn undisturbed() -> (RunSpec, Vec<Record>) {
 async fn undisturbed_with(effect: Effect) -> (RunSpec, Vec<Record>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let agent = TestAgent::builder().store(store.clone()).turns(turns()).echo(effect).build();
+    log_of(&agent, &store).await
+}
+
+/// The whole log of a run of this agent over this store, and its specification.
+pub(super) async fn log_of(agent: &TestAgent, store: &Arc<dyn Store>) -> (RunSpec, Vec<Record>) {
     let started = agent.start(request(), None).await.unwrap();
     let run = started.head.id.clone();
     // The specification goes when the run ends.

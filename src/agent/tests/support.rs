@@ -95,6 +95,8 @@ impl Tool for Echo {
 pub(super) struct TestAgent {
     agent: Agent,
     pub(super) model: Arc<Scripted>,
+    /// The models `spare/s0`, `spare/s1` … that its runs fall back to, each of an upstream `spareN` of its own.
+    pub(super) spares: Vec<Arc<Scripted>>,
     pub(super) journal: Arc<Mutex<Vec<String>>>,
     /// The fences that calls of `hang` were given.
     pub(super) fences: Arc<Mutex<Vec<u64>>>,
@@ -131,6 +133,7 @@ impl TestAgent {
 pub(super) struct TestAgentBuilder {
     store: Option<Arc<dyn Store>>,
     turns: Vec<Say>,
+    spares: Vec<(Vec<Say>, ModelConfig)>,
     echo: Option<Effect>,
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
@@ -147,6 +150,12 @@ impl TestAgentBuilder {
     /// What its model plays.
     pub(super) fn turns(self, turns: Vec<Say>) -> Self {
         Self { turns, ..self }
+    }
+
+    /// Adds a model `s` of an upstream `spareN` that plays these turns, to which its runs fall back.
+    pub(super) fn spare(mut self, turns: Vec<Say>, config: ModelConfig) -> Self {
+        self.spares.push((turns, config));
+        self
     }
 
     /// The effect that `echo` has.
@@ -177,6 +186,8 @@ impl TestAgentBuilder {
     /// The agent. It takes up no runs of others and keeps no leases before it begins.
     pub(super) fn build(self) -> TestAgent {
         let model = Scripted::new(self.turns);
+        let (spares, configs): (Vec<_>, Vec<_>) = self.spares.into_iter().unzip();
+        let spares: Vec<_> = spares.into_iter().map(Scripted::new).collect();
         let echo = Echo::new("echo", self.echo.unwrap_or(Effect::Read), 1_000);
         let hang = Echo::new("hang", Effect::Read, 0);
         let (journal, fences) = (echo.journal.clone(), hang.fences.clone());
@@ -184,14 +195,15 @@ impl TestAgentBuilder {
             .tools
             .unwrap_or_else(|| vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)]);
         let generation = Generation {
-            catalog: catalog(model.clone()),
+            catalog: with_spares(model.clone(), None, spares.iter().cloned().zip(configs)),
             tools: Registry::new(tools).unwrap(),
             own_tools: self.own_tools,
             quotas: self.quotas,
             ..Generation::default()
         };
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        TestAgent { agent: Agent::new(store, generation, self.retention.unwrap_or(RETENTION)), model, journal, fences }
+        let agent = Agent::new(store, generation, self.retention.unwrap_or(RETENTION));
+        TestAgent { agent, model, spares, journal, fences }
     }
 
     /// The agent, which has begun.
@@ -209,6 +221,15 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
+    with_spares(model, system, [])
+}
+
+/// The same, with models to fall back to.
+fn with_spares(
+    model: Arc<dyn Model>,
+    system: Option<&str>,
+    spares: impl IntoIterator<Item = (Arc<Scripted>, ModelConfig)>,
+) -> Catalog {
     let limits = LimitsConfig {
         max_iterations: 20,
         timeout: Duration::from_secs(60),
@@ -216,18 +237,26 @@ pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog
         token_budget: None,
         cost_budget: None,
     };
+    let price = Some(Price::from_usd(3.0, 3.0, 15.0));
+    let mut models = BTreeMap::from([("m".into(), ModelConfig { price, ..ModelConfig::default() })]);
+    let mut upstreams = vec![Arc::new(Upstream::new("scripted".into(), model, None))];
+    let mut fallbacks = Vec::new();
+    for (number, (spare, facts)) in spares.into_iter().enumerate() {
+        let name = format!("spare{number}");
+        fallbacks.push(format!("{name}/s"));
+        models.insert(format!("{name}/s"), facts);
+        upstreams.push(Arc::new(Upstream::new(name, spare, Some(vec!["s".into()]))));
+    }
     let config = AgentConfig {
         name: DEFAULT_AGENT.into(),
         model: None,
+        fallbacks: Some(fallbacks),
         system: system.map(Into::into),
         tools: vec!["*".into()],
         on_limit: OnLimit::Stop,
         limits,
     };
-    let upstream = Upstream::new("scripted".into(), model, None);
-    let price = Some(Price::from_usd(3.0, 3.0, 15.0));
-    let models = BTreeMap::from([("m".into(), ModelConfig { price, ..ModelConfig::default() })]);
-    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), vec![Arc::new(upstream)], models)
+    Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)
 }
 
 /// A tool that the client executes.

@@ -15,7 +15,7 @@ use crate::agent::error::unavailable;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::{Ledger, keys};
 use crate::agent::usage::counted_run::CountedRun;
-use crate::agent::usage::row::{Day, Dimensions, StoredRow, Totals};
+use crate::agent::usage::row::{Day, Dimensions, Marker, StoredRow, Totals};
 use crate::store::{CommitError, Durability, Key, Partition, Tx, Unavailable, Write};
 
 /// Runs counted by one commit.
@@ -100,7 +100,7 @@ enum Fullness {
 }
 
 /// How much of a run is counted, and the marker's version.
-type Counted = (u64, Totals);
+type Counted = (u64, Marker);
 
 impl Tally {
     pub(super) fn new(partition: Partition, writer: &RowWriter) -> Self {
@@ -200,18 +200,31 @@ impl Tally {
             change.write(Write::Add { counter: keys::stored(), delta: storage, ceiling: None });
         }
         for (run, (version, before)) in runs.iter().zip(counted) {
-            let delta = run.totals.without(before);
-            if *version > 0 && delta.is_nothing() {
+            let delta = run.totals.without(&before.own);
+            let of_fallbacks = of_fallbacks(run, before);
+            if *version > 0 && delta.is_nothing() && of_fallbacks.is_empty() {
                 continue;
             }
-            let mut after = *before;
-            after += delta;
-            change.mark(run, *version, &after, writer);
-            change.add(rows, run, delta, writer);
+            let mut own = before.own;
+            own += delta;
+            change.mark(run, *version, &Marker { own, of_fallbacks: run.of_fallbacks.clone() }, writer);
+            change.add(rows, run, run.dimensions.clone(), delta, writer);
+            for (model, delta) in of_fallbacks {
+                change.add(rows, run, run.dimensions.of_model(model), delta, writer);
+            }
         }
         change.put_rows(writer);
         change
     }
+}
+
+/// What is to be counted of each model that a run fell back to, of which `before` says what is counted.
+fn of_fallbacks<'r>(run: &'r CountedRun, before: &Marker) -> Vec<(&'r str, Totals)> {
+    let is_new = run.of_fallbacks.iter().map(|(model, totals)| {
+        let counted = before.of_fallbacks.iter().find(|(counted, _)| counted == model);
+        (model.as_str(), counted.map_or(*totals, |(_, counted)| totals.without(counted)))
+    });
+    is_new.filter(|(_, totals)| !totals.is_nothing()).collect()
 }
 
 /// A commit that counts runs.
@@ -228,15 +241,15 @@ impl Change {
     }
 
     /// Says how much of a run is counted.
-    fn mark(&mut self, run: &CountedRun, version: u64, counted: &Totals, writer: &RowWriter) {
+    fn mark(&mut self, run: &CountedRun, version: u64, counted: &Marker, writer: &RowWriter) {
         let ttl = writer.ledger.retention().usage_marker_ttl(run.has_ended);
         let tx = std::mem::replace(&mut self.tx, Tx::new(Partition::new("")));
         self.tx = tx.put_at(keys::usage_counted(&run.run), version, encode(counted), Some(ttl));
     }
 
     /// Adds to a row, which is made if this process has none for the run.
-    fn add(&mut self, rows: &Rows, run: &CountedRun, delta: Totals, writer: &RowWriter) {
-        let (mut at, mut fullness) = ((run.day, run.dimensions.clone()), Fullness::Room);
+    fn add(&mut self, rows: &Rows, run: &CountedRun, of: Dimensions, delta: Totals, writer: &RowWriter) {
+        let (mut at, mut fullness) = ((run.day, of), Fullness::Room);
         loop {
             if let Some(row) = self.changed.get_mut(&at) {
                 row.totals += delta;
@@ -257,7 +270,7 @@ impl Change {
             }
             fullness = next;
             at.1 = match fullness {
-                Fullness::Room | Fullness::NoUsers => run.dimensions.of_other_user(),
+                Fullness::Room | Fullness::NoUsers => at.1.of_other_user(),
                 Fullness::KeysAlone => run.dimensions.of_key_alone(),
             };
         }

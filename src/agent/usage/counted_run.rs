@@ -2,7 +2,8 @@
 
 use crate::agent::ledger::head::Head;
 use crate::agent::usage::row::{Day, Dimensions, Totals};
-use crate::types::{Outcome, RunId, RunSpec};
+use crate::types::fallback::FallbackUsage;
+use crate::types::{Micros, Outcome, RunId, RunSpec, Usage};
 
 /// A run that ended or waits, as it is to be counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +14,10 @@ pub struct CountedRun {
     pub(super) day: Day,
     /// What it is counted by.
     pub(super) dimensions: Dimensions,
-    /// All that the run took so far.
+    /// All that the run took so far of its own model.
     pub(super) totals: Totals,
+    /// The same of the models that it fell back to.
+    pub(super) of_fallbacks: Vec<(String, Totals)>,
     /// How often its client has continued it.
     pub(super) leg: u32,
     /// Whether nothing can happen in it any more.
@@ -26,11 +29,13 @@ pub struct CountedRun {
 impl CountedRun {
     /// The run of `spec`, which ended or waits since `at_ms`, and has stored so many more bytes than were counted.
     pub fn new(spec: &RunSpec, leg: u32, outcome: &Outcome, at_ms: u64, storage: i64) -> Self {
+        let (totals, of_fallbacks) = split(Some(outcome));
         Self {
             run: spec.id.clone(),
             day: Day::of(at_ms),
             dimensions: Dimensions::of_run(&Head::new(spec)),
-            totals: Totals::of_run(&outcome.usage, outcome.cost),
+            totals,
+            of_fallbacks,
             leg,
             has_ended: outcome.status().is_final(),
             storage,
@@ -50,15 +55,34 @@ impl CountedRun {
 
     /// A run as its head and its log tell, which is counted now if the head does not say when it ended.
     pub(in crate::agent) fn found(head: &Head, outcome: Option<&Outcome>, now_ms: u64) -> Self {
-        let (usage, cost) = outcome.map(|outcome| (outcome.usage, outcome.cost)).unwrap_or_default();
+        let (totals, of_fallbacks) = split(outcome);
         Self {
             run: head.id.clone(),
             day: Day::of(head.ended_ms.unwrap_or(now_ms)),
             dimensions: Dimensions::of_run(head),
-            totals: Totals::of_run(&usage, cost),
+            totals,
+            of_fallbacks,
             leg: head.leg,
             has_ended: head.status.is_final(),
             storage: 0,
         }
     }
+}
+
+/// What a run took of its own model, and of each that it fell back to. The run is counted as one of its own model.
+fn split(outcome: Option<&Outcome>) -> (Totals, Vec<(String, Totals)>) {
+    let Some(outcome) = outcome else { return (Totals::of_run(&Usage::default(), Micros::default()), Vec::new()) };
+    let mut own = Totals::of_run(&outcome.usage, outcome.cost);
+    let of_fallbacks: Vec<_> = outcome
+        .of_fallbacks
+        .iter()
+        .map(|FallbackUsage { model, usage, cost }| {
+            let totals = Totals { runs: 0, ..Totals::of_run(usage, *cost) };
+            (model.clone(), totals)
+        })
+        .collect();
+    for (_, totals) in &of_fallbacks {
+        own = own.without(totals);
+    }
+    (own, of_fallbacks)
 }

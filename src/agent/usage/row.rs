@@ -83,6 +83,12 @@ impl Dimensions {
         }
     }
 
+    /// The same of another model.
+    #[must_use]
+    pub fn of_model(&self, model: &str) -> Self {
+        Self { model: model.to_owned(), ..self.clone() }
+    }
+
     /// The same, whose user is not told apart from others.
     #[must_use]
     pub fn of_other_user(&self) -> Self {
@@ -164,6 +170,17 @@ impl AddAssign for Totals {
         self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
         self.cost += other.cost;
     }
+}
+
+/// What is counted of a run, as it is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Of its own model.
+    #[serde(flatten)]
+    pub own: Totals,
+    /// Of the models that it fell back to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_fallbacks: Vec<(String, Totals)>,
 }
 
 /// A row as it is stored: what one process counted on a day.

@@ -37,6 +37,7 @@ impl<'a> Said<'a> {
             | Event::ThinkingDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
+            | Event::ProviderFallback(_)
             | Event::TurnFinished { .. }
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }

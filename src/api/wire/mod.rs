@@ -53,8 +53,11 @@ pub struct RunNames {
     pub id: RunId,
     /// Its session.
     pub session: Option<SessionId>,
-    /// The model or agent as the caller named it.
+    /// The model or agent as the caller named it; the model that answers, if the run fell back to another than the
+    /// caller's.
     pub model: String,
+    /// Whether the caller named an agent, which answers whichever model it calls.
+    pub names_agent: bool,
     /// When it was accepted, Unix milliseconds.
     pub created_ms: u64,
     /// Which of its responses is written: 0 until its client continues it.
@@ -64,10 +67,18 @@ pub struct RunNames {
 }
 
 impl RunNames {
-    /// Takes note of a request that continued the run: its response begins. Returns whether it did.
+    /// Takes note of a request that continued the run, whose response begins, and of another model than the caller's.
+    /// Returns whether a name changed.
     pub fn follow(&mut self, event: &Event) -> bool {
-        let Event::RunResumed { leg: Some(leg) } = event else { return false };
-        self.leg = leg.number;
+        if let Event::RunResumed { leg: Some(leg) } = event {
+            self.leg = leg.number;
+        } else if let Event::ProviderFallback(fell_back) = event
+            && !self.names_agent
+        {
+            self.model = fell_back.to.full_name();
+        } else {
+            return false;
+        }
         true
     }
 }
@@ -78,6 +89,7 @@ impl From<&Head> for RunNames {
             id: head.id.clone(),
             session: head.session.clone(),
             model: head.model.clone(),
+            names_agent: head.model == head.agent,
             created_ms: head.created_ms,
             leg: 0,
             trace: head.trace.as_ref().map(|trace| trace.id),

@@ -1,5 +1,8 @@
 //! One run, in every dialect, frame for frame.
 
+mod fallbacks;
+mod usage;
+
 use bytes::BytesMut;
 
 use super::agent::events::AgentEvents;
@@ -24,6 +27,7 @@ fn names() -> RunNames {
         id: RunId::parse(RUN).unwrap(),
         session: SessionId::parse("sess_42"),
         model: "demo \"x\"".into(),
+        names_agent: true,
         created_ms: 1_795_304_559_339,
         leg: 0,
         trace: None,
@@ -73,6 +77,7 @@ fn outcome(reason: StopReason) -> Outcome {
         tool_latency_ms: 1,
         usage: usage(),
         cost: Micros(1230),
+        fallback: None,
         turn_end: TurnEnd::ToolCalls,
         tool_calls: vec![report],
     };
@@ -86,6 +91,7 @@ fn outcome(reason: StopReason) -> Outcome {
         usage: usage(),
         leg_usage: None,
         cost: Micros(1230),
+        of_fallbacks: Vec::new(),
         budget: budget(),
         short: None,
         iterations: 2,
@@ -123,6 +129,7 @@ fn story() -> Vec<Record> {
         Event::RunStarted,
         started(1),
         Event::ProviderRetry { step: 1, upstream, model, attempt: 1, delay_ms: 1000, kind, cause },
+        fallbacks::fell_back(),
         Event::ThinkingDelta { step: 1, text: "hm".into() },
         Event::ToolArgumentsDelta { step: 1, call_id: call().id, delta: "{\"expr".into() },
         Event::ToolStarted { step: 1, call: call(), effect: Effect::Read },
@@ -233,23 +240,6 @@ fn a_run_that_a_budget_ended_says_which_one_and_how_much_it_lacked() {
     });
     assert_eq!(agent["budget"]["shortfall"], shortfall);
     assert_eq!(agent["budget"]["cost_limit_usd"], 0.005, "the run's own budget stands beside it");
-}
-
-#[test]
-fn the_usage_of_a_response_is_its_own_and_the_runs_is_in_agent() {
-    let (leg, own, whole) = (usage(), r#""usage":{"prompt_tokens":10,"#, r#""usage":{"prompt_tokens":70,"#);
-    let second =
-        Outcome { leg_usage: Some(leg), usage: Usage { prompt_tokens: 70, ..leg }, ..outcome(StopReason::Done) };
-    let records = record(vec![Event::RunStarted, Event::RunFinished(Box::new(second.clone()))]);
-    let json = serde_json::to_string(&completion(&names(), &second, false)).unwrap();
-    let native = encode(AgentEvents::new(names(), false), &records);
-    for (what, text) in [("completion", json), ("events", native)] {
-        let (_, agent) = text.split_once(r#""agent":"#).unwrap();
-        assert!(agent.contains(whole) && text.contains(own), "{what}: {text}");
-    }
-    let chunks = encode(ChatChunks::new(names(), true, false, false), &records);
-    let last = chunks.lines().rfind(|line| line.contains(r#""choices":[]"#)).unwrap();
-    assert!(last.contains(own), "{last}");
 }
 
 fn required(call: ToolCall) -> RequiredCall {

@@ -22,6 +22,7 @@ fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
         max_tokens: Some(1_000),
         parallel_tool_calls: true,
         in_one_piece: false,
+        has_fallback: false,
         trace: None,
         request_id: None,
         deadline: Instant::now() + Duration::from_mins(1),

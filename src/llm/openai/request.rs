@@ -69,6 +69,7 @@ mod tests {
             max_tokens: Some(77),
             parallel_tool_calls: false,
             in_one_piece: false,
+            has_fallback: false,
             trace: None,
             request_id: None,
             deadline: Instant::now(),

@@ -40,6 +40,7 @@ fn request() -> ModelRequest {
         max_tokens: Some(10),
         parallel_tool_calls: true,
         in_one_piece: false,
+        has_fallback: false,
         trace: None,
         request_id: None,
         deadline: Instant::now() + LONG,

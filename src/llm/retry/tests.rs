@@ -38,6 +38,7 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
         max_tokens: Some(1),
         parallel_tool_calls: true,
         in_one_piece: false,
+        has_fallback: false,
         trace: None,
         request_id: None,
         deadline: began + deadline,

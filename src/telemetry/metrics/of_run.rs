@@ -67,7 +67,8 @@ impl Meters {
             Observation::Resumed(cause) => self.agent.resume(cause),
             Observation::Reserved(reserved) => self.reserve(reserved),
             Observation::Settled => self.reserve(Reservation::default()),
-            Observation::Retried => drop(self.model(model).retries.inc()),
+            Observation::Retried(class) => self.model(model).retry(class),
+            Observation::FellBack(class) => self.model(model).fall_back(class),
             Observation::UpstreamFailed(class) => self.model(model).fail(class),
             Observation::Answered { latency_ms, first_token_ms, output_tokens } => {
                 self.admit(model);

@@ -72,13 +72,15 @@ pub(super) struct ModelMeters {
     pub(super) duration: Histogram,
     pub(super) first_token: Histogram,
     token_interval: Histogram,
-    pub(super) retries: Counter,
+    retries: Family<Counter>,
+    fallbacks: Family<Counter>,
     tokens: [Counter; 5],
     estimated: Counter,
     cost: Spending,
     unconfirmed: Counter,
     failures: Family<Counter>,
     upstream: String,
+    model: String,
 }
 
 impl ModelMeters {
@@ -94,6 +96,14 @@ impl ModelMeters {
 
     pub(super) fn fail(&self, class: FailureClass) {
         self.failures.of(&[&self.upstream, class_word(class)]).inc();
+    }
+
+    pub(super) fn retry(&self, class: FailureClass) {
+        self.retries.of(&[&self.upstream, &self.model, class_word(class)]).inc();
+    }
+
+    pub(super) fn fall_back(&self, class: FailureClass) {
+        self.fallbacks.of(&[&self.upstream, &self.model, class_word(class)]).inc();
     }
 
     /// Counts tokens, each in one kind.
@@ -295,7 +305,7 @@ fn models(to: &mut Declarations) -> Named<ModelMeters> {
         TOKEN_INTERVAL,
         "Mean time between two tokens of an answer, once it has begun.",
     );
-    let retries = to.counters("model_retries", MODEL, "Model calls that failed and were repeated.");
+    let (retries, fallbacks) = repetitions(to);
     let tokens = to.counters(
         "tokens",
         &["upstream", "model", "kind"],
@@ -323,15 +333,27 @@ fn models(to: &mut Declarations) -> Named<ModelMeters> {
             duration: duration.of(&both),
             first_token: first_token.of(&both),
             token_interval: interval.of(&both),
-            retries: retries.of(&both),
+            retries: retries.clone(),
+            fallbacks: fallbacks.clone(),
             tokens: TOKENS.map(|kind| tokens.of(&[upstream, model, kind])),
             estimated: estimated.of(&both),
             cost: cost.of(&both),
             unconfirmed: unconfirmed.of(&both),
             failures: failures.clone(),
             upstream: upstream.to_owned(),
+            model: model.to_owned(),
         }
     })
+}
+
+/// What follows a call that failed: another call of the same model, or of another one.
+fn repetitions(to: &mut Declarations) -> (Family<Counter>, Family<Counter>) {
+    const LABELS: &[&str] = &["upstream", "model", "class"];
+    let retries =
+        to.counters("model_retries", LABELS, "Model calls that failed and were repeated, by how they failed.");
+    let fallbacks =
+        to.counters("model_fallbacks", LABELS, "How often runs left this model for another one, by how it failed.");
+    (retries, fallbacks)
 }
 
 fn tools(to: &mut Declarations) -> Named<ToolMeters> {

@@ -27,7 +27,10 @@ fn every_declared_metric_is_written_under_its_name() {
     all.runs.agents.of("a").finish(StopReason::Done);
     all.runs.agents.of("a").wait(StopReason::ClientTools);
     all.runs.tenants.of("t").finish(StopReason::Done);
-    all.runs.models.of("u/m").fail(crate::telemetry::fold::FailureClass::NoAnswer);
+    let (model, class) = (all.runs.models.of("u/m"), crate::telemetry::fold::FailureClass::NoAnswer);
+    model.fail(class);
+    model.retry(class);
+    model.fall_back(class);
     all.runs.tools.of("t").finish(&crate::types::ToolOutcome::default(), None);
     metrics.answered_request("/v1/models", 200, Duration::ZERO);
     metrics.refused_request("not_found");

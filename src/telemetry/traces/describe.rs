@@ -5,6 +5,7 @@ use super::names::{self, event, operation};
 use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
+use crate::types::fallback::FellBack;
 use crate::types::shortfall::{BudgetKind, BudgetOwner};
 use crate::types::usage::StepModel;
 use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
@@ -104,6 +105,18 @@ pub(super) fn retry(attempt: u32, delay_ms: u64, kind: ErrorKind, at_ms: u64) ->
         (names::ERROR_TYPE, error_word(kind).into()),
     ];
     Moment::new(event::RETRY, at_ms, attributes)
+}
+
+/// A run that goes on with another model.
+pub(super) fn fallback(fell_back: &FellBack, at_ms: u64) -> Moment {
+    let FellBack { to, from_upstream, from_model, attempt, kind, .. } = fell_back;
+    let attributes = [
+        (names::ATTEMPT, (*attempt).into()),
+        ("loopgate.fallback.from", format!("{from_upstream}/{from_model}").into()),
+        ("loopgate.fallback.to", format!("{}/{}", to.upstream, to.model).into()),
+        (names::ERROR_TYPE, error_word(*kind).into()),
+    ];
+    Moment::new(event::FALLBACK, at_ms, attributes)
 }
 
 /// A budget that is four fifths used.

@@ -103,6 +103,10 @@ impl SpanFold {
                 let moment = describe::retry(*attempt, *delay_ms, *kind, self.now_ms);
                 self.model_call.iter_mut().for_each(|span| span.events.push(moment.clone()));
             }
+            Event::ProviderFallback(fell_back) => {
+                self.root.events.push(describe::fallback(fell_back, self.now_ms));
+                self.model = StepModel::clone(&fell_back.to);
+            }
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, usage),
             Event::BudgetWarning { owner, kind, used, limit } => {

@@ -106,6 +106,8 @@ pub mod operation {
 pub mod event {
     /// The upstream failed before it said anything, and is asked again.
     pub const RETRY: &str = "loopgate.upstream_retry";
+    /// The run goes on with another model.
+    pub const FALLBACK: &str = "loopgate.fallback";
     /// A budget is four fifths used.
     pub const BUDGET_WARNING: &str = "loopgate.budget_warning";
     /// The run is to stop.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
+use crate::types::fallback::FellBack;
 use crate::types::trace::{RunTrace, SpanId};
 use crate::types::usage::StepModel;
 use crate::types::{
@@ -87,6 +88,18 @@ fn of_step() -> impl Strategy<Value = Event> {
             kind: ErrorKind::UpstreamTimeout,
             cause: "cause".into(),
         }),
+        step.clone().prop_map(|step| {
+            Event::ProviderFallback(Box::new(FellBack {
+                step,
+                to: Arc::default(),
+                from_upstream: "u".into(),
+                from_model: "m".into(),
+                attempt: 1,
+                kind: ErrorKind::UpstreamTimeout,
+                cause: "cause".into(),
+                skipped: Vec::new(),
+            }))
+        }),
         step.clone().prop_map(|step| Event::TurnFinished { step, turn: Box::<Turn>::default() }),
         step.clone().prop_map(|step| Event::StepDiscarded {
             step,
@@ -149,6 +162,7 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             | Event::ToolProgress { step, .. }
             | Event::ToolFinished { step, .. }
             | Event::StepCompleted { step, .. } => *step = newest,
+            Event::ProviderFallback(fell_back) => fell_back.step = newest,
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }

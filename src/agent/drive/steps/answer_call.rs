@@ -18,7 +18,7 @@ pub async fn answer_call(driver: &mut Driver, call: ToolCall) -> Result<(), Exit
     if let Some(interruption) = driver.signals.before_a_step() {
         return driver.handle_interruption(interruption);
     }
-    let tool = driver.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
+    let tool = driver.generation.own_tools.iter().find(|tool| tool.definition().name == call.name).cloned();
     let run = driver.recorder.run();
     let started = run.started(&call.id);
     let effect = tool.as_ref().map_or(Effect::Read, |tool| tool.effect()).max(started.unwrap_or(Effect::Read));

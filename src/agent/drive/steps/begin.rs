@@ -38,7 +38,7 @@ pub async fn begin_step(
             Err(Refusal::Failed(error)) => return Err(error.into()),
         };
         let run = driver.recorder.run();
-        if let Some(smaller) = budget::shrink(run.spec(), &run.model().price, reserve, &short) {
+        if let Some(smaller) = budget::shrink(&run.terms(), reserve, &short) {
             reserve = smaller;
             continue;
         }

@@ -12,15 +12,14 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
+use crate::agent::drive::steps::fail::fail_step;
 use crate::agent::drive::when_woken::WhenWoken;
-use crate::agent::machine::budget::{self, arrived_usage, estimated_usage, partial_usage, whole_usage};
+use crate::agent::machine::budget::{self, arrived_usage};
 use crate::failpoint;
-use crate::llm::retry::RetryPolicy;
 use crate::llm::{Delta, DeltaStream, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::pauses::random;
-use crate::types::{Event, RunError, StopReason, ToolCall, Usage, Used};
+use crate::types::{Event, StopReason, ToolCall, Usage, Used};
 
 /// How often text is recorded that no reader here passes on before the run ends. It is a second, and not the whole turn,
 /// for readers at other replicas and for what a crash would leave unread. Not a setting: nothing that a caller of
@@ -131,7 +130,7 @@ async fn finish_step(
         }
         End::Failed(error) => {
             let bound = output_bound(driver, reserve, closing.is_some());
-            Box::pin(fail_step(driver, buffer.bytes(), (reserve, bound), &error)).await
+            Box::pin(fail_step(driver, buffer.bytes(), (reserve, bound, closing.is_some()), &error)).await
         }
     }
 }
@@ -156,55 +155,6 @@ async fn void_step(driver: &mut Driver, reserve: Reservation) -> Result<(), Exit
         driver.recorder.flush().await?;
     }
     Ok(())
-}
-
-/// Voids the step of a call that failed and charges what the call may have cost; then pauses where the run may
-/// ask again, and stops the run where it may not.
-async fn fail_step(
-    driver: &mut Driver,
-    answer_bytes: usize,
-    (reserve, bound): (Reservation, Option<u64>),
-    error: &ModelError,
-) -> Result<(), Exit> {
-    let (run, has_spoken) = (driver.recorder.run(), answer_bytes > 0);
-    let (step, price) = (run.step(), run.model().price);
-    let pause = pause_before_next(driver, has_spoken, error);
-    let (usage, unconfirmed) = match (if has_spoken { Spent::Unknown } else { error.spent }, pause) {
-        (Spent::Nothing, _) => (Usage::default(), Used::default()),
-        (Spent::Input, _) => (estimated_usage(reserve, 0), Used::default()),
-        (Spent::Unknown, Some(_)) => partial_usage(reserve, bound, &price, answer_bytes),
-        (Spent::Unknown, None) => (whole_usage(reserve, bound, answer_bytes), Used::default()),
-    };
-    if pause.is_none() {
-        let is_too_long = error.kind == ModelErrorKind::ContextLength;
-        let reason = if is_too_long { StopReason::ContextLimit } else { StopReason::ProviderError };
-        let error = Some(run_error(error, has_spoken));
-        driver.recorder.queue(Event::StopRequested { reason, error, short: None });
-    }
-    if pause.is_some() {
-        let (run, cause) = (&driver.recorder.run().spec().id, run_error(error, has_spoken).message);
-        tracing::warn!(%run, step, %cause, "a model call failed; the run asks again");
-    }
-    let reason = if has_spoken { DiscardReason::StreamBroke } else { DiscardReason::NoAnswer };
-    driver.end_step(reserve, Event::StepDiscarded { step, reason, usage, unconfirmed }).await?;
-    if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
-        driver.recorder.flush().await?;
-        // An interruption is seen before the next step.
-        let _ = tokio::time::timeout(pause, driver.signals.interrupted()).await;
-    }
-    Ok(())
-}
-
-/// How long to pause before the model is asked again after a call that may have cost something; `None` if it is
-/// not asked again. Calls that cost nothing were repeated already.
-fn pause_before_next(driver: &Driver, has_spoken: bool, error: &ModelError) -> Option<Duration> {
-    let run = driver.recorder.run();
-    if has_spoken {
-        return run.may_discard().then_some(Duration::ZERO);
-    }
-    let left = driver.signals.deadline.saturating_duration_since(Instant::now());
-    let pause = RetryPolicy::default().delay(run.unanswered() + 1, error, left, random());
-    pause.filter(|_| error.spent > Spent::Nothing)
 }
 
 /// Asks the model, and records its answer while it arrives until it ends or the run is interrupted: whenever it is due,
@@ -331,7 +281,7 @@ fn finish_turn(
 /// The usage that the upstream reports for an answer of so many bytes, unless it cannot be.
 fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>, bytes: usize) -> Option<Usage> {
     let run = driver.recorder.run();
-    let most = run.spec().context_window.saturating_add(reserve.output_tokens);
+    let most = run.terms().context_window.saturating_add(reserve.output_tokens);
     let usage = reported?;
     let believed = budget::believable(&usage, most, bytes);
     if believed.is_some() {
@@ -348,10 +298,4 @@ pub(in crate::agent::drive) fn output_bound(driver: &Driver, reserve: Reservatio
     let has_budget = spec.limits.token_budget.is_some() || spec.limits.cost_budget.is_some();
     let holds = spec.bounds_output || closing || has_budget || driver.meter.has_budgets();
     holds.then_some(reserve.output_tokens)
-}
-
-fn run_error(error: &ModelError, said_something: bool) -> RunError {
-    let message = if said_something { format!("{error}; its answer is incomplete") } else { error.to_string() };
-    let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-    RunError { kind: error.failure(), message, status: error.status, retry_after_ms }
 }

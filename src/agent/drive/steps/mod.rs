@@ -5,6 +5,8 @@ pub mod begin;
 pub mod call_model;
 pub mod count;
 mod dispatch;
+mod fail;
+pub(super) mod fall_back;
 pub mod finish;
 pub(super) mod outcome;
 pub mod run_tools;

@@ -15,6 +15,7 @@ use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
+use crate::types::fallback::FellBack;
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
 use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
@@ -60,6 +61,20 @@ pub enum NativeEvent<'a> {
         attempt: u32,
         delay_ms: u64,
         cause: &'a str,
+    },
+    /// The model failed, or is not asked for now; the run goes on with another one.
+    #[serde(rename = "provider.fallback")]
+    ProviderFallback {
+        seq: u64,
+        step: u32,
+        upstream: &'a str,
+        model: &'a str,
+        attempt: u32,
+        delay_ms: u64,
+        cause: &'a str,
+        from_upstream: &'a str,
+        from_model: &'a str,
+        skipped: &'a [String],
     },
     /// The step's text so far is void.
     #[serde(rename = "step.discarded")]
@@ -217,6 +232,7 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
                 cause,
             }
         }
+        Event::ProviderFallback(fell_back) => fallback(seq, fell_back),
         Event::StepDiscarded { step, reason, .. } => {
             NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
         }
@@ -248,6 +264,22 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             return None;
         }
     })
+}
+
+fn fallback(seq: u64, fell_back: &FellBack) -> NativeEvent<'_> {
+    let FellBack { step, to, from_upstream, from_model, attempt, kind: _, cause, skipped } = fell_back;
+    NativeEvent::ProviderFallback {
+        seq,
+        step: *step,
+        upstream: &to.upstream,
+        model: &to.model,
+        attempt: *attempt,
+        delay_ms: 0,
+        cause,
+        from_upstream,
+        from_model,
+        skipped,
+    }
 }
 
 fn tool_progress<'a>(
@@ -316,6 +348,7 @@ impl NativeEvent<'_> {
             Self::ThinkingDelta { .. } => "thinking.delta",
             Self::ToolCallDelta { .. } => "tool.call.delta",
             Self::ProviderRetry { .. } => "provider.retry",
+            Self::ProviderFallback { .. } => "provider.fallback",
             Self::StepDiscarded { .. } => "step.discarded",
             Self::BudgetWarning { .. } => "budget.warning",
             Self::ToolCall { .. } => "tool.call",

@@ -119,6 +119,9 @@ pub struct StepObject<'a> {
     pub tool_latency_ms: u64,
     /// The model call's tokens.
     pub usage: UsageObject,
+    /// The model that answered, as `upstream/model`, if the run had fallen back to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<&'a str>,
     /// The upstream's own finish reason.
     pub finish_reason: &'a str,
     /// In call order.
@@ -232,6 +235,7 @@ impl<'a> StepObject<'a> {
             llm_latency_ms: step.llm_latency_ms,
             tool_latency_ms: step.tool_latency_ms,
             usage: UsageObject::from(&step.usage),
+            fallback: step.fallback.as_deref(),
             finish_reason: finish_reason(&step.turn_end),
             tool_calls: step.tool_calls.iter().map(CallObject::new).collect(),
         }

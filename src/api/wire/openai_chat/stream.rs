@@ -105,6 +105,7 @@ impl ChatChunks {
             | Event::ThinkingDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
+            | Event::ProviderFallback(_)
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
             | Event::ToolStarted { .. }

@@ -24,6 +24,7 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
         max_tokens: Some(5_000),
         parallel_tool_calls: true,
         in_one_piece: false,
+        has_fallback: false,
         trace: None,
         request_id: None,
         deadline: Instant::now(),

@@ -21,6 +21,8 @@ pub(super) struct Log {
     pub(super) resumed: usize,
     /// How often the upstream was asked once more within a step.
     pub(super) retried: usize,
+    /// How often it went on with another model.
+    pub(super) fell_back: usize,
     /// The data of the last event, if it is one that ends a run.
     pub(super) terminal: Option<Value>,
 }
@@ -158,6 +160,7 @@ impl Log {
                     call.interrupted |= call.result.is_none();
                 }
             }
+            ("provider.fallback", Some(_), None) => self.fell_back += 1,
             ("step.started", Some(number), None) => {
                 if self.steps.last().map_or(0, |step| step.number) + 1 != number {
                     wrong("a step's number is not one above the last");

@@ -1,0 +1,60 @@
+//! Which models a run may call: those that take what its request asks for, at a price that its budgets can count.
+
+use crate::agent::admission::price;
+use crate::agent::catalog::{Called, Resolved};
+use crate::agent::error::{Field, StartError};
+use crate::agent::generation::Generation;
+use crate::agent::quotas::Quotas;
+use crate::agent::request::NewRun;
+use crate::llm::{Place, Unsupported};
+use crate::types::RunSpec;
+use crate::types::fallback::Fallback;
+use crate::types::session::Session;
+
+/// Leaves the models that take what the request asks for. If the first does not, the run begins with the next that does;
+/// an error if none does. Returns what the caller should know of it.
+pub(super) fn leave_able(
+    resolved: &mut Resolved,
+    new: &NewRun,
+    generation: &Generation,
+) -> Result<Vec<String>, StartError> {
+    let refusal =
+        |called: &Called| generation.catalog.model(&called.upstream).refuses(&new.options.sampling, &new.messages);
+    let refused = refusal(&resolved.called);
+    resolved.fallbacks.retain(|fallback| refusal(fallback).is_none());
+    let Some(Unsupported { place, message }) = refused else { return Ok(Vec::new()) };
+    if resolved.fallbacks.is_empty() {
+        let field = match place {
+            Place::Member(name) => Field::Member(name),
+            Place::Message(index) => Field::Message(index),
+        };
+        return Err(StartError::Invalid { field, message });
+    }
+    resolved.called = resolved.fallbacks.remove(0);
+    let Called { upstream, model_name, .. } = &resolved.called;
+    Ok(vec![format!("{upstream}/{model_name} is asked instead of the model that was named: {message}")])
+}
+
+/// The fallbacks of a run as it pins them, whose request asks for so much output of one call at most.
+pub(super) fn pinned(fallbacks: Vec<Called>, most_output: u64) -> Vec<Fallback> {
+    let pinned = fallbacks.into_iter().map(|called| Fallback {
+        context_window: called.facts.context_window,
+        max_output_tokens: most_output.min(called.facts.max_output_tokens),
+        model: called.into_step_model().into(),
+    });
+    pinned.collect()
+}
+
+/// Leaves the fallbacks whose cost the budgets of the run can count, and tells its caller of the others.
+pub(super) fn leave_countable(spec: &mut RunSpec, generation: &Generation, session: Option<&Session>, quotas: &Quotas) {
+    for fallback in std::mem::take(&mut spec.fallbacks) {
+        let terms = generation.catalog.upstream(&fallback.model.upstream).map(|upstream| upstream.terms());
+        match price::check(spec, &fallback.model, terms.unwrap_or_default(), session, quotas) {
+            Ok(()) => spec.fallbacks.push(fallback),
+            Err(error) => {
+                let (upstream, model) = (&fallback.model.upstream, &fallback.model.model);
+                spec.warnings.push(format!("the fallback {upstream}/{model} is left out: {error}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Ends a step whose model call failed: the same model is asked again, or another one, or the run stops.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps::fall_back;
+use crate::agent::machine::budget::{estimated_usage, partial_usage, whole_usage};
+use crate::agent::machine::{Lack, NextModel, Run};
+use crate::llm::error_class::ErrorClass;
+use crate::llm::retry::RetryPolicy;
+use crate::llm::{ModelError, ModelErrorKind, Spent};
+use crate::types::event::{DiscardReason, Reservation};
+use crate::types::fallback::FellBack;
+use crate::types::pauses::random;
+use crate::types::{Event, RunError, StopReason, Usage, Used};
+
+/// What follows a call that failed.
+enum Next {
+    /// The same model is asked again after a pause.
+    Again(Duration),
+    /// Another model is asked.
+    Other(Box<FellBack>),
+    /// The run stops, as these other models are not asked.
+    Stop(Vec<String>),
+}
+
+/// Voids the step of a call that failed and charges what the call may have cost; then pauses where the run may
+/// ask again, goes on with another model, or stops the run. `closing` tells whether the call was to close the run.
+pub async fn fail_step(
+    driver: &mut Driver,
+    answer_bytes: usize,
+    (reserve, bound, closing): (Reservation, Option<u64>, bool),
+    error: &ModelError,
+) -> Result<(), Exit> {
+    let (run, has_spoken) = (driver.recorder.run(), answer_bytes > 0);
+    let (step, price) = (run.step(), run.model().price);
+    let next = next(driver, has_spoken, closing, error);
+    let goes_on = !matches!(next, Next::Stop(_));
+    let (usage, unconfirmed) = match if has_spoken { Spent::Unknown } else { error.spent } {
+        Spent::Nothing => (Usage::default(), Used::default()),
+        Spent::Input => (estimated_usage(reserve, 0), Used::default()),
+        Spent::Unknown if goes_on => partial_usage(reserve, bound, &price, answer_bytes),
+        Spent::Unknown => (whole_usage(reserve, bound, answer_bytes), Used::default()),
+    };
+    if let Next::Stop(skipped) = &next {
+        let is_too_long = error.kind == ModelErrorKind::ContextLength;
+        let reason = if is_too_long { StopReason::ContextLimit } else { StopReason::ProviderError };
+        let mut error = run_error(error, has_spoken);
+        if !skipped.is_empty() {
+            error.message = format!("{}; not asked in its place: {}", error.message, skipped.join("; "));
+        }
+        driver.recorder.queue(Event::StopRequested { reason, error: Some(error), short: None });
+    }
+    if let Next::Again(_) = next {
+        let (run, cause) = (&driver.recorder.run().spec().id, run_error(error, has_spoken).message);
+        tracing::warn!(%run, step, %cause, "a model call failed; the run asks again");
+    }
+    let reason = if has_spoken { DiscardReason::StreamBroke } else { DiscardReason::NoAnswer };
+    let discarded = Event::StepDiscarded { step, reason, usage, unconfirmed };
+    match next {
+        Next::Stop(_) => driver.end_step(reserve, discarded).await,
+        Next::Other(fell_back) => fall_back::after_step(driver, (reserve, discarded), fell_back).await,
+        Next::Again(pause) => {
+            driver.end_step(reserve, discarded).await?;
+            if !pause.is_zero() {
+                driver.recorder.flush().await?;
+                // An interruption is seen before the next step.
+                let _ = tokio::time::timeout(pause, driver.signals.interrupted()).await;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What follows a call that failed. The same model is asked again before another one is, but only once. A closing answer
+/// is not asked of another model.
+fn next(driver: &Driver, has_spoken: bool, closing: bool, error: &ModelError) -> Next {
+    let run = driver.recorder.run();
+    let again = pause_before_next(driver, has_spoken, error);
+    let may_fall_back = !closing && error.class().concerns_the_model_alone() && (!has_spoken || run.may_discard());
+    if !may_fall_back || !run.has_fallback() || (again.is_some() && run.failures() == 0) {
+        return again.map_or_else(|| Next::Stop(Vec::new()), Next::Again);
+    }
+    let lack = if error.class() == ErrorClass::ContextLength { Lack::Window } else { Lack::Answer };
+    let NextModel { model, skipped } = run.next_model(lack, |_| None);
+    match (model, again) {
+        (Some(to), _) => {
+            let (kind, cause) = (error.failure(), run_error(error, has_spoken).message);
+            Next::Other(Box::new(fall_back::from_present(run, to, (kind, cause), skipped)))
+        }
+        (None, Some(pause)) => Next::Again(pause),
+        (None, None) => Next::Stop(skipped),
+    }
+}
+
+/// How long to pause before the model is asked again after a call that may have cost something; `None` if it is
+/// not asked again. Calls that cost nothing were repeated already.
+fn pause_before_next(driver: &Driver, has_spoken: bool, error: &ModelError) -> Option<Duration> {
+    let run: &Run = driver.recorder.run();
+    if has_spoken {
+        return run.may_discard().then_some(Duration::ZERO);
+    }
+    let left = driver.signals.deadline.saturating_duration_since(Instant::now());
+    let pause = RetryPolicy::default().delay(run.unanswered() + 1, error, left, random());
+    pause.filter(|_| error.spent > Spent::Nothing)
+}
+
+fn run_error(error: &ModelError, said_something: bool) -> RunError {
+    let message = if said_something { format!("{error}; its answer is incomplete") } else { error.to_string() };
+    let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+    RunError { kind: error.failure(), message, status: error.status, retry_after_ms }
+}

@@ -1,0 +1,65 @@
+//! Goes on with another model of the run's.
+
+use std::sync::Arc;
+
+use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::machine::{Lack, NextModel, Run};
+use crate::types::event::Reservation;
+use crate::types::fallback::FellBack;
+use crate::types::usage::StepModel;
+use crate::types::{ErrorKind, Event};
+
+/// That the run leaves its present model for `to`, for this cause.
+pub fn from_present(
+    run: &Run,
+    to: Arc<StepModel>,
+    (kind, cause): (ErrorKind, String),
+    skipped: Vec<String>,
+) -> FellBack {
+    let StepModel { upstream, model, .. } = &**run.model();
+    FellBack {
+        step: run.step(),
+        to,
+        from_upstream: upstream.clone(),
+        from_model: model.clone(),
+        attempt: run.models_left() + 1,
+        kind,
+        cause,
+        skipped,
+    }
+}
+
+/// Ends a step with `discarded`, and goes on with another model, in one commit.
+pub async fn after_step(
+    driver: &mut Driver,
+    (reserved, discarded): (Reservation, Event),
+    fell_back: Box<FellBack>,
+) -> Result<(), Exit> {
+    tell(driver, &fell_back);
+    driver.end_step_and(reserved, discarded, Some(Event::ProviderFallback(fell_back))).await?;
+    driver.take_model();
+    Ok(())
+}
+
+/// Goes on with a model that takes more than the present one, which the conversation does not fit.
+pub fn as_it_has_grown(driver: &mut Driver) {
+    let run = driver.recorder.run();
+    let NextModel { model: Some(to), skipped } = run.next_model(Lack::Window, |_| None) else { return };
+    let cause = format!("the conversation does not fit the context window of {}", run.model().model);
+    let fell_back = from_present(run, to, (ErrorKind::ContextLength, cause), skipped);
+    between_steps(driver, Box::new(fell_back));
+}
+
+/// Goes on with another model before the next step begins.
+pub fn between_steps(driver: &mut Driver, fell_back: Box<FellBack>) {
+    tell(driver, &fell_back);
+    driver.recorder.queue(Event::ProviderFallback(fell_back));
+    driver.take_model();
+}
+
+fn tell(driver: &Driver, fell_back: &FellBack) {
+    let FellBack { step, to, from_upstream, from_model, cause, skipped, .. } = fell_back;
+    let (run, upstream, model) = (&driver.recorder.run().spec().id, &to.upstream, &to.model);
+    let skipped = skipped.join("; ");
+    tracing::warn!(%run, step, %from_upstream, %from_model, %upstream, %model, %cause, %skipped, "the run goes on with another model");
+}

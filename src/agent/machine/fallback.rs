@@ -1,0 +1,128 @@
+//! Which model a run goes on with when its own fails or cannot take its conversation. Pure.
+//!
+//! A run stays with the model that it fell back to. When that one fails as well, those are asked that follow it in the
+//! run's order, then those before it. Each is left once at most until a model answers.
+
+use std::sync::Arc;
+
+use super::Run;
+use super::budget::{self, Purpose};
+use crate::types::fallback::{CallTerms, FallbackUsage};
+use crate::types::run::OnLimit;
+use crate::types::usage::StepModel;
+use crate::types::{Micros, StopReason, Usage};
+
+/// What another model must be fit for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Nothing beyond what every call needs.
+    Answer,
+    /// A larger context window than that of the present model.
+    Window,
+}
+
+/// Why a model is not asked: a clause that follows its name.
+pub type Unasked = String;
+
+/// What comes of looking for another model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NextModel {
+    /// The model; `None` if there is none.
+    pub model: Option<Arc<StepModel>>,
+    /// Those before it that are not asked, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+impl Run {
+    /// What the plan of the next call depends on of the model that is called.
+    #[must_use]
+    pub fn terms(&self) -> CallTerms {
+        match self.place.checked_sub(1).and_then(|at| self.spec.fallbacks.get(at)) {
+            Some(fallback) => fallback.terms(),
+            // What was called is what a step named, which need not be a model of the run's specification.
+            None => CallTerms { price: self.model.price, ..self.spec.terms() },
+        }
+    }
+
+    /// Whether a model is left that it could go on with.
+    #[must_use]
+    pub fn has_fallback(&self) -> bool {
+        self.others().next().is_some()
+    }
+
+    /// How many models it has left since one answered.
+    #[must_use]
+    pub fn models_left(&self) -> u32 {
+        self.left.count_ones()
+    }
+
+    /// How many calls of its present model failed in a row, beside those that cost nothing.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The model that it is to go on with in place of the present one. `refusal` says why a model is not asked for now.
+    #[must_use]
+    pub fn next_model(&self, lack: Lack, refusal: impl Fn(&StepModel) -> Option<Unasked>) -> NextModel {
+        let mut skipped = Vec::new();
+        for place in self.others() {
+            let (model, terms) = self.at(place);
+            let refused = self.misfit(lack, &terms).or_else(|| refusal(&model));
+            let Some(reason) = refused else { return NextModel { model: Some(model), skipped } };
+            skipped.push(format!("{}/{}: {reason}", model.upstream, model.model));
+        }
+        NextModel { model: None, skipped }
+    }
+
+    /// Calls this model from now on.
+    pub(super) fn fall_back(&mut self, to: &Arc<StepModel>) {
+        let is_it = |model: &StepModel| model.upstream == to.upstream && model.model == to.model;
+        let found = self.spec.fallbacks.iter().position(|fallback| is_it(&fallback.model));
+        self.left |= 1 << self.place;
+        self.place = found.map_or(0, |at| at + 1);
+        self.model = to.clone();
+        (self.failures, self.unanswered) = (0, 0);
+    }
+
+    /// Counts what it took of the model that it fell back to.
+    pub(super) fn count_of_fallback(&mut self, usage: Usage, cost: Micros) {
+        let model = self.model.full_name();
+        if let Some(known) = self.of_fallbacks.iter_mut().find(|known| known.model == model) {
+            known.usage += usage;
+            known.cost += cost;
+        } else {
+            self.of_fallbacks.push(FallbackUsage { model, usage, cost });
+        }
+    }
+
+    /// The places of the models that it has not left, from the one after the present model on.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let (count, place, left) = (self.spec.fallbacks.len() + 1, self.place, self.left);
+        (1..count).map(move |step| (place + step) % count).filter(move |at| left & (1 << at) == 0)
+    }
+
+    fn at(&self, place: usize) -> (Arc<StepModel>, CallTerms) {
+        match place.checked_sub(1).and_then(|at| self.spec.fallbacks.get(at)) {
+            Some(fallback) => (fallback.model.clone(), fallback.terms()),
+            None => (Arc::new(self.spec.step_model()), self.spec.terms()),
+        }
+    }
+
+    /// Why a model on these terms cannot take the next call.
+    fn misfit(&self, lack: Lack, terms: &CallTerms) -> Option<Unasked> {
+        let tokens = self.context.tokens();
+        if tokens > terms.context_window {
+            return Some(format!("the conversation has about {tokens} tokens, and it takes {}", terms.context_window));
+        }
+        if lack == Lack::Window && terms.context_window <= self.terms().context_window {
+            return Some("its context window is no larger".to_owned());
+        }
+        let keep_reserve = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
+        let planned = budget::plan(&self.spec.limits, terms, self.used, tokens, Purpose::Step { keep_reserve });
+        planned.err().map(|reason| {
+            let kind = if reason == StopReason::CostBudget { "cost" } else { "token" };
+            format!("the run's {kind} budget has no room for it")
+        })
+    }
+}
