@@ -43,11 +43,12 @@ impl Agent {
         self.rooms.lifecycle.refuse();
     }
 
-    /// Returns once no run is driven and followed here and all that ended are counted, or after `timeout`.
+    /// Returns once no run is driven and followed here and all that ended are counted, but for those that could not be, or
+    /// after `timeout`.
     pub async fn idle(&self, timeout: Duration) {
         let Rooms { active, lifecycle, launcher, .. } = &*self.rooms;
         let idle = async {
-            while active.len() > 0 || lifecycle.readers() > 0 || !launcher.uncounted.is_empty() {
+            while active.len() > 0 || lifecycle.readers() > 0 || !launcher.uncounted.have_been_tried() {
                 tokio::time::sleep(IDLE_POLL).await;
             }
         };

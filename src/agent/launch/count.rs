@@ -57,21 +57,36 @@ impl Launcher {
 
     /// Counts all runs that can be: which they are, and why others could not be.
     async fn count_together(&self) -> (Vec<RunId>, Option<Unavailable>) {
-        let counting = futures_util::stream::iter(self.uncounted.attempt()).map(|(tenant, runs)| async move {
-            let ids: Vec<_> = runs.iter().map(|run| run.id().clone()).collect();
-            self.usage.count_all(&tenant, runs).await.map(|()| ids)
-        });
+        let counting = futures_util::stream::iter(self.uncounted.batches())
+            .map(|(tenant, batches)| async move { self.count_batches(&tenant, batches).await });
         let results: Vec<_> = counting.buffer_unordered(TENANTS_AT_ONCE).collect().await;
         let (mut counted, mut failed) = (Vec::new(), None);
-        for result in results {
-            match result {
-                Ok(runs) => counted.extend(runs),
-                Err(error) => failed = Some(error),
-            }
+        for (runs, error) in results {
+            counted.extend(runs);
+            failed = error.or(failed);
         }
         for _ in &counted {
             failpoint::hit("run.counted");
         }
         (counted, failed)
+    }
+
+    /// Counts batches of one tenant's runs, up to the first that cannot be: what keeps it from being counted may keep the
+    /// others as well, and each would wait for the store until its time is up.
+    async fn count_batches(&self, tenant: &Tenant, batches: Vec<Vec<RunId>>) -> (Vec<RunId>, Option<Unavailable>) {
+        let mut counted: Vec<RunId> = Vec::new();
+        for mut batch in batches {
+            let runs = self.uncounted.attempt(&batch);
+            if let Err(error) = self.usage.count_all(tenant, runs).await {
+                self.uncounted.note_failure(&batch);
+                return (counted, Some(error));
+            }
+            if counted.is_empty() {
+                counted = batch;
+            } else {
+                counted.append(&mut batch);
+            }
+        }
+        (counted, None)
     }
 }

@@ -222,6 +222,49 @@ async fn runs_that_end_together_are_counted_and_unregistered_together_and_their_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_cannot_be_counted_holds_up_no_other() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["hello"]); 3]).begin();
+    let started = agent.start(request(), None).await.unwrap();
+    let damaged = started.head.id.clone();
+    let marker = Write::Put { key: keys::usage_counted(&damaged), value: "damaged".into(), ttl: None };
+    store.commit(Tx::new(keys::tenant_partition(&tenant())).write(marker)).await.unwrap();
+    watch(started).await;
+    let others = [run(&agent, request()).await, run(&agent, request()).await];
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(all(&agent).await, sum(&others));
+    let left = agent.replica().own_entries().await.unwrap();
+    assert_eq!(left.len(), 1);
+    assert!(left[0].0.ends_with(damaged.as_str()), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_cannot_be_counted_cost_one_commit_a_pass_and_hold_up_no_shutdown() {
+    const RUNS: usize = 200;
+    let tried = Arc::<AtomicUsize>::default();
+    let commits = tried.clone();
+    let store = Faulty::new(Arc::new(MemoryStore::default()), move |tx| {
+        let counts = counts(tx);
+        commits.fetch_add(usize::from(counts), Ordering::Relaxed);
+        if counts { Fate::Fails } else { Fate::Happens }
+    });
+    let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["hello"]); RUNS]).begin();
+    let started = join_all((0..RUNS).map(|_| agent.start(request(), None))).await;
+    let ended = join_all(started.into_iter().map(|started| watch(started.unwrap()))).await;
+    // A pass each two seconds.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let tried = tried.load(Ordering::Relaxed);
+    assert!((8..=12).contains(&tried), "{tried} commits");
+    let since = tokio::time::Instant::now();
+    agent.idle(Duration::from_secs(60)).await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    store.follow(|_| Fate::Happens);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(all(&agent).await, sum(&ended.iter().map(|records| outcome(records)).collect::<Vec<_>>()));
+    assert_eq!(agent.replica().own_entries().await.unwrap().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_ends_counts_its_runs_at_once() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let agent = TestAgent::builder().store(store.clone()).turns(vec![Say::Text(&["hello"])]).begin();
