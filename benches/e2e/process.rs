@@ -176,7 +176,9 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
     }
     let file = directory.join("loopgate.toml");
     let upstream = upstream.ok_or("Loopgate needs an upstream")?;
-    let mut text = configuration(upstream, program == Program::LoopgateInOnePiece);
+    // What happens to calls that only read is recorded by time, of which a counted server has more.
+    let effect = if program.is_counted() { "idempotent" } else { "read" };
+    let mut text = configuration(upstream, program == Program::LoopgateInOnePiece, effect);
     if program == Program::LoopgateTraced {
         write!(text, "\n[traces]\nendpoint = \"http://{upstream}\"\nratio = 0.1\n")?;
     }
@@ -217,7 +219,7 @@ fn loopgate() -> PathBuf {
 }
 
 /// Defaults but for the upstream; without keys there are no rate limits and no quotas.
-fn configuration(upstream: SocketAddr, in_one_piece: bool) -> String {
+fn configuration(upstream: SocketAddr, in_one_piece: bool, effect: &str) -> String {
     let (models, agent, tool, path) = (script::MODELS, script::LOOP, script::MULTIPLY, script::MULTIPLY_PATH);
     format!(
         r#"
@@ -242,7 +244,7 @@ tools = ["{tool}"]
 description = "Multiplies two numbers"
 method = "POST"
 url = "http://{upstream}{path}"
-effect = "read"
+effect = "{effect}"
 parameters = {{ type = "object", properties = {{ a = {{ type = "integer" }}, b = {{ type = "integer" }} }} }}
 "#
     )

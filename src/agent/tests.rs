@@ -33,6 +33,7 @@ mod metrics;
 mod offers;
 mod own_tools;
 mod quota;
+mod reads;
 mod replicas;
 mod resume;
 mod run_memory;

@@ -132,6 +132,11 @@ impl Recorder {
         self.queue.push((record, entry));
     }
 
+    /// Whether events are queued.
+    pub fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Records what is queued.
     pub async fn flush(&mut self) -> Result<(), CommitError> {
         if self.queue.is_empty() { Ok(()) } else { self.record_with(None, |tx| tx).await }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::link::Link;
 use super::replicas::{shared, tenant};
 use super::support::{Say, TestAgent, request};
 use crate::agent::ledger::{keys, log};
@@ -39,7 +40,7 @@ pub(super) fn records(is_it: fn(&Event) -> bool) -> impl Fn(&Tx) -> bool + Send 
 /// A process that renews no lease, where the answer to the first such commit takes so long. Returns it once the run has
 /// had a second for what follows.
 async fn late(turns: Vec<Say>, is_it: fn(&Event) -> bool, delay: Duration) -> TestAgent {
-    let store = Faulty::new(shared(), |_| Fate::Happens);
+    let store = Faulty::new(Link::to(&shared()), |_| Fate::Happens);
     store.next(records(is_it), Fate::HangsAfterwards);
     let agent = TestAgent::builder().store(store.clone()).turns(turns).build();
     // A run's first step is recorded before the caller hears of the run.

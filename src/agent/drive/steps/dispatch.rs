@@ -1,7 +1,9 @@
 //! Makes a batch of tool calls that run at the same time.
 //!
-//! The begin of each call is stored before the call is made, but for calls that only compute: those are stored with their
-//! answers. Results are shown as they arrive, and enter the history in the order of the calls.
+//! The begin of each call is stored before the call is made, but for calls of which it does not matter if they are made
+//! again. Those that only compute are stored with their answers. Those that only read are stored beside them, where no other
+//! replica can take the run over: what is to be recorded waits for as long as text waits, so that a quick answer shares the
+//! commit of the next step. Results are shown as they are stored, and enter the history in the order of the calls.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -15,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::outcome::{made, settled, stopped};
 use crate::failpoint;
@@ -42,6 +45,48 @@ enum Happened {
     Answered(ToolCall, ToolOutcome),
     Reported(CallId, ToolProgress),
     Interrupted(Interruption),
+    /// What is queued has waited long enough.
+    Due,
+}
+
+/// When what happens to a batch is recorded.
+enum Pacing {
+    /// The begin before the calls, and each answer as it comes.
+    AtOnce,
+    /// Beside the calls, at most every `pace`.
+    Beside { pace: Duration, due: Instant },
+}
+
+impl Pacing {
+    /// How a batch is recorded that begins now.
+    fn of(driver: &Driver, batch: &[Checked]) -> Self {
+        let store = driver.recorder.store();
+        // Another replica that could accept a cancellation, or resume the run, must know of a call before it is made.
+        if store.is_shared() || batch.iter().any(|checked| checked.effect != Effect::Read) {
+            return Self::AtOnce;
+        }
+        Self::Beside { pace: store.pace(), due: Instant::now() + store.pace() }
+    }
+
+    /// Whether each answer is recorded as it comes.
+    fn is_at_once(&self) -> bool {
+        matches!(self, Self::AtOnce)
+    }
+
+    /// Waits until what is queued is to be recorded.
+    async fn due(&self, recorder: &Recorder) {
+        match self {
+            Self::Beside { due, .. } if recorder.has_queue() => tokio::time::sleep_until(*due).await,
+            Self::AtOnce | Self::Beside { .. } => std::future::pending().await,
+        }
+    }
+
+    /// What was queued is recorded.
+    fn note_record(&mut self) {
+        if let Self::Beside { pace, due } = self {
+            *due = Instant::now() + *pace;
+        }
+    }
 }
 
 /// The calls of a batch that are not answered yet, which go on only while they are polled.
@@ -79,7 +124,8 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     if batch.iter().all(|checked| checked.tool.tool().only_computes()) {
         return compute(driver, batch).await;
     }
-    if !begin(driver, &batch).await? {
+    let mut pacing = Pacing::of(driver, &batch);
+    if !begin(driver, &batch, &pacing).await? {
         return Ok(false);
     }
     let mut open: Vec<ToolCall> = batch.iter().map(|checked| checked.call.clone()).collect();
@@ -89,13 +135,18 @@ pub(super) async fn dispatch(driver: &mut Driver, batch: Vec<Checked>) -> Result
     let mut running = Running { calls, answered: VecDeque::new() };
     drop(reports);
     while !open.is_empty() {
-        match next(driver, &mut running, &mut progress).await {
+        match next(driver, &mut running, &mut progress, &pacing).await {
             // The call had the run's remaining time, which is up: it is stopped with the run next.
             Happened::Answered(_, outcome) if is_out_of_time(driver, &outcome) => {}
             Happened::Answered(call, outcome) => {
-                running.beside(finish(driver, &mut open, &call, outcome)).await?;
+                running.beside(finish(driver, &mut open, &call, outcome, pacing.is_at_once())).await?;
             }
             Happened::Reported(id, progress) => running.beside(report(driver, &open, id, progress)).await?,
+            Happened::Due => {
+                running.beside(driver.recorder.flush()).await?;
+                failpoint::hit("tool.intent_recorded");
+                pacing.note_record();
+            }
             Happened::Interrupted(interruption) => {
                 driver.handle_interruption(interruption)?;
                 drop(running);
@@ -141,23 +192,33 @@ async fn next(
     driver: &mut Driver,
     running: &mut Running<impl Stream<Item = (ToolCall, ToolOutcome)> + Unpin>,
     progress: &mut mpsc::Receiver<(CallId, ToolProgress)>,
+    pacing: &Pacing,
 ) -> Happened {
+    let Driver { signals, recorder, .. } = driver;
     tokio::select! {
         biased;
         Some((call, outcome)) = running.next() => Happened::Answered(call, outcome),
-        interruption = driver.signals.interrupted() => Happened::Interrupted(interruption),
+        interruption = signals.interrupted() => Happened::Interrupted(interruption),
         Some((call, report)) = progress.recv() => Happened::Reported(call, report),
+        () = pacing.due(recorder) => Happened::Due,
     }
 }
 
-/// Records that the calls of a batch begin; `false` if an interruption or a command comes first.
-async fn begin(driver: &mut Driver, batch: &[Checked]) -> Result<bool, Exit> {
+/// Records that the calls of a batch begin, or lets it be recorded beside them; `false` if an interruption or a command
+/// comes first.
+async fn begin(driver: &mut Driver, batch: &[Checked], pacing: &Pacing) -> Result<bool, Exit> {
     if let Some(interruption) = driver.signals.before_a_step() {
         driver.handle_interruption(interruption)?;
         return Ok(false);
     }
     let intents = intents(driver, batch);
     failpoint::hit("tool.before_intent");
+    if !pacing.is_at_once() {
+        for event in intents {
+            driver.recorder.queue(event);
+        }
+        return Ok(true);
+    }
     if !driver.record_unless_told(intents, |tx| tx).await? {
         return Ok(false);
     }
@@ -171,17 +232,19 @@ fn is_out_of_time(driver: &Driver, outcome: &ToolOutcome) -> bool {
     outcome.ending == CallEnding::Lost && matches!(driver.signals.now(), Some(Interruption::Stop(_)))
 }
 
-/// Records the result of a call. A result that is the last of its batch is stored with the next event.
+/// Records the result of a call, `at_once` or when it is due. A result that is the last of its batch is stored with the
+/// next event.
 async fn finish(
     driver: &mut Driver,
     open: &mut Vec<ToolCall>,
     call: &ToolCall,
     outcome: ToolOutcome,
+    at_once: bool,
 ) -> Result<(), Exit> {
     failpoint::hit("tool.answered");
     open.retain(|open| open.id != call.id);
     driver.finish_call(call, outcome);
-    if !open.is_empty() {
+    if at_once && !open.is_empty() {
         driver.recorder.flush().await?;
     }
     Ok(())
