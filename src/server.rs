@@ -3,6 +3,7 @@
 mod build;
 mod counted;
 mod entrance;
+mod kept;
 mod layers;
 mod listen;
 mod names;
@@ -78,7 +79,9 @@ impl Server {
     /// Opens the store and puts the parts together. The settings can be replaced through the [`Reloader`].
     pub async fn build(settings: Settings) -> Result<(Self, Reloader), BuildError> {
         let store = store::open(&settings.store.url, settings.store.tenant_limit).await.map_err(BuildError::new)?;
-        let mut clients = Clients::default();
+        let metrics =
+            if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
+        let mut clients = Clients::new(metrics.clone());
         let generation = build::generation(&settings, &mut clients, None)?;
         remarks::log(&settings);
         let keep = Retention {
@@ -93,8 +96,6 @@ impl Server {
             usage_rows: settings.store.usage_rows,
             run_bytes: settings.server.run_memory,
         };
-        let metrics =
-            if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
         metrics.know(counted::names(&settings));
         let store = match metrics.store() {
             Some(counted) => Arc::new(Measured::new(store, counted)),

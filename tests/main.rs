@@ -22,6 +22,7 @@ mod memory;
 mod metrics;
 mod offers;
 mod passing;
+mod pools;
 mod prices;
 mod programs;
 mod reach;

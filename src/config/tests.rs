@@ -4,6 +4,7 @@ mod differences;
 mod docs;
 mod fallbacks;
 mod mistakes;
+mod pools;
 mod presets;
 mod traces;
 mod upstreams;
@@ -113,8 +114,8 @@ fn without_upstreams_the_environment_is_asked_and_then_the_demo_answers() {
     assert_snapshot!(mistakes(agent), @"loopgate.toml:1: agents.default.model: there is no upstream `openai`; known here: demo");
 
     let keyed = load_with("", &Options::default(), &[("OPENAI_API_KEY", "sk-1")]).unwrap();
-    assert_eq!(openai(&keyed).http.base_url.as_str(), "https://api.openai.com/v1");
-    assert_eq!(openai(&keyed).http.api_key.as_ref().unwrap().expose(), "sk-1");
+    assert_eq!(openai(&keyed).http.base_url().as_str(), "https://api.openai.com/v1");
+    assert_eq!(openai(&keyed).http.api_keys[0].expose(), "sk-1");
     assert_eq!(openai(&keyed).written_calls, WrittenCalls::None);
     assert_eq!(
         (keyed.upstreams[0].name.as_str(), keyed.upstream_origin.to_string().as_str()),
@@ -122,8 +123,8 @@ fn without_upstreams_the_environment_is_asked_and_then_the_demo_answers() {
     );
 
     let local = load_with("", &Options::default(), &[("OPENAI_BASE_URL", "http://localhost:11434/v1")]).unwrap();
-    assert_eq!(openai(&local).http.base_url.as_str(), "http://localhost:11434/v1");
-    assert!(openai(&local).http.api_key.is_none() && openai(&local).written_calls == WrittenCalls::Read);
+    assert_eq!(openai(&local).http.base_url().as_str(), "http://localhost:11434/v1");
+    assert!(openai(&local).http.api_keys.is_empty() && openai(&local).written_calls == WrittenCalls::Read);
     assert_eq!(openai(&local).http.idle_timeout, Duration::from_mins(1));
     assert_eq!(local.upstream_origin.to_string(), "OPENAI_BASE_URL");
     assert!(!local.found_no_upstream());
@@ -147,15 +148,15 @@ fn anthropic_is_found_in_the_environment_beside_openai() {
     };
     let (count, http, origin) = anthropic(&[("ANTHROPIC_API_KEY", "sk-ant"), ("OPENAI_API_KEY", "sk-1")]);
     assert_eq!((count, origin.as_str()), (2, "OPENAI_API_KEY, ANTHROPIC_API_KEY"));
-    assert_eq!(http.base_url.as_str(), "https://api.anthropic.com/v1");
-    assert_eq!(http.api_key.unwrap().expose(), "sk-ant");
+    assert_eq!(http.base_url().as_str(), "https://api.anthropic.com/v1");
+    assert_eq!(http.api_keys[0].expose(), "sk-ant");
     for (given, expected) in [
         ("https://api.anthropic.com", "https://api.anthropic.com/v1"),
         ("https://gateway.example/claude/", "https://gateway.example/claude/v1"),
         ("https://gateway.example/v1", "https://gateway.example/v1"),
     ] {
         let (count, http, origin) = anthropic(&[("ANTHROPIC_BASE_URL", given)]);
-        assert_eq!((count, http.base_url.as_str(), origin.as_str()), (1, expected, "ANTHROPIC_BASE_URL"));
+        assert_eq!((count, http.base_url().as_str(), origin.as_str()), (1, expected, "ANTHROPIC_BASE_URL"));
     }
 }
 
@@ -171,15 +172,15 @@ fn gemini_is_found_in_the_environment_beside_others() {
     };
     let (count, http, origin) = gemini(&[("GEMINI_API_KEY", "AIza"), ("ANTHROPIC_API_KEY", "sk-1")]);
     assert_eq!((count, origin.as_str()), (2, "ANTHROPIC_API_KEY, GEMINI_API_KEY"));
-    assert_eq!(http.base_url.as_str(), "https://generativelanguage.googleapis.com/v1beta");
-    assert_eq!(http.api_key.unwrap().expose(), "AIza");
+    assert_eq!(http.base_url().as_str(), "https://generativelanguage.googleapis.com/v1beta");
+    assert_eq!(http.api_keys[0].expose(), "AIza");
     for (given, expected) in [
         ("https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com/v1beta"),
         ("https://gateway.example/google/", "https://gateway.example/google/v1beta"),
         ("https://gateway.example/v1", "https://gateway.example/v1"),
     ] {
         let (count, http, origin) = gemini(&[("GOOGLE_GEMINI_BASE_URL", given)]);
-        assert_eq!((count, http.base_url.as_str(), origin.as_str()), (1, expected, "GOOGLE_GEMINI_BASE_URL"));
+        assert_eq!((count, http.base_url().as_str(), origin.as_str()), (1, expected, "GOOGLE_GEMINI_BASE_URL"));
     }
 }
 
@@ -189,7 +190,7 @@ fn a_declared_upstream_keeps_the_environment_out() {
     let text = "[upstreams.local]\nbase_url = 'http://localhost:1/v1'\napi_key_env = 'LOCAL_KEY'";
     let settings = load_with(text, &Options::default(), &env).unwrap();
     assert_eq!(settings.upstreams.len(), 1);
-    assert_eq!(openai(&settings).http.api_key.as_ref().unwrap().expose(), "local");
+    assert_eq!(openai(&settings).http.api_keys[0].expose(), "local");
     assert_eq!(openai(&settings).written_calls, WrittenCalls::Read);
     assert_eq!(settings.upstream_origin, UpstreamOrigin::File("loopgate.toml".into()));
 }

@@ -1,20 +1,25 @@
 //! `[upstreams.NAME]`: the servers that answer model calls.
 
 mod anthropic;
+mod api_key;
+mod base_url;
 mod connection;
 mod gemini;
 mod http;
 mod openai;
+mod pools;
 mod preset;
 mod responses;
 
 use std::fmt;
 
 pub use self::anthropic::AnthropicUpstream;
+pub use self::base_url::BaseUrl;
 pub use self::connection::ConnectionSettings;
 pub use self::gemini::GeminiUpstream;
 pub use self::http::HttpUpstream;
 pub use self::openai::OpenAiUpstream;
+pub use self::pools::{Balance, Pools};
 pub use self::preset::{ChatManner, Preset};
 #[cfg(test)]
 pub use self::preset::{PRESETS, to_markdown as presets_to_markdown};
@@ -58,6 +63,16 @@ impl UpstreamKind {
             Self::Demo => None,
         }
     }
+
+    fn http_mut(&mut self) -> Option<&mut HttpUpstream> {
+        match self {
+            Self::OpenAi(openai) => Some(&mut openai.http),
+            Self::Responses(responses) => Some(&mut responses.http),
+            Self::Anthropic(anthropic) => Some(&mut anthropic.http),
+            Self::Gemini(gemini) => Some(&mut gemini.http),
+            Self::Demo => None,
+        }
+    }
 }
 
 impl Upstream {
@@ -94,6 +109,17 @@ impl Upstream {
         let path = format!("upstreams.{}", preset.name);
         let openai = root.unwritten(&path, |section| OpenAiUpstream::of_preset(preset, section));
         Self { name: preset.name.to_owned(), kind: UpstreamKind::OpenAi(openai) }
+    }
+
+    /// The same upstream with only those of its base URLs and keys that stand in these places, from 0.
+    #[must_use]
+    pub fn narrowed(&self, base_url: usize, key: usize) -> Self {
+        let mut narrowed = self.clone();
+        if let Some(http) = narrowed.kind.http_mut() {
+            http.base_urls = http.base_urls.get(base_url).into_iter().cloned().collect();
+            http.api_keys = http.api_keys.get(key).into_iter().cloned().collect();
+        }
+        narrowed
     }
 
     /// Whether it may have a model of this name: it lists it, or does not say what it has.

@@ -17,6 +17,7 @@ pub mod openai;
 mod own_member;
 mod places;
 pub mod pricing;
+pub mod queue;
 mod repeated;
 pub mod responses;
 pub mod retry;
@@ -41,7 +42,7 @@ use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
-use crate::types::{Conversation, ErrorKind, Message, TraceContext, TurnEnd, Usage};
+use crate::types::{Conversation, ErrorKind, Message, Tenant, TraceContext, TurnEnd, Usage};
 
 pub mod demo;
 
@@ -74,6 +75,11 @@ pub struct ModelRequest {
     pub request_id: Option<String>,
     /// Whether the caller has another model to ask if this one fails, so that waiting for this one is not worth much.
     pub has_fallback: bool,
+    /// Whose request it is.
+    pub tenant: Tenant,
+    /// The same number for requests that begin alike: those of one session, or else of one run. A server that answered one
+    /// of them may still know how they begin.
+    pub affinity: u64,
     /// When the caller gives up; retries do not reach beyond it.
     pub deadline: Instant,
 }
@@ -90,6 +96,10 @@ pub enum Delta {
     Thinking(String),
     /// A piece of a call's arguments; `index` counts the turn's calls from 0.
     CallArguments { index: usize, delta: String },
+    /// The call waits for its turn at an upstream that is asked by so many calls at once: nothing of it is sent.
+    Queued,
+    /// Its turn came after so long, and it is sent now.
+    Dequeued { waited: Duration },
     /// The upstream took the request and began to answer, though it has said nothing yet.
     Begun,
     /// An attempt failed before anything was said, and at no cost; another follows after `delay`.

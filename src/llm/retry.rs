@@ -90,14 +90,18 @@ impl Model for Retrying {
         let inner = Arc::clone(&self.inner);
         let policy = if request.has_fallback { self.policy.before_fallback() } else { self.policy };
         Box::pin(stream! {
-            let end = request.deadline.min(Instant::now() + policy.budget);
+            let mut end = request.deadline.min(Instant::now() + policy.budget);
             for attempt in 1.. {
                 let mut deltas = inner.stream(request.clone());
                 let mut has_begun = false;
                 let error = loop {
                     match deltas.next().await {
                         Some(Ok(delta)) => {
-                            has_begun |= !matches!(delta, Delta::Retry { .. });
+                            if let Delta::Dequeued { waited } = delta {
+                                // While a call waits for its turn it makes no attempt.
+                                end = request.deadline.min(end + waited);
+                            }
+                            has_begun |= !matches!(delta, Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. });
                             let last = matches!(delta, Delta::Finished(_));
                             yield Ok(delta);
                             if last {

@@ -5,16 +5,17 @@ use std::time::Duration;
 use super::http::decode::{Decode, Progress};
 use super::http::fault::Fault;
 use super::{Delta, ModelTurn};
-use crate::config::{ConnectionSettings, HttpUpstream, Secret};
+use crate::config::{BaseUrl, ConnectionSettings, HttpUpstream, Pools, Secret};
 
 /// An upstream with this key, which has so much time for everything.
 pub(crate) fn http_upstream(base_url: &str, key: &str, patience: Duration) -> HttpUpstream {
     HttpUpstream {
-        base_url: base_url.parse().unwrap(),
-        api_key: Some(Secret::new(key)),
+        base_urls: vec![BaseUrl::new(base_url.parse().unwrap())],
+        api_keys: vec![Secret::new(key)],
         headers: Vec::new(),
         query: Vec::new(),
         connection: ConnectionSettings::default(),
+        pools: Pools::default(),
         models: None,
         connect_timeout: patience,
         first_byte_timeout: patience,

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
-use crate::config::{self, Settings};
+use crate::config::{self, HttpUpstream, Settings};
 use crate::llm::connect::connect;
 use crate::llm::http::reach;
-use crate::llm::http::upstream::UpstreamError;
+use crate::llm::http::upstream::{Access, UpstreamError};
+use crate::llm::queue::Queued;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::{HttpClient, Reach};
+use crate::server::kept::KeptUpstreams;
 use crate::server::prices;
+use crate::telemetry::metrics::Metrics;
 use crate::tools::http::HttpTool;
 use crate::tools::{Registry, builtin};
 
@@ -39,9 +42,20 @@ pub(super) struct Clients {
     /// By the settings that are a client's.
     upstreams: HashMap<Reach, HttpClient>,
     tools: Option<HttpClient>,
+    pub(super) kept: KeptUpstreams,
 }
 
 impl Clients {
+    /// No clients yet; what upstreams do is counted so.
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self { kept: KeptUpstreams::new(metrics), ..Self::default() }
+    }
+
+    /// What an upstream is reached with.
+    fn access(&mut self, upstream: &config::Upstream, http: &HttpUpstream) -> Result<Access, BuildError> {
+        Ok(Access { client: self.for_upstream(reach(http))?, state: self.kept.pools(upstream) })
+    }
+
     fn for_upstream(&mut self, reach: Reach) -> Result<HttpClient, BuildError> {
         if let Some(client) = self.upstreams.get(&reach) {
             return Ok(client.clone());
@@ -108,7 +122,10 @@ fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<
         let model = connect(upstream, || Err(BuildError::new("it needs no client")))?;
         return Ok(Upstream::new(name, model, Some(vec!["demo".to_owned()])).on(terms));
     };
-    let model = connect(upstream, || clients.for_upstream(reach(http)))?;
+    let mut model = connect(upstream, || clients.access(upstream, http))?;
+    if let Some(slots) = clients.kept.slots(upstream) {
+        model = Arc::new(Queued::new(&name, model, slots));
+    }
     let model = Retrying::new(model, RetryPolicy::default());
     Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms))
 }

@@ -13,7 +13,7 @@ pub(super) fn terms(upstream: &Upstream) -> Terms {
     Terms {
         undeclared: match http.free {
             Some(true) => Undeclared::Free,
-            None if is_private_host(&http.base_url) => Undeclared::AssumedFree,
+            None if http.urls().all(is_private_host) => Undeclared::AssumedFree,
             Some(false) | None => Undeclared::Guessed,
         },
         allows_uncounted: http.allow_uncounted_cost,

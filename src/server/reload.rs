@@ -34,6 +34,7 @@ impl Reloader {
         let running = Running { settings: &self.settings, generation: &generation };
         let generation = build::generation(&next, &mut self.clients, Some(&running))?;
         self.agent.replace_generation(generation);
+        self.clients.kept.settle(&next);
         self.agent.metrics().know(counted::names(&next));
         remarks::log(&next);
         self.settings = next;

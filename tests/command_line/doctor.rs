@@ -10,6 +10,7 @@ use super::text;
 use crate::support::http::{HttpServer, Request};
 use crate::support::redis::{RedisServer, durable, free_port};
 use crate::support::server::loopgate;
+use crate::support::upstream::list;
 use crate::support::{Reply, TestServer, ToolServer, Upstream, within};
 
 /// What the command found, a line each: its level, its area, and the words.
@@ -128,6 +129,30 @@ async fn a_doctor_says_what_is_wrong_and_what_to_do() {
     let mistaken = examine(place.path(), "[server]\nlisen = 1\n", &[], &[]).await;
     assert_eq!(mistaken.code, Some(1));
     assert!(mistaken.has("fail", "configuration", "doctor.toml:2"), "{}", mistaken.written);
+}
+
+#[tokio::test]
+async fn a_doctor_asks_each_address_and_each_key() {
+    let refuse = |request: &Request| match request.headers.get("authorization").map(String::as_str) {
+        Some("Bearer first") => list(),
+        _ => Reply::error(401, "invalid_api_key", "no"),
+    };
+    let well = HttpServer::start(|_| true, refuse).await;
+    let (address, nowhere) = (well.address(), free_port());
+    let config = format!(
+        "[upstreams.several]\nbase_urls = [\"http://{address}/v1\", \"http://127.0.0.1:{nowhere}/v1\"]\n\
+         api_key_envs = [\"FIRST\", \"SECOND\"]\n"
+    );
+    let (place, listen, keys) = (directory(), listen(), [("FIRST", "first"), ("SECOND", "second")]);
+    let report = examine(place.path(), &config, &["--listen", &listen, "--store", "memory:"], &keys).await;
+    let area = "upstreams.several";
+    for (level, words) in [
+        ("ok", format!("http://{address}/v1: key 1 of 2: answers, and accepts the key")),
+        ("fail", format!("http://127.0.0.1:{nowhere}/v1: key 1 of 2: upstream several cannot be reached")),
+        ("fail", format!("http://{address}/v1: key 2 of 2: upstream several refused our key")),
+    ] {
+        assert!(report.has(level, area, &words), "{words}: {}", report.written);
+    }
 }
 
 #[tokio::test]

@@ -43,6 +43,11 @@ impl Upstream {
         self.judge.script().otherwise(reply);
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
     /// Its declaration for a server's configuration.
     pub(crate) fn config(&self) -> String {
         declaration(self.server.address())

@@ -3,12 +3,13 @@
 //! What is added here shapes one request and never enters the stored history.
 
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::{Run, budget};
 use crate::llm::ModelRequest;
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Conversation, Message, Role, RunSpec, SpanKey, StopReason};
+use crate::types::{Conversation, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
 
 /// Added to the last request of a run whose limit is reached.
 const CLOSE: &str = "Answer now, from what is known so far. No more tools can be used.";
@@ -40,8 +41,15 @@ pub fn model_request(
         trace: spec.outgoing_trace(SpanKey::ModelCall(run.step())),
         request_id: spec.request_id.clone(),
         has_fallback: closing.is_none() && run.has_fallback(),
+        tenant: spec.tenant.clone(),
+        affinity: affinity(spec),
         deadline,
     }
+}
+
+/// A number that all requests of one session have, or of one run without a session. All replicas make the same.
+fn affinity(spec: &RunSpec) -> u64 {
+    xxh3_64(spec.session.as_ref().map_or(spec.id.as_str(), SessionId::as_str).as_bytes())
 }
 
 /// Estimated input tokens of a run before its first call, by four bytes a token.

@@ -40,6 +40,8 @@ pub struct TurnBuffer {
     in_one_piece: bool,
     /// Whether the upstream began to answer.
     begun: bool,
+    /// Whether the call waits for its turn at the upstream.
+    queued: bool,
     /// Until when surely nothing is sent, since the attempts so far have failed at no cost.
     pauses_until: Option<Instant>,
     /// What a call that failed says that it may have cost.
@@ -78,6 +80,7 @@ impl TurnBuffer {
             first_at: None,
             in_one_piece: in_one_piece && model.may_answer_in_one_piece(),
             begun: false,
+            queued: false,
             pauses_until: None,
             failed_at: None,
             news: VecDeque::new(),
@@ -125,6 +128,8 @@ impl TurnBuffer {
                 tracing::warn!(%run, step, %upstream, %model, attempt, delay_ms, %cause, "a model call failed; trying again");
                 self.news.push_back(Event::ProviderRetry { step, upstream, model, attempt, delay_ms, kind, cause });
             }
+            Delta::Queued => self.queued = true,
+            Delta::Dequeued { .. } => (self.queued, self.asked_at) = (false, Instant::now()),
             Delta::Begun => self.begun = true,
             Delta::Finished(_) => {}
         }
@@ -173,7 +178,7 @@ impl TurnBuffer {
         match self.failed_at {
             _ if self.begun || self.bytes > 0 => Spent::Unknown,
             Some(spent) => spent,
-            None if pauses => Spent::Nothing,
+            None if pauses || self.queued => Spent::Nothing,
             None if self.in_one_piece => Spent::Unknown,
             None => Spent::Input,
         }

@@ -59,6 +59,11 @@ impl Finding {
         Self { advice: Some(advice.into()), ..self }
     }
 
+    /// The same, with `place` before its message.
+    pub(super) fn about(self, place: &str) -> Self {
+        Self { message: format!("{place}{}", self.message), ..self }
+    }
+
     pub(super) fn json(&self) -> Value {
         let Self { area, level, message, advice } = self;
         json!({"area": area, "level": level.word(), "message": message, "advice": advice})

@@ -80,7 +80,8 @@ fn judge_files(files: Option<u64>, connections: u32) -> Finding {
 
 /// Whether the system's certificate authorities are needed.
 fn uses_tls(settings: &Settings) -> bool {
-    let of_system = |http: &HttpUpstream| http.base_url.scheme() == "https" && http.connection.authorities.is_none();
+    let is_asked = |http: &HttpUpstream| http.urls().any(|url| url.scheme() == "https");
+    let of_system = |http: &HttpUpstream| is_asked(http) && http.connection.authorities.is_none();
     let upstream = |kind: &UpstreamKind| kind.http().is_some_and(of_system);
     let store =
         matches!(&settings.store.url, StoreUrl::Redis(url) if url.tls.as_ref().is_some_and(|tls| tls.ca.is_none()));

@@ -35,9 +35,31 @@ enum Unreachable {
     Client(#[from] CannotConnect),
 }
 
+/// Asks each address of an upstream with its first key, and the first address with each other key.
 async fn ask(settings: &Settings, upstream: &Upstream, http: &HttpUpstream) -> Vec<Finding> {
+    let addresses = (0..http.base_urls.len()).map(|address| (address, 0));
+    let keys = (1..http.api_keys.len()).map(|key| (0, key));
+    let asked = addresses.chain(keys).map(|(address, key)| async move {
+        let narrowed = upstream.narrowed(address, key);
+        let http = narrowed.kind.http()?;
+        Some(ask_at(settings, &narrowed, http).await.into_iter().map(move |finding| (address, key, finding)))
+    });
+    let found = join_all(asked).await.into_iter().flatten().flatten();
+    found.map(|(address, key, finding)| finding.about(&place(http, address, key))).collect()
+}
+
+/// Which address and key a finding is about, where there are several.
+fn place(http: &HttpUpstream, address: usize, key: usize) -> String {
+    let (keys, urls) = (http.api_keys.len(), &http.base_urls);
+    let address = (urls.len() > 1).then(|| format!("{}: ", urls[address].url));
+    let key = (keys > 1).then(|| format!("key {} of {keys}: ", key + 1));
+    address.unwrap_or_default() + &key.unwrap_or_default()
+}
+
+/// Asks an upstream that has one address, and one key at most.
+async fn ask_at(settings: &Settings, upstream: &Upstream, http: &HttpUpstream) -> Vec<Finding> {
     let name = &upstream.name;
-    let model = match connect::<Unreachable>(upstream, || Ok(HttpClient::new(&reach(http))?)) {
+    let model = match connect::<Unreachable>(upstream, || Ok(HttpClient::new(&reach(http))?.into())) {
         Ok(model) => model,
         Err(error) => return vec![Finding::fail(area(name), error.to_string())],
     };
@@ -52,7 +74,7 @@ fn refused(name: &str, http: &HttpUpstream, ModelError { message, status, .. }: 
     let finding =
         |level: fn(String, String) -> Finding, advice: String| level(area(name), message.clone()).advice(advice);
     match status {
-        Some(401 | 403) if http.api_key.is_none() => {
+        Some(401 | 403) if http.api_keys.is_empty() => {
             finding(Finding::fail, "It wants a key: name it with api_key_env or api_key_file.".to_owned())
         }
         Some(401 | 403) => {
@@ -62,7 +84,7 @@ fn refused(name: &str, http: &HttpUpstream, ModelError { message, status, .. }: 
             Finding::warn,
             format!(
                 "It lists no models at {}/models. If it has none of this API, base_url is wrong; else declare `models`.",
-                http.base_url.as_str().trim_end_matches('/')
+                http.base_url().as_str().trim_end_matches('/')
             ),
         ),
         Some(407) => finding(
@@ -81,7 +103,7 @@ fn refused(name: &str, http: &HttpUpstream, ModelError { message, status, .. }: 
 
 /// Whether the upstream has the models that the configuration names.
 fn known(settings: &Settings, name: &str, http: &HttpUpstream, models: &[String]) -> Vec<Finding> {
-    let key = if http.api_key.is_some() { ", and accepts the key" } else { "" };
+    let key = if http.api_keys.is_empty() { "" } else { ", and accepts the key" };
     let mut findings = vec![Finding::ok(area(name), format!("answers{key}; it lists {} models", models.len()))];
     let lacks = |model: &str| !models.iter().any(|known| known == model);
     for model in http.models.iter().flatten().filter(|model| lacks(model)) {

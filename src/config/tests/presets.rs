@@ -25,8 +25,8 @@ fn a_preset_and_a_key_are_enough() {
         let upstream = openai(&settings);
         assert_eq!(upstream.chat, preset.chat, "{name}");
         assert_eq!(upstream.pass_unknown_members, preset.chat.takes_unknown, "{name}");
-        let key = upstream.http.api_key.as_ref().map_or("no key", |key| key.expose());
-        told.push(format!("{name}: {} with {key}", upstream.http.base_url));
+        let key = upstream.http.api_keys.first().map_or("no key", |key| key.expose());
+        told.push(format!("{name}: {} with {key}", upstream.http.base_url()));
     }
     assert_snapshot!(told.join("\n"), @"
     ollama: http://127.0.0.1:11434/v1 with secret
@@ -51,17 +51,17 @@ fn what_is_written_beside_a_preset_goes_first() {
                 recover_text_tool_calls = true\npass_unknown_members = false\nmodels = ['a']";
     let settings = load(text, &["MINE"]).unwrap();
     let upstream = openai(&settings);
-    assert_eq!(upstream.http.base_url.as_str(), "http://localhost:1/v1");
+    assert_eq!(upstream.http.base_url().as_str(), "http://localhost:1/v1");
     assert_eq!((upstream.written_calls, upstream.pass_unknown_members), (WrittenCalls::All, false));
     assert_eq!(upstream.chat.output_bound, "max_completion_tokens");
     let keyless = load("[upstreams.a]\npreset = 'groq'\nbase_url = 'http://localhost:1/v1'", &[]).unwrap();
-    assert_eq!(openai(&keyless).http.api_key, None, "what stands elsewhere may want no key");
+    assert_eq!(openai(&keyless).http.api_keys, [], "what stands elsewhere may want no key");
 
     let text = "[upstreams.a]\nkind = 'openai_responses'\npreset = 'azure'\nbase_url = 'https://r.example/openai/v1'";
     let settings = load(text, &["AZURE_OPENAI_API_KEY"]).unwrap();
     let UpstreamKind::Responses(responses) = &settings.upstreams[0].kind else { panic!("expected openai_responses") };
     assert_eq!((responses.key_header, responses.pass_unknown_members), (Some("api-key"), false));
-    assert_eq!(responses.http.api_key.as_ref().unwrap().expose(), "secret");
+    assert_eq!(responses.http.api_keys[0].expose(), "secret");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn mistakes_of_presets_are_told() {
     loopgate.toml:1: upstream: declare [upstreams.groq] with preset = "groq" in place of this
     loopgate.toml:1: upstreams.a: `base_url` is missing: it is `https://bedrock-mantle.REGION.api.aws/v1`, or `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`
     loopgate.toml:1: upstreams.a: bedrock wants a key: set the environment variable AWS_BEARER_TOKEN_BEDROCK, or name another with api_key_env or api_key_file
-    loopgate.toml:3: upstreams.a.preset: unknown key; known here: kind, base_url, api_key_env, api_key_file, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache
+    loopgate.toml:3: upstreams.a.preset: unknown key; known here: kind, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache
     loopgate.toml:2: upstreams.a.api_version: must be a word of letters, digits, `-`, `_` and `.`
     "#);
 }

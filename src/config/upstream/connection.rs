@@ -31,17 +31,17 @@ impl Default for ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// Reads what is declared for the upstream at this address.
-    pub(super) fn read(section: &mut Section<'_>, base_url: &Url) -> Self {
+    /// Reads what is declared for an upstream, of which an address has TLS or none has.
+    pub(super) fn read(section: &mut Section<'_>, has_tls: bool) -> Self {
         let authorities = read_file(
             section,
             "ca_file",
             "File of certificate authorities in PEM. The certificate of the upstream must come from one of them; those of the \
              system then count for it no longer.",
-            base_url,
+            has_tls,
         );
         let authorities = authorities.and_then(|file| file.parse(section, Authorities::from_pem));
-        Self { authorities, certificate: read_certificate(section, base_url), proxies: read_proxies(section) }
+        Self { authorities, certificate: read_certificate(section, has_tls), proxies: read_proxies(section) }
     }
 }
 
@@ -60,9 +60,9 @@ impl File {
 }
 
 /// Reads the file that a key names. Reports if it cannot be read, or if there is no TLS that it could be for.
-fn read_file(section: &mut Section<'_>, key: &'static str, help: &'static str, base_url: &Url) -> Option<File> {
+fn read_file(section: &mut Section<'_>, key: &'static str, help: &'static str, has_tls: bool) -> Option<File> {
     let path: String = section.optional(key, help)?;
-    if base_url.scheme() != "https" {
+    if !has_tls {
         section.refuse(key, "is for an upstream whose base_url begins with https://");
         return None;
     }
@@ -72,19 +72,19 @@ fn read_file(section: &mut Section<'_>, key: &'static str, help: &'static str, b
     Some(File { key, path, bytes })
 }
 
-fn read_certificate(section: &mut Section<'_>, base_url: &Url) -> Option<ClientCertificate> {
+fn read_certificate(section: &mut Section<'_>, has_tls: bool) -> Option<ClientCertificate> {
     let certificate = read_file(
         section,
         "client_cert_file",
         "File of the certificate in PEM that is shown to an upstream that asks for one, followed by the certificates that \
          vouch for it.",
-        base_url,
+        has_tls,
     );
     let key = read_file(
         section,
         "client_key_file",
         "File of the private key of that certificate in PEM, without a password. It may be the same file.",
-        base_url,
+        has_tls,
     );
     for (given, missing) in [("client_cert_file", "client_key_file"), ("client_key_file", "client_cert_file")] {
         if section.is_written(given) && !section.is_written(missing) {

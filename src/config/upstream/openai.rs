@@ -1,9 +1,8 @@
 //! Upstreams of kind `openai`.
 
-use url::Url;
-
 use super::http::{Defaults, HttpUpstream, read_ask_in_one_piece};
 use super::preset::{ChatManner, Preset};
+use super::{api_key, base_url};
 use crate::config::reader::Section;
 use crate::types::tool::WrittenCalls;
 
@@ -37,7 +36,7 @@ impl OpenAiUpstream {
     /// Whether it is OpenAI itself.
     #[must_use]
     pub fn is_openai(&self) -> bool {
-        is_openai(&self.http.base_url)
+        is_openai(&self.http)
     }
 
     /// Reads what is declared.
@@ -54,7 +53,7 @@ impl OpenAiUpstream {
     }
 
     fn read_own(preset: Option<&'static Preset>, http: HttpUpstream, section: &mut Section<'_>) -> Self {
-        let chat = chat_of(preset, &http.base_url);
+        let chat = chat_of(preset, &http);
         let api_version: Option<String> = section.optional(
             "api_version",
             "Version of the API as Azure dates it, such as `2024-10-21`: then `base_url` ends before `/deployments`. Without it, \
@@ -92,7 +91,7 @@ impl OpenAiUpstream {
     pub(in crate::config) fn of_environment(section: &mut Section<'_>) -> Self {
         let mut openai = Self::read(section);
         if openai.http.take_url(section, &DEFAULTS) {
-            openai.chat = chat_of(None, &openai.http.base_url);
+            openai.chat = chat_of(None, &openai.http);
             openai.written_calls = openai.chat.written_calls;
             openai.pass_unknown_members = openai.chat.takes_unknown;
         }
@@ -110,10 +109,10 @@ pub(super) fn read_http(section: &mut Section<'_>) -> (Option<&'static Preset>, 
     );
     let Some(preset) = preset else { return (None, HttpUpstream::read(section, &DEFAULTS)) };
     let mut http = HttpUpstream::read(section, &defaults_of(preset));
-    if preset.base_url.is_none() && !section.is_written("base_url") {
+    if preset.base_url.is_none() && !base_url::is_written(section) {
         section.refuse_here(format!("`base_url` is missing: it is {}", preset.address));
     }
-    if !section.is_written("api_key_env") && !section.is_written("api_key_file") {
+    if !api_key::is_written(section) {
         find_key(preset, &mut http, section);
     }
     (Some(preset), http)
@@ -122,7 +121,7 @@ pub(super) fn read_http(section: &mut Section<'_>) -> (Option<&'static Preset>, 
 /// Takes the key from the preset's own variable.
 fn find_key(preset: &Preset, http: &mut HttpUpstream, section: &mut Section<'_>) {
     http.take_key(section, &defaults_of(preset));
-    let is_elsewhere = preset.base_url.is_some() && section.is_written("base_url");
+    let is_elsewhere = preset.base_url.is_some() && base_url::is_written(section);
     if preset.needs_key && !is_elsewhere && section.env(preset.key).is_none() {
         let name = preset.name;
         section.refuse_here(format!(
@@ -136,12 +135,10 @@ fn defaults_of(preset: &Preset) -> Defaults {
     Defaults { base_url: preset.base_url.unwrap_or(DEFAULTS.base_url), key: preset.key, url: "", headers: &[] }
 }
 
-/// What the chat completions at this address take.
-pub(super) fn chat_of(preset: Option<&Preset>, base_url: &Url) -> ChatManner {
-    preset.map_or_else(
-        || if is_openai(base_url) { ChatManner::OPENAI } else { ChatManner::COMPATIBLE },
-        |preset| preset.chat,
-    )
+/// What the chat completions of this server take.
+pub(super) fn chat_of(preset: Option<&Preset>, http: &HttpUpstream) -> ChatManner {
+    preset
+        .map_or_else(|| if is_openai(http) { ChatManner::OPENAI } else { ChatManner::COMPATIBLE }, |preset| preset.chat)
 }
 
 /// Whether an address can hold it.
@@ -160,7 +157,9 @@ pub(super) fn read_pass_unknown_members(section: &mut Section<'_>, chat: ChatMan
 }
 
 /// Whether the upstream is OpenAI itself, in whichever region. It refuses members that it does not know.
-pub(super) fn is_openai(base_url: &Url) -> bool {
-    let host = base_url.host_str().unwrap_or_default().trim_end_matches('.');
-    host == "api.openai.com" || host.ends_with(".api.openai.com")
+pub(super) fn is_openai(http: &HttpUpstream) -> bool {
+    http.urls().any(|url| {
+        let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+        host == "api.openai.com" || host.ends_with(".api.openai.com")
+    })
 }

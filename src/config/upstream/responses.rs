@@ -53,13 +53,13 @@ impl ResponsesUpstream {
     /// Whether it is OpenAI itself.
     #[must_use]
     pub fn is_openai(&self) -> bool {
-        is_openai(&self.http.base_url)
+        is_openai(&self.http)
     }
 
     /// Reads what is declared.
     pub(in crate::config) fn read(section: &mut Section<'_>) -> Self {
         let (preset, http) = read_http(section);
-        let pass_unknown_members = read_pass_unknown_members(section, chat_of(preset, &http.base_url));
+        let pass_unknown_members = read_pass_unknown_members(section, chat_of(preset, &http));
         Self::read_own(preset, http, pass_unknown_members, section)
     }
 

@@ -34,12 +34,12 @@ use http::header::{HeaderName, HeaderValue};
 use self::decode::Decoder;
 use self::request::Manner;
 use super::http::answer::ask;
+use super::http::call::Uris;
 use super::http::list::{ids, list_models};
-use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::AnthropicUpstream;
-use crate::net::client::HttpClient;
 use crate::types::Message;
 use crate::types::sampling::Sampling;
 
@@ -48,17 +48,17 @@ use crate::types::sampling::Sampling;
 pub struct AnthropicModel {
     name: Arc<str>,
     upstream: Arc<Upstream>,
-    messages: Uri,
+    messages: Uris,
     manner: Manner,
 }
 
 impl AnthropicModel {
-    /// Sets an upstream up. Nothing is sent yet. `client` comes from
-    /// [`http_client`](super::http::http_client), which decides on connecting.
-    pub fn new(name: &str, config: &AnthropicUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
-        let base_url = &config.http.base_url;
+    /// Sets an upstream up. Nothing is sent yet.
+    pub fn new(name: &str, config: &AnthropicUpstream, access: impl Into<Access>) -> Result<Self, UpstreamError> {
+        let bases: Vec<_> = config.http.urls().cloned().collect();
+        let models = Uris::of(&bases, models)?;
         let header = |text: &str| HeaderValue::try_from(text).map_err(|_| UpstreamError::Header);
-        let upstream = Upstream::new(name, "a Messages API", &config.http, models(base_url)?, client)?;
+        let upstream = Upstream::new(name, "a Messages API", &config.http, models, access.into())?;
         let mut upstream = upstream
             .with_key(HeaderName::from_static("x-api-key"), "")?
             .with_header(HeaderName::from_static("anthropic-version"), header(&config.version)?);
@@ -69,7 +69,7 @@ impl AnthropicModel {
         Ok(Self {
             name: name.into(),
             upstream: Arc::new(upstream),
-            messages: endpoint(base_url, &["messages"])?,
+            messages: Uris::of(&bases, |base| endpoint(base, &["messages"]))?,
             manner: Manner { max_tokens: config.max_tokens, prompt_cache: config.prompt_cache },
         })
     }
@@ -90,7 +90,7 @@ impl Model for AnthropicModel {
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let author = format!("{}/{}", self.name, request.model);
         let body = request::body(&request, &author, self.manner);
-        let post = self.upstream.post(&self.messages, body, &request);
+        let post = self.upstream.post(self.messages.clone(), body, &request);
         ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
     }
 

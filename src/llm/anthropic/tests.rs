@@ -12,7 +12,7 @@ use crate::llm::testing::http_upstream;
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Role, TraceContext, TurnEnd};
+use crate::types::{Role, Tenant, TraceContext, TurnEnd};
 
 const KEY: &str = "sk-ant-very-secret";
 const LONG: Duration = Duration::from_secs(20);
@@ -39,6 +39,8 @@ async fn ask(act: Act) -> (Result<ModelTurn, ModelError>, String) {
         has_fallback: false,
         trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
         request_id: Some("req-7".to_owned()),
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now() + LONG,
     };
     let mut stream = model.unwrap().stream(request);

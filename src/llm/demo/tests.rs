@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::types::conversation::Dialect;
 use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::{Conversation, Message, Role, TurnEnd};
+use crate::types::{Conversation, Message, Role, Tenant, TurnEnd};
 
 const TOOLS: [&str; 3] = ["calculator", "current_time", "get_weather"];
 
@@ -25,6 +25,8 @@ fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
         has_fallback: false,
         trace: None,
         request_id: None,
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now() + Duration::from_mins(1),
     }
 }
@@ -71,7 +73,9 @@ async fn turn(request: ModelRequest) -> ModelTurn {
         match delta {
             Delta::Text(text) => said += &text,
             Delta::CallArguments { index, delta } => arguments[index] += &delta,
-            other @ (Delta::Begun
+            other @ (Delta::Queued
+            | Delta::Dequeued { .. }
+            | Delta::Begun
             | Delta::Refusal(_)
             | Delta::Thinking(_)
             | Delta::Retry { .. }

@@ -32,20 +32,19 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream;
-use http::Uri;
 use http::header::HeaderName;
 use url::Url;
 
 use self::chunk::API;
 use self::decode::Decoder;
 use super::http::answer::ask;
+use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::list_models;
-use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::config::GeminiUpstream;
-use crate::net::client::HttpClient;
 use crate::types::Message;
 use crate::types::sampling::Sampling;
 
@@ -54,38 +53,39 @@ use crate::types::sampling::Sampling;
 pub struct GeminiModel {
     name: Arc<str>,
     upstream: Arc<Upstream>,
-    base_url: Url,
+    bases: Arc<[Url]>,
     /// Whether it is asked for an answer in one piece where no client reads the answer as it is said.
     may_ask_in_one_piece: bool,
 }
 
 impl GeminiModel {
-    /// Sets an upstream up. Nothing is sent yet. `client` comes from
-    /// [`http_client`](super::http::http_client), which decides on connecting.
-    pub fn new(name: &str, config: &GeminiUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
-        let base_url = config.http.base_url.clone();
+    /// Sets an upstream up. Nothing is sent yet.
+    pub fn new(name: &str, config: &GeminiUpstream, access: impl Into<Access>) -> Result<Self, UpstreamError> {
+        let bases: Arc<[Url]> = config.http.urls().cloned().collect();
         // The API names fifty models unless it is asked for more.
-        let models = endpoint(&with_query(base_url.clone(), "pageSize", "1000"), &["models"])?;
-        let upstream = Upstream::new(name, API, &config.http, models, client)?;
+        let models = |base: &Url| endpoint(&with_query(base.clone(), "pageSize", "1000"), &["models"]);
+        let models = Uris::of(&bases, models)?;
+        let upstream = Upstream::new(name, API, &config.http, models, access.into())?;
         let upstream = upstream.with_key(HeaderName::from_static("x-goog-api-key"), "")?;
         Ok(Self {
             name: name.into(),
             upstream: Arc::new(upstream),
-            base_url,
+            bases,
             may_ask_in_one_piece: config.ask_in_one_piece,
         })
     }
 
     /// Where a model is asked.
-    fn endpoint(&self, model: &str, in_one_piece: bool) -> Result<Uri, UpstreamError> {
+    fn endpoints(&self, model: &str, in_one_piece: bool) -> Result<Uris, UpstreamError> {
         let (collection, model) = models::place(model);
-        let base_url = self.base_url.clone();
-        if in_one_piece {
-            endpoint(&base_url, &[collection, &format!("{model}:generateContent")])
-        } else {
-            let base_url = with_query(base_url, "alt", "sse");
-            endpoint(&base_url, &[collection, &format!("{model}:streamGenerateContent")])
-        }
+        Uris::of(&self.bases, |base| {
+            if in_one_piece {
+                endpoint(base, &[collection, &format!("{model}:generateContent")])
+            } else {
+                let base = with_query(base.clone(), "alt", "sse");
+                endpoint(&base, &[collection, &format!("{model}:streamGenerateContent")])
+            }
+        })
     }
 }
 
@@ -101,13 +101,13 @@ impl Model for GeminiModel {
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let in_one_piece = request.in_one_piece && self.may_ask_in_one_piece;
-        let Ok(uri) = self.endpoint(&request.model, in_one_piece) else {
+        let Ok(uris) = self.endpoints(&request.model, in_one_piece) else {
             let message = format!("upstream {} has no model of such a name", self.name);
             return Box::pin(stream::iter([Err(ModelError::new(ModelErrorKind::Rejected, message))]));
         };
         let author = format!("{}/{}", self.name, request.model);
         let body = request::body(&request, &author);
-        let post = self.upstream.post(&uri, body, &request);
+        let post = self.upstream.post(uris, body, &request);
         let decoder = Decoder::new(author.into(), request.parallel_tool_calls);
         let deltas = ask(self.upstream.clone(), post, request.deadline, decoder);
         if in_one_piece { come_in_one_piece(deltas) } else { deltas }

@@ -1,11 +1,12 @@
 //! The models that an upstream offers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::answer::refused;
+use super::open::open;
 use super::upstream::Upstream;
 use crate::llm::{ModelError, ModelErrorKind};
 
@@ -18,7 +19,7 @@ pub const MAX_LIST: usize = 1 << 20;
 pub type ReadNames = fn(&[u8]) -> Option<Vec<String>>;
 
 /// The names of the models that the upstream offers, which `read` finds in its list; takes at most 5 seconds.
-pub async fn list_models(upstream: &Upstream, read: ReadNames) -> Result<Vec<String>, ModelError> {
+pub async fn list_models(upstream: &Arc<Upstream>, read: ReadNames) -> Result<Vec<String>, ModelError> {
     tokio::time::timeout(LIST_TIMEOUT, ask(upstream, read))
         .await
         .unwrap_or_else(|_| Err(upstream.error(ModelErrorKind::Timeout, "did not list its models in time")))
@@ -39,19 +40,15 @@ pub fn ids(list: &[u8]) -> Option<Vec<String>> {
     Some(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
 }
 
-async fn ask(upstream: &Upstream, read: ReadNames) -> Result<Vec<String>, ModelError> {
-    let response = upstream.client.send(upstream.get_models()).await;
-    let mut response = response.map_err(|error| upstream.unreachable(&error))?;
-    if !response.status.is_success() {
-        return Err(refused(upstream, response, Instant::now() + LIST_TIMEOUT).await);
-    }
-    upstream.check_encoding(&response.headers)?;
+async fn ask(upstream: &Arc<Upstream>, read: ReadNames) -> Result<Vec<String>, ModelError> {
+    let mut opened = open(upstream.clone(), upstream.get_models(), Instant::now() + LIST_TIMEOUT).await?;
     let mut body = Vec::new();
-    while let Some(bytes) = response.body.chunk().await.map_err(|error| upstream.broken_off(&error))? {
+    while let Some(bytes) = opened.body.chunk().await.map_err(|error| upstream.broken_off(&error))? {
         if body.len() + bytes.len() > MAX_LIST {
             return Err(upstream.error(ModelErrorKind::Rejected, "lists its models in more than 1 MiB"));
         }
         body.extend_from_slice(&bytes);
     }
+    opened.seat.finish();
     read(&body).ok_or_else(|| upstream.lists_otherwise())
 }

@@ -3,18 +3,27 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `upstream` | how an upstream is called, and how its failures are worded |
-//! | `answer` | the response while it arrives: timeouts, kinds of answers |
+//! | `call` | a request before it is known to which of the upstream's addresses it goes |
+//! | `pools` | the addresses and keys of an upstream that has several, and which of them rest |
+//! | `open` | from a call to the head of its answer |
+//! | `answer`, `answer_timer` | the answer while it arrives, and how long that may take |
 //! | `decode` | what a dialect must do: bytes into deltas and a turn |
 //! | `in_one_piece` | answers that are asked for in one piece: what their failures say |
 //! | `list` | the models that an upstream offers |
 //! | `fault`, `failure` | what can be wrong with an answer; what an upstream's errors mean |
+//! | `rate_limit` | when a rate limit ends, by the headers that tell what is left of it |
 
 pub mod answer;
+mod answer_timer;
+pub mod call;
 pub mod decode;
 pub mod failure;
 pub mod fault;
 pub mod in_one_piece;
 pub mod list;
+mod open;
+pub mod pools;
+mod rate_limit;
 pub mod upstream;
 
 use std::time::Duration;

@@ -2,15 +2,19 @@
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use url::{Url, form_urlencoded};
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::call::{Call, Uris};
 use super::failure::Report;
 use super::fault::Fault;
+use super::pools::{PoolState, Pools};
 use crate::config::{HttpUpstream, Secret};
 use crate::llm::{ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::net::client::{HttpClient, HttpError, common_headers};
@@ -39,35 +43,51 @@ pub enum UpstreamError {
     Query,
 }
 
+/// What an upstream is reached with.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// Comes from [`http_client`](super::http_client), which decides on connecting.
+    pub client: HttpClient,
+    /// What is remembered of its addresses and keys.
+    pub state: Arc<PoolState>,
+}
+
+impl From<HttpClient> for Access {
+    fn from(client: HttpClient) -> Self {
+        Self { client, state: Arc::default() }
+    }
+}
+
 /// An upstream, ready to be asked.
 pub struct Upstream {
     name: String,
     /// What its dialect is called in a sentence: `a chat completions API`.
     api: &'static str,
-    models: Uri,
+    models: Uris,
     /// Sent with each request.
     headers: HeaderMap,
-    api_key: Option<Secret>,
+    api_keys: Vec<Secret>,
     /// Part of the address of each request.
     query: Option<Secret>,
     /// What else no error tells.
     secrets: Vec<Secret>,
+    /// Where it has several addresses or keys.
+    pub(super) pools: Option<Pools>,
     pub(super) first_byte_timeout: Duration,
     pub(super) idle_timeout: Duration,
     pub(super) client: HttpClient,
 }
 
 impl Upstream {
-    /// Sets an upstream up that speaks `api`, and lists its models at `models`. Nothing is sent yet. `client` comes from
-    /// [`http_client`](super::http_client), which decides on connecting.
+    /// Sets an upstream up that speaks `api`, and lists its models at `models`. Nothing is sent yet.
     pub fn new(
         name: &str,
         api: &'static str,
         config: &HttpUpstream,
-        models: Uri,
-        client: HttpClient,
+        models: Uris,
+        access: Access,
     ) -> Result<Self, UpstreamError> {
-        if !matches!(config.base_url.scheme(), "http" | "https") {
+        if !config.urls().all(|url| matches!(url.scheme(), "http" | "https")) {
             return Err(UpstreamError::BaseUrl);
         }
         let mut headers = common_headers();
@@ -80,29 +100,35 @@ impl Upstream {
         }
         let query = query(config);
         if let Some(query) = &query {
-            with_query(&models, query.expose()).ok_or(UpstreamError::Query)?;
+            models.with(|uri| with_query(uri, query.expose())).ok_or(UpstreamError::Query)?;
         }
         Ok(Self {
             name: name.to_owned(),
             api,
             models,
             headers,
-            api_key: config.api_key.clone(),
+            api_keys: config.api_keys.clone(),
             query,
             secrets: secrets(config),
+            pools: Pools::new(name, config, access.state),
             first_byte_timeout: config.first_byte_timeout,
             idle_timeout: config.idle_timeout,
-            client,
+            client: access.client,
         })
     }
 
     /// The same upstream, sent its key, if there is one, in this header after `prefix`.
     pub fn with_key(mut self, header: HeaderName, prefix: &str) -> Result<Self, UpstreamError> {
-        if let Some(key) = &self.api_key {
-            let key = format!("{prefix}{}", key.expose());
-            let mut key = HeaderValue::try_from(key).map_err(|_| UpstreamError::ApiKey)?;
-            key.set_sensitive(true);
-            self.headers.insert(header, key);
+        let value = |key: &Secret| {
+            let mut value = HeaderValue::try_from(format!("{prefix}{}", key.expose()))?;
+            value.set_sensitive(true);
+            Ok(value)
+        };
+        let values: Result<Vec<_>, http::Error> = self.api_keys.iter().map(value).collect();
+        let mut values = values.map_err(|_| UpstreamError::ApiKey)?;
+        match (&mut self.pools, values.len()) {
+            (Some(pools), 2..) => pools.add_keys(&self.api_keys, header, values),
+            _ => self.headers.extend(values.pop().map(|value| (header, value))),
         }
         Ok(self)
     }
@@ -115,8 +141,8 @@ impl Upstream {
     }
 
     /// What asks for an answer: `body`, made of `request`.
-    pub fn post(&self, uri: &Uri, body: String, request: &ModelRequest) -> Request<Bytes> {
-        let mut post = self.request(Method::POST, uri, body.into());
+    pub fn post(&self, uris: Uris, body: String, request: &ModelRequest) -> Call {
+        let mut post = self.request(Method::POST, body.into());
         let parent = request.trace.as_ref().map(TraceContext::parent);
         let correlation = Correlation {
             trace_parent: parent.as_ref().map(TraceParent::as_str),
@@ -124,18 +150,23 @@ impl Upstream {
             request_id: request.request_id.as_deref(),
         };
         correlation.add_to(post.headers_mut());
-        post
+        Call::new(self.with_query(uris), post, request.affinity, xxh3_64(request.model.as_bytes()))
     }
 
     /// What asks which models there are.
-    pub(super) fn get_models(&self) -> Request<Bytes> {
-        self.request(Method::GET, &self.models, Bytes::new())
+    pub(super) fn get_models(&self) -> Call {
+        Call::new(self.with_query(self.models.clone()), self.request(Method::GET, Bytes::new()), 0, 0)
     }
 
-    fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Bytes> {
+    /// The same addresses with the declared parameters.
+    fn with_query(&self, uris: Uris) -> Uris {
+        let with_query = self.query.as_ref().and_then(|query| uris.with(|uri| with_query(uri, query.expose())));
+        with_query.unwrap_or(uris)
+    }
+
+    fn request(&self, method: Method, body: Bytes) -> Request<Bytes> {
         let mut request = Request::new(body);
-        let with_query = self.query.as_ref().and_then(|query| with_query(uri, query.expose()));
-        (*request.method_mut(), *request.uri_mut()) = (method, with_query.unwrap_or_else(|| uri.clone()));
+        *request.method_mut() = method;
         *request.headers_mut() = self.headers.clone();
         request
     }
@@ -167,7 +198,7 @@ impl Upstream {
     /// An error of this upstream; `what` follows its name.
     pub(super) fn error(&self, kind: ModelErrorKind, what: impl fmt::Display) -> ModelError {
         let mut message = format!("upstream {} {what}", self.name);
-        if let Some(key) = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty()) {
+        for key in self.api_keys.iter().map(Secret::expose).filter(|key| !key.is_empty()) {
             message = message.replace(key, "[key]");
         }
         for secret in &self.secrets {

@@ -19,23 +19,21 @@ mod request;
 pub mod sampling;
 pub mod tools;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use http::Uri;
 use http::header::{AUTHORIZATION, HeaderName};
 use url::Url;
 
 use self::decode::Decoder;
 use super::http::answer::ask;
+use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::{ids, list_models};
-use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
 use super::unsupported::{Place, Unsupported, given_member};
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::{ChatManner, OpenAiUpstream};
-use crate::net::client::HttpClient;
 use crate::types::Message;
 use crate::types::sampling::Sampling;
 use crate::types::tool::WrittenCalls;
@@ -48,9 +46,9 @@ const HARMLESS: [&str; 5] = ["false", "0", "{}", "[]", "[\"text\"]"];
 pub struct OpenAiModel {
     name: Arc<str>,
     upstream: Arc<Upstream>,
-    completions: Uri,
+    completions: Uris,
     /// Where the deployments of models are, at an upstream whose addresses name these.
-    deployments: Option<Arc<Url>>,
+    deployments: Option<Arc<[Url]>>,
     chat: ChatManner,
     /// Whether it is sent what OpenAI does not document.
     takes_unknown: bool,
@@ -60,23 +58,24 @@ pub struct OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// Sets an upstream up. Nothing is sent yet. `client` comes from
-    /// [`http_client`](super::http::http_client), which decides on connecting.
-    pub fn new(name: &str, config: &OpenAiUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
-        let mut base_url = config.http.base_url.clone();
+    /// Sets an upstream up. Nothing is sent yet.
+    pub fn new(name: &str, config: &OpenAiUpstream, access: impl Into<Access>) -> Result<Self, UpstreamError> {
+        let mut bases: Vec<Url> = config.http.urls().cloned().collect();
         if let Some(version) = &config.api_version {
-            base_url.query_pairs_mut().append_pair("api-version", version);
+            for base in &mut bases {
+                base.query_pairs_mut().append_pair("api-version", version);
+            }
         }
-        let models = endpoint(&base_url, &["models"])?;
-        let upstream = Upstream::new(name, "a chat completions API", &config.http, models, client)?;
+        let models = Uris::of(&bases, |base| endpoint(base, &["models"]))?;
+        let upstream = Upstream::new(name, "a chat completions API", &config.http, models, access.into())?;
         Ok(Self {
             name: name.into(),
             upstream: Arc::new(match config.key_header {
                 None => upstream.with_key(AUTHORIZATION, "Bearer ")?,
                 Some(header) => upstream.with_key(HeaderName::from_static(header), "")?,
             }),
-            completions: endpoint(&base_url, &["chat", "completions"])?,
-            deployments: config.api_version.is_some().then(|| Arc::new(base_url)),
+            completions: Uris::of(&bases, |base| endpoint(base, &["chat", "completions"]))?,
+            deployments: config.api_version.is_some().then(|| bases.into()),
             chat: config.chat,
             takes_unknown: config.pass_unknown_members,
             may_ask_in_one_piece: config.ask_in_one_piece,
@@ -85,10 +84,10 @@ impl OpenAiModel {
     }
 
     /// Where this model is asked.
-    fn completions_of(&self, model: &str) -> Cow<'_, Uri> {
-        let of_deployment = |base| endpoint(base, &["deployments", model, "chat", "completions"]).ok();
-        let of_deployment = self.deployments.as_deref().and_then(of_deployment);
-        of_deployment.map_or(Cow::Borrowed(&self.completions), Cow::Owned)
+    fn completions_of(&self, model: &str) -> Uris {
+        let of_deployment = |base: &Url| endpoint(base, &["deployments", model, "chat", "completions"]);
+        let of_deployments = self.deployments.as_deref().and_then(|bases| Uris::of(bases, of_deployment).ok());
+        of_deployments.unwrap_or_else(|| self.completions.clone())
     }
 }
 
@@ -100,7 +99,7 @@ impl Model for OpenAiModel {
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
         let body = request::body(&request, &self.chat, self.takes_unknown, in_one_piece);
-        let post = self.upstream.post(&self.completions_of(&request.model), body, &request);
+        let post = self.upstream.post(self.completions_of(&request.model), body, &request);
         let deltas = ask(self.upstream.clone(), post, request.deadline, Decoder::default());
         if in_one_piece { come_in_one_piece(deltas) } else { deltas }
     }

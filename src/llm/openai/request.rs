@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
     use crate::types::sampling::Sampling;
-    use crate::types::{Message, Role};
+    use crate::types::{Message, Role, Tenant};
 
     fn request() -> ModelRequest {
         ModelRequest {
@@ -72,6 +72,8 @@ mod tests {
             has_fallback: false,
             trace: None,
             request_id: None,
+            tenant: Tenant::default_tenant(),
+            affinity: 0,
             deadline: Instant::now(),
         }
     }

@@ -22,7 +22,7 @@ use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::nowhere;
 use crate::types::tool::WrittenCalls;
-use crate::types::{ErrorKind, TurnEnd};
+use crate::types::{ErrorKind, Tenant, TurnEnd};
 
 const KEY: &str = "sk-very-secret";
 /// A timeout that a test waits for.
@@ -43,6 +43,8 @@ fn request() -> ModelRequest {
         has_fallback: false,
         trace: None,
         request_id: None,
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now() + LONG,
     }
 }
@@ -334,7 +336,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
 
     assert_eq!(OpenAiModel::new("test", &at("ftp://x"), client.clone()).unwrap_err(), UpstreamError::BaseUrl);
     let mut keyed = config;
-    keyed.http.api_key = Some(Secret::new("a\nb"));
+    keyed.http.api_keys = vec![Secret::new("a\nb")];
     assert_eq!(OpenAiModel::new("test", &keyed, client).unwrap_err(), UpstreamError::ApiKey);
 }
 

@@ -27,18 +27,17 @@ mod tools;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use http::Uri;
 use http::header::{AUTHORIZATION, HeaderName};
 
 use self::decode::Decoder;
 use self::request::Manner;
 use super::http::answer::ask;
+use super::http::call::Uris;
 use super::http::list::{ids, list_models};
-use super::http::upstream::{Upstream, UpstreamError, endpoint};
+use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
 use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::ResponsesUpstream;
-use crate::net::client::HttpClient;
 use crate::types::Message;
 use crate::types::sampling::Sampling;
 
@@ -47,24 +46,23 @@ use crate::types::sampling::Sampling;
 pub struct ResponsesModel {
     name: Arc<str>,
     upstream: Arc<Upstream>,
-    responses: Uri,
+    responses: Uris,
     manner: Manner,
 }
 
 impl ResponsesModel {
-    /// Sets an upstream up. Nothing is sent yet. `client` comes from
-    /// [`http_client`](super::http::http_client), which decides on connecting.
-    pub fn new(name: &str, config: &ResponsesUpstream, client: HttpClient) -> Result<Self, UpstreamError> {
-        let base_url = &config.http.base_url;
-        let models = endpoint(base_url, &["models"])?;
-        let upstream = Upstream::new(name, "a Responses API", &config.http, models, client)?;
+    /// Sets an upstream up. Nothing is sent yet.
+    pub fn new(name: &str, config: &ResponsesUpstream, access: impl Into<Access>) -> Result<Self, UpstreamError> {
+        let bases: Vec<_> = config.http.urls().cloned().collect();
+        let models = Uris::of(&bases, |base| endpoint(base, &["models"]))?;
+        let upstream = Upstream::new(name, "a Responses API", &config.http, models, access.into())?;
         Ok(Self {
             name: name.into(),
             upstream: Arc::new(match config.key_header {
                 None => upstream.with_key(AUTHORIZATION, "Bearer ")?,
                 Some(header) => upstream.with_key(HeaderName::from_static(header), "")?,
             }),
-            responses: endpoint(base_url, &["responses"])?,
+            responses: Uris::of(&bases, |base| endpoint(base, &["responses"]))?,
             manner: Manner {
                 is_openai: config.is_openai(),
                 takes_unknown: config.pass_unknown_members,
@@ -83,7 +81,7 @@ impl Model for ResponsesModel {
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let author = format!("{}/{}", self.name, request.model);
         let body = request::body(&request, &author, self.manner);
-        let post = self.upstream.post(&self.responses, body, &request);
+        let post = self.upstream.post(self.responses.clone(), body, &request);
         ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
     }
 

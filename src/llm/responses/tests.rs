@@ -7,30 +7,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::{ConnectionSettings, HttpUpstream, Secret};
 use crate::llm::http::http_client;
+use crate::llm::testing::http_upstream;
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
 use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Role, TraceContext, TurnEnd};
+use crate::types::{Role, Tenant, TraceContext, TurnEnd};
 
 const KEY: &str = "sk-very-secret";
 const LONG: Duration = Duration::from_secs(20);
 
 fn config(base_url: &str) -> ResponsesUpstream {
-    let http = HttpUpstream {
-        base_url: base_url.parse().unwrap(),
-        api_key: Some(Secret::new(KEY)),
-        headers: Vec::new(),
-        query: Vec::new(),
-        connection: ConnectionSettings::default(),
-        models: None,
-        connect_timeout: LONG,
-        first_byte_timeout: LONG,
-        idle_timeout: LONG,
-        free: None,
-        allow_uncounted_cost: false,
-    };
+    let http = http_upstream(base_url, KEY, LONG);
     ResponsesUpstream {
         http,
         pass_unknown_members: true,
@@ -56,6 +44,8 @@ async fn ask(act: Act) -> (Result<ModelTurn, ModelError>, String) {
         has_fallback: false,
         trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
         request_id: Some("req-7".to_owned()),
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now() + LONG,
     };
     let mut stream = model.unwrap().stream(request);

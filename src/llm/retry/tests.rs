@@ -6,6 +6,7 @@ use futures_util::stream;
 
 use super::*;
 use crate::llm::ModelTurn;
+use crate::types::Tenant;
 
 type Item = Result<Delta, ModelError>;
 type Attempt = Vec<Item>;
@@ -41,6 +42,8 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
         has_fallback: false,
         trace: None,
         request_id: None,
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: began + deadline,
     };
     let seen = Retrying::new(Arc::clone(&scripted) as Arc<dyn Model>, RetryPolicy::default()).stream(request);

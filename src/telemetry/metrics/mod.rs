@@ -14,6 +14,7 @@ mod store;
 mod tests;
 mod text;
 mod traces;
+mod upstreams;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use self::of_run::RunCounter;
 pub use self::store::{LeaseLosses, NoticedBy, StoreFailure, StoreMetrics, StoreOperation};
 pub use self::text::Format;
 pub use self::traces::{TraceFate, TraceMetrics};
+pub use self::upstreams::{CallQueueMetrics, RestMetrics, UpstreamMetrics};
 
 use self::declare::Declarations;
 use self::http::HttpMetrics;
@@ -48,6 +50,7 @@ struct All {
     store: Arc<StoreMetrics>,
     lease_losses: LeaseLosses,
     traces: Arc<TraceMetrics>,
+    upstreams: UpstreamMetrics,
     gauges: Gauges,
     by_tenant: bool,
 }
@@ -144,9 +147,21 @@ impl Metrics {
         let store = Arc::new(StoreMetrics::declare(&mut to));
         let lease_losses = LeaseLosses::declare(&mut to);
         let traces = Arc::new(TraceMetrics::declare(&mut to));
+        let upstreams = UpstreamMetrics::declare(&mut to);
         let gauges = Gauges::declare(&mut to);
         let (registry, rows) = to.into_parts();
-        Self(Some(Arc::new(All { registry, rows, runs, http, store, lease_losses, traces, gauges, by_tenant })))
+        Self(Some(Arc::new(All {
+            registry,
+            rows,
+            runs,
+            http,
+            store,
+            lease_losses,
+            traces,
+            upstreams,
+            gauges,
+            by_tenant,
+        })))
     }
 
     /// What is counted of the store, if anything is.
@@ -171,6 +186,12 @@ impl Metrics {
     #[must_use]
     pub fn traces(&self) -> Option<Arc<TraceMetrics>> {
         self.0.as_ref().map(|all| all.traces.clone())
+    }
+
+    /// What is counted of upstreams, if anything is.
+    #[must_use]
+    pub fn upstreams(&self) -> Option<&UpstreamMetrics> {
+        self.0.as_ref().map(|all| &all.upstreams)
     }
 
     /// Counts the things of these names by themselves from now on.

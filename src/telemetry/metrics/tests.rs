@@ -34,6 +34,11 @@ fn every_declared_metric_is_written_under_its_name() {
     all.runs.tools.of("t").finish(&crate::types::ToolOutcome::default(), None);
     metrics.answered_request("/v1/models", 200, Duration::ZERO);
     metrics.refused_request("not_found");
+    let upstreams = metrics.upstreams().unwrap();
+    upstreams.queue("u").waited(Duration::ZERO);
+    let rests = upstreams.rests("u");
+    rests.address("http://a/v1");
+    rests.key(1, "quota");
     all.store.failed(StoreOperation::Get, StoreFailure::Unavailable);
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {

@@ -9,7 +9,7 @@ use crate::types::conversation::{Dialect, Extra, Part, PartKind, Parts, Proof, S
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
-use crate::types::{CallId, Conversation, Message, ToolCall};
+use crate::types::{CallId, Conversation, Message, Tenant, ToolCall};
 
 const PLAIN: Manner = Manner { max_tokens: None, prompt_cache: false };
 const CACHED: Manner = Manner { max_tokens: None, prompt_cache: true };
@@ -27,6 +27,8 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
         has_fallback: false,
         trace: None,
         request_id: None,
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now(),
     }
 }

@@ -9,7 +9,7 @@ use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
-use crate::types::{CallId, Conversation, Message, Role, ToolCall};
+use crate::types::{CallId, Conversation, Message, Role, Tenant, ToolCall};
 
 fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
     ModelRequest {
@@ -24,6 +24,8 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
         has_fallback: false,
         trace: None,
         request_id: None,
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now(),
     }
 }

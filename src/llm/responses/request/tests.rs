@@ -9,7 +9,7 @@ use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 use crate::types::sampling::{ResponseFormat, Sampling};
-use crate::types::{CallId, Conversation, Message, Role, ToolCall};
+use crate::types::{CallId, Conversation, Message, Role, Tenant, ToolCall};
 
 const OPENAI: Manner = Manner { is_openai: true, takes_unknown: false, summary: None, encrypted: None };
 const OTHER: Manner = Manner { is_openai: false, takes_unknown: true, ..OPENAI };
@@ -27,6 +27,8 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
         has_fallback: false,
         trace: None,
         request_id: None,
+        tenant: Tenant::default_tenant(),
+        affinity: 0,
         deadline: Instant::now(),
     }
 }
