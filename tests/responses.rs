@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Responses, SseReader, TestServer};
+use crate::support::{Compatible, Reply, Responses, SseReader, TestServer};
 
 const CHAT: &str = "/v1/chat/completions";
 const AGENT: &str = "/v1/agent/completions";
@@ -62,6 +62,33 @@ async fn reasoning_goes_through_the_tool_loop_encrypted_and_parallel_calls_are_a
     assert_eq!(items[2], json!({"type": "message", "role": "assistant", "content": "One moment."}));
     assert_eq!(items[3]["arguments"], "{\"expression\":\"6 * 7\"}");
     assert_eq!([&items[5]["output"], &items[6]["output"]], ["42", "4"]);
+}
+
+/// The last event repeats the whole answer. Which of its items were told before is not always said by their number.
+#[tokio::test]
+async fn what_compatible_servers_tell_twice_is_said_once_and_called_once() {
+    let calls = Reply::responses().reasoning_item(0, "Let me see", "gAAA==").text_item(1, "One moment.");
+    let calls = calls.call_item(2, "calculator", &json!({"expression": "6 * 7"}));
+    let calls = calls.call_item(3, "calculator", &json!({"expression": "2 + 2"})).complete();
+    for server in [Compatible::LlamaCpp, Compatible::Sglang] {
+        let upstream = Responses::start([calls.clone().told_by(server), says("42 and 4").told_by(server)]).await;
+        let gateway = TestServer::start(&upstream.config()).await;
+        let chunks = chunks(&gateway, &with(ask("What is 6 * 7, and 2 + 2?"), &json!({"stream": true}))).await;
+        let text: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+        assert_eq!(text, "One moment.42 and 4", "{server:?}");
+
+        let [_, second] = <[Value; 2]>::try_from(upstream.requests()).expect("there were two model calls");
+        let items = second["input"].as_array().expect("there are items");
+        let kinds: Vec<_> = items.iter().filter_map(|item| item["type"].as_str()).collect();
+        let expected = ["message", "reasoning", "message", "function_call", "function_call"];
+        assert_eq!(kinds[..5], expected, "{server:?}");
+        assert_eq!(kinds[5..], ["function_call_output"; 2], "{server:?}");
+        assert_eq!(
+            [&items[3]["arguments"], &items[4]["arguments"]],
+            ["{\"expression\":\"6 * 7\"}", "{\"expression\":\"2 + 2\"}"]
+        );
+        assert_eq!([&items[5]["output"], &items[6]["output"]], ["42", "4"], "{server:?}");
+    }
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ pub(crate) use forward_proxy::ForwardProxy;
 pub(crate) use gemini::Gemini;
 pub(crate) use proxy::Proxy;
 pub(crate) use reply::Reply;
-pub(crate) use responses::Responses;
+pub(crate) use responses::{Compatible, Responses};
 pub(crate) use server::{Answer, TestServer};
 pub(crate) use sse::{Frame, SseReader};
 pub(crate) use tools::ToolServer;

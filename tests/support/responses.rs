@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::http::{HttpServer, Request};
-use super::reply::Reply;
+use super::reply::{Piece, Reply};
 use super::script::{Judge, Script};
 
 /// The scripted upstream, named `respond`. Its models are called `gpt-5` and `gpt-5-mini`.
@@ -102,6 +102,46 @@ fn content_fault(content: &Value) -> Option<String> {
     (!is_right).then(|| format!("this is no content: {content}"))
 }
 
+/// A server that speaks the dialect in its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compatible {
+    /// Numbers no item, has no id for calls but their `call_id`, and tells all items as a whole only at the end.
+    LlamaCpp,
+    /// Numbers items from 1.
+    Sglang,
+}
+
+impl Compatible {
+    /// Tells an event of the API in the server's way.
+    fn rewrite(self, event: &mut Value) {
+        let Some(index) = event["output_index"].as_u64() else {
+            for item in event["response"]["output"].as_array_mut().into_iter().flatten() {
+                self.rename(item);
+            }
+            return;
+        };
+        match self {
+            Self::Sglang => event["output_index"] = json!(index + 1),
+            Self::LlamaCpp => {
+                let event = event.as_object_mut().expect("an event is an object");
+                event.remove("output_index");
+                if let Some(id) = event.get_mut("item_id") {
+                    *id = json!(id.as_str().map(|id| id.replace("fc_", "call_")));
+                }
+                if let Some(item) = event.get_mut("item") {
+                    self.rename(item);
+                }
+            }
+        }
+    }
+
+    fn rename(self, item: &mut Value) {
+        if self == Self::LlamaCpp && item["type"] == "function_call" {
+            item.as_object_mut().expect("an item is an object").remove("id");
+        }
+    }
+}
+
 impl Reply {
     /// The beginning of a streamed response; add items, then [`complete`](Self::complete) it.
     pub(crate) fn responses() -> Self {
@@ -123,15 +163,16 @@ impl Reply {
         let (kind, deltas) = deltas;
         for delta in deltas {
             let kind = format!("response.{kind}.delta");
-            reply = reply.event(&json!({ "type": kind, "output_index": index, "content_index": 0, "delta": delta }));
+            let item = &begun["id"];
+            reply = reply.event(&json!({ "type": kind, "item_id": item, "output_index": index, "content_index": 0,
+                "delta": delta }));
         }
         reply.event(&json!({ "type": "response.output_item.done", "output_index": index, "item": done }))
     }
 
     /// A whole message of text.
     pub(crate) fn text_item(self, index: usize, text: &str) -> Self {
-        let item =
-            |content: Value| json!({ "id": "msg_1", "type": "message", "role": "assistant", "content": content });
+        let item = |content: Value| json!({ "id": format!("msg_{index}"), "type": "message", "role": "assistant", "content": content });
         let (head, tail) = text.split_at(text.floor_char_boundary(text.len() / 2));
         let done = item(json!([{ "type": "output_text", "text": text, "annotations": [] }]));
         self.item(index, &item(json!([])), ("output_text", &[head, tail]), &done)
@@ -149,8 +190,32 @@ impl Reply {
         let arguments = arguments.to_string();
         let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
         let call = format!("call_{index}");
-        let item = |arguments: &str| json!({ "id": "fc_1", "type": "function_call", "call_id": call, "name": name, "arguments": arguments });
+        let item = |arguments: &str| json!({ "id": format!("fc_{index}"), "type": "function_call", "call_id": call, "name": name, "arguments": arguments });
         self.item(index, &item(""), ("function_call_arguments", &[head, tail]), &item(&arguments))
+    }
+
+    /// The same answer as this server tells it.
+    pub(crate) fn told_by(mut self, server: Compatible) -> Self {
+        let (mut events, mut whole) = (Vec::new(), Vec::new());
+        for mut event in self.said() {
+            server.rewrite(&mut event);
+            let is_held = server == Compatible::LlamaCpp && event["type"] == "response.output_item.done";
+            if is_held { &mut whole } else { &mut events }.push(event);
+        }
+        // The last event stays the last.
+        let last = events.split_off(events.len().saturating_sub(1));
+        self.pieces.clear();
+        events.into_iter().chain(whole).chain(last).fold(self, |reply, event| reply.event(&event))
+    }
+
+    /// The events so far.
+    fn said(&self) -> Vec<Value> {
+        let pieces = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Bytes(bytes) => Some(String::from_utf8_lossy(bytes)),
+            Piece::Gate(_) | Piece::Pause(_) => None,
+        });
+        let text = pieces.collect::<String>();
+        text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
     }
 
     /// The end of a response that took 100 tokens in, of which 60 were read from the cache, and 20 out, of which 5 are
@@ -165,9 +230,12 @@ impl Reply {
     }
 
     fn end(self, status: &str, details: &Value) -> Self {
+        let is_done = |event: &Value| event["type"] == "response.output_item.done";
+        let output: Vec<Value> =
+            self.said().into_iter().filter(is_done).map(|mut event| event["item"].take()).collect();
         let usage = json!({ "input_tokens": 100, "input_tokens_details": { "cached_tokens": 60 },
             "output_tokens": 20, "output_tokens_details": { "reasoning_tokens": 5 }, "total_tokens": 120 });
-        let response = json!({ "id": "resp_1", "object": "response", "status": status, "output": [], "usage": usage,
+        let response = json!({ "id": "resp_1", "object": "response", "status": status, "output": output, "usage": usage,
             "incomplete_details": details });
         self.event(&json!({ "type": format!("response.{status}"), "response": response }))
     }

@@ -29,6 +29,9 @@ pub enum Fault {
     /// The turn passed [`MAX_CALLS`].
     #[error("called more than 64 tools in one turn")]
     TooManyCalls,
+    /// The turn has more items than any model writes.
+    #[error("wrote more than 1,024 items in one turn")]
+    TooManyItems,
     /// The turn has calls, and ended with a word that does not say what is to become of them.
     #[error("ended its turn with the finish reason {0:?}, which is not known, so that its tool calls are not made")]
     UnknownEnd(String),

@@ -222,6 +222,7 @@ impl Upstream {
             | Fault::UnusableCall(_)
             | Fault::TooLong
             | Fault::TooManyCalls
+            | Fault::TooManyItems
             | Fault::UnknownEnd(_)
             | Fault::Truncated => ModelErrorKind::Transient,
         };

@@ -5,13 +5,13 @@
 //! said, as some servers write short items, is read from there.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::event::{API, Event, Item, Piece, WireResponse};
+use super::event::{API, Event, Item, Named, Piece, WireResponse};
 use super::status::Ended;
+use super::written::{Kind, Name, WrittenItems};
 use crate::llm::drafts::{Draft, Drafts, Said};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
@@ -20,6 +20,8 @@ use crate::types::Usage;
 use crate::types::conversation::{Dialect, Extra, Proof};
 use crate::types::json::{Members, RawValueEq};
 
+/// Longest phase that is kept, as JSON. Those that the API documents have ten letters.
+const LONGEST_PHASE: usize = 66;
 /// What stands between the parts of reasoning.
 const BETWEEN_PARTS: &str = "\n\n";
 
@@ -28,40 +30,18 @@ const BETWEEN_PARTS: &str = "\n\n";
 pub(super) struct Assembler {
     author: Arc<str>,
     drafts: Drafts,
-    /// The item of each index that began last.
-    items: HashMap<u64, Written>,
+    items: WrittenItems,
+    /// The part of the turn that the last delta added to.
+    place: Option<usize>,
     usage: Option<Usage>,
     ended: Option<Ended>,
-}
-
-/// What of an item was written.
-#[derive(Debug, Default)]
-struct Written {
-    kind: Kind,
-    /// The part of the turn that was added to last.
-    place: Option<usize>,
-    /// The part of the item that was added to last.
-    part: Option<(Said, u64)>,
-    /// Whether it was told as a whole.
-    is_whole: bool,
-}
-
-/// What an item is.
-#[derive(Debug, Default)]
-enum Kind {
-    /// A message, with what the API wants back with it.
-    Message(Extra),
-    Reasoning,
-    Call,
-    /// What no tool that is offered here makes.
-    #[default]
-    Unknown,
 }
 
 impl Assembler {
     /// A turn of the model that signs as `author`, of which nothing has come yet.
     pub(super) fn new(author: Arc<str>) -> Self {
-        Self { author, drafts: Drafts::default(), items: HashMap::new(), usage: None, ended: None }
+        let (drafts, items) = (Drafts::default(), WrittenItems::default());
+        Self { author, drafts, items, place: None, usage: None, ended: None }
     }
 
     /// Whether the response has ended.
@@ -74,24 +54,31 @@ impl Assembler {
         self.drafts.calls() > 0
     }
 
-    /// Begins an item, of which most of what it says may follow.
-    pub(super) fn begin_item(&mut self, index: u64, item: &Item<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        let (kind, place) = match &*item.r#type.0 {
-            "message" => (Kind::Message(phase(item.phase)), None),
-            "reasoning" => (Kind::Reasoning, Some(self.drafts.begin(reasoning())?)),
-            "function_call" => (Kind::Call, Some(self.drafts.begin_call(item.name.0.to_string())?)),
-            _ => (Kind::Unknown, None),
-        };
-        self.items.insert(index, Written { kind, place, ..Written::default() });
-        self.say(index, Said::Arguments, 0, Cow::Borrowed(&*item.arguments.0), deltas)?;
-        Ok(())
+    /// Begins an item, of which most of what it says may follow. Returns whether it is one that matters, and is new.
+    pub(super) fn begin_item(
+        &mut self,
+        index: Option<u64>,
+        item: &Item<'_>,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<bool, Fault> {
+        let name = Name::from(item);
+        let is_new = self.items.begun_before(index, name).is_none();
+        if is_new {
+            self.begin(index, item, deltas)?;
+        }
+        Ok(is_new && name.kind != Kind::Unknown)
     }
 
     /// Adds what a delta says. Returns whether that is anything.
     pub(super) fn push_delta(&mut self, what: Said, event: Event<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
-        let index = event.output_index.unwrap_or_default();
         let part = event.content_index.or(event.summary_index).unwrap_or_default();
-        self.say(index, what, part, event.delta.0, deltas)
+        if event.delta.0.is_empty() {
+            return Ok(false);
+        }
+        let item = self.items.of_delta(event.output_index, &event.item_id.0, what).ok_or(Fault::NotAnEvent(API))?;
+        let place = self.say(item, what, part, event.delta.0, deltas)?;
+        self.place = place;
+        Ok(place.is_some())
     }
 
     /// Adds to the part of the turn at this place, which was added to last, as [`push_delta`](Self::push_delta) would.
@@ -106,49 +93,82 @@ impl Assembler {
         Ok(!said.is_empty())
     }
 
-    /// Where in the turn an item was added to last.
-    pub(super) fn place(&self, index: u64) -> Option<usize> {
-        self.items.get(&index)?.place
+    /// Where in the turn the last delta added to.
+    pub(super) fn place(&self) -> Option<usize> {
+        self.place
     }
 
-    /// Ends an item, told as a whole: of what no delta said, what it says is added.
-    pub(super) fn end_item(&mut self, index: u64, item: &Item<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
-        if !self.items.contains_key(&index) {
-            self.begin_item(index, item, deltas)?;
-        }
-        let Some(written) = self.items.get_mut(&index) else { return Ok(()) };
-        if std::mem::replace(&mut written.is_whole, true) {
-            return Ok(());
+    /// Ends an item, told as a whole: of what no delta said, what it says is added. Returns whether it is one that matters,
+    /// and had not ended.
+    pub(super) fn end_item(
+        &mut self,
+        index: Option<u64>,
+        item: &Item<'_>,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<bool, Fault> {
+        let number = match self.items.of_whole(index, item.into()) {
+            Some(number) => number,
+            None => self.begin(index, item, deltas)?,
+        };
+        self.end(number, item, deltas)
+    }
+
+    /// Begins an item that has not begun before. Returns its number.
+    fn begin(&mut self, index: Option<u64>, item: &Item<'_>, deltas: &mut Vec<Delta>) -> Result<usize, Fault> {
+        let name = Name::from(item);
+        self.drafts.grow(name.bytes())?;
+        let (extra, place) = match name.kind {
+            Kind::Message => (phase(item.phase), None),
+            Kind::Reasoning => (Extra::default(), Some(self.drafts.begin(reasoning())?)),
+            Kind::Call => (Extra::default(), Some(self.drafts.begin_call(item.name.0.to_string())?)),
+            Kind::Unknown => (Extra::default(), None),
+        };
+        let number = self.items.begin(index, name, extra, place)?;
+        self.say(number, Said::Arguments, 0, Cow::Borrowed(&*item.arguments.0), deltas)?;
+        Ok(number)
+    }
+
+    fn end(&mut self, number: usize, item: &Item<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
+        let Some(written) = self.items.at(number) else { return Ok(false) };
+        if std::mem::replace(&mut written.is_whole, true) || written.kind == Kind::Unknown {
+            return Ok(false);
         }
         let says_nothing = written.part.is_none();
-        match (&written.kind, written.place) {
-            (Kind::Message(_), _) if says_nothing => {
-                self.say_all(index, Said::Text, item.content.as_deref(), deltas)?;
+        match (written.kind, written.place) {
+            (Kind::Message, _) if says_nothing => {
+                self.say_all(number, Said::Text, &item.content.0, deltas)?;
             }
             (Kind::Reasoning, Some(place)) => {
                 if says_nothing {
-                    self.say_all(index, Said::Thinking, item.summary.as_deref(), deltas)?;
-                    self.say_all(index, Said::Thinking, item.content.as_deref(), deltas)?;
+                    self.say_all(number, Said::Thinking, &item.summary.0, deltas)?;
+                    self.say_all(number, Said::Thinking, &item.content.0, deltas)?;
                 }
                 self.seal(place, item)?;
             }
             (Kind::Call, Some(place)) => {
                 if says_nothing {
-                    self.say(index, Said::Arguments, 0, Cow::Borrowed(&*item.arguments.0), deltas)?;
+                    self.say(number, Said::Arguments, 0, Cow::Borrowed(&*item.arguments.0), deltas)?;
                 }
-                if let Some(Draft::Call { name, .. }) = self.drafts.at(place)
-                    && name.is_empty()
-                {
-                    name.push_str(&item.name.0);
-                }
+                self.name_call(place, &item.name.0)?;
             }
             _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Names the function of a call that began without saying it.
+    fn name_call(&mut self, place: usize, function: &str) -> Result<(), Fault> {
+        if let Some(Draft::Call { name, .. }) = self.drafts.at(place)
+            && name.is_empty()
+        {
+            name.push_str(function);
+            self.drafts.grow(function.len())?;
         }
         Ok(())
     }
 
     /// Ends the turn with the whole response. Items that no event told of are added.
-    pub(super) fn end(&mut self, json: &RawValue, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+    pub(super) fn end_response(&mut self, json: &RawValue, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
         let response: WireResponse<'_> = serde_json::from_str(json.get()).map_err(|_| Fault::NotAnEvent(API))?;
         self.usage = response.usage.map(Usage::from);
         let ended = match &*response.status.0 {
@@ -163,14 +183,28 @@ impl Assembler {
             }
             _ => return Err(Fault::Truncated),
         };
-        for (index, item) in (0..).zip(response.output.unwrap_or_default()) {
-            if self.items.get(&index).is_none_or(|written| !written.is_whole) {
-                let item: Item<'_> = serde_json::from_str(item.get()).map_err(|_| Fault::NotAnEvent(API))?;
-                self.end_item(index, &item, deltas)?;
-            }
-        }
+        self.end_rest(&response.output.0, deltas)?;
         self.drafts.grow(ended.word().len())?;
         self.ended = Some(ended);
+        Ok(())
+    }
+
+    /// Ends those of these items that were not told as a whole.
+    fn end_rest(&mut self, told: &[&RawValue], deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        let not_an_event = |_| Fault::NotAnEvent(API);
+        let names: Result<Vec<Named<'_>>, _> = told.iter().map(|item| serde_json::from_str(item.get())).collect();
+        let found = self.items.of_response(&names.map_err(not_an_event)?);
+        for (number, item) in found.into_iter().zip(told) {
+            if number.and_then(|number| self.items.at(number)).is_some_and(|written| written.is_whole) {
+                continue;
+            }
+            let item: Item<'_> = serde_json::from_str(item.get()).map_err(not_an_event)?;
+            let number = match number {
+                Some(number) => number,
+                None => self.begin(None, &item, deltas)?,
+            };
+            self.end(number, &item, deltas)?;
+        }
         Ok(())
     }
 
@@ -184,37 +218,34 @@ impl Assembler {
 
     fn say_all(
         &mut self,
-        index: u64,
+        number: usize,
         what: Said,
-        pieces: Option<&[Piece<'_>]>,
+        pieces: &[Piece<'_>],
         deltas: &mut Vec<Delta>,
     ) -> Result<(), Fault> {
-        for (part, piece) in (0..).zip(pieces.unwrap_or_default()) {
-            self.say(index, what, part, Cow::Borrowed(&*piece.text.0), deltas)?;
-            self.say(index, Said::Refusal, part, Cow::Borrowed(&*piece.refusal.0), deltas)?;
+        for (part, piece) in (0..).zip(pieces) {
+            self.say(number, what, part, Cow::Borrowed(&*piece.text.0), deltas)?;
+            self.say(number, Said::Refusal, part, Cow::Borrowed(&*piece.refusal.0), deltas)?;
         }
         Ok(())
     }
 
-    /// Adds to a part of an item. Returns whether anything was said.
+    /// Adds to a part of an item. Returns where in the turn anything was said.
     fn say(
         &mut self,
-        index: u64,
+        number: usize,
         what: Said,
         part: u64,
         said: Cow<'_, str>,
         deltas: &mut Vec<Delta>,
-    ) -> Result<bool, Fault> {
-        if said.is_empty() {
-            return Ok(false);
-        }
-        let written = self.items.get_mut(&index).ok_or(Fault::NotAnEvent(API))?;
+    ) -> Result<Option<usize>, Fault> {
+        let Some(written) = self.items.at(number).filter(|_| !said.is_empty()) else { return Ok(None) };
         let before = written.part.replace((what, part));
         let is_new = before.is_some_and(|before| before != (what, part));
-        let place = match (&written.kind, what, written.place) {
-            (Kind::Message(_), Said::Text | Said::Refusal, Some(place)) if !is_new => place,
-            (Kind::Message(extra), Said::Text, _) => self.drafts.begin(Draft::Text(String::new(), extra.clone()))?,
-            (Kind::Message(_), Said::Refusal, _) => self.drafts.begin(Draft::Refusal(String::new()))?,
+        let place = match (written.kind, what, written.place) {
+            (Kind::Message, Said::Text | Said::Refusal, Some(place)) if !is_new => place,
+            (Kind::Message, Said::Text, _) => self.drafts.begin(Draft::Text(String::new(), written.extra.clone()))?,
+            (Kind::Message, Said::Refusal, _) => self.drafts.begin(Draft::Refusal(String::new()))?,
             (Kind::Reasoning, Said::Thinking, Some(place)) => {
                 if is_new {
                     self.drafts.say(place, what, BETWEEN_PARTS.into(), deltas)?;
@@ -222,11 +253,11 @@ impl Assembler {
                 place
             }
             (Kind::Call, Said::Arguments, Some(place)) => place,
-            _ => return Ok(false),
+            _ => return Ok(None),
         };
         written.place = Some(place);
         self.drafts.say(place, what, said, deltas)?;
-        Ok(true)
+        Ok(Some(place))
     }
 
     /// Keeps what must come back with reasoning. It is whole only once the item is.
@@ -244,8 +275,9 @@ fn reasoning() -> Draft {
     Draft::Thinking { text: String::new(), id: None, proof: Proof::Encrypted(String::new()) }
 }
 
-/// The phase of a message, as a member that goes back with it.
+/// The phase of a message, as a member that goes back with it, if it is a word. Each part of the message has a copy.
 fn phase(phase: Option<&RawValue>) -> Extra {
+    let phase = phase.filter(|json| json.get().starts_with('"') && json.get().len() <= LONGEST_PHASE);
     let members = phase.map(|json| ("phase".to_owned(), RawValueEq(json.to_owned())));
     Extra::new(Dialect::OpenaiResponses, Members(members.into_iter().collect()))
 }

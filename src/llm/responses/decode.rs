@@ -80,7 +80,7 @@ impl Decode for Decoder {
             .map(|WireResponse { object, error, .. }| (object, error))
             .map_err(not_an_event)?;
         match (&*object.0, error) {
-            ("response", _) => self.reader.assembler.end(response, deltas),
+            ("response", _) => self.reader.assembler.end_response(response, deltas),
             (_, Some(_)) => Err(Fault::Reported(Report::read(json))),
             (_, None) => Err(Fault::NotAnEvent(API)),
         }
@@ -107,9 +107,13 @@ impl Reader {
             return self.assembler.push_piece(self.place, what, said, deltas).map(spoke);
         }
         let (text, event) = parse(json)?;
-        let (index, piece) = (event.output_index.unwrap_or_default(), only_piece(&event));
+        if event.item.is_some() {
+            // Where items have neither number nor name, the same surroundings mean another item from here on.
+            self.surroundings = Surroundings::default();
+        }
+        let piece = only_piece(&event);
         let read = read_event(json, event, &mut self.assembler, deltas)?;
-        if let (Some(place), Some(_)) = (self.assembler.place(index), piece) {
+        if let (Some(place), Some(_)) = (self.assembler.place(), piece) {
             self.surroundings.keep(text, piece);
             self.place = place;
         }
@@ -162,21 +166,20 @@ fn read_event(
     if let Some(what) = said_by(&event.r#type.0) {
         return assembler.push_delta(what, event, deltas).map(spoke);
     }
-    let index = event.output_index.unwrap_or_default();
+    let index = event.output_index;
     match (&*event.r#type.0, event.item, event.response) {
-        ("response.output_item.added", Some(item), _) => assembler.begin_item(index, &item, deltas)?,
-        ("response.output_item.done", Some(item), _) => assembler.end_item(index, &item, deltas)?,
+        ("response.output_item.added", Some(item), _) => assembler.begin_item(index, &item, deltas).map(spoke),
+        ("response.output_item.done", Some(item), _) => assembler.end_item(index, &item, deltas).map(spoke),
         ("response.completed" | "response.incomplete" | "response.failed", _, Some(response)) => {
-            assembler.end(response, deltas)?;
-            return Ok(Progress::Done);
+            assembler.end_response(response, deltas)?;
+            Ok(Progress::Done)
         }
-        ("error", ..) => return Err(Fault::Reported(Report::read(json))),
-        (kind, ..) if KNOWN.contains(&kind) => return Err(Fault::NotAnEvent(API)),
+        ("error", ..) => Err(Fault::Reported(Report::read(json))),
+        (kind, ..) if KNOWN.contains(&kind) => Err(Fault::NotAnEvent(API)),
         // Some gateways send an error without saying what it is.
-        ("", ..) if event.error.is_some() => return Err(Fault::Reported(Report::read(json))),
-        _ => return Ok(Progress::Silent),
+        ("", ..) if event.error.is_some() => Err(Fault::Reported(Report::read(json))),
+        _ => Ok(Progress::Silent),
     }
-    Ok(Progress::Spoke)
 }
 
 /// What an event adds, if that is one piece of text or thinking, without escapes, and all that it says.

@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::few::Few;
 use crate::llm::text::Text;
 use crate::types::Usage;
 
@@ -17,8 +18,10 @@ pub(super) const API: &str = "OpenAI's Responses";
 pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
-    /// Which item it belongs to.
+    /// Which item it belongs to, by number and by name.
     pub(super) output_index: Option<u64>,
+    #[serde(borrow)]
+    pub(super) item_id: Text<'a>,
     /// Which part of its content.
     pub(super) content_index: Option<u64>,
     /// Which part of a summary.
@@ -41,6 +44,8 @@ pub(super) struct Item<'a> {
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
     pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) call_id: Text<'a>,
     /// Which part a message plays in the answer.
     #[serde(borrow)]
     pub(super) phase: Option<&'a RawValue>,
@@ -49,11 +54,25 @@ pub(super) struct Item<'a> {
     #[serde(borrow)]
     pub(super) arguments: Text<'a>,
     #[serde(borrow)]
-    pub(super) content: Option<Vec<Piece<'a>>>,
+    pub(super) content: Few<Piece<'a>>,
     #[serde(borrow)]
-    pub(super) summary: Option<Vec<Piece<'a>>>,
+    pub(super) summary: Few<Piece<'a>>,
     #[serde(borrow)]
     pub(super) encrypted_content: Text<'a>,
+}
+
+/// What an item is known by.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Named<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) call_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
 }
 
 /// A piece of the content of an item, or of its summary.
@@ -75,7 +94,7 @@ pub(super) struct WireResponse<'a> {
     #[serde(borrow)]
     pub(super) status: Text<'a>,
     #[serde(borrow)]
-    pub(super) output: Option<Vec<&'a RawValue>>,
+    pub(super) output: Few<&'a RawValue>,
     #[serde(borrow)]
     pub(super) incomplete_details: Option<IncompleteDetails<'a>>,
     #[serde(borrow)]

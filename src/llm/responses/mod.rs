@@ -7,7 +7,8 @@
 //! | `tools`, `sampling` | what else a request holds, as JSON |
 //! | `support` | what a request may ask for that these upstreams do not have |
 //! | `decode` | bytes into deltas and a turn, without I/O |
-//! | `event`, `assemble` | one event's meaning; events into a turn |
+//! | `event`, `written`, `assemble` | one event's members; which item it means; events into a turn |
+//! | `few` | lists with a bound |
 //! | `status` | why a turn ended |
 //!
 //! The upstream keeps nothing: each request holds the whole conversation, with the reasoning of the model that is asked, which
@@ -17,12 +18,14 @@ mod assemble;
 mod content;
 mod decode;
 mod event;
+mod few;
 mod items;
 mod request;
 mod sampling;
 mod status;
 mod support;
 mod tools;
+mod written;
 
 use std::sync::Arc;
 
