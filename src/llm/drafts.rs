@@ -177,7 +177,8 @@ impl Draft {
     /// How many bytes it takes as it begins.
     fn size(&self) -> usize {
         match self {
-            Self::Text(text, _) | Self::Refusal(text) => text.len(),
+            Self::Text(text, extra) => text.len() + extra.bytes(),
+            Self::Refusal(text) => text.len(),
             Self::Thinking { text, id, proof } => {
                 let (Proof::Signature(proof) | Proof::Following(proof) | Proof::Encrypted(proof)) = proof;
                 text.len() + id.as_ref().map_or(0, String::len) + proof.len()

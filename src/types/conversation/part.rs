@@ -204,7 +204,7 @@ impl Extra {
     }
 
     /// How many bytes of names and JSON they have, in whichever dialect.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.all().iter().map(|(name, json)| name.len() + json.get().len()).sum()
     }
 

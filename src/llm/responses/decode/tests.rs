@@ -1,3 +1,4 @@
+mod bounds;
 mod manners;
 
 use serde_json::{Value, json};
