@@ -48,6 +48,7 @@ mod traces;
 mod uncalled;
 mod usage;
 mod usage_days;
+mod usage_twice;
 mod waiting;
 mod warnings;
 mod watching;

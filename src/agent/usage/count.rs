@@ -138,7 +138,9 @@ impl Tally {
     }
 
     async fn count_all(&self, writer: &RowWriter, rows: &mut Rows, batch: &[Arc<Pending>]) -> Result<(), Unavailable> {
-        let runs: Vec<&CountedRun> = batch.iter().map(|pending| &pending.run).collect();
+        // The marker of a run is checked against what was stored before the commit, so it cannot keep the commit itself
+        // from counting a run twice.
+        let runs = CountedRun::each_once(batch.iter().map(|pending| &pending.run));
         // The first time that a run ends or waits nothing is counted of it, unless a commit's answer was lost.
         let mut counted: Vec<Counted> = if runs.iter().any(|run| run.leg > 0) {
             self.counted(writer, &runs).await?
@@ -175,7 +177,7 @@ impl Tally {
     }
 
     /// How much is counted of each run.
-    async fn counted(&self, writer: &RowWriter, runs: &[&CountedRun]) -> Result<Vec<Counted>, Unavailable> {
+    async fn counted(&self, writer: &RowWriter, runs: &[CountedRun]) -> Result<Vec<Counted>, Unavailable> {
         let reading = runs.iter().map(|run| async {
             match writer.ledger.store().get(&self.partition, &keys::usage_counted(&run.run)).await? {
                 Some(document) => Ok((document.version, decode(&document.value)?)),
@@ -186,7 +188,7 @@ impl Tally {
     }
 
     /// The commit that counts these runs, of which so much is counted, and the rows as they are then.
-    fn change(&self, writer: &RowWriter, rows: &Rows, runs: &[&CountedRun], counted: &[Counted]) -> Change {
+    fn change(&self, writer: &RowWriter, rows: &Rows, runs: &[CountedRun], counted: &[Counted]) -> Change {
         // The registration of a run is removed by a later commit of the same journal. If both are lost, the run is counted
         // again.
         let tx = Tx { durability: Durability::Written, ..Tx::new(self.partition.clone()) };
@@ -334,7 +336,7 @@ impl Rows {
     }
 
     /// Notes that the day of this counter has no room for another row.
-    fn fill(&mut self, counter: &Key, runs: &[&CountedRun]) {
+    fn fill(&mut self, counter: &Key, runs: &[CountedRun]) {
         let days = runs.iter().map(|run| run.day);
         for day in days.filter(|day| keys::usage_rows(&day.to_string()) == *counter).take(1) {
             let fullness = match self.fullness(day) {

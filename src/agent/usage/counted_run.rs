@@ -1,5 +1,8 @@
 //! A run that is to be counted. Pure.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::agent::ledger::head::Head;
 use crate::agent::usage::row::{Day, Dimensions, Totals};
 use crate::types::fallback::FallbackUsage;
@@ -45,6 +48,31 @@ impl CountedRun {
     /// The run.
     pub(in crate::agent) fn id(&self) -> &RunId {
         &self.run
+    }
+
+    /// Each of these runs once: of a run that several tasks count at a time, as far as the furthest of them saw it come.
+    pub(super) fn each_once<'r>(runs: impl IntoIterator<Item = &'r Self>) -> Vec<Self> {
+        let (mut once, mut places) = (Vec::<Self>::new(), HashMap::new());
+        for run in runs {
+            match places.entry(&run.run) {
+                Entry::Vacant(place) => {
+                    place.insert(once.len());
+                    once.push(run.clone());
+                }
+                Entry::Occupied(place) => once[*place.get()].join(run),
+            }
+        }
+        once
+    }
+
+    /// Takes in the same run as another task counts it.
+    fn join(&mut self, other: &Self) {
+        let storage = self.storage.saturating_add(other.storage);
+        let came_to = |run: &Self| (run.leg, run.has_ended, run.totals.prompt_tokens, run.totals.completion_tokens);
+        if came_to(other) > came_to(self) {
+            *self = other.clone();
+        }
+        self.storage = storage;
     }
 
     /// The run for one attempt to count it. The first attempt alone takes along what is to be counted as stored: if its
