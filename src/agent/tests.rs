@@ -38,6 +38,7 @@ mod replicas;
 mod resume;
 mod run_memory;
 mod sessions;
+mod settled_meanwhile;
 mod shortfalls;
 mod slots;
 mod storage;

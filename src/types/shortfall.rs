@@ -92,10 +92,11 @@ impl Shortfall {
         self.taken.saturating_sub(self.set_aside)
     }
 
-    /// Whether only what is set aside for others is in the way: most of that comes back soon.
+    /// Whether nothing but what is set aside for others is in the way, most of which comes back soon, if it has not come
+    /// back already.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        self.set_aside > 0 && self.limit.saturating_sub(self.used()) >= self.needed
+        self.limit.saturating_sub(self.used()) >= self.needed
     }
 
     /// In how many seconds there is room, because the budget begins anew.

@@ -7,7 +7,7 @@ use crate::agent::admission::Admission;
 use crate::agent::error::StartError;
 use crate::agent::ledger::session::SessionBudget;
 use crate::agent::ledger::{keys, log};
-use crate::agent::limits::holds::set_aside;
+use crate::agent::limits::holds::{Taken, counted, taken};
 use crate::agent::limits::quota::amounts;
 use crate::agent::machine::{Run, Step, budget};
 use crate::agent::quotas::Quotas;
@@ -56,11 +56,15 @@ impl Admission {
         let store = &**self.ledger.store();
         for (kind, needed) in amounts(least) {
             let Some((limit, counter)) = budgets.of_kind(kind) else { continue };
-            let taken = u64::try_from(store.counter(&partition, &counter).await?).unwrap_or(0);
-            if limit.saturating_sub(taken) < needed {
-                let set_aside = set_aside(store, &partition, &counter, Some(&spec.id)).await?.min(taken);
-                let (owner, renews_in_s) = (BudgetOwner::Session, None);
-                return Ok(Some(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s }));
+            let seen = counted(store, &partition, &counter).await?;
+            if limit.saturating_sub(seen) >= needed {
+                continue;
+            }
+            let Taken { total: taken, set_aside } = taken(store, &partition, &counter, Some(&spec.id), seen).await?;
+            let (owner, renews_in_s) = (BudgetOwner::Session, None);
+            let short = Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s };
+            if short.missing() > 0 {
+                return Ok(Some(short));
             }
         }
         Ok(None)

@@ -11,7 +11,7 @@ use crate::agent::drive::recorder::Recorder;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::SessionBudget;
-use crate::agent::limits::holds::{Hold, set_aside};
+use crate::agent::limits::holds::{Hold, Taken, taken};
 use crate::agent::limits::quota::{Account, GRACE, Refusal, amounts};
 use crate::agent::limits::shared::{BudgetState, SharedBudget};
 use crate::agent::machine::Run;
@@ -101,17 +101,12 @@ impl Meter {
             (of == *counter).then_some((kind, needed, limit))
         });
         let Some((kind, needed, limit)) = full else { return Refusal::Failed(error) };
-        let taken = u64::try_from(*value).unwrap_or(0);
-        match set_aside(&**recorder.store(), recorder.partition(), counter, Some(&run.spec().id)).await {
-            Ok(set_aside) => Refusal::Short(Shortfall {
-                owner: BudgetOwner::Session,
-                kind,
-                limit,
-                taken,
-                set_aside: set_aside.min(taken),
-                needed,
-                renews_in_s: None,
-            }),
+        let seen = u64::try_from(*value).unwrap_or(0);
+        match taken(&**recorder.store(), recorder.partition(), counter, Some(&run.spec().id), seen).await {
+            Ok(Taken { total: taken, set_aside }) => {
+                let (owner, renews_in_s) = (BudgetOwner::Session, None);
+                Refusal::Short(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s })
+            }
             Err(error) => Refusal::Failed(error.into()),
         }
     }

@@ -23,7 +23,7 @@ use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::limits::Limits;
 use crate::agent::limits::charge::{Charge, Charges, period_left_s, period_name};
-use crate::agent::limits::holds::{Hold, set_aside};
+use crate::agent::limits::holds::{Hold, Taken, counted, taken};
 use crate::agent::limits::shared::SharedBudget;
 use crate::agent::machine::budget::signed;
 use crate::agent::ownership::retry::RetryWhileLeased;
@@ -108,9 +108,12 @@ impl Account {
         let now = self.store.now_ms();
         for (kind, needed) in amounts(least) {
             if let Some((limit, counter)) = self.budget(kind, now) {
-                let taken = u64::try_from(self.store.counter(&self.partition, &counter).await?).unwrap_or(0);
-                if limit.saturating_sub(taken) < needed {
-                    return self.describe(kind, needed, taken, now).await.map(Some);
+                let seen = counted(&*self.store, &self.partition, &counter).await?;
+                if limit.saturating_sub(seen) < needed {
+                    let short = self.describe(kind, needed, seen, now).await?;
+                    if short.missing() > 0 {
+                        return Ok(Some(short));
+                    }
                 }
             }
         }
@@ -183,22 +186,23 @@ impl Account {
         let Some((share, _)) = shares.iter().find(|(share, _)| share.counter == *counter) else {
             return Refusal::Failed(error);
         };
-        let (kind, taken) = (share.kind, u64::try_from(*value).unwrap_or(0));
+        let (kind, seen) = (share.kind, u64::try_from(*value).unwrap_or(0));
         let needed = amounts(least).into_iter().find_map(|(of, amount)| (of == kind).then_some(amount));
-        match self.describe(kind, needed.unwrap_or(0), taken, now_ms).await {
+        match self.describe(kind, needed.unwrap_or(0), seen, now_ms).await {
             Ok(short) => Refusal::Short(short),
             Err(error) => failed(error),
         }
     }
 
-    /// The shortfall of a budget of which `taken` is used or reserved.
-    async fn describe(&self, kind: BudgetKind, needed: u64, taken: u64, now_ms: u64) -> Result<Shortfall, Unavailable> {
+    /// The shortfall of a budget whose counter was `seen` to stand so. It lacks nothing if enough came back meanwhile.
+    async fn describe(&self, kind: BudgetKind, needed: u64, seen: u64, now_ms: u64) -> Result<Shortfall, Unavailable> {
         let (limit, counter) = self.budget(kind, now_ms).unwrap_or((u64::MAX, Key::from("")));
         let per = match kind {
             BudgetKind::Tokens => self.quota.token_budget.and_then(|budget| budget.per),
             BudgetKind::Cost => self.quota.cost_budget.and_then(|budget| budget.per),
         };
-        let set_aside = set_aside(&*self.store, &self.partition, &counter, Some(&self.run)).await?.min(taken);
+        let Taken { total: taken, set_aside } =
+            taken(&*self.store, &self.partition, &counter, Some(&self.run), seen).await?;
         let (owner, renews_in_s) = (BudgetOwner::Key, period_left_s(per, now_ms));
         Ok(Shortfall { owner, kind, limit, taken, set_aside, needed, renews_in_s })
     }

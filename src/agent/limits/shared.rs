@@ -5,7 +5,7 @@ use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
 use crate::agent::ledger::session::SessionBudget;
 use crate::agent::limits::charge::{period_left_s, period_name};
-use crate::agent::limits::holds::set_aside;
+use crate::agent::limits::holds::{Taken, counted, taken};
 use crate::agent::machine::budget::is_mostly_used;
 use crate::config::{Period, QuotaConfig};
 use crate::store::{CommitError, Key, Partition, Store, Tx, Unavailable};
@@ -106,18 +106,22 @@ impl SharedBudget {
 
     /// Where it stands.
     pub(in crate::agent) async fn state(&self, store: &dyn Store, now_ms: u64) -> Result<BudgetState, Unavailable> {
-        let taken = self.taken(store).await?;
-        self.state_of(taken, store, now_ms).await
+        let seen = counted(store, &self.partition, &self.counter).await?;
+        self.state_of(seen, store, now_ms).await
     }
 
     /// What is left of it.
     pub(in crate::agent) async fn left(&self, store: &dyn Store, now_ms: u64) -> Result<BudgetLeft, Unavailable> {
         let Self { owner, kind, limit, .. } = *self;
-        let taken = self.taken(store).await?;
+        let seen = counted(store, &self.partition, &self.counter).await?;
+        let renews_in_s = period_left_s(self.period, now_ms);
         // What is reserved is looked up only where it matters.
-        let is_mostly_used =
-            is_mostly_used(taken, limit) && is_mostly_used(self.state_of(taken, store, now_ms).await?.used, limit);
-        let (remaining, renews_in_s) = (limit.saturating_sub(taken), period_left_s(self.period, now_ms));
+        let (remaining, is_mostly_used) = if is_mostly_used(seen, limit) {
+            let state = self.state_of(seen, store, now_ms).await?;
+            (state.remaining(), is_mostly_used(state.used, limit))
+        } else {
+            (limit.saturating_sub(seen), false)
+        };
         Ok(BudgetLeft { owner, kind, limit, remaining, renews_in_s, is_mostly_used })
     }
 
@@ -127,11 +131,11 @@ impl SharedBudget {
         store: &dyn Store,
         now_ms: u64,
     ) -> Result<Option<BudgetState>, Unavailable> {
-        let taken = self.taken(store).await?;
-        if !is_mostly_used(taken, self.limit) {
+        let seen = counted(store, &self.partition, &self.counter).await?;
+        if !is_mostly_used(seen, self.limit) {
             return Ok(None);
         }
-        let state = self.state_of(taken, store, now_ms).await?;
+        let state = self.state_of(seen, store, now_ms).await?;
         if !is_mostly_used(state.used, self.limit) {
             return Ok(None);
         }
@@ -149,16 +153,11 @@ impl SharedBudget {
         }
     }
 
-    /// What is used or reserved of it.
-    async fn taken(&self, store: &dyn Store) -> Result<u64, Unavailable> {
-        Ok(u64::try_from(store.counter(&self.partition, &self.counter).await?).unwrap_or(0))
-    }
-
-    async fn state_of(&self, taken: u64, store: &dyn Store, now_ms: u64) -> Result<BudgetState, Unavailable> {
+    /// Where it stands, after its counter was `seen` to stand so.
+    async fn state_of(&self, seen: u64, store: &dyn Store, now_ms: u64) -> Result<BudgetState, Unavailable> {
         let Self { owner, kind, limit, period, .. } = *self;
-        // Read later, so it may have more: what has been reserved since is not in the counter that was read.
-        let reserved = set_aside(store, &self.partition, &self.counter, None).await?.min(taken);
+        let Taken { total, set_aside: reserved } = taken(store, &self.partition, &self.counter, None, seen).await?;
         let renews_in_s = period_left_s(period, now_ms);
-        Ok(BudgetState { owner, kind, limit, used: taken - reserved, reserved, period, renews_in_s })
+        Ok(BudgetState { owner, kind, limit, used: total - reserved, reserved, period, renews_in_s })
     }
 }
