@@ -23,6 +23,7 @@ mod metrics;
 mod offers;
 mod passing;
 mod pools;
+mod presets;
 mod prices;
 mod programs;
 mod reach;

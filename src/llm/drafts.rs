@@ -180,8 +180,7 @@ impl Draft {
             Self::Text(text, extra) => text.len() + extra.bytes(),
             Self::Refusal(text) => text.len(),
             Self::Thinking { text, id, proof } => {
-                let (Proof::Signature(proof) | Proof::Following(proof) | Proof::Encrypted(proof)) = proof;
-                text.len() + id.as_ref().map_or(0, String::len) + proof.len()
+                text.len() + id.as_ref().map_or(0, String::len) + proof.written().len()
             }
             Self::Call { name, arguments, .. } => name.len() + arguments.len(),
             Self::Unknown { json, input, .. } => json.get().len() + input.len(),
@@ -195,8 +194,7 @@ impl Draft {
             Self::Text(text, extra) => (PartKind::Text(text), extra),
             Self::Refusal(text) => (PartKind::Refusal(text), Extra::default()),
             Self::Thinking { text, id, proof } => {
-                let (Proof::Signature(written) | Proof::Following(written) | Proof::Encrypted(written)) = &proof;
-                let is_sealed = !written.is_empty();
+                let is_sealed = !proof.written().is_empty();
                 let seal = is_sealed.then(|| Box::new(Seal { author: author.to_owned(), id, proof }));
                 let thinking = Part::from(PartKind::Thinking(Thinking { text, seal }));
                 return (!thinking.is_empty()).then_some(ModelPart::Part(thinking));

@@ -16,6 +16,8 @@ use super::script::{Judge, Script};
 pub(crate) struct Upstream {
     server: HttpServer,
     judge: Judge,
+    /// The preset of the server that it plays; empty if that is none.
+    preset: &'static str,
 }
 
 impl Upstream {
@@ -23,14 +25,28 @@ impl Upstream {
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let judge = Judge::new(replies);
         let play = judge.play(|script, request| decide(script, request, faults));
-        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge }
+        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge, preset: "" }
     }
 
     /// Starts one that is asked for each answer in one piece.
     pub(crate) async fn start_in_one_piece(replies: impl IntoIterator<Item = Reply>) -> Self {
         let judge = Judge::new(replies);
         let play = judge.play(|script, request| decide(script, request, faults_in_one_piece));
-        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge }
+        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge, preset: "" }
+    }
+
+    /// Starts one that insists on what Mistral's API insists on.
+    pub(crate) async fn start_as_mistral(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let judge = Judge::new(replies);
+        let play = judge.play(|script, request| decide(script, request, faults_at_mistral));
+        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge, preset: "mistral" }
+    }
+
+    /// Starts one that insists on what DeepSeek's API insists on, with a model that thinks.
+    pub(crate) async fn start_as_deepseek(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let judge = Judge::new(replies);
+        let play = judge.play(|script, request| decide(script, request, faults_at_deepseek));
+        Self { server: HttpServer::start(|request| !is_list(request), play).await, judge, preset: "deepseek" }
     }
 
     /// Adds a reply to the script.
@@ -50,7 +66,8 @@ impl Upstream {
 
     /// Its declaration for a server's configuration.
     pub(crate) fn config(&self) -> String {
-        declaration(self.server.address())
+        let preset = if self.preset.is_empty() { String::new() } else { format!("preset = {:?}\n", self.preset) };
+        format!("{}{preset}", declaration(self.server.address()))
     }
 
     /// The bodies of the completions that were asked for so far.
@@ -114,6 +131,41 @@ fn faults_in_one_piece(body: &Value) -> Vec<String> {
     let is_streamed = body.get("stream").or(body.get("stream_options")).is_some();
     let streamed = is_streamed.then(|| "a stream is asked for".to_owned());
     streamed.into_iter().chain(faults_beside_form(body)).collect()
+}
+
+/// The same at Mistral, which tells the usage unasked and refuses what it does not know.
+fn faults_at_mistral(body: &Value) -> Vec<String> {
+    let mut faults = faults_beside_form(body);
+    if body["stream"] != true || body.get("stream_options").is_some() {
+        faults.push("a stream is not asked for as it should be".to_owned());
+    }
+    let is_id = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    for message in body["messages"].as_array().into_iter().flatten() {
+        let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]);
+        for id in calls.chain(message.get("tool_call_id")).filter_map(Value::as_str).filter(|id| !is_id(id)) {
+            faults.push(format!("tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9"));
+        }
+    }
+    faults.extend(strange_roles(body));
+    faults
+}
+
+/// The same at DeepSeek, whose models think unless they are told otherwise.
+fn faults_at_deepseek(body: &Value) -> Vec<String> {
+    let mut faults = faults(body);
+    let assistant = body["messages"].as_array().into_iter().flatten().filter(|message| message["role"] == "assistant");
+    if assistant.clone().any(|message| !message["reasoning_content"].is_string()) {
+        faults.push("the reasoning_content in the thinking mode must be passed back to the API".to_owned());
+    }
+    faults.extend(strange_roles(body));
+    faults
+}
+
+/// Roles that OpenAI's older dialect does not have.
+fn strange_roles(body: &Value) -> Option<String> {
+    let mut roles = body["messages"].as_array()?.iter().map(|message| &message["role"]);
+    let strange = roles.find(|role| !["system", "user", "assistant", "tool"].iter().any(|known| *role == known))?;
+    Some(format!("unknown variant {strange}"))
 }
 
 /// The same, however the answer is asked for.

@@ -23,8 +23,6 @@ fn a_preset_and_a_key_are_enough() {
         let settings = load(&text, &[preset.key]).unwrap();
         assert_eq!((settings.upstreams.len(), settings.upstreams[0].name.as_str()), (1, name));
         let upstream = openai(&settings);
-        assert_eq!(upstream.chat, preset.chat, "{name}");
-        assert_eq!(upstream.pass_unknown_members, preset.chat.takes_unknown, "{name}");
         let key = upstream.http.api_keys.first().map_or("no key", |key| key.expose());
         told.push(format!("{name}: {} with {key}", upstream.http.base_url()));
     }

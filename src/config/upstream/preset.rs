@@ -47,6 +47,12 @@ pub struct ChatManner {
     pub takes_unknown: bool,
     /// Which calls that its models write as text are taken for calls.
     pub written_calls: WrittenCalls,
+    /// How many letters and digits the id of a call has; `None` where any id is taken.
+    pub call_id_length: Option<usize>,
+    /// The member of an assistant's message in which it wants the model's reasoning back, and refuses the message without it.
+    pub returned_reasoning: Option<&'static str>,
+    /// Whether it knows the role `developer`.
+    pub developer_role: bool,
 }
 
 impl ChatManner {
@@ -60,6 +66,9 @@ impl ChatManner {
         left_out: &[],
         takes_unknown: false,
         written_calls: WrittenCalls::None,
+        call_id_length: None,
+        returned_reasoning: None,
+        developer_role: true,
     };
     /// That of a server of which nothing is known. Reasoning models of OpenAI insist on `max_completion_tokens`; every other
     /// server knows the older name. Small models write calls as text.
@@ -114,7 +123,12 @@ pub static PRESETS: [Preset; 13] = [
         name: "deepseek",
         base_url: Some("https://api.deepseek.com/v1"),
         key: "DEEPSEEK_API_KEY",
-        chat: ChatManner { parallel_tool_calls: false, ..COMPATIBLE },
+        chat: ChatManner {
+            parallel_tool_calls: false,
+            returned_reasoning: Some("reasoning_content"),
+            developer_role: false,
+            ..COMPATIBLE
+        },
         ..VENDOR
     },
     Preset {
@@ -146,6 +160,8 @@ pub static PRESETS: [Preset; 13] = [
                 "store",
                 "verbosity",
             ],
+            call_id_length: Some(9),
+            developer_role: false,
             ..COMPATIBLE
         },
         note: "it tells the usage without being asked",
@@ -238,6 +254,15 @@ pub fn to_markdown() -> String {
         }
         if !chat.takes_unknown {
             differs.push("members that OpenAI does not document are left out with a warning".to_owned());
+        }
+        if let Some(length) = chat.call_id_length {
+            differs.push(format!("ids of tool calls have {length} letters and digits; a hash stands for others"));
+        }
+        if let Some(member) = chat.returned_reasoning {
+            differs.push(format!("reasoning goes back to the model that wrote it, in `{member}`"));
+        }
+        if !chat.developer_role {
+            differs.push("`developer` messages are sent as `system`".to_owned());
         }
         differs.extend((!note.is_empty()).then(|| (*note).to_owned()));
         writeln!(table, "| `{name}` | {base_url} | {key} | {} |", differs.join("; ")).expect("a string takes it");

@@ -88,8 +88,8 @@ fn write_thinking(thinking: &Thinking, author: &str, out: &mut Vec<u8>) -> bool 
             object.text("data", data);
             object.close();
         }
-        // This API signs no other parts.
-        Proof::Following(_) => return false,
+        // This API signs no other parts, and all thinking.
+        Proof::Following(_) | Proof::Unsigned => return false,
     }
     true
 }

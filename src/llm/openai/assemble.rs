@@ -14,7 +14,7 @@ use crate::llm::text::Text;
 use crate::llm::turn_calls::{Calls, is_whole_object};
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
 use crate::types::Usage;
-use crate::types::conversation::{Part, PartKind, Thinking};
+use crate::types::conversation::{Part, PartKind, Proof, Seal, Thinking};
 
 /// Most characters of an unknown finish reason that are shown.
 const MAX_SHOWN_REASON: usize = 40;
@@ -22,6 +22,8 @@ const MAX_SHOWN_REASON: usize = 40;
 /// The turn so far.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
+    /// The model, as it signs, where its server wants its reasoning back.
+    author: Option<String>,
     pieces: Vec<Piece>,
     calls: Vec<Draft>,
     usage: Option<Usage>,
@@ -54,6 +56,11 @@ struct Draft {
 }
 
 impl Assembler {
+    /// A turn of the model that signs as `author`, where it does, of which nothing has come yet.
+    pub(super) fn new(author: Option<String>) -> Self {
+        Self { author, ..Self::default() }
+    }
+
     /// Adds a chunk to the turn and what it says to `deltas`, joined to the last one where that is of
     /// the same kind. Returns whether it said anything.
     pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
@@ -135,10 +142,14 @@ impl Assembler {
             let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
             ModelPart::Call(ModelCall { name, arguments })
         });
+        let seal = || {
+            let author = self.author.clone()?;
+            Some(Box::new(Seal { author, id: None, proof: Proof::Unsigned }))
+        };
         let parts = self.pieces.into_iter().filter_map(|piece| match piece {
             Piece::Text(text) => Some(ModelPart::Part(Part::text(text))),
             Piece::Refusal(text) => Some(ModelPart::Part(PartKind::Refusal(text).into())),
-            Piece::Thinking(text) => Some(ModelPart::Part(PartKind::Thinking(Thinking { text, seal: None }).into())),
+            Piece::Thinking(text) => Some(ModelPart::Part(PartKind::Thinking(Thinking { text, seal: seal() }).into())),
             // They began in the order of their numbers.
             Piece::Call => calls.next(),
         });

@@ -20,6 +20,13 @@ pub struct Decoder {
     assembler: Assembler,
 }
 
+impl Decoder {
+    /// For an answer of the model that signs as `author`, where its server wants its reasoning back.
+    pub fn new(author: Option<String>) -> Self {
+        Self { assembler: Assembler::new(author), ..Self::default() }
+    }
+}
+
 impl Decode for Decoder {
     fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
         let mut progress = Progress::Silent;

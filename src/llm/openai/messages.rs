@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+pub(super) mod manner;
 #[cfg(test)]
 mod tests;
 

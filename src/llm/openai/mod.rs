@@ -98,9 +98,11 @@ impl Model for OpenAiModel {
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
-        let body = request::body(&request, &self.chat, self.takes_unknown, in_one_piece);
+        let author = self.chat.returned_reasoning.map(|_| format!("{}/{}", self.name, request.model));
+        let signed = author.as_deref().unwrap_or_default();
+        let body = request::body(&request, &self.chat, self.takes_unknown, in_one_piece, signed);
         let post = self.upstream.post(self.completions_of(&request.model), body, &request);
-        let deltas = ask(self.upstream.clone(), post, request.deadline, Decoder::default());
+        let deltas = ask(self.upstream.clone(), post, request.deadline, Decoder::new(author));
         if in_one_piece { come_in_one_piece(deltas) } else { deltas }
     }
 

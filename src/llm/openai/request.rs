@@ -1,11 +1,19 @@
 //! A model request as the body of `POST …/chat/completions`.
 
+use super::messages::manner::json_for;
 use super::{messages, sampling, tools};
 use crate::config::ChatManner;
 use crate::llm::ModelRequest;
 
-/// The JSON body, which asks for a stream or for an answer `in_one_piece`. Messages that were encoded before are copied.
-pub(super) fn body(request: &ModelRequest, chat: &ChatManner, takes_unknown: bool, in_one_piece: bool) -> String {
+/// The JSON body, which asks for a stream or for an answer `in_one_piece`, of the model that signs as `author`. Messages that
+/// were encoded before are copied.
+pub(super) fn body(
+    request: &ModelRequest,
+    chat: &ChatManner,
+    takes_unknown: bool,
+    in_one_piece: bool,
+    author: &str,
+) -> String {
     let parameters = sampling::members(&request.sampling, chat, takes_unknown);
     let tools = if request.tools.is_empty() { "" } else { tools::json(&request.tools) };
     let mut body = String::with_capacity(
@@ -40,7 +48,7 @@ pub(super) fn body(request: &ModelRequest, chat: &ChatManner, takes_unknown: boo
     }
     let mut before = ",\"messages\":[";
     for message in request.conversation.iter() {
-        add(&[before, messages::json(message)]);
+        add(&[before, &json_for(message, chat, author)]);
         before = ",";
     }
     add(&[if before == "," { "]}" } else { ",\"messages\":[]}" }]);
@@ -79,7 +87,7 @@ mod tests {
     }
 
     fn parsed(request: &ModelRequest, chat: &ChatManner) -> Value {
-        serde_json::from_str(&body(request, chat, false, false)).unwrap()
+        serde_json::from_str(&body(request, chat, false, false, "")).unwrap()
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn write_message(role: &str, list: &[Part], items: &mut Items<'_>) {
 fn write_said<'p>(part: &'p Part, author: &str, items: &mut Items<'p>) {
     match &part.kind {
         PartKind::Thinking(thinking) => {
-            if thinking.seal.as_ref().is_some_and(|seal| seal.author == author) {
+            if thinking.seal.as_ref().is_some_and(|seal| seal.author == author && seal.proof != Proof::Unsigned) {
                 items.reasoning.push(thinking);
             }
         }
@@ -118,8 +118,7 @@ fn write_reasoning(thinking: &Thinking, item: &mut Object<'_>) {
         }
         out.push(b']');
     });
-    let (Proof::Encrypted(data) | Proof::Signature(data) | Proof::Following(data)) = &seal.proof;
-    item.text("encrypted_content", data);
+    item.text("encrypted_content", seal.proof.written());
 }
 
 fn write_call(call: &ToolCall, item: &mut Object<'_>) {

@@ -142,6 +142,19 @@ pub enum Proof {
     Following(String),
     /// The thinking itself, encrypted; the text is at most a summary.
     Encrypted(String),
+    /// Nothing: the vendor wants the text back as it is.
+    Unsigned,
+}
+
+impl Proof {
+    /// What the vendor wrote; empty if that is nothing.
+    #[must_use]
+    pub fn written(&self) -> &str {
+        match self {
+            Self::Signature(written) | Self::Following(written) | Self::Encrypted(written) => written,
+            Self::Unsigned => "",
+        }
+    }
 }
 
 /// One call that the model asked for.

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use super::message::{CALL_WEIGHT, MEDIA_WEIGHT, audio_weight, is_compressed_audio};
-use super::part::{Part, PartKind, Parts, Proof, Source, Thinking, ToolResult};
+use super::part::{Part, PartKind, Parts, Source, Thinking, ToolResult};
 
 impl Part {
     /// How many bytes of text it is to a model, about.
@@ -74,10 +74,10 @@ impl Source {
 
 impl Thinking {
     fn bytes(&self) -> usize {
-        let seal = self.seal.as_ref().map_or(0, |seal| {
-            let (Proof::Signature(proof) | Proof::Following(proof) | Proof::Encrypted(proof)) = &seal.proof;
-            seal.author.len() + seal.id.as_ref().map_or(0, String::len) + proof.len()
-        });
+        let seal = self
+            .seal
+            .as_ref()
+            .map_or(0, |seal| seal.author.len() + seal.id.as_ref().map_or(0, String::len) + seal.proof.written().len());
         self.text.len() + seal
     }
 }
