@@ -353,11 +353,23 @@ async fn what_a_failed_call_may_have_cost_is_known() {
     assert_eq!(spent(answer("200 OK", "content-encoding: gzip\r\n", "x")).await, Spent::Unknown);
 }
 
+/// A server that closes a fresh connection without a word cannot be there yet: asked at once again and again, it would be
+/// paid for an input each time and never come back meanwhile.
 #[tokio::test]
-async fn a_request_that_was_sent_is_not_repeated_here_but_at_once_by_whoever_pays_for_it() {
-    let (model, requests) = upstream(vec![bytes(String::new())]).await;
-    let model = Retrying::new(Arc::new(model), RetryPolicy::default());
-    let error = ask_with(&model, request()).await.1.unwrap_err();
-    assert!(error.retry_after.is_some_and(|pause| pause < SHORT), "{error:?}");
-    assert_eq!((error.spent, requests.await.unwrap().len()), (Spent::Input, 1));
+async fn a_request_that_was_sent_is_not_repeated_here_but_at_once_by_the_caller_if_its_connection_had_been_kept() {
+    let completion = json!({ "choices": [{ "message": { "content": "hi" }, "finish_reason": "stop" }] }).to_string();
+    let whole = || answer("200 OK", "content-type: application/json\r\n", &completion);
+    for (acts, is_at_once) in [(vec![bytes(String::new())], false), (vec![whole(), bytes(String::new())], true)] {
+        let count = acts.len();
+        let (address, requests) = crate::net::testing::serve([acts]).await;
+        let model = model(&format!("http://{address}/v1"), LONG, LONG);
+        let model = Retrying::new(Arc::new(model), RetryPolicy::default());
+        for _ in 1..count {
+            ask_with(&model, request()).await.1.unwrap();
+        }
+        let error = ask_with(&model, request()).await.1.unwrap_err();
+        assert_eq!(error.retry_after.map(|pause| pause < SHORT), is_at_once.then_some(true), "{error:?}");
+        assert_eq!((error.kind, error.spent), (ModelErrorKind::Transient, Spent::Input));
+        assert_eq!(requests.await.unwrap().len(), count);
+    }
 }

@@ -4,11 +4,13 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use http::Extensions;
 use hyper_util::client::legacy;
 use rustls::AlertDescription;
 
 use super::connect::TooSlow;
 use super::http1::Http1Error;
+use super::stream::UsedAgain;
 
 /// No answer came, or its body broke off.
 #[derive(Debug)]
@@ -42,13 +44,14 @@ impl HttpError {
         }
     }
 
-    /// Whether the server closed the connection before it answered. Servers close connections that were kept for the
-    /// next request, often just as it is sent.
+    /// Whether the server closed a connection that was kept for the next request before it answered this one. Servers
+    /// do that, often just as the request is sent.
     pub fn is_closed(&self) -> bool {
-        match self.0.downcast_ref() {
-            Some(error) => matches!(error, Http1Error::Closed),
-            None => self.cause().downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message),
+        if let Some(error) = self.0.downcast_ref() {
+            return matches!(error, Http1Error::Closed);
         }
+        let is_unanswered = self.cause().downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
+        is_unanswered && self.0.downcast_ref().is_some_and(was_kept)
     }
 
     /// The innermost error, which says what happened; the outer ones only say during what.
@@ -75,6 +78,15 @@ const DISTRUST: [AlertDescription; 10] = [
     AlertDescription::AccessDenied,
     AlertDescription::CertificateRequired,
 ];
+
+/// Whether the connection of a request was kept from an earlier one.
+fn was_kept(error: &legacy::Error) -> bool {
+    let mut of_connection = Extensions::new();
+    if let Some(connection) = error.connect_info() {
+        connection.get_extras(&mut of_connection);
+    }
+    of_connection.get().is_some_and(UsedAgain::get)
+}
 
 /// What went wrong in TLS, if it was that.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {

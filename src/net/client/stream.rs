@@ -2,7 +2,9 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::MaybeHttpsStream;
@@ -17,6 +19,19 @@ impl<T: Read + Write + Connection + Unpin + Send> Bytes for T {}
 pub(super) struct Stream {
     bytes: Box<dyn Bytes>,
     to_proxy: bool,
+    /// Whether a read has come to something, if only to the end.
+    was_read: bool,
+    is_used_again: UsedAgain,
+}
+
+/// Whether a connection was kept for the next request, and took it: something was written after something was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UsedAgain(Arc<AtomicBool>);
+
+impl UsedAgain {
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Stream {
@@ -27,29 +42,38 @@ impl Stream {
             MaybeHttpsStream::Http(plain) => Box::new(plain),
             encrypted @ MaybeHttpsStream::Https(_) => Box::new(encrypted),
         };
-        Self { bytes, to_proxy: false }
+        Self { bytes, to_proxy: false, was_read: false, is_used_again: UsedAgain::default() }
     }
 
     /// One to a proxy, which is told with each request where that goes.
     pub(super) fn to_proxy<T: Read + Write + Connection + Unpin + Send + 'static>(bytes: MaybeHttpsStream<T>) -> Self {
         Self { to_proxy: true, ..Self::direct(bytes) }
     }
+
+    fn note_write(&self) {
+        if self.was_read {
+            self.is_used_again.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        self.bytes.connected().proxy(self.to_proxy)
+        self.bytes.connected().proxy(self.to_proxy).extra(self.is_used_again.clone())
     }
 }
 
 impl Read for Stream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.bytes).poll_read(context, into)
+        ready!(Pin::new(&mut self.bytes).poll_read(context, into))?;
+        self.was_read = true;
+        Poll::Ready(Ok(()))
     }
 }
 
 impl Write for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.note_write();
         Pin::new(&mut self.bytes).poll_write(context, bytes)
     }
 
@@ -58,6 +82,7 @@ impl Write for Stream {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.note_write();
         Pin::new(&mut self.bytes).poll_write_vectored(context, pieces)
     }
 

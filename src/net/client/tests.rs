@@ -40,14 +40,39 @@ async fn an_answer_that_never_came_is_told_from_one_that_broke_off() {
     let half = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
     let (address, heads) = serve(vec![vec![""], vec![half]]).await;
     let client = HttpClient::new(&Reach::default()).unwrap();
-    let closed = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
-    assert!(closed.is_closed() && !closed.is_connect_timeout(), "{closed:?}");
+    let unanswered = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
+    assert!(!unanswered.is_connect() && !unanswered.is_connect_timeout(), "{unanswered:?}");
+    assert_eq!(unanswered.to_string(), "connection closed before message completed");
     let mut broken = client.send(get(&format!("http://{address}/"))).await.unwrap().body;
     assert_eq!(broken.chunk().await.unwrap().unwrap(), "half");
     broken.chunk().await.unwrap_err();
     assert_eq!(heads.await.unwrap().len(), 2, "nothing was asked twice");
     let gone = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
     assert!(gone.to_string().contains("refused") && !gone.is_closed(), "{gone:?}");
+}
+
+/// Here and in the HTTP library, which speaks to servers behind a proxy.
+#[tokio::test]
+async fn only_a_connection_that_was_kept_is_told_to_have_been_closed_meanwhile() {
+    for is_proxied in [false, true] {
+        let (address, heads) = serve(vec![vec![""], vec![OK, ""]]).await;
+        let proxy = is_proxied.then(|| Matcher::builder().all(format!("http://{address}")).build());
+        let client = HttpClient::through(proxy, &Reach::default()).unwrap();
+        let url = format!("http://{address}/");
+        let unanswered = client.send(get(&url)).await.unwrap_err();
+        assert!(!unanswered.is_closed(), "{unanswered:?}");
+        assert_eq!(text(client.send(get(&url)).await.unwrap()).await, "hi");
+        let closed = client.send(get(&url)).await.unwrap_err();
+        assert!(closed.is_closed(), "{closed:?}");
+        assert_eq!(closed.to_string(), unanswered.to_string());
+        assert_eq!(heads.await.unwrap().len(), 3, "{is_proxied}");
+    }
+    // An answer that had begun is no idle connection.
+    let (address, _heads) = serve(vec![vec![OK, "HTTP/1.1 200 OK\r\nx"]]).await;
+    let client = HttpClient::new(&Reach::default()).unwrap();
+    assert_eq!(text(client.send(get(&format!("http://{address}/"))).await.unwrap()).await, "hi");
+    let broken = client.send(get(&format!("http://{address}/"))).await.unwrap_err();
+    assert!(!broken.is_closed(), "{broken:?}");
 }
 
 #[tokio::test]

@@ -13,9 +13,14 @@ pub(in super::super) enum Http1Error {
     /// A connection that was kept took no byte of the request.
     #[error("the connection that was kept is closed")]
     Unsent,
-    /// The server closed the connection before the head of its answer was there.
+    /// A connection that was kept was closed before anything of the answer came: servers do that to connections that were
+    /// idle for long.
     #[error("connection closed before message completed")]
     Closed,
+    /// The server closed the connection before the head of its answer was there, on a fresh connection or in the middle of
+    /// the head.
+    #[error("connection closed before message completed")]
+    Unanswered,
     /// The server closed the connection before the body of its answer was whole.
     #[error("connection closed before the end of the body")]
     CutOff,

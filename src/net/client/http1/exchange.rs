@@ -89,7 +89,8 @@ impl Exchange {
             let read = poll_read(&mut self.connection, context, |bytes| self.beginning.take(bytes));
             match ready!(read).map_err(|error| self.broken(error))?? {
                 Arrived::Partial => {}
-                Arrived::End => return Poll::Ready(Err(Http1Error::Closed)),
+                Arrived::End if self.may_have_been_idle() => return Poll::Ready(Err(Http1Error::Closed)),
+                Arrived::End => return Poll::Ready(Err(Http1Error::Unanswered)),
                 Arrived::Head(answered) => return Poll::Ready(Ok(answered)),
             }
         }
@@ -99,11 +100,13 @@ impl Exchange {
     /// end would.
     fn broken(&self, error: io::Error) -> Http1Error {
         let is_reset = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
-        if self.was_kept && is_reset && self.beginning.partial.is_empty() {
-            Http1Error::Closed
-        } else {
-            Http1Error::Broken(error)
-        }
+        if is_reset && self.may_have_been_idle() { Http1Error::Closed } else { Http1Error::Broken(error) }
+    }
+
+    /// Whether the server may have closed the connection because it was idle. One that says nothing on a fresh connection
+    /// cannot be there: a balancer accepts connections while the server behind it restarts.
+    fn may_have_been_idle(&self) -> bool {
+        self.was_kept && self.beginning.partial.is_empty() && self.beginning.interim == 0
     }
 }
 
