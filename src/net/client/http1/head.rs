@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, StatusCode};
 use httparse::{EMPTY_HEADER, Status};
-use memchr::memmem;
+use memchr::memchr_iter;
 
 use super::chunks::Chunks;
 use super::error::Malformed;
@@ -42,15 +42,15 @@ pub(super) fn read(bytes: &[u8], seen: usize, method: &Method) -> Result<Read, M
     if !begins_rightly(bytes) {
         return Err(Malformed("it begins otherwise"));
     }
-    let Some(length) = end(bytes, seen) else {
+    let Some(length) = end(bytes, seen)? else {
         return if bytes.len() > MAX_HEAD { Err(Malformed("its head is too long")) } else { Ok(Read::Partial) };
     };
     let mut fields = [EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Response::new(&mut fields);
     match parsed.parse(&bytes[..length]) {
-        Ok(Status::Complete(_)) => {}
+        Ok(Status::Complete(read)) if read == length => {}
         Err(httparse::Error::TooManyHeaders) => return Err(Malformed("it has too many headers")),
-        Ok(Status::Partial) | Err(_) => return Err(Malformed("its head cannot be read")),
+        Ok(Status::Complete(_) | Status::Partial) | Err(_) => return Err(Malformed("its head cannot be read")),
     }
     let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(Malformed("it has no status"))?;
     match status.as_u16() {
@@ -73,11 +73,17 @@ fn begins_rightly(bytes: &[u8]) -> bool {
     bytes[..length] == BEGINNING[..length]
 }
 
-/// Where the head ends.
-fn end(bytes: &[u8], seen: usize) -> Option<usize> {
-    const END: &[u8] = b"\r\n\r\n";
-    let from = seen.saturating_sub(END.len() - 1);
-    memmem::find(&bytes[from..], END).map(|at| from + at + END.len())
+/// Where the head ends, if that is there. Where a line ends with a line feed alone, readers differ on what belongs to the
+/// head, so none may.
+fn end(bytes: &[u8], seen: usize) -> Result<Option<usize>, Malformed> {
+    for at in memchr_iter(b'\n', &bytes[seen..]).map(|at| seen + at) {
+        match &bytes[..at] {
+            [.., b'\r', b'\n', b'\r'] => return Ok(Some(at + 1)),
+            [.., b'\r'] => {}
+            _ => return Err(Malformed("a line of its head ends with a line feed alone")),
+        }
+    }
+    Ok(None)
 }
 
 /// All headers, in one copy of the memory that they were read into.
@@ -185,6 +191,9 @@ mod tests {
             "x: a\0b\r\n",
             ": x\r\n",
             "no colon\r\n",
+            "content-length: 2\n",
+            "x: y\n\ncontent-length: 4\r\n",
+            "\n",
         ] {
             let head = format!("HTTP/1.1 200 OK\r\n{rest}\r\n");
             assert!(parse(&head).is_err(), "{head:?}: {:?}", parse(&head));
@@ -194,6 +203,20 @@ mod tests {
         for head in ["HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 99 x\r\n\r\n", "HTTP/1.1 2000 x\r\n\r\n", "SSH-2.0", "\x16"] {
             assert!(parse(head).is_err(), "{head:?}");
         }
+    }
+
+    /// Some readers end a line with it, others read on: then they differ on where the body begins.
+    #[test]
+    fn a_line_feed_alone_is_refused_as_soon_as_it_is_there() {
+        let refused = Err(Malformed("a line of its head ends with a line feed alone"));
+        for head in
+            ["HTTP/1.1 200 OK\n", "HTTP/1.1 200 OK\r\nx: y\n", "HTTP/1.1 200 OK\r\n\n", "HTTP/1.1 200 OK\r\nx: \ny"]
+        {
+            for seen in 0..head.rfind('\n').unwrap() {
+                assert_eq!(read(head.as_bytes(), seen, &Method::GET), refused, "{head:?}, {seen} seen");
+            }
+        }
+        assert!(matches!(parse("HTTP/1.1 200 OK\r\n\r\na\nb"), Ok(Read::Whole(_, 19))), "a body is another matter");
     }
 
     #[test]

@@ -114,6 +114,10 @@ async fn an_answer_that_breaks_the_rules_is_refused_and_its_connection_closed() 
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",
         "220 mail.test ready\r\n",
+        // Part of a body that another reader begins earlier, and an end that another one never finds.
+        "HTTP/1.1 200 OK\ncontent-type: text/event-stream\n\ndata: a\r\n\r\ndata: b\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx: y\n\ncontent-length: 4\r\n\r\nevil",
+        "HTTP/1.1 200 OK\ncontent-length: 2\n\nhi",
     ] {
         let server = Server::start([first, OK]).await;
         let client = client();
