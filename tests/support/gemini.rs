@@ -6,10 +6,10 @@ use super::http::{HttpServer, Request};
 use super::reply::Reply;
 use super::script::{Judge, Script};
 
-/// What stands for the signature of a call that another model made.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+/// Its models: one that tells its generation, an older one, and one that tells none.
+const MODELS: [&str; 3] = ["gemini-3-flash", "gemini-2.5-pro", "gemini-flash-latest"];
 
-/// The scripted upstream, named `google`. Its models are called `gemini-3-flash` and `gemini-2.5-pro`.
+/// The scripted upstream, named `google`. Its models are called `gemini-3-flash`, `gemini-2.5-pro` and `gemini-flash-latest`.
 ///
 /// When it is dropped it fails the test if a request broke one of the API's rules or came unexpected.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Gemini {
         let address = self.server.address();
         format!(
             "[upstreams.google]\nkind = \"gemini\"\nbase_url = \"http://{address}/v1beta\"\n\
-             models = [\"gemini-3-flash\", \"gemini-2.5-pro\"]\n"
+             models = {MODELS:?}\n"
         )
     }
 
@@ -41,18 +41,17 @@ impl Gemini {
 }
 
 fn decide(script: &mut Script, request: &Request) -> Reply {
-    let is_recent = request.target.contains("gemini-3-flash");
-    let model = if is_recent { "gemini-3-flash" } else { "gemini-2.5-pro" };
+    let model = MODELS.iter().find(|model| request.target.contains(**model)).unwrap_or(&MODELS[0]);
     if !script.is_post_to(&format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"), request) {
         return Reply::gemini_error(404, "NOT_FOUND", "no such path");
     }
     let body = request.json();
-    let reply = script.reply(&body, faults(&body, is_recent));
+    let reply = script.reply(&body, faults(&body));
     reply.unwrap_or_else(|| Reply::gemini_error(400, "INVALID_ARGUMENT", "the script has ended"))
 }
 
 /// Which of the API's rules a request breaks.
-fn faults(body: &Value, wants_signatures: bool) -> Vec<String> {
+fn faults(body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let contents = body["contents"].as_array().cloned().unwrap_or_default();
     if contents.is_empty() {
@@ -76,16 +75,13 @@ fn faults(body: &Value, wants_signatures: bool) -> Vec<String> {
             faults.push(format!("the results {results:?} are not those of the calls {open:?} alone"));
         }
         let first = parts.iter().find(|part| !part["functionCall"].is_null());
-        if wants_signatures && first.is_some_and(|part| part["thoughtSignature"].is_null()) {
+        if first.is_some_and(|part| part["thoughtSignature"].is_null()) {
             faults.push(format!("a call is missing a signature: {content}"));
         }
         if parts.iter().any(|part| !part["functionCall"].is_null() && !part["functionCall"]["args"].is_object()) {
             faults.push(format!("arguments are no object: {content}"));
         }
         open = calls;
-    }
-    if !wants_signatures && body.to_string().contains(NO_SIGNATURE) {
-        faults.push("a model that knows no missing signatures is told of one".to_owned());
     }
     faults
 }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::models::Wants;
 use super::parts::Writer;
 use crate::llm::turns::Turns;
 use crate::types::Conversation;
@@ -12,9 +13,9 @@ use crate::types::Conversation;
 pub(super) struct Contents<'c>(Turns<'c>);
 
 impl<'c> Contents<'c> {
-    /// The conversation, for the model that signs as `author` and is of this generation.
-    pub(super) fn of(conversation: &'c Conversation, author: &str, generation: Option<u32>) -> Self {
-        let mut writer = Writer::new(author, generation);
+    /// The conversation, for the model that signs as `author` and wants this.
+    pub(super) fn of(conversation: &'c Conversation, author: &str, wants: Wants) -> Self {
+        let mut writer = Writer::new(author, wants);
         Self(Turns::of(conversation, |message| writer.parts(message)))
     }
 

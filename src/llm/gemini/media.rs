@@ -47,7 +47,9 @@ pub(super) fn refusal(part: &PartKind) -> Option<String> {
             Some(format!("takes {what}, not as {media_type}"))
         }
         Source::Url(uri) | Source::Id(uri) if is_uri(uri) => None,
-        Source::Url(_) => Some("takes files from addresses with https:// or gs://".to_owned()),
+        Source::Url(_) => {
+            Some("takes files from addresses with https:// or http://, and gs:// as `file_id`".to_owned())
+        }
         Source::Id(_) => Some(
             "does not know the ids that other vendors give to files; send `file_data`, or the file's address at Google"
                 .to_owned(),

@@ -5,6 +5,7 @@
 //! | `request` | a model request as a body |
 //! | `contents`, `parts`, `media` | the conversation as contents, a message as parts, pictures, sound and documents |
 //! | `tools`, `sampling`, `thinking` | what else a request holds, as JSON |
+//! | `tool_name` | names of tools that the API does not take |
 //! | `support` | what a request may ask for that these upstreams do not have |
 //! | `decode` | bytes into deltas and a turn, without I/O |
 //! | `chunk`, `assemble`, `piece` | one chunk's meaning; chunks into a turn; one part of it |
@@ -26,6 +27,7 @@ mod request;
 mod sampling;
 mod support;
 mod thinking;
+mod tool_name;
 mod tools;
 
 use std::sync::Arc;

@@ -18,6 +18,27 @@ pub(super) fn generation(model: &str) -> Option<u32> {
     version[..end].parse().ok()
 }
 
+/// What a model wants of the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wants {
+    /// Whether it refuses calls without a signature.
+    pub(super) signatures: bool,
+    /// Whether it reads pictures in the results of calls.
+    pub(super) pictures_in_results: bool,
+}
+
+impl Wants {
+    /// Of the model of this name. One that does not tell its generation, such as `gemini-flash-latest`, stands for a new model;
+    /// the API refuses calls without a signature from 2.5 on.
+    pub(super) fn of(model: &str) -> Self {
+        let is_older = model.contains("gemma") || generation(model).is_some_and(|number| number < 2);
+        Self {
+            signatures: !is_older && !model.contains("gemini-2.0"),
+            pictures_in_results: !is_older && generation(model) != Some(2),
+        }
+    }
+}
+
 /// The names in the vendor's list of models of those that generate content.
 pub(super) fn names(list: &[u8]) -> Option<Vec<String>> {
     #[derive(Deserialize)]
@@ -65,6 +86,23 @@ mod tests {
         assert_eq!(place("models/gemini-2.5-flash"), ("models", "gemini-2.5-flash"));
         assert_eq!(place("tunedModels/mine"), ("tunedModels", "mine"));
         assert_eq!(place("vendor/model"), ("models", "vendor/model"));
+    }
+
+    #[test]
+    fn a_model_is_taken_for_a_new_one_unless_its_name_tells_otherwise() {
+        for (model, signatures, pictures_in_results) in [
+            ("gemma-3-27b-it", false, false),
+            ("gemini-1.5-pro-002", false, false),
+            ("gemini-2.0-flash", false, false),
+            ("gemini-2.5-flash-lite", true, false),
+            ("gemini-3-flash", true, true),
+            ("gemini-12", true, true),
+            ("gemini-flash-latest", true, true),
+            ("gemini-pro-latest", true, true),
+            ("tunedModels/mine", true, true),
+        ] {
+            assert_eq!(Wants::of(model), Wants { signatures, pictures_in_results }, "{model}");
+        }
     }
 
     #[test]

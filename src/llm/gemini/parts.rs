@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::media;
+use super::models::Wants;
 use super::piece::SIGNATURE;
+use super::tool_name;
 use crate::llm::kept::MAX_KEPT;
 use crate::llm::message_parts;
 use crate::llm::object::Object;
@@ -23,16 +25,15 @@ const NO_NAME: &str = "unknown";
 pub(super) struct Writer<'a> {
     /// The model, as it signs.
     author: &'a str,
-    /// Whether the model insists on signatures of calls, and reads pictures in results: from the third generation on.
-    is_recent: bool,
+    wants: Wants,
     /// The names of the tools that were called, by the calls' ids: results must name them too.
     names: HashMap<String, String>,
 }
 
 impl<'a> Writer<'a> {
-    /// For the model that signs as `author`, of this generation.
-    pub(super) fn new(author: &'a str, generation: Option<u32>) -> Self {
-        Self { author, is_recent: generation.is_some_and(|number| number >= 3), names: HashMap::new() }
+    /// For the model that signs as `author` and wants this.
+    pub(super) fn new(author: &'a str, wants: Wants) -> Self {
+        Self { author, wants, names: HashMap::new() }
     }
 
     /// The parts of a message; empty if the dialect has no place for anything in it. What a client sends short and
@@ -59,7 +60,7 @@ impl<'a> Writer<'a> {
                 continue;
             }
             // Of calls that are made at the same time the first one alone is signed.
-            if part.as_call().is_some() && !std::mem::replace(&mut has_calls, true) && self.is_recent {
+            if part.as_call().is_some() && !std::mem::replace(&mut has_calls, true) && self.wants.signatures {
                 signature = signature.or(Some(NO_SIGNATURE));
             }
             let begin = out.len();
@@ -98,7 +99,7 @@ impl<'a> Writer<'a> {
                 true
             }
             PartKind::ToolCall(call) => {
-                self.names.insert(call.id.as_str().to_owned(), call.name.clone());
+                self.names.insert(call.id.as_str().to_owned(), tool_name::sent(&call.name).into_owned());
                 write_call(call, &mut object);
                 true
             }
@@ -129,8 +130,8 @@ impl<'a> Writer<'a> {
 
     /// What a result says is text in any case: numbers of JSON that the API reads may lose digits.
     fn write_result(&self, result: &ToolResult, object: &mut Object<'_>) {
-        let (media, told): (Vec<&Part>, Vec<&Part>) =
-            result.parts.iter().partition(|part| self.is_recent && media::is_for_results(&part.kind));
+        let is_media = |part: &&Part| self.wants.pictures_in_results && media::is_for_results(&part.kind);
+        let (media, told): (Vec<&Part>, Vec<&Part>) = result.parts.iter().partition(is_media);
         let text = match &result.structured {
             Some(json) if result.parts.is_empty() => Cow::Borrowed(json.get()),
             Some(_) | None => in_words(&told),
@@ -172,7 +173,7 @@ fn in_words<'p>(parts: &[&'p Part]) -> Cow<'p, str> {
 fn write_call(call: &ToolCall, object: &mut Object<'_>) {
     object.nested("functionCall", |object| {
         object.text("id", call.id.as_str());
-        object.text("name", &call.name);
+        object.text("name", &tool_name::sent(&call.name));
         object.nested("args", |args| {
             // An object in any case: the API takes nothing else.
             match serde_json::from_str::<Members>(&call.arguments) {

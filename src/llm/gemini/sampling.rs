@@ -54,7 +54,7 @@ pub(super) fn write_config(request: &ModelRequest, generation: Option<u32>, conf
         config.value("seed", &seed);
     }
     write_format(sampling.response_format.as_ref(), config);
-    if let Some(thinking) = thinking::config(sampling, &request.model, generation) {
+    if let Some(thinking) = thinking::config(request, generation) {
         config.json("thinkingConfig", &thinking);
     }
 }

@@ -1,5 +1,6 @@
 //! Tools and the choice among them.
 
+use super::tool_name;
 use crate::llm::ModelRequest;
 use crate::llm::object::Object;
 use crate::llm::object_schema::write_object_schema;
@@ -25,7 +26,7 @@ pub(super) fn write(request: &ModelRequest, object: &mut Object<'_>) {
         config.nested("functionCallingConfig", |calling| {
             calling.text("mode", mode);
             if let Some(name) = name {
-                calling.value("allowedFunctionNames", &[name]);
+                calling.value("allowedFunctionNames", &[tool_name::sent(name)]);
             }
         });
     });
@@ -48,7 +49,7 @@ fn json(offer: &ToolOffer) -> &str {
 
 fn write_function(tool: &ToolDefinition, out: &mut Vec<u8>) {
     let mut object = Object::new(out);
-    object.text("name", &tool.name);
+    object.text("name", &tool_name::sent(&tool.name));
     // The API wants one.
     object.text("description", tool.description.as_deref().unwrap_or(&tool.name));
     if let Some(schema) = &tool.parameters {

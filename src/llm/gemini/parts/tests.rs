@@ -7,6 +7,8 @@ use crate::types::json::RawValueEq;
 use crate::types::{CallId, Role};
 
 const AUTHOR: &str = "gemini/m";
+const OLD: &str = "gemini-2.0-flash";
+const NEW: &str = "gemini-3-flash";
 
 fn of_parts(role: Role, list: Vec<Part>) -> Message {
     Message::from_parts(role, Parts { list, extra: Extra::default() })
@@ -17,9 +19,9 @@ fn sent(role: Role, json: &Value) -> Message {
     Message::from_valid_json(role, Dialect::OpenaiChat, json, 0)
 }
 
-/// The parts of the last of these messages, for a model of this generation.
-fn last(messages: &[Message], generation: u32) -> Value {
-    let mut writer = Writer::new(AUTHOR, Some(generation));
+/// The parts of the last of these messages, for this model.
+fn last(messages: &[Message], model: &str) -> Value {
+    let mut writer = Writer::new(AUTHOR, Wants::of(model));
     let all: Vec<_> = messages.iter().map(|message| writer.parts(message)).collect();
     let last = all.last().unwrap();
     serde_json::from_str(&format!("[{last}]")).unwrap()
@@ -78,8 +80,8 @@ fn every_signature_goes_back_with_the_part_that_it_came_with() {
         function_call("c2", &json!({})),
         { "text": "", "thoughtSignature": "E" },
     ]);
-    for generation in [2, 3] {
-        assert_eq!(last(std::slice::from_ref(&message), generation), expected);
+    for model in [OLD, NEW] {
+        assert_eq!(last(std::slice::from_ref(&message), model), expected);
     }
 }
 
@@ -98,10 +100,13 @@ fn what_another_model_signed_is_for_that_model_alone() {
         ],
     );
     let plain = json!([{ "text": "So" }, function_call("c1", &json!({})), function_call("c2", &json!({}))]);
-    assert_eq!(last(std::slice::from_ref(&others), 2), plain);
+    assert_eq!(last(std::slice::from_ref(&others), OLD), plain);
     let mut unsigned = plain;
     unsigned[1]["thoughtSignature"] = json!(NO_SIGNATURE);
-    assert_eq!(last(&[others], 3), unsigned, "newer models want a signature, or this, of the first call of each step");
+    for model in [NEW, "gemini-2.5-pro", "gemini-flash-latest"] {
+        // Newer models want a signature, or this, of the first call of each step.
+        assert_eq!(last(std::slice::from_ref(&others), model), unsigned, "{model}");
+    }
 }
 
 #[test]
@@ -114,28 +119,28 @@ fn arguments_are_an_object_in_any_case() {
             { "id": "c3", "type": "function", "function": { "name": "add", "arguments": "" } },
         ] }),
     );
-    let told = last(std::slice::from_ref(&called), 2);
+    let told = last(std::slice::from_ref(&called), OLD);
     let args: Vec<_> = told.as_array().unwrap().iter().map(|part| &part["functionCall"]["args"]).collect();
     assert_eq!(args, [&json!({ "x": 1.5 }), &json!({ "malformed_arguments": "{\"x\":" }), &json!({})]);
-    assert!(Writer::new(AUTHOR, None).parts(&called).contains("1.50"), "numbers are copied");
+    assert!(Writer::new(AUTHOR, Wants::of(OLD)).parts(&called).contains("1.50"), "numbers are copied");
 }
 
 #[test]
 fn a_result_names_its_tool_and_says_whether_it_is_a_failure() {
     let called = of_parts(Role::Assistant, vec![call("c1", "{}")]);
-    let answered = |generation, call: &str, parts: Vec<Part>, structured: Option<&str>, is_error| {
+    let answered = |model, call: &str, parts: Vec<Part>, structured: Option<&str>, is_error| {
         let structured = structured.map(|json| RawValueEq(RawValue::from_string(json.to_owned()).unwrap()));
         let result = ToolResult { call: CallId::foreign(call), parts, structured, is_error };
-        last(&[called.clone(), Message::result(result)], generation)
+        last(&[called.clone(), Message::result(result)], model)
     };
     let of = |name: &str, id: &str, response: Value| json!([{ "functionResponse": { "id": id, "name": name, "response": response } }]);
     let text = || vec![Part::text("no"), Part::text("more")];
-    assert_eq!(answered(3, "c1", text(), None, false), of("add", "c1", json!({ "output": "no\nmore" })));
-    assert_eq!(answered(3, "c1", text(), None, true), of("add", "c1", json!({ "error": "no\nmore" })));
-    assert_eq!(answered(3, "c1", Vec::new(), None, false), of("add", "c1", json!({ "output": "" })));
+    assert_eq!(answered(NEW, "c1", text(), None, false), of("add", "c1", json!({ "output": "no\nmore" })));
+    assert_eq!(answered(NEW, "c1", text(), None, true), of("add", "c1", json!({ "error": "no\nmore" })));
+    assert_eq!(answered(NEW, "c1", Vec::new(), None, false), of("add", "c1", json!({ "output": "" })));
     let structured = of("add", "c1", json!({ "output": "[9007199254740993]" }));
-    assert_eq!(answered(3, "c1", Vec::new(), Some("[9007199254740993]"), false), structured);
-    assert_eq!(answered(3, "lost", text(), None, false), of(NO_NAME, "lost", json!({ "output": "no\nmore" })));
+    assert_eq!(answered(NEW, "c1", Vec::new(), Some("[9007199254740993]"), false), structured);
+    assert_eq!(answered(NEW, "lost", text(), None, false), of(NO_NAME, "lost", json!({ "output": "no\nmore" })));
 
     let picture = |media_type: &str| {
         let source = Source::Base64 { media_type: media_type.into(), data: "iVBO".into() };
@@ -144,9 +149,16 @@ fn a_result_names_its_tool_and_says_whether_it_is_a_failure() {
     let parts = || vec![Part::text("see"), picture("image/png"), picture("image/tiff")];
     let mut expected = of("add", "c1", json!({ "output": "see\n[image, image/tiff, 3 bytes]" }));
     expected[0]["functionResponse"]["parts"] = json!([{ "inlineData": { "mimeType": "image/png", "data": "iVBO" } }]);
-    assert_eq!(answered(3, "c1", parts(), None, false), expected);
+    assert_eq!(answered(NEW, "c1", parts(), None, false), expected);
     let words = json!({ "output": "see\n[image, image/png, 3 bytes]\n[image, image/tiff, 3 bytes]" });
-    assert_eq!(answered(2, "c1", parts(), None, false), of("add", "c1", words), "older models read text alone");
+    for model in [OLD, "gemini-2.5-flash"] {
+        assert_eq!(
+            answered(model, "c1", parts(), None, false),
+            of("add", "c1", words.clone()),
+            "{model} reads text alone"
+        );
+    }
+    assert_eq!(answered("gemini-flash-latest", "c1", parts(), None, false), expected);
 }
 
 #[test]
@@ -157,7 +169,7 @@ fn pictures_sound_and_files_are_sent_and_what_the_api_lacks_is_told_in_words() {
             { "type": "text", "text": "see" },
             { "type": "text", "text": "" },
             { "type": "image_url", "image_url": { "url": "https://x.example/a.PNG?size=1", "detail": "low" } },
-            { "type": "image_url", "image_url": { "url": "gs://bucket/a" } },
+            { "type": "file", "file": { "file_id": "gs://bucket/a" } },
             { "type": "image_url", "image_url": { "url": "data:image/webp;base64,iVBO" } },
             { "type": "input_audio", "input_audio": { "data": "UklG", "format": "wav" } },
             { "type": "file", "file": { "file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf" } },
@@ -165,6 +177,7 @@ fn pictures_sound_and_files_are_sent_and_what_the_api_lacks_is_told_in_words() {
             { "type": "file", "file": { "file_id": "https://generativelanguage.googleapis.com/v1beta/files/abc" } },
             { "type": "image_url", "image_url": { "url": "data:image/tiff;base64,SUkq" } },
             { "type": "file", "file": { "file_id": "file-1" } },
+            { "type": "file", "file": { "file_data": "ftp://x.example/a.pdf" } },
         ] }),
     );
     let inline = |media_type: &str, data: &str| json!({ "inlineData": { "mimeType": media_type, "data": data } });
@@ -179,14 +192,15 @@ fn pictures_sound_and_files_are_sent_and_what_the_api_lacks_is_told_in_words() {
         json!({ "fileData": { "fileUri": "https://generativelanguage.googleapis.com/v1beta/files/abc" } }),
         json!({ "text": "[image, image/tiff, 3 bytes]" }),
         json!({ "text": "[file file-1]" }),
+        json!({ "text": "[file: ftp://x.example/a.pdf]" }),
     ];
-    assert_eq!(last(&[message], 3).as_array().unwrap()[..], expected);
+    assert_eq!(last(&[message], NEW).as_array().unwrap()[..], expected);
 }
 
 #[test]
 fn what_a_client_sends_short_is_written_once() {
     let short = sent(Role::User, &json!({ "role": "user", "content": "hi" }));
-    let mut writer = Writer::new(AUTHOR, Some(3));
+    let mut writer = Writer::new(AUTHOR, Wants::of(NEW));
     assert!(matches!(writer.parts(&short), Cow::Borrowed(_)));
     let long = sent(Role::User, &json!({ "role": "user", "content": "x".repeat(MAX_KEPT) }));
     let called = sent(

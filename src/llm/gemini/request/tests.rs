@@ -72,6 +72,8 @@ fn contents_alternate_with_results_right_after_their_calls_and_instructions_apar
         Message::text(Role::Developer, "Be brief."),
     ];
     let use_of = |id: &str| json!({ "functionCall": { "id": id, "name": "add", "args": { "a": 1 } } });
+    let mut first = use_of("call_1");
+    first["thoughtSignature"] = json!("skip_thought_signature_validator");
     let result = |id: &str, output: &str| json!({ "functionResponse": { "id": id, "name": "add", "response": { "output": output } } });
     let expected = json!({
         "systemInstruction": { "parts": [text("Be kind."), text("Be brief.")] },
@@ -83,7 +85,7 @@ fn contents_alternate_with_results_right_after_their_calls_and_instructions_apar
         "generationConfig": { "maxOutputTokens": 5000 },
         "contents": [
             { "role": "user", "parts": [text("one"), text("two")] },
-            { "role": "model", "parts": [text("So."), use_of("call_1"), use_of("call_2")] },
+            { "role": "model", "parts": [text("So."), first, use_of("call_2")] },
             { "role": "user", "parts": [result("call_1", "2"), result("call_2", "")] },
             { "role": "user", "parts": [text("wait")] },
         ],
@@ -155,7 +157,8 @@ fn sampling_is_told_in_the_words_of_the_api() {
 fn the_model_thinks_as_much_as_was_asked_for_in_the_way_of_its_generation() {
     let told = |model: &str, effort: &str, own: Value| {
         let sampling = Sampling { reasoning_effort: Some(effort.into()), ..Sampling::default() };
-        sent(&asked(model, sampling, &own))["generationConfig"]["thinkingConfig"].clone()
+        let request = ModelRequest { max_tokens: None, ..asked(model, sampling, &own) };
+        sent(&request)["generationConfig"]["thinkingConfig"].clone()
     };
     let budget = |tokens: u64| json!({ "thinkingBudget": tokens, "includeThoughts": true });
     let level = |level: &str| json!({ "thinkingLevel": level, "includeThoughts": true });
@@ -183,4 +186,44 @@ fn the_model_thinks_as_much_as_was_asked_for_in_the_way_of_its_generation() {
         sent(&asked("gemini-3-flash", Sampling::default(), &json!({})))["generationConfig"].get("thinkingConfig"),
         None
     );
+}
+
+#[test]
+fn thinking_leaves_half_of_an_output_that_is_bounded_to_the_answer() {
+    let told = |model: &str, effort: &str, most| {
+        let sampling = Sampling { reasoning_effort: Some(effort.into()), ..Sampling::default() };
+        let request = ModelRequest { max_tokens: Some(most), ..asked(model, sampling, &json!({})) };
+        sent(&request)["generationConfig"]["thinkingConfig"].clone()
+    };
+    let budget = |tokens: u64| json!({ "thinkingBudget": tokens, "includeThoughts": true });
+    for (model, effort, most, expected) in [
+        ("gemini-2.5-flash", "high", 4_000, budget(2_000)),
+        ("gemini-2.5-flash", "low", 4_000, budget(1_024)),
+        ("gemini-2.5-flash", "high", 1, json!({ "thinkingBudget": 0 })),
+        ("gemini-2.5-pro", "high", 100, budget(128)),
+        ("gemini-2.5-flash-lite", "high", 1_024, budget(512)),
+        ("gemini-2.5-flash-lite", "high", 1_000, json!({ "thinkingBudget": 0 })),
+        ("gemini-3-flash", "high", 100, json!({ "thinkingLevel": "high", "includeThoughts": true })),
+    ] {
+        assert_eq!(told(model, effort, most), expected, "{model} {effort} {most}");
+    }
+}
+
+#[test]
+fn tools_whose_names_the_api_does_not_take_are_told_with_an_underscore() {
+    let call = ToolCall { id: CallId::foreign("c1"), name: "21st_magic".into(), arguments: "{}".into() };
+    let messages = [Message::assistant("", &[call]), Message::tool(&CallId::foreign("c1"), "2")];
+    let magic = Arc::new(ToolDefinition { name: "21st_magic".into(), ..ToolDefinition::default() });
+    let tools: ToolOffer = [magic].into_iter().collect();
+    let tool_choice = ToolChoice::Function("21st_magic".into());
+    let body = sent(&ModelRequest { tools, tool_choice, ..request(messages) });
+    let [call, result] = [&body["contents"][0]["parts"][0], &body["contents"][1]["parts"][0]];
+    for name in [
+        &body["tools"][0]["functionDeclarations"][0]["name"],
+        &body["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"][0],
+        &call["functionCall"]["name"],
+        &result["functionResponse"]["name"],
+    ] {
+        assert_eq!(name, "_21st_magic", "{body}");
+    }
 }
