@@ -130,6 +130,7 @@ async fn media_reach_the_model_and_what_it_cannot_take_is_refused_before_it_is_a
         (image("data:image/tiff;base64,SUkq"), "not as image/tiff"),
         (file("data:application/zip;base64,UEs="), "not as application/zip"),
         (id, "file_data"),
+        (file("ftp://files.example/a.pdf"), "https:// or http://"),
     ] {
         let answer = server.post(CHAT, &ask(vec![question.clone(), part])).await;
         let message = answer.body["error"]["message"].as_str().unwrap_or_default();
@@ -214,7 +215,7 @@ async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_tol
     assert!(message.contains("The model is overloaded."), "{message}");
 }
 
-/// Only the model that signed its thinking gets the signatures back; the others are told that there are none.
+/// Only the model that signed its thinking gets the signatures back; the others are told that a call has none.
 #[tokio::test]
 async fn signatures_are_for_the_model_that_wrote_them_alone() {
     let signed = || Reply::gemini().text_part("So").part(&json!({"text": "", "thoughtSignature": "EqQB"}));
@@ -227,7 +228,45 @@ async fn signatures_are_for_the_model_that_wrote_them_alone() {
     }
     let signatures: Vec<_> =
         upstream.requests().iter().map(|body| body.to_string().matches("Signature").count()).collect();
-    assert_eq!(signatures, [0, 2, 0, 2]);
+    assert_eq!(signatures, [0, 2, 1, 2]);
+    let other = upstream.requests()[2].to_string();
+    assert!(!other.contains("EqQB") && !other.contains("Cg=="), "{other}");
+}
+
+/// The upstream refuses a call without one, whether or not its model's name tells how new the model is.
+#[tokio::test]
+async fn a_client_that_keeps_its_own_history_cannot_bring_signatures_so_the_model_is_told_that_there_are_none() {
+    let upstream = Gemini::start([says("No rain"), says("No rain"), says("No rain")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}});
+    for model in [MODEL, OLDER, "google/gemini-flash-latest"] {
+        let messages = json!([
+            {"role": "user", "content": "Rain?"},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "no"},
+        ]);
+        server.post(CHAT, &json!({"model": model, "messages": messages})).await.ok();
+        let asked = upstream.requests().pop().expect("it was asked");
+        assert!(asked["contents"][1]["parts"][0]["thoughtSignature"].is_string(), "{model}: {asked}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_that_is_no_event_is_told_and_its_wait_is_kept() {
+    let error = |code: u16, status: &str, details: Value| {
+        let error = json!({"error": {"code": code, "message": "Not now.", "status": status, "details": details}});
+        Reply::gemini().bytes(format!("{error:#}\n"))
+    };
+    let delay = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}]);
+    let limited = error(429, "RESOURCE_EXHAUSTED", delay);
+    let upstream = Gemini::start([limited, says("Hi"), error(400, "INVALID_ARGUMENT", json!([]))]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer = server.post(CHAT, &ask("Hi")).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
+    let refused = server.post(CHAT, &ask("Hi")).await;
+    let message = refused.body["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("Not now."), "{message}");
+    assert_eq!(upstream.requests().len(), 3, "what is refused is not asked for again");
 }
 
 /// Text, calls, results and pictures go everywhere. Thinking goes back only to the model that signed it.

@@ -2,7 +2,8 @@
 //!
 //! Pure and bounded. An event that lies within one chunk is handed out as a slice of that chunk; only
 //! what a chunk cuts in two, and data of several lines, is copied. Event names, ids and retry hints
-//! are skipped: no upstream says anything with them that its data does not say.
+//! are skipped: no upstream says anything with them that its data does not say. Lines that belong to no event are skipped
+//! too, unless a dialect has a use for them.
 
 use memchr::{memchr, memchr2};
 
@@ -10,6 +11,8 @@ use memchr::{memchr, memchr2};
 pub const MAX_LINE: usize = 1 << 20;
 /// Most data of one event, in bytes, unless the dialect has longer ones.
 pub const MAX_EVENT: usize = 256 << 10;
+/// Most of the JSON that is kept of lines outside of events, in bytes.
+const MAX_STRAY: usize = 64 << 10;
 /// What stands in a line beside the data: the name of its field.
 const FIELD: usize = 16;
 
@@ -46,6 +49,8 @@ pub struct Parser {
     after_return: bool,
     /// Whether the first line, which may bear a byte order mark, was read.
     begun: bool,
+    /// The JSON that stands outside of events; `None` where that is skipped.
+    stray: Option<Vec<u8>>,
 }
 
 impl Default for Parser {
@@ -63,7 +68,19 @@ impl Parser {
 
     fn bounded(max_line: usize, max_event: usize) -> Self {
         let (line, data) = (Vec::new(), Vec::new());
-        Self { max_line, max_event, line, data, has_data: false, after_return: false, begun: false }
+        Self { max_line, max_event, line, data, has_data: false, after_return: false, begun: false, stray: None }
+    }
+
+    /// The same parser, which keeps JSON that stands outside of events.
+    #[must_use]
+    pub fn keeping_stray_json(self) -> Self {
+        Self { stray: Some(Vec::new()), ..self }
+    }
+
+    /// The JSON so far that stands outside of events, if there is some; it may not be whole.
+    pub fn stray_json(&self) -> Option<Vec<u8>> {
+        let stray = self.stray.as_ref().filter(|stray| !stray.is_empty() || begins_json(&self.line))?;
+        (stray.len() + self.line.len() <= MAX_STRAY).then(|| [&stray[..], &self.line].concat())
     }
 
     /// The next whole event's data, taking what it read off `rest`; `None` once `rest` is used up.
@@ -101,7 +118,13 @@ impl Parser {
                     self.has_data = false;
                     return Ok(Some(slice.unwrap_or(&self.data)));
                 }
-                Content::Blank | Content::Other => {}
+                Content::Stray => {
+                    if let Some(stray) = &mut self.stray {
+                        let line = if let Line::InChunk(line) = line { line } else { &self.line };
+                        keep_stray(stray, line);
+                    }
+                }
+                Content::Blank | Content::Skipped => {}
             }
             if matches!(line, Line::Carried) {
                 self.line.clear();
@@ -171,7 +194,10 @@ enum Line<'c> {
 enum Content<'l> {
     Blank,
     Data(&'l [u8]),
-    Other,
+    /// A comment, or a field that says nothing.
+    Skipped,
+    /// No line of an event.
+    Stray,
 }
 
 fn content(line: &[u8]) -> Content<'_> {
@@ -180,7 +206,23 @@ fn content(line: &[u8]) -> Content<'_> {
         None if line.is_empty() => return Content::Blank,
         None => (line, &[][..]),
     };
-    if field == b"data" { Content::Data(value.strip_prefix(b" ").unwrap_or(value)) } else { Content::Other }
+    match field {
+        b"data" => Content::Data(value.strip_prefix(b" ").unwrap_or(value)),
+        b"" | b"event" | b"id" | b"retry" => Content::Skipped,
+        _ => Content::Stray,
+    }
+}
+
+/// Keeps a line that is or continues an object or a list.
+fn keep_stray(stray: &mut Vec<u8>, line: &[u8]) {
+    if (!stray.is_empty() || begins_json(line)) && stray.len() + line.len() < MAX_STRAY {
+        stray.extend_from_slice(line);
+        stray.push(b'\n');
+    }
+}
+
+fn begins_json(line: &[u8]) -> bool {
+    matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Chunks into deltas and, at the end, a turn.
 //!
 //! Pure. A turn exists only once a finish reason has come, or the word that the request was blocked, so the calls of a
-//! stream that broke off never run. Calls come whole.
+//! stream that broke off never run. Calls come whole. Some servers write a reason before the end, with every chunk or before
+//! the model has begun; more of the answer takes such a reason back.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use serde_json::value::RawValue;
 use super::chunk::{API, Candidate, Chunk, FunctionCall, WirePart, WireUsage};
 use super::finish_reason;
 use super::piece::{Piece, Said};
+use super::tool_name;
 use crate::llm::http::fault::{Fault, MAX_CALLS, MAX_TURN};
 use crate::llm::turn_calls::Calls;
 use crate::llm::{Delta, ModelCall, ModelTurn};
@@ -32,6 +34,10 @@ pub(super) struct Assembler {
     usage: Option<WireUsage>,
     finish_reason: Option<String>,
     finish_message: String,
+    /// Whether the upstream told with the finish reason, or after it, how long the answer is.
+    is_counted: bool,
+    /// Whether more followed on a finish reason, so that only the end of the stream is the end.
+    is_reason_early: bool,
     /// Whether the upstream answers nothing to such a request.
     is_blocked: bool,
     /// What of [`MAX_TURN`] is used.
@@ -50,14 +56,18 @@ impl Assembler {
             usage: None,
             finish_reason: None,
             finish_message: String::new(),
+            is_counted: false,
+            is_reason_early: false,
             is_blocked: false,
             size: 0,
         }
     }
 
-    /// Whether the model said that it is done, or will not answer. Its usage may still follow.
+    /// Whether the model said that it is done, or will not answer. Its usage may still follow. As long as the upstream has not
+    /// counted the answer, a reason may be one that came too early.
     pub(super) fn is_finished(&self) -> bool {
-        self.finish_reason.is_some() || self.is_blocked
+        let Some(reason) = &self.finish_reason else { return self.is_blocked };
+        self.is_blocked || finish_reason::withholds(reason) || self.is_counted && !self.is_reason_early
     }
 
     /// Whether the turn calls tools.
@@ -71,27 +81,45 @@ impl Assembler {
             self.usage.get_or_insert_default().update(usage);
         }
         let before = self.size;
-        let is_blocked = chunk.prompt_feedback.is_some_and(|feedback| !feedback.block_reason.0.is_empty());
+        let counts = chunk.usage_metadata.is_some_and(|usage| usage.counts_answer());
+        let is_reason = |reason: &str| !matches!(reason, "" | "BLOCK_REASON_UNSPECIFIED");
+        let is_blocked = chunk.prompt_feedback.is_some_and(|feedback| is_reason(&feedback.block_reason.0));
         self.is_blocked |= is_blocked;
         for candidate in chunk.candidates.into_iter().flatten() {
             if candidate.index.is_none_or(|index| index == 0) {
                 self.push_candidate(candidate, deltas)?;
             }
         }
+        self.is_counted |= counts && self.finish_reason.is_some();
         Ok(is_blocked || self.size > before)
     }
 
     fn push_candidate(&mut self, candidate: Candidate<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        let before = self.size;
         for json in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             self.push_part(json, deltas)?;
         }
+        if self.size > before {
+            self.take_reason_back();
+        }
         let reason = candidate.finish_reason.0;
-        if !reason.is_empty() && reason != "FINISH_REASON_UNSPECIFIED" {
+        let is_reason = !matches!(&*reason, "" | "FINISH_REASON_UNSPECIFIED");
+        // A stream that was cut short may still end as usual.
+        let is_worse = |known: &str| finish_reason::withholds(known) || reason == "STOP";
+        if is_reason && !self.finish_reason.as_deref().is_some_and(is_worse) {
             self.grow(reason.len())?;
             self.finish_reason = Some(reason.into_owned());
             self.finish_message = candidate.finish_message.0.chars().take(MAX_SHOWN).collect();
         }
         Ok(())
+    }
+
+    /// Forgets a reason that was not that of the end, unless it withholds the answer.
+    fn take_reason_back(&mut self) {
+        if self.finish_reason.take_if(|reason| !finish_reason::withholds(reason)).is_some() {
+            self.finish_message.clear();
+            (self.is_counted, self.is_reason_early) = (false, true);
+        }
     }
 
     fn push_part(&mut self, json: &RawValue, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
@@ -154,7 +182,7 @@ impl Assembler {
         let arguments = call.args.map(RawValue::get).filter(|args| *args != "null").unwrap_or("{}").to_owned();
         deltas.push(Delta::CallArguments { index: self.calls, delta: arguments.clone() });
         self.calls += 1;
-        let call = ModelCall { name: call.name.0.into_owned(), arguments };
+        let call = ModelCall { name: tool_name::received(&call.name.0).to_owned(), arguments };
         self.add(Piece { said: Said::Call(call), signature: signature.into_owned() })
     }
 

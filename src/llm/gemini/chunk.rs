@@ -89,11 +89,13 @@ pub(super) struct WireUsage {
     /// What the upstream's own tools gave the model to read.
     #[serde(rename = "toolUsePromptTokenCount")]
     tool_use: Option<u64>,
-    /// The answer without the reasoning.
+    /// The answer, as a rule without the reasoning.
     #[serde(rename = "candidatesTokenCount")]
     candidates: Option<u64>,
     #[serde(rename = "thoughtsTokenCount")]
     thoughts: Option<u64>,
+    #[serde(rename = "totalTokenCount")]
+    total: Option<u64>,
 }
 
 impl WireUsage {
@@ -105,19 +107,38 @@ impl WireUsage {
             (&mut self.tool_use, other.tool_use),
             (&mut self.candidates, other.candidates),
             (&mut self.thoughts, other.thoughts),
+            (&mut self.total, other.total),
         ] {
             *mine = (*mine).max(told);
+        }
+    }
+
+    /// Whether it counts tokens of the answer itself.
+    pub(super) fn counts_answer(&self) -> bool {
+        self.candidates.is_some_and(|tokens| tokens > 0)
+    }
+
+    /// What is charged as output, and how much of it is reasoning. Servers differ on what they count where; the total tells
+    /// it, where it is there.
+    fn output(&self, input: u64) -> (u64, u64) {
+        let (said, thought) = (self.candidates.unwrap_or(0), self.thoughts.unwrap_or(0));
+        match self.total.map(|total| total.saturating_sub(input)) {
+            // The reasoning is counted among what is said.
+            Some(output) if output == said && thought <= said => (said, thought),
+            // Some of it is not counted: only reasoning leaves nothing to count.
+            Some(output) if self.thoughts.is_none() && said > 0 && output > said => (output, output - said),
+            total => (said.saturating_add(thought).max(total.unwrap_or(0)), thought),
         }
     }
 }
 
 impl From<&WireUsage> for Usage {
     fn from(wire: &WireUsage) -> Self {
-        let reasoning_tokens = wire.thoughts.unwrap_or(0);
+        let prompt_tokens = wire.prompt.unwrap_or(0).saturating_add(wire.tool_use.unwrap_or(0));
+        let (completion_tokens, reasoning_tokens) = wire.output(prompt_tokens);
         Self {
-            prompt_tokens: wire.prompt.unwrap_or(0).saturating_add(wire.tool_use.unwrap_or(0)),
-            // Reasoning is charged as output and counted apart.
-            completion_tokens: wire.candidates.unwrap_or(0).saturating_add(reasoning_tokens),
+            prompt_tokens,
+            completion_tokens,
             cached_tokens: wire.cached.unwrap_or(0),
             cache_write_tokens: 0,
             reasoning_tokens,

@@ -1,18 +1,23 @@
 //! The bytes of an answer into deltas and a turn.
 //!
-//! Pure: knows nothing of connections and time. A stream ends with its connection: the API has no last event.
+//! Pure: knows nothing of connections and time. A stream ends with its connection: the API has no last event, though relays
+//! add that of OpenAI's dialect. An error in the middle of a stream stands outside of events, as plain JSON.
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assemble::Assembler;
 use super::chunk::{API, Chunk};
 use crate::llm::http::decode::{Decode, Progress};
 use crate::llm::http::failure::Report;
-use crate::llm::http::fault::Fault;
+use crate::llm::http::fault::{Fault, MAX_TURN};
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
+
+/// Most data of one event: a call or a picture comes whole in one, and escapes may double its text.
+const MAX_EVENT: usize = 2 * MAX_TURN;
 
 /// Reads one streamed answer.
 #[derive(Debug)]
@@ -24,7 +29,15 @@ pub(super) struct Decoder {
 impl Decoder {
     /// For an answer of the model that signs as `author`, which may have `many_calls`.
     pub(super) fn new(author: Arc<str>, many_calls: bool) -> Self {
-        Self { events: Parser::default(), assembler: Assembler::new(author, many_calls) }
+        let events = Parser::with_longest_event(MAX_EVENT).keeping_stray_json();
+        Self { events, assembler: Assembler::new(author, many_calls) }
+    }
+
+    /// The error that stands outside of events, once it is whole.
+    fn stray_error(&self) -> Option<Report> {
+        let json = self.events.stray_json().filter(|json| json.trim_ascii_end().ends_with(b"}"))?;
+        let error: Value = serde_json::from_slice(&json).ok()?;
+        error.get("error").filter(|error| !error.is_null()).map(|_| Report::read(&json))
     }
 }
 
@@ -32,12 +45,17 @@ impl Decode for Decoder {
     fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
         let mut progress = Progress::Silent;
         while let Some(event) = self.events.next_event(&mut bytes)? {
-            let json = event.trim_ascii();
-            if !json.is_empty() && read(json, &mut self.assembler, deltas)? {
-                progress = Progress::Spoke;
+            match event.trim_ascii() {
+                b"" => {}
+                b"[DONE]" => return Ok(Progress::Done),
+                json => {
+                    if read(json, &mut self.assembler, deltas)? {
+                        progress = Progress::Spoke;
+                    }
+                }
             }
         }
-        Ok(progress)
+        self.stray_error().map_or(Ok(progress), |report| Err(Fault::Reported(report)))
     }
 
     /// Reads a whole answer: one object, or the list of all chunks that the API gives to those who ask for no events.

@@ -31,6 +31,7 @@ impl Said {
     pub(super) fn unknown(json: &RawValue) -> Option<Self> {
         let mut members: Members = serde_json::from_str(json.get()).ok()?;
         members.take(SIGNATURE);
+        members.0.retain(|(_, json)| json.get() != "null");
         let is_empty = members.is_empty();
         let json = to_raw_value(&members).ok().filter(|_| !is_empty)?;
         Some(Self::Unknown(RawValueEq(json)))

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::config::HttpUpstream;
 use crate::llm::http::http_client;
 use crate::llm::testing::http_upstream;
 use crate::llm::{Delta, ModelTurn, Spent};
@@ -169,6 +170,37 @@ async fn an_answer_that_began_may_have_cost_all_of_it() {
         assert_eq!(failed.kind, kind, "{act}: {failed}");
         let spent = if kind == ModelErrorKind::Rejected { Spent::Nothing } else { Spent::Unknown };
         assert_eq!(failed.spent, spent, "{act}");
+    }
+}
+
+/// A server that writes a reason with every chunk, or before the model has begun, has not said that its answer is whole.
+#[tokio::test]
+async fn a_stream_that_breaks_off_or_falls_silent_after_a_reason_is_whole_only_if_the_answer_was_counted() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let ended = |parts: Value, usage: Value| {
+        let candidate = json!({ "content": { "parts": parts }, "finishReason": "STOP" });
+        format!("{head}data: {}\r\n\r\n", json!({ "candidates": [candidate], "usageMetadata": usage }))
+    };
+    let prompt = json!({ "promptTokenCount": 3 });
+    let counted = json!({ "promptTokenCount": 3, "candidatesTokenCount": 5 });
+    let text = json!([{ "text": "The total is 4" }]);
+    let call = json!([{ "functionCall": { "name": "f", "args": {} } }]);
+    for (begun, is_whole) in [
+        (ended(text.clone(), prompt.clone()), false),
+        (ended(call, prompt.clone()), false),
+        (ended(json!([]), prompt), false),
+        (ended(text, counted), true),
+    ] {
+        for act in [Act::Reset(begun.clone()), Act::Stall(begun.clone())] {
+            let (address, _requests) = testing::serve([vec![act.clone()]]).await;
+            let http = http_upstream(&format!("http://{address}/v1beta"), KEY, LONG);
+            let http = HttpUpstream { idle_timeout: Duration::from_millis(100), ..http };
+            let config = GeminiUpstream { http, ask_in_one_piece: false };
+            let model = GeminiModel::new("google", &config, http_client(LONG).unwrap()).unwrap();
+            let turn = finish(model.stream(request("m"))).await;
+            assert_eq!(turn.is_ok(), is_whole, "{act:?}: {turn:?}");
+            assert!(turn.is_ok_and(|turn| turn.text() == "The total is 4") == is_whole);
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use crate::types::conversation::{Dialect, Part, PartKind, Proof, Seal, Thinking}
 use crate::types::json::RawValueEq;
 use crate::types::{TurnEnd, Usage};
 
+mod end;
+
 const AUTHOR: &str = "gemini/m";
 
 /// A stream of these chunks, as the API frames it.
@@ -149,15 +151,12 @@ fn a_stream_means_the_same_wherever_it_is_cut() {
 #[test]
 fn a_stream_that_breaks_off_has_no_turn_before_its_finish_reason() {
     for (name, stream, expected) in recorded() {
-        // Only the last chunk has one, and no chunk counts before it is whole.
-        let last = stream.trim_end().len();
-        for end in 0..stream.len() {
+        // Only the last chunk has one. It counts with the empty line after it, which a carriage return alone may end.
+        let whole = stream.len() - 1;
+        for end in 0..=stream.len() {
             let turn = decode([&stream.as_bytes()[..end]]).1;
-            if end < last {
-                assert_eq!(turn, Err(Fault::Truncated), "{name} ended at {end}");
-            } else if let Ok(turn) = turn {
-                assert_eq!(turn, expected, "{name} ended at {end}");
-            }
+            let expected = if end < whole { Err(Fault::Truncated) } else { Ok(expected.clone()) };
+            assert_eq!(turn, expected, "{name} ended at {end}");
         }
     }
 }
@@ -300,7 +299,7 @@ fn nothing_that_is_no_answer_passes_and_nothing_is_without_bound() {
     ] {
         assert_eq!(turn(&[chunk(&[text("a")]), event.clone()]), Err(Fault::NotAnEvent(API)), "{event}");
     }
-    for text in ["data: [DONE]\n\n", "data: {\n\n", "data: 7\n\n"] {
+    for text in ["data: DONE\n\n", "data: {\n\n", "data: 7\n\n"] {
         assert_eq!(decode([text.as_bytes()]).1, Err(Fault::NotAnEvent(API)), "{text}");
     }
     let of_another = json!({ "candidates": [{ "index": 1, "content": { "parts": [{ "text": "b" }] } }] });
@@ -310,4 +309,65 @@ fn nothing_that_is_no_answer_passes_and_nothing_is_without_bound() {
     assert_eq!(turn(&[chunk(&calls)]), Err(Fault::TooManyCalls));
     let signatures = vec![chunk(&vec![json!({ "thoughtSignature": "A" }); 1_000]); MAX_TURN / 100_000];
     assert_eq!(turn(&signatures), Err(Fault::TooLong));
+}
+
+#[test]
+fn a_call_may_be_as_long_as_a_turn() {
+    let args = json!({ "content": "x\n".repeat(150 << 10) });
+    let (_, turn) = decode([stream(&[ended(&[call("write", &args)], "STOP")]).as_bytes()]);
+    assert_eq!(turn.unwrap().parts, [called("write", &args.to_string())]);
+}
+
+#[test]
+fn the_total_tells_what_else_is_counted_as_output() {
+    for (told, expected) in [
+        // Reasoning that is not counted of its own.
+        (
+            json!({ "promptTokenCount": 19_588, "candidatesTokenCount": 69, "totalTokenCount": 19_801 }),
+            (19_588, 213, 144),
+        ),
+        // Reasoning that is counted among what is said.
+        (
+            json!({ "promptTokenCount": 60, "candidatesTokenCount": 15, "thoughtsTokenCount": 5, "totalTokenCount": 75 }),
+            (60, 15, 5),
+        ),
+        (
+            json!({ "promptTokenCount": 60, "candidatesTokenCount": 10, "thoughtsTokenCount": 5, "totalTokenCount": 75 }),
+            (60, 15, 5),
+        ),
+        (
+            json!({ "promptTokenCount": 60, "toolUsePromptTokenCount": 8, "candidatesTokenCount": 10, "thoughtsTokenCount": 5,
+                "totalTokenCount": 83 }),
+            (68, 15, 5),
+        ),
+        // A total without the reasoning, and one that is less than its parts.
+        (
+            json!({ "promptTokenCount": 60, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 62 }),
+            (60, 7, 5),
+        ),
+        (json!({ "promptTokenCount": 60, "candidatesTokenCount": 10, "totalTokenCount": 1 }), (60, 10, 0)),
+        (json!({ "promptTokenCount": 60, "thoughtsTokenCount": 67, "totalTokenCount": 127 }), (60, 67, 67)),
+        (json!({ "promptTokenCount": 60, "totalTokenCount": 70 }), (60, 10, 0)),
+    ] {
+        let mut last = ended(&[text("a")], "STOP");
+        last["usageMetadata"] = told.clone();
+        let usage = turn(&[last]).unwrap().usage.unwrap();
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens), expected, "{told}");
+    }
+}
+
+#[test]
+fn a_part_of_nulls_is_no_part() {
+    let nothing =
+        [json!({ "text": null }), json!({ "text": null, "functionCall": null, "inlineData": null }), json!({})];
+    let parts = [&nothing[..], &[text("a")]].concat();
+    assert_eq!(turn(&[ended(&parts, "STOP")]).unwrap().parts, [said("a")]);
+    let signed = signed(json!({ "text": null }), "AA==");
+    assert_eq!(turn(&[ended(&[signed], "STOP")]).unwrap().parts, [alone("AA==")]);
+}
+
+#[test]
+fn a_tool_has_its_own_name_again() {
+    let calls = [call("_21st_magic", &json!({})), call("_own", &json!({}))];
+    assert_eq!(turn(&[ended(&calls, "STOP")]).unwrap().parts, [called("21st_magic", "{}"), called("_own", "{}")]);
 }
