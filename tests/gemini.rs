@@ -303,7 +303,7 @@ async fn a_conversation_goes_through_all_kinds_of_upstreams_and_back_without_los
     let of_openai = openai.requests().pop().expect("it was asked").to_string();
     for sent in [&of_claude, &of_google, &of_openai] {
         for (said, count) in
-            [("iVBORw0KGgo=", 1), ("6 * 7", 2), ("2 + 2", 2), ("3 + 3", 2), ("42", 1), ("Forty-two", 1)]
+            [("iVBORw0KGgo=", 1), ("6 * 7", 2), ("2 + 2", 2), ("3 + 3", 2), ("\"42\"", 1), ("Forty-two", 1)]
         {
             assert_eq!(sent.matches(said).count(), count, "{said} in {sent}");
         }
