@@ -45,7 +45,7 @@ enum ToldPart<'a> {
     },
     ToolCall {
         id: &'a str,
-        name: &'a str,
+        name: String,
         arguments: String,
     },
     ToolCallResponse {
@@ -79,7 +79,7 @@ impl Content {
     /// A text as it is told; `None` if none is.
     #[must_use]
     pub fn text(self, text: &str) -> Option<String> {
-        (self != Self::Off).then(|| Budget(self.limit()).take(text))
+        (self != Self::Off).then(|| redact(beginning(text, self.limit())).chars().take(self.limit()).collect())
     }
 
     /// Messages as they are told.
@@ -88,7 +88,7 @@ impl Content {
         let mut left = Budget(self.limit());
         let mut all = Vec::new();
         for message in messages {
-            if left.0 == 0 {
+            if !left.has_room() {
                 break;
             }
             all.push(told(message, &mut left));
@@ -96,28 +96,71 @@ impl Content {
         json(&all)
     }
 
+    /// Instructions as they are told: their parts, whichever messages they are of.
+    #[must_use]
+    pub fn instructions(self, messages: &[Message]) -> String {
+        let mut left = Budget(self.limit());
+        let parts: Vec<_> = messages.iter().flat_map(|message| told(message, &mut left).parts).collect();
+        json(&parts)
+    }
+
     /// What the model said in a turn; `None` if that is not told.
     #[must_use]
-    pub fn turn(self, turn: &Turn) -> Option<String> {
+    pub fn turn(self, turn: &Turn, finish_reason: &str) -> Option<String> {
         if self == Self::Off {
             return None;
         }
         let mut left = Budget(self.limit());
-        let parts = turn.parts.iter().map(|part| told_part(&part.kind, &mut left)).collect();
-        Some(json(&[Told { role: "assistant", parts, finish_reason: None }]))
+        let parts = turn.parts.iter().map_while(|part| told_part(&part.kind, &mut left)).collect();
+        Some(json(&[Told { role: "assistant", parts, finish_reason: Some(finish_reason) }]))
     }
 }
 
-/// How many characters may still be told.
+/// How many characters may still be told, as they are written.
 struct Budget(usize);
 
+/// What a message or a part of one takes beside its texts, about.
+const FRAME: usize = 48;
+
+/// The longest name that a model writes, as far as it is told.
+const LONGEST_NAME: usize = 64;
+
 impl Budget {
+    fn has_room(&self) -> bool {
+        self.0 > FRAME
+    }
+
+    /// Takes what stands around a message or a part; `None` without room for it.
+    fn frame(&mut self) -> Option<()> {
+        self.0 = self.0.checked_sub(FRAME)?;
+        Some(())
+    }
+
+    /// As much of a text as there is room for.
     fn take(&mut self, text: &str) -> String {
-        // A secret that the cut would halve is seen whole.
-        let end = text.char_indices().nth(self.0.saturating_add(256)).map_or(text.len(), |(at, _)| at);
-        let told: String = redact(&text[..end]).chars().take(self.0).collect();
-        self.0 -= told.chars().count().min(self.0);
+        let (mut told, mut left) = (String::new(), self.0);
+        for c in redact(beginning(text, self.0)).chars() {
+            let Some(rest) = left.checked_sub(written(c)) else { break };
+            left = rest;
+            told.push(c);
+        }
+        self.0 = left;
         told
+    }
+}
+
+/// The beginning of a text that so many characters are told of. A secret that the cut would halve is seen whole.
+fn beginning(text: &str, told: usize) -> &str {
+    let end = text.char_indices().nth(told.saturating_add(256)).map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
+/// How many characters this one takes in a string of JSON.
+fn written(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => 1,
     }
 }
 
@@ -128,20 +171,24 @@ fn told<'a>(message: &'a Message, left: &mut Budget) -> Told<'a> {
         Role::Assistant => "assistant",
         Role::Tool => "tool",
     };
-    let parts = match message.content() {
-        Written::Encoded(_, json) => vec![ToldPart::Text { content: left.take(&text_of(json.get())) }],
-        Written::Parts(parts) => parts.list.iter().map(|part| told_part(&part.kind, left)).collect(),
+    let parts = match (left.frame(), message.content()) {
+        (None, _) => Vec::new(),
+        (_, Written::Encoded(_, json)) => vec![ToldPart::Text { content: left.take(&text_of(json.get())) }],
+        (_, Written::Parts(parts)) => parts.list.iter().map_while(|part| told_part(&part.kind, left)).collect(),
     };
     Told { role, parts, finish_reason: None }
 }
 
-fn told_part<'a>(part: &'a PartKind, left: &mut Budget) -> ToldPart<'a> {
-    match part {
+/// A part as it is told; `None` without room for it.
+fn told_part<'a>(part: &'a PartKind, left: &mut Budget) -> Option<ToldPart<'a>> {
+    left.frame()?;
+    Some(match part {
         PartKind::Text(text) | PartKind::Refusal(text) => ToldPart::Text { content: left.take(text) },
         PartKind::Thinking(thinking) => ToldPart::Reasoning { content: left.take(&thinking.text) },
         PartKind::ToolCall(call) => {
-            let arguments = left.take(&call.arguments);
-            ToldPart::ToolCall { id: call.id.as_str(), name: &call.name, arguments }
+            let name: String = call.name.chars().take(LONGEST_NAME).collect();
+            let name = left.take(&name);
+            ToldPart::ToolCall { id: call.id.as_str(), name, arguments: left.take(&call.arguments) }
         }
         PartKind::ToolResult(result) => {
             let text = crate::types::conversation::lines(&result.parts);
@@ -150,7 +197,7 @@ fn told_part<'a>(part: &'a PartKind, left: &mut Budget) -> ToldPart<'a> {
         PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } | PartKind::Unknown { .. } => {
             ToldPart::Blob
         }
-    }
+    })
 }
 
 /// The text of a message that is kept as it arrived. Of one that is more than text, its content as it was written.
@@ -164,6 +211,6 @@ fn text_of(json: &str) -> Cow<'_, str> {
     serde_json::from_str(content.get()).map_or(Cow::Borrowed(content.get()), Cow::Owned)
 }
 
-fn json(told: &[Told<'_>]) -> String {
+fn json(told: &impl Serialize) -> String {
     serde_json::to_string(told).unwrap_or_default()
 }

@@ -56,7 +56,7 @@ pub(super) fn turn(span: &mut Span, subject: &Subject, turn: &Turn, price: &Pric
         name: names::FINISH_REASONS,
         value: super::span::Value::Texts(vec![turn_end(&turn.end).to_owned()]),
     });
-    if let Some(said) = subject.content.turn(turn) {
+    if let Some(said) = subject.content.turn(turn, turn_end(&turn.end)) {
         span.set(names::OUTPUT_MESSAGES, said);
     }
 }

@@ -2,7 +2,7 @@
 //! generative AI, which are still in development: their names stand here alone, so that they can follow.
 
 /// The conventions that the names are from.
-pub const SCHEMA: &str = "https://opentelemetry.io/schemas/1.42.0";
+pub const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.0";
 
 /// What failed, in a word.
 pub const ERROR_TYPE: &str = "error.type";

@@ -48,7 +48,7 @@ impl Subject {
             content,
             asked: (content != Content::Off).then(|| Asked {
                 messages: content.messages(&spec.input),
-                instructions: (!spec.system.is_empty()).then(|| content.messages(&spec.system)),
+                instructions: (!spec.system.is_empty()).then(|| content.instructions(&spec.system)),
             }),
         }
     }

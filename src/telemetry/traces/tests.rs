@@ -216,6 +216,23 @@ fn a_trace_is_bounded_and_says_what_it_lacks() {
     assert_eq!(left_out.value, Value::Number(5_999 * 2 - 5_000));
 }
 
+/// Also where there are many small texts, of which each counts for more than it takes, or each character takes several.
+#[test]
+fn what_an_attribute_tells_is_bounded_as_it_is_written() {
+    let message = |text: &str| crate::types::Message::text(crate::types::Role::User, text);
+    for messages in [vec![message("a"); 10_000], vec![message(&"\u{1}\"".repeat(50_000))], vec![message(""); 10_000]] {
+        for told in [Content::Full.messages(&messages), Content::Full.instructions(&messages)] {
+            assert!((15_000..55_000).contains(&told.len()), "{}", told.len());
+        }
+    }
+    let told: serde_json::Value = serde_json::from_str(&Content::Full.instructions(&[message("Be kind.")])).unwrap();
+    assert_eq!(told, serde_json::json!([{"type": "text", "content": "Be kind."}]));
+    let turn = Turn { parts: vec![crate::types::conversation::Part::text("Yes.")], ..Turn::default() };
+    let told: serde_json::Value = serde_json::from_str(&Content::Full.turn(&turn, "stop").unwrap()).unwrap();
+    let parts = [serde_json::json!({"type": "text", "content": "Yes."})];
+    assert_eq!(told, serde_json::json!([{"role": "assistant", "parts": parts, "finish_reason": "stop"}]));
+}
+
 #[test]
 fn a_caller_is_the_parent_and_json_is_that_of_the_protocol() {
     let caller = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Some("v=1"));
