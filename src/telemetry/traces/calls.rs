@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::names::{self, operation};
-use super::span::Span;
+use super::span::{Room, Span};
 use super::subject::Subject;
 use crate::telemetry::fold::call_outcome;
 use crate::types::tool::CallEnding;
@@ -52,8 +52,15 @@ struct Call {
 
 impl Calls {
     /// A call begins.
-    pub(super) fn start(&mut self, subject: &Subject, step: SpanId, call: &ToolCall, effect: Effect, at_ms: u64) {
-        let mut span = self.begin(subject, step, (&call.id, &call.name), at_ms);
+    pub(super) fn start(
+        &mut self,
+        (subject, room): (&Subject, &mut Room),
+        step: SpanId,
+        call: &ToolCall,
+        effect: Effect,
+        at_ms: u64,
+    ) {
+        let mut span = self.begin(subject, step, (&call.id, &call.name), at_ms).admitted(room);
         span.set(names::EFFECT, effect_word(effect));
         if let Some(arguments) = subject.content.text(&call.arguments) {
             span.set(names::CALL_ARGUMENTS, arguments);
@@ -79,9 +86,9 @@ impl Calls {
     }
 
     /// Another replica takes the interrupted calls up.
-    pub(super) fn resume(&mut self, subject: &Subject, step: SpanId, at_ms: u64) {
+    pub(super) fn resume(&mut self, (subject, room): (&Subject, &mut Room), step: SpanId, at_ms: u64) {
         for Call { id, name, span: before, .. } in std::mem::take(&mut self.interrupted) {
-            let mut span = self.begin(subject, step, (&id, &name), at_ms);
+            let mut span = self.begin(subject, step, (&id, &name), at_ms).admitted(room);
             let is_kept = |name| [names::EFFECT, names::CALL_ARGUMENTS].contains(&name);
             span.attributes.extend(before.attributes.iter().filter(|kept| is_kept(kept.name)).cloned());
             span.links.push(before.id);
@@ -92,7 +99,7 @@ impl Calls {
     /// A call ended. Returns its span, and before it the span of the attempt that was interrupted, if there is one.
     pub(super) fn finish(
         &mut self,
-        subject: &Subject,
+        (subject, room): (&Subject, &mut Room),
         (step, step_ms): (SpanId, u64),
         (id, name): (&CallId, &str),
         outcome: &ToolOutcome,
@@ -104,7 +111,7 @@ impl Calls {
                 let Call { span, before, .. } = self.open.swap_remove(at);
                 (span, before)
             }
-            None => (self.begin(subject, step, (id, name), begun_ms), None),
+            None => (self.begin(subject, step, (id, name), begun_ms).admitted(room), None),
         };
         self.rename(&mut span, subject, name, outcome);
         let mut told = Vec::new();

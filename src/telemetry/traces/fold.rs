@@ -6,20 +6,21 @@
 //! replicas say, so a span lies within its parent.
 
 use super::calls::{Calls, Left};
+use super::content::Content;
 use super::describe;
 use super::names::{self, event};
-use super::span::{Moment, Span, Value};
+use super::span::{Moment, Room, Span, Value};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::trace::SpanId;
 use crate::types::usage::StepModel;
 use crate::types::{BudgetStatus, Event, Outcome, Record, RunStatus, SpanKey, StopReason, TurnEnd, Usage};
 
-/// Most spans of a trace, beside its root. Not a setting: viewers show no more.
+/// Most spans of a trace, beside its root: those that begin first. Not a setting: viewers show no more.
 const MOST_SPANS: usize = 5_000;
 
-/// Most bytes of a trace that tell what was said, beside what is asked of the run. Not a setting: collectors take requests
-/// of four MiB.
+/// Most bytes of a trace that tell what was said, beside what is asked of the run. Once there is no room for what a span
+/// says, no later span says anything. Not a setting: collectors take requests of four MiB.
 const MOST_CONTENT: usize = 1 << 20;
 
 /// Makes the spans of one run.
@@ -45,9 +46,11 @@ pub struct SpanFold {
     resumptions: u32,
     handed_off: bool,
     done: Vec<Span>,
+    room: Room,
     left_out: u64,
-    /// How many bytes of what was said `done` tells.
+    /// How many bytes of what was said `done` tells, and whether there was more.
     content: usize,
+    is_content_left_out: bool,
     now_ms: u64,
     status: RunStatus,
 }
@@ -72,8 +75,10 @@ impl SpanFold {
             resumptions: 0,
             handed_off: false,
             done: Vec::new(),
+            room: Room(MOST_SPANS),
             left_out: 0,
             content: 0,
+            is_content_left_out: false,
             now_ms: subject.created_ms,
             status: RunStatus::InProgress,
             subject,
@@ -101,24 +106,25 @@ impl SpanFold {
             }
             Event::ProviderRetry { attempt, delay_ms, kind, .. } => {
                 let moment = describe::retry(*attempt, *delay_ms, *kind, self.now_ms);
-                self.model_call.iter_mut().for_each(|span| span.events.push(moment.clone()));
+                self.model_call.iter_mut().for_each(|span| span.add(moment.clone()));
             }
             Event::ProviderFallback(fell_back) => {
-                self.root.events.push(describe::fallback(fell_back, self.now_ms));
+                self.root.add(describe::fallback(fell_back, self.now_ms));
                 self.model = StepModel::clone(&fell_back.to);
             }
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, usage),
             Event::BudgetWarning { owner, kind, used, limit } => {
-                self.root.events.push(describe::budget_warning(*owner, *kind, (*used, *limit), self.now_ms));
+                self.root.add(describe::budget_warning(*owner, *kind, (*used, *limit), self.now_ms));
             }
             Event::ToolStarted { step, call, effect } => {
                 let (step, _) = self.go_on_with_step(*step);
-                self.calls.start(&self.subject, step, call, *effect, self.now_ms);
+                self.calls.start((&self.subject, &mut self.room), step, call, *effect, self.now_ms);
             }
             Event::ToolFinished { step, call_id, name, outcome } => {
                 let step = self.go_on_with_step(*step);
-                let spans = self.calls.finish(&self.subject, step, (call_id, name), outcome, self.now_ms);
+                let told = (&self.subject, &mut self.room);
+                let spans = self.calls.finish(told, step, (call_id, name), outcome, self.now_ms);
                 self.push_all(spans);
             }
             Event::StepCompleted { usage, turn_end, budget, .. } => self.complete_step(usage, turn_end, budget),
@@ -158,8 +164,9 @@ impl SpanFold {
         &self.subject
     }
 
-    fn begin(&self, key: SpanKey<'_>, name: impl Into<String>) -> Span {
-        Span::begin(&self.subject.run, key, name, self.now_ms).within(self.stage())
+    fn begin(&mut self, key: SpanKey<'_>, name: impl Into<String>) -> Span {
+        let span = Span::begin(&self.subject.run, key, name, self.now_ms).within(self.stage());
+        span.admitted(&mut self.room)
     }
 
     /// What steps are parts of: the run, or its newest resumption.
@@ -188,7 +195,7 @@ impl SpanFold {
             span.set(names::CLOSING, closing.as_str());
         }
         let call = describe::model_call(&self.subject, &self.model, step, reserved, self.now_ms);
-        self.model_call = Some(call.within(span.id));
+        self.model_call = Some(call.within(span.id).admitted(&mut self.room));
         self.step = Some(span);
     }
 
@@ -281,7 +288,7 @@ impl SpanFold {
         self.resumption = Some(span);
         if self.calls.has_interrupted() {
             let (step, _) = self.go_on_with_step(self.newest_step.0);
-            self.calls.resume(&self.subject, step, self.now_ms);
+            self.calls.resume((&self.subject, &mut self.room), step, self.now_ms);
         }
     }
 
@@ -333,18 +340,23 @@ impl SpanFold {
         }
     }
 
-    fn push(&mut self, span: Span) {
-        if self.done.len() < MOST_SPANS {
-            let content = span.content();
-            let span = if self.content + content > MOST_CONTENT { span.without_content() } else { span };
-            self.content += span.content();
-            self.done.push(span);
-        } else {
+    fn push(&mut self, mut span: Span) {
+        if !span.is_told {
             self.left_out += 1;
+            return;
         }
+        if self.content + span.content() > MOST_CONTENT {
+            self.is_content_left_out = true;
+            self.subject.content = Content::Off;
+        }
+        if self.is_content_left_out {
+            span.leave_content_out();
+        }
+        self.content += span.content();
+        self.done.push(span);
     }
 
     fn note<const N: usize>(&mut self, name: &'static str, attributes: [(&'static str, Value); N]) {
-        self.root.events.push(Moment::new(name, self.now_ms, attributes));
+        self.root.add(Moment::new(name, self.now_ms, attributes));
     }
 }

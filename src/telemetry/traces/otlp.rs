@@ -90,6 +90,7 @@ fn write(trace: TraceId, state: &str, flags: u32, span: Span) -> Written {
         end_time_unix_nano: nanos(span.end_ms),
         attributes: span.attributes.into_iter().map(attribute).collect(),
         events: span.events.into_iter().map(event).collect(),
+        dropped_events_count: span.events_left_out,
         links: span.links.into_iter().map(link).collect(),
         status: span.error.map(|message| Status { message: message.into_owned(), code: StatusCode::Error as i32 }),
         ..Written::default()

@@ -8,6 +8,21 @@ use crate::types::trace::SpanId;
 /// What a span takes beside its attributes, about, in bytes.
 const FRAME: usize = 200;
 
+/// Most events of a span. Not a setting: OpenTelemetry's own libraries have the same bound.
+const MOST_EVENTS: usize = 128;
+
+/// How many more spans a trace may have. Those that begin first are told, so that each has its parent.
+#[derive(Debug)]
+pub(super) struct Room(pub(super) usize);
+
+impl Room {
+    fn admit(&mut self) -> bool {
+        let has_room = self.0 > 0;
+        self.0 -= usize::from(has_room);
+        has_room
+    }
+}
+
 /// What happened between two times, as part of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
@@ -25,12 +40,16 @@ pub struct Span {
     pub end_ms: u64,
     /// What is known of it.
     pub attributes: Vec<Attribute>,
-    /// What happened meanwhile.
+    /// What happened meanwhile, up to a bound.
     pub events: Vec<Moment>,
+    /// How much more happened.
+    pub events_left_out: u32,
     /// The spans of which it is the continuation.
     pub links: Vec<SpanId>,
     /// What failed, in a sentence, if it failed. Empty where a word in `error.type` says all.
     pub error: Option<Cow<'static, str>>,
+    /// Whether the trace has room for it.
+    pub(super) is_told: bool,
 }
 
 /// Who does what a span tells.
@@ -89,8 +108,24 @@ impl Span {
             end_ms: at_ms,
             attributes: Vec::new(),
             events: Vec::new(),
+            events_left_out: 0,
             links: Vec::new(),
             error: None,
+            is_told: true,
+        }
+    }
+
+    /// The same, if there is room for it.
+    pub(super) fn admitted(self, room: &mut Room) -> Self {
+        Self { is_told: room.admit(), ..self }
+    }
+
+    /// Notes that something happened.
+    pub(super) fn add(&mut self, moment: Moment) {
+        if self.events.len() < MOST_EVENTS {
+            self.events.push(moment);
+        } else {
+            self.events_left_out += 1;
         }
     }
 
@@ -115,16 +150,19 @@ impl Span {
         self.attributes.iter().filter(|attribute| attribute.is_content()).map(Attribute::size).sum()
     }
 
-    /// Leaves what was said out.
-    pub(super) fn without_content(mut self) -> Self {
+    /// Leaves what was said out, of a span that may tell it.
+    pub(super) fn leave_content_out(&mut self) {
         self.attributes.retain(|attribute| !attribute.is_content());
-        self.set(super::names::CONTENT_LEFT_OUT, true);
-        self
+        if self.attributes.iter().any(|attribute| attribute.name == super::names::OPERATION) {
+            self.set(super::names::CONTENT_LEFT_OUT, true);
+        }
     }
 
     /// How many bytes it takes, about.
     pub(super) fn size(&self) -> usize {
-        FRAME + self.name.len() + self.attributes.iter().map(|attribute| FRAME / 8 + attribute.size()).sum::<usize>()
+        let sizes = |all: &[Attribute]| all.iter().map(|attribute| FRAME / 8 + attribute.size()).sum::<usize>();
+        let events = self.events.iter().map(|event| FRAME / 4 + sizes(&event.attributes)).sum::<usize>();
+        FRAME + self.name.len() + sizes(&self.attributes) + events
     }
 
     /// The text of an attribute.

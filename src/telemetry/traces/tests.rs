@@ -1,6 +1,6 @@
 //! Whatever the records say, spans nest and end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::collection::vec;
@@ -207,13 +207,22 @@ proptest! {
 
 #[test]
 fn a_trace_is_bounded_and_says_what_it_lacks() {
-    let step =
-        |seq: u32| Event::StepStarted { step: seq, reserved: Reservation::default(), model: None, closing: None };
+    let step = |seq: u32| match seq {
+        1 => Event::RunResumed { leg: None },
+        _ => Event::StepStarted { step: seq, reserved: Reservation::default(), model: None, closing: None },
+    };
     let records: Vec<_> = (1..6_000).map(|seq| Record { seq: seq.into(), at_ms: 1_000, event: step(seq) }).collect();
     let all = spans(subject(), &records);
     assert_eq!(all.len(), 5_001);
     let left_out = all[0].attributes.iter().find(|attribute| attribute.name == "loopgate.spans_left_out").unwrap();
-    assert_eq!(left_out.value, Value::Number(5_999 * 2 - 5_000));
+    assert_eq!(left_out.value, Value::Number(1 + 5_998 * 2 - 5_000));
+    let ids: HashSet<_> = all.iter().map(|span| span.id).collect();
+    let is_there = |span: &Span| span.parent.is_none_or(|parent| ids.contains(&parent));
+    assert!(all.iter().all(is_there), "the parent of each is told, which ends after it");
+    let commands = (1..200).map(|seq| Event::CommandsApplied { upto: seq, messages: Vec::new() });
+    let records: Vec<_> = commands.zip(1..).map(|(event, seq)| Record { seq, at_ms: 1_000, event }).collect();
+    let root = &spans(subject(), &records)[0];
+    assert_eq!((root.events.len(), root.events_left_out), (128, 71));
 }
 
 /// Also where there are many small texts, of which each counts for more than it takes, or each character takes several.
