@@ -22,6 +22,7 @@ pub enum TraceFate {
 pub struct TraceMetrics {
     exported: Counter,
     failures: Counter,
+    rejected: Counter,
     no_room: Counter,
     not_sent: Counter,
     unreadable: Counter,
@@ -41,10 +42,13 @@ impl TraceMetrics {
             &[],
             "Attempts to send traces that the collector did not take, those that were repeated too.",
         );
+        let rejected =
+            to.counters("traces_rejected_spans", &[], "Spans that the collector did not want of traces that it took.");
         let of = |reason| dropped.of(&[reason]);
         Self {
             exported,
             failures: failures.of(&[]),
+            rejected: rejected.of(&[]),
             no_room: of("no_room"),
             not_sent: of("not_sent"),
             unreadable: of("unreadable"),
@@ -54,6 +58,11 @@ impl TraceMetrics {
     /// Counts an attempt to send traces that failed.
     pub fn count_failure(&self) {
         self.failures.inc();
+    }
+
+    /// Counts spans that the collector did not want.
+    pub fn count_rejected(&self, spans: u64) {
+        self.rejected.inc_by(spans);
     }
 
     /// Counts traces.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, TE};
 use http::{Method, Request, StatusCode, Uri};
@@ -34,6 +36,15 @@ pub(super) struct SendError {
     pub(super) why: String,
     /// How long to wait at least before it is sent again; `None` if that would not help.
     pub(super) after: Option<Duration>,
+}
+
+/// What became of a batch that was taken.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// How many of its spans were not.
+    pub(super) rejected: u64,
+    /// What the collector says of it.
+    pub(super) why: String,
 }
 
 impl SendError {
@@ -79,15 +90,15 @@ impl Collector {
         })
     }
 
-    /// Sends a request that is encoded. Returns how many spans the collector did not want.
-    pub(super) async fn send(&self, message: Bytes) -> Result<i64, SendError> {
+    /// Sends a request that is encoded.
+    pub(super) async fn send(&self, message: Bytes) -> Result<Taken, SendError> {
         match tokio::time::timeout(self.timeout, self.exchange(message)).await {
             Ok(result) => result,
             Err(_) => Err(SendError::passing("it did not answer in time", Duration::ZERO)),
         }
     }
 
-    async fn exchange(&self, message: Bytes) -> Result<i64, SendError> {
+    async fn exchange(&self, message: Bytes) -> Result<Taken, SendError> {
         let body = match self.protocol {
             OtlpProtocol::Http => message,
             OtlpProtocol::Grpc => framed(&message),
@@ -101,15 +112,16 @@ impl Collector {
             OtlpProtocol::Http => {
                 refuse_status(status, &headers)?;
                 let (answer, _) = body.whole(MOST_ANSWERED).await.map_err(passing)?;
-                Ok(rejected(&answer))
+                refuse_page(&headers, &answer)?;
+                Ok(taken(&answer))
             }
             OtlpProtocol::Grpc => {
                 refuse_status(status, &headers)?;
+                let (answer, mut trailers) = body.whole(MOST_ANSWERED).await.map_err(passing)?;
                 // An answer without a message says its status in its head.
-                refuse_grpc_status(&headers)?;
-                let (answer, trailers) = body.whole(MOST_ANSWERED).await.map_err(passing)?;
+                trailers.extend(headers);
                 refuse_grpc_status(&trailers)?;
-                Ok(rejected(answer.get(5..).unwrap_or_default()))
+                Ok(taken(answer.get(5..).unwrap_or_default()))
             }
         }
     }
@@ -135,27 +147,53 @@ fn refuse_status(status: StatusCode, headers: &HeaderMap) -> Result<(), SendErro
     Err(if may_pass { SendError::passing(why, after) } else { SendError::final_for(why) })
 }
 
+/// Refuses an answer that no collector gives, such as the page of a proxy. One without a body says enough.
+fn refuse_page(headers: &HeaderMap, answer: &[u8]) -> Result<(), SendError> {
+    let kind = headers.get(CONTENT_TYPE).map_or("", |kind| kind.to_str().unwrap_or_default());
+    let is_known =
+        kind.is_empty() || ["application/x-protobuf", "application/json"].iter().any(|of| kind.starts_with(of));
+    if is_known || answer.is_empty() {
+        return Ok(());
+    }
+    let kind: String = kind.chars().take(100).collect();
+    Err(SendError::final_for(format!("it answered with {kind}, as no collector does: its address may be another's")))
+}
+
 fn refuse_grpc_status(headers: &HeaderMap) -> Result<(), SendError> {
     let Some(code) = headers.get("grpc-status").and_then(|code| code.to_str().ok()?.parse::<u32>().ok()) else {
-        return Ok(());
+        return Err(SendError::final_for("it answered without gRPC's status"));
     };
-    let why = || format!("it answered with gRPC's status {code}");
+    let why = format!("it answered with gRPC's status {code}");
     match code {
         0 => Ok(()),
+        // Resource exhausted: what is too large, unless the collector says when it may be sent again.
+        8 if !asks_to_wait(headers) => Err(SendError::final_for(why)),
         // Cancelled, deadline exceeded, resource exhausted, aborted, out of range, unavailable, data loss.
-        1 | 4 | 8 | 10 | 11 | 14 | 15 => Err(SendError::passing(why(), Duration::ZERO)),
-        _ => Err(SendError::final_for(why())),
+        1 | 4 | 8 | 10 | 11 | 14 | 15 => Err(SendError::passing(why, Duration::ZERO)),
+        _ => Err(SendError::final_for(why)),
     }
 }
 
-/// How many spans the answer says were not wanted. An answer that says nothing readable says none.
-fn rejected(answer: &[u8]) -> i64 {
+/// Whether gRPC's details say that the same may be sent again.
+fn asks_to_wait(headers: &HeaderMap) -> bool {
+    const TYPE: &[u8] = b"google.rpc.RetryInfo";
+    let details = headers.get("grpc-status-details-bin").map_or(&[][..], HeaderValue::as_bytes);
+    let details = details.trim_ascii_end().strip_suffix(b"==").or(details.strip_suffix(b"=")).unwrap_or(details);
+    STANDARD_NO_PAD.decode(details).is_ok_and(|details| details.windows(TYPE.len()).any(|part| part == TYPE))
+}
+
+/// What the answer says of what was taken. One that says nothing readable says that all was.
+fn taken(answer: &[u8]) -> Taken {
     let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
-    answer.partial_success.map_or(0, |partial| partial.rejected_spans)
+    let Some(partial) = answer.partial_success else { return Taken::default() };
+    let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0);
+    Taken { rejected, why: partial.error_message.chars().take(200).collect() }
 }
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+
     use super::*;
 
     #[test]
@@ -167,10 +205,32 @@ mod tests {
         for status in [400, 401, 404, 413, 500] {
             assert_eq!(after(status), Err(None), "{status}");
         }
-        let grpc = |code| {
-            let headers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static(code))]);
+        let grpc = |code, details: Option<&[u8]>| {
+            let mut headers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static(code))]);
+            if let Some(details) = details {
+                let details = STANDARD_NO_PAD.encode(details).parse().unwrap();
+                headers.insert("grpc-status-details-bin", details);
+            }
             refuse_grpc_status(&headers).map_err(|error| error.after)
         };
-        assert_eq!((grpc("0"), grpc("14"), grpc("16")), (Ok(()), Err(Some(Duration::ZERO)), Err(None)));
+        let passing = Err(Some(Duration::ZERO));
+        assert_eq!((grpc("0", None), grpc("14", None), grpc("16", None)), (Ok(()), passing, Err(None)));
+        assert_eq!((grpc("8", None), grpc("8", Some(b"more"))), (Err(None), Err(None)));
+        assert_eq!(grpc("8", Some(b"\x12\x05type.googleapis.com/google.rpc.RetryInfo\x12")), passing);
+        assert!(refuse_grpc_status(&HeaderMap::new()).is_err(), "an answer without a status is none");
+    }
+
+    #[test]
+    fn only_what_a_collector_says_is_an_answer() {
+        let refused = |kind: &'static str, body: &[u8]| {
+            refuse_page(&HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]), body).is_err()
+        };
+        assert!(refused("text/html; charset=utf-8", b"<html>"));
+        assert!(!refused("text/plain", b"") && !refused("application/json", b"{}"));
+        assert!(!refused("application/x-protobuf", b"\n") && refuse_page(&HeaderMap::new(), b"\n").is_ok());
+        let partial = ExportTracePartialSuccess { rejected_spans: 7, error_message: "full".repeat(100) };
+        let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
+        let taken = taken(&answer.encode_to_vec());
+        assert_eq!((taken.rejected, taken.why.len(), &taken.why[..4]), (7, 200, "full"));
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use self::collector::Collector;
-use self::collector::SendError;
+use self::collector::{SendError, Taken};
 use super::otlp::{Trace, request};
 use super::tracer::Ended;
 use crate::telemetry::metrics::{TraceFate, TraceMetrics};
@@ -109,6 +109,7 @@ impl Exporter {
     /// Sends a batch, again if the collector may take it later.
     async fn send(&mut self, batch: Vec<Trace>, stop: &CancellationToken) {
         let traces = batch.len() as u64;
+        let spans = batch.iter().map(|trace| trace.spans.len() as u64).sum::<u64>();
         if traces == 0 {
             return;
         }
@@ -120,15 +121,19 @@ impl Exporter {
                 counted.count_failure();
             }
             match sent {
-                Ok(rejected) => {
+                Ok(Taken { rejected, why }) => {
                     if rejected > 0 && !self.is_refusing {
-                        tracing::warn!(rejected, "the collector of traces did not take all spans");
+                        tracing::warn!(rejected, error = %why, "the collector of traces did not take all spans");
                     }
                     self.is_refusing = rejected > 0;
+                    if let Some(counted) = &self.counted {
+                        counted.count_rejected(rejected);
+                    }
                     if std::mem::take(&mut self.is_failing) {
                         tracing::info!("the collector of traces takes traces again");
                     }
-                    return self.count(TraceFate::Exported, traces);
+                    let fate = if rejected < spans { TraceFate::Exported } else { TraceFate::NotSent };
+                    return self.count(fate, traces);
                 }
                 Err(SendError { why, after: Some(after) }) if attempt < ATTEMPTS && !stop.is_cancelled() => {
                     tracing::debug!(error = %why, attempt, "the collector of traces is asked again");
