@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::support::http::Request;
-use crate::support::{Reply, TestServer, ToolServer, Upstream, within};
+use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -78,6 +78,7 @@ const NO_ROOM: &str = "loopgate_traces_dropped_total{reason=\"no_room\"}";
 const NOT_SENT: &str = "loopgate_traces_dropped_total{reason=\"not_sent\"}";
 const EXPORTED: &str = "loopgate_traces_exported_total";
 const FAILURES: &str = "loopgate_traces_export_failures_total";
+const REJECTED: &str = "loopgate_traces_rejected_spans_total";
 
 /// The collector of this test is a server that takes what it is sent, or refuses it.
 #[tokio::test]
@@ -109,6 +110,39 @@ async fn what_is_kept_is_sent_until_the_collector_takes_it_or_says_that_it_will_
     assert_eq!(collector.calls().len(), 5, "what is refused is not sent again");
     server.logged("the collector of traces takes traces again").await;
     assert_eq!(server.output().matches("traces are dropped").count(), 1, "{}", server.output());
+}
+
+/// The collector of this test is a server that is sent two traces together, which are too much for it, and takes one of
+/// them but for two of its spans.
+#[tokio::test]
+async fn what_is_too_much_together_is_sent_singly_and_what_is_rejected_is_counted() {
+    let gate = Gate::new();
+    // `partial_success`: two spans, and why.
+    let partly =
+        Reply::status(200).header("content-type", "application/x-protobuf").bytes(*b"\n\x08\x08\x02\x12\x04full");
+    let collector =
+        ToolServer::start([Reply::plain("").gate(&gate), Reply::status(413), Reply::plain(""), partly]).await;
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Done."));
+    let config = format!("{}[traces]\nendpoint = \"http://{}\"\n", upstream.config(), collector.address());
+    let server = TestServer::start(&config).await;
+    server.post(ENDPOINT, &ask()).await.ok();
+    collector.called(1).await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let run = server.post(ENDPOINT, &ask()).await.ok()["agent"]["run_id"].clone();
+        runs.push(run.as_str().expect("it is named").to_owned());
+    }
+    gate.open();
+    let sent = collector.called(4).await;
+    let is_of = |request: &Request, run: &str| request.body.windows(run.len()).any(|part| part == run.as_bytes());
+    let told: Vec<_> = sent.iter().map(|request| runs.iter().filter(|run| is_of(request, run)).count()).collect();
+    assert_eq!(told, [0, 2, 1, 1]);
+    within("what became of them", async { while counted(&server, REJECTED).await < 2 {} }).await;
+    let line = server.logged("the collector of traces did not take all spans").await;
+    assert!(line.contains("full"), "{line}");
+    within("the last trace to be counted", async { while counted(&server, EXPORTED).await < 3 {} }).await;
+    assert_eq!((counted(&server, NOT_SENT).await, counted(&server, FAILURES).await), (0, 1));
 }
 
 /// The collector of this test takes connections and answers nothing.

@@ -22,7 +22,7 @@ mod tracer;
 pub use self::content::Content;
 pub use self::fold::SpanFold;
 pub use self::keep::Keep;
-pub use self::otlp::{Trace, request};
+pub use self::otlp::{Trace, json, requests};
 pub use self::span::{Attribute, Kind, Moment, Span, Value};
 pub use self::subject::Subject;
 pub use self::tracer::{Ended, RunTracer, Traces};

@@ -1,5 +1,6 @@
 //! Spans as OpenTelemetry's protocol has them. Pure.
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyOf;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue};
@@ -7,6 +8,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as Written, Status};
+
+use prost::Message;
 
 use super::names::SCHEMA;
 use super::span::{Attribute, Kind, Span, Value};
@@ -28,22 +31,55 @@ impl Trace {
     /// How many bytes it takes, about.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.spans.iter().map(Span::size).sum()
+        let state = self.of_run.as_ref().and_then(|of_run| of_run.state.as_deref()).map_or(0, str::len);
+        self.spans.iter().map(|span| span.size() + state).sum()
     }
 }
 
 /// What the spans of all runs share: the names and values of what they come from.
 pub type ResourceAttributes = [(String, String)];
 
-/// What is sent to a collector.
+/// What is sent to a collector, in as many requests as it takes for none to have more than about so many bytes. Requests
+/// that stand one after the other are one request with all of their spans.
 #[must_use]
-pub fn request(resource: &ResourceAttributes, traces: Vec<Trace>) -> ExportTraceServiceRequest {
+pub fn requests(resource: &ResourceAttributes, trace: Trace, most: usize) -> Vec<Bytes> {
+    let (mut requests, mut spans, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for span in written(trace) {
+        let length = span.encoded_len();
+        if bytes + length > most && !spans.is_empty() {
+            requests.push(request(resource, std::mem::take(&mut spans)).encode_to_vec().into());
+            bytes = 0;
+        }
+        bytes += length;
+        spans.push(span);
+    }
+    requests.push(request(resource, spans).encode_to_vec().into());
+    requests
+}
+
+/// A trace as JSON, in pieces.
+pub fn json(resource: &ResourceAttributes, trace: Trace) -> impl Iterator<Item = serde_json::Result<String>> + use<> {
+    const BEFORE_SPANS: &str = "\"spans\":[";
+    let frame = serde_json::to_string(&request(resource, Vec::new()));
+    let (head, tail) = match &frame {
+        Ok(frame) => frame.split_once(BEFORE_SPANS).unwrap_or_default(),
+        Err(_) => ("", ""),
+    };
+    let (head, tail) = (format!("{head}{BEFORE_SPANS}"), tail.to_owned());
+    let spans = written(trace).enumerate().map(|(at, span)| {
+        let span = serde_json::to_string(&span)?;
+        Ok(if at == 0 { span } else { format!(",{span}") })
+    });
+    std::iter::once(frame.map(|_| head)).chain(spans).chain([Ok(tail)])
+}
+
+/// Spans that come from this.
+fn request(resource: &ResourceAttributes, spans: Vec<Written>) -> ExportTraceServiceRequest {
     let scope = InstrumentationScope {
         name: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..InstrumentationScope::default()
     };
-    let spans = traces.into_iter().flat_map(written).collect();
     let attributes = resource.iter().map(|(name, value)| pair(name, AnyOf::StringValue(value.clone()))).collect();
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
@@ -54,7 +90,7 @@ pub fn request(resource: &ResourceAttributes, traces: Vec<Trace>) -> ExportTrace
     }
 }
 
-fn written(trace: Trace) -> impl Iterator<Item = Written> {
+fn written(trace: Trace) -> impl Iterator<Item = Written> + use<> {
     let Trace { id, of_run, spans } = trace;
     let (state, flags) = of_run.map_or((String::new(), 0), |of_run| {
         (of_run.state.as_deref().unwrap_or_default().to_owned(), u32::from(of_run.flags))

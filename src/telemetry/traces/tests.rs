@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use prost::Message as _;
 
 use super::*;
 use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
@@ -225,6 +227,30 @@ fn a_trace_is_bounded_and_says_what_it_lacks() {
     assert_eq!((root.events.len(), root.events_left_out), (128, 71));
 }
 
+#[test]
+fn a_trace_is_sent_in_requests_that_collectors_take() {
+    let step =
+        |seq: u32| Event::StepStarted { step: seq, reserved: Reservation::default(), model: None, closing: None };
+    let records: Vec<_> = (1..200).map(|seq| Record { seq: seq.into(), at_ms: 1_000, event: step(seq) }).collect();
+    let trace = || {
+        let subject = subject();
+        Trace { id: subject.trace_id(), of_run: None, spans: spans(subject, &records) }
+    };
+    let resource = [("service.name".to_owned(), "test".to_owned())];
+    assert_eq!(requests(&resource, trace(), usize::MAX).len(), 1);
+    let sent = requests(&resource, trace(), 10_000);
+    assert!(sent.len() > 2 && sent.iter().all(|request| request.len() < 11_000));
+    let read = |request: &[u8]| {
+        let request = ExportTraceServiceRequest::decode(request).unwrap();
+        let spans = request.resource_spans.iter().flat_map(|of| &of.scope_spans[0].spans).count();
+        (request.resource_spans[0].resource.clone().unwrap().attributes.len(), spans)
+    };
+    let counts: Vec<_> = sent.iter().map(|request| read(request)).collect();
+    assert_eq!(counts.iter().map(|(_, spans)| spans).sum::<usize>(), trace().spans.len());
+    assert!(counts.iter().all(|(attributes, _)| *attributes == 1), "each says what it is of");
+    assert_eq!(read(&sent.concat()).1, trace().spans.len(), "together they are one");
+}
+
 /// Also where there are many small texts, of which each counts for more than it takes, or each character takes several.
 #[test]
 fn what_an_attribute_tells_is_bounded_as_it_is_written() {
@@ -252,7 +278,8 @@ fn a_caller_is_the_parent_and_json_is_that_of_the_protocol() {
         of_run: subject.trace.clone(),
         spans: spans(subject, &[Record { seq: 1, at_ms: 1_005, event: Event::RunStarted }]),
     };
-    let json = serde_json::to_value(request(&[("service.name".into(), "test".into())], vec![trace])).unwrap();
+    let pieces = json(&[("service.name".into(), "test".into())], trace).collect::<Result<String, _>>().unwrap();
+    let json: serde_json::Value = serde_json::from_str(&pieces).unwrap();
     let span = &json["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
     assert_eq!((&span["parentSpanId"], &span["traceState"]), (&"b7ad6b7169203331".into(), &"v=1".into()));

@@ -36,6 +36,8 @@ pub(super) struct SendError {
     pub(super) why: String,
     /// How long to wait at least before it is sent again; `None` if that would not help.
     pub(super) after: Option<Duration>,
+    /// Whether less may be taken.
+    pub(super) is_too_much: bool,
 }
 
 /// What became of a batch that was taken.
@@ -49,11 +51,11 @@ pub(super) struct Taken {
 
 impl SendError {
     fn final_for(why: impl Into<String>) -> Self {
-        Self { why: why.into(), after: None }
+        Self { why: why.into(), after: None, is_too_much: false }
     }
 
     fn passing(why: impl Into<String>, after: Duration) -> Self {
-        Self { why: why.into(), after: Some(after) }
+        Self { why: why.into(), after: Some(after), is_too_much: false }
     }
 }
 
@@ -144,7 +146,9 @@ fn refuse_status(status: StatusCode, headers: &HeaderMap) -> Result<(), SendErro
     let may_pass = [429, 502, 503, 504].contains(&status.as_u16());
     let asked = headers.get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
     let after = Duration::from_secs(asked.unwrap_or(0));
-    Err(if may_pass { SendError::passing(why, after) } else { SendError::final_for(why) })
+    let is_too_much = status == StatusCode::PAYLOAD_TOO_LARGE;
+    let refused = if may_pass { SendError::passing(why, after) } else { SendError::final_for(why) };
+    Err(SendError { is_too_much, ..refused })
 }
 
 /// Refuses an answer that no collector gives, such as the page of a proxy. One without a body says enough.
@@ -167,7 +171,7 @@ fn refuse_grpc_status(headers: &HeaderMap) -> Result<(), SendError> {
     match code {
         0 => Ok(()),
         // Resource exhausted: what is too large, unless the collector says when it may be sent again.
-        8 if !asks_to_wait(headers) => Err(SendError::final_for(why)),
+        8 if !asks_to_wait(headers) => Err(SendError { is_too_much: true, ..SendError::final_for(why) }),
         // Cancelled, deadline exceeded, resource exhausted, aborted, out of range, unavailable, data loss.
         1 | 4 | 8 | 10 | 11 | 14 | 15 => Err(SendError::passing(why, Duration::ZERO)),
         _ => Err(SendError::final_for(why)),
@@ -199,11 +203,14 @@ mod tests {
     #[test]
     fn what_may_pass_is_sent_again_and_the_rest_is_not() {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("7"))]);
-        let after = |status: u16| refuse_status(StatusCode::from_u16(status).unwrap(), &headers).map_err(|e| e.after);
+        let after = |status: u16| {
+            let refused = refuse_status(StatusCode::from_u16(status).unwrap(), &headers);
+            refused.map_err(|error| (error.after, error.is_too_much))
+        };
         assert_eq!(after(200), Ok(()));
-        assert_eq!(after(503), Err(Some(Duration::from_secs(7))));
+        assert_eq!(after(503), Err((Some(Duration::from_secs(7)), false)));
         for status in [400, 401, 404, 413, 500] {
-            assert_eq!(after(status), Err(None), "{status}");
+            assert_eq!(after(status), Err((None, status == 413)), "{status}");
         }
         let grpc = |code, details: Option<&[u8]>| {
             let mut headers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static(code))]);
@@ -211,11 +218,11 @@ mod tests {
                 let details = STANDARD_NO_PAD.encode(details).parse().unwrap();
                 headers.insert("grpc-status-details-bin", details);
             }
-            refuse_grpc_status(&headers).map_err(|error| error.after)
+            refuse_grpc_status(&headers).map_err(|error| (error.after, error.is_too_much))
         };
-        let passing = Err(Some(Duration::ZERO));
-        assert_eq!((grpc("0", None), grpc("14", None), grpc("16", None)), (Ok(()), passing, Err(None)));
-        assert_eq!((grpc("8", None), grpc("8", Some(b"more"))), (Err(None), Err(None)));
+        let passing = Err((Some(Duration::ZERO), false));
+        assert_eq!((grpc("0", None), grpc("14", None), grpc("16", None)), (Ok(()), passing, Err((None, false))));
+        assert_eq!((grpc("8", None), grpc("8", Some(b"more"))), (Err((None, true)), Err((None, true))));
         assert_eq!(grpc("8", Some(b"\x12\x05type.googleapis.com/google.rpc.RetryInfo\x12")), passing);
         assert!(refuse_grpc_status(&HeaderMap::new()).is_err(), "an answer without a status is none");
     }

@@ -4,25 +4,26 @@
 //! the spans. A collector that is slow or gone delays nothing but this task, and costs nothing but telemetry.
 
 mod collector;
+mod shipment;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use self::collector::Collector;
 use self::collector::{SendError, Taken};
-use super::otlp::{Trace, request};
+use self::shipment::{Encoded, Shipment, packed};
+use super::otlp::Trace;
 use super::tracer::Ended;
 use crate::telemetry::metrics::{TraceFate, TraceMetrics};
 use crate::types::pauses::random;
 
-/// How many bytes are sent together, about, if so many are there. Not a setting: collectors batch by themselves, and take
-/// requests of four MiB.
+/// How many bytes are sent together, about, if so many are there. Not a setting: collectors batch by themselves.
 const BATCH: usize = 512 << 10;
 
 /// How long the first trace of a batch waits for others. Not a setting: nothing waits for it.
@@ -75,7 +76,7 @@ impl Exporter {
     }
 
     /// The next traces; `None` at the end.
-    async fn next_batch<F>(&mut self, read: impl Fn(Ended) -> F, stop: &CancellationToken) -> Option<Vec<Trace>>
+    async fn next_batch<F>(&mut self, read: impl Fn(Ended) -> F, stop: &CancellationToken) -> Option<Vec<Encoded>>
     where
         F: Future<Output = Option<Trace>>,
     {
@@ -85,8 +86,9 @@ impl Exporter {
         while let Some(run) = ended.take() {
             match read(run).await {
                 Some(trace) => {
-                    bytes += trace.size();
-                    batch.push(trace);
+                    let encoded = Encoded::new(&self.resource, trace);
+                    bytes += encoded.bytes();
+                    batch.push(encoded);
                 }
                 None => self.count(TraceFate::Unreadable, 1),
             }
@@ -106,36 +108,55 @@ impl Exporter {
         }
     }
 
-    /// Sends a batch, again if the collector may take it later.
-    async fn send(&mut self, batch: Vec<Trace>, stop: &CancellationToken) {
-        let traces = batch.len() as u64;
-        let spans = batch.iter().map(|trace| trace.spans.len() as u64).sum::<u64>();
-        if traces == 0 {
-            return;
+    /// Sends a batch. What is too much for the collector together is sent trace by trace.
+    async fn send(&mut self, batch: Vec<Encoded>, stop: &CancellationToken) {
+        let mut waiting = VecDeque::from(packed(batch));
+        while let Some(shipment) = waiting.pop_front() {
+            match self.ship(&shipment, stop).await {
+                Ok(rejected) if rejected < shipment.spans() => self.count(TraceFate::Exported, shipment.traces()),
+                Ok(_) => self.count(TraceFate::NotSent, shipment.traces()),
+                Err(error) if error.is_too_much && shipment.traces() > 1 => waiting.extend(shipment.singly()),
+                Err(SendError { why, .. }) => {
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        tracing::warn!(error = %why, "traces are dropped: the collector does not take them");
+                    }
+                    self.count(TraceFate::NotSent, shipment.traces());
+                }
+            }
         }
-        let body = Bytes::from(request(&self.resource, batch).encode_to_vec());
+    }
+
+    /// Sends what belongs together. Returns how many spans the collector did not want.
+    async fn ship(&mut self, shipment: &Shipment, stop: &CancellationToken) -> Result<u64, SendError> {
+        let mut rejected = 0;
+        for request in shipment.requests() {
+            let taken = self.send_patiently(request, stop).await?;
+            rejected += taken.rejected;
+            if taken.rejected > 0 && !self.is_refusing {
+                let Taken { rejected, why } = &taken;
+                tracing::warn!(rejected, error = %why, "the collector of traces did not take all spans");
+            }
+            self.is_refusing = taken.rejected > 0;
+            if let Some(counted) = &self.counted {
+                counted.count_rejected(taken.rejected);
+            }
+        }
+        if std::mem::take(&mut self.is_failing) {
+            tracing::info!("the collector of traces takes traces again");
+        }
+        Ok(rejected)
+    }
+
+    /// Sends a request, again if the collector may take it later.
+    async fn send_patiently(&self, request: Bytes, stop: &CancellationToken) -> Result<Taken, SendError> {
         let mut attempt = 1;
-        let refusal = loop {
-            let sent = self.collector.send(body.clone()).await;
+        loop {
+            let sent = self.collector.send(request.clone()).await;
             if let (Err(_), Some(counted)) = (&sent, &self.counted) {
                 counted.count_failure();
             }
             match sent {
-                Ok(Taken { rejected, why }) => {
-                    if rejected > 0 && !self.is_refusing {
-                        tracing::warn!(rejected, error = %why, "the collector of traces did not take all spans");
-                    }
-                    self.is_refusing = rejected > 0;
-                    if let Some(counted) = &self.counted {
-                        counted.count_rejected(rejected);
-                    }
-                    if std::mem::take(&mut self.is_failing) {
-                        tracing::info!("the collector of traces takes traces again");
-                    }
-                    let fate = if rejected < spans { TraceFate::Exported } else { TraceFate::NotSent };
-                    return self.count(fate, traces);
-                }
-                Err(SendError { why, after: Some(after) }) if attempt < ATTEMPTS && !stop.is_cancelled() => {
+                Err(SendError { why, after: Some(after), .. }) if attempt < ATTEMPTS && !stop.is_cancelled() => {
                     tracing::debug!(error = %why, attempt, "the collector of traces is asked again");
                     let pause = (PAUSE * 2_u32.pow(attempt - 1)).mul_f64(0.5 + random() / 2.0).max(after);
                     tokio::select! {
@@ -144,13 +165,9 @@ impl Exporter {
                     }
                     attempt += 1;
                 }
-                Err(SendError { why, .. }) => break why,
+                settled => return settled,
             }
-        };
-        if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(error = %refusal, "traces are dropped: the collector does not take them");
         }
-        self.count(TraceFate::NotSent, traces);
     }
 
     fn count(&self, fate: TraceFate, traces: u64) {
