@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
 use crate::api::extract::RunPath;
-use crate::api::readers::ReaderShare;
+use crate::api::readers::TraceMemory;
 use crate::api::state::Api;
 use crate::telemetry::traces;
 
@@ -28,12 +28,19 @@ pub async fn get(
     State(api): State<Api>,
     caller: Caller,
     RunPath(id): RunPath,
-    ReaderShare(_memory): ReaderShare,
+    memory: TraceMemory,
 ) -> Result<Response, ApiError> {
+    let mut memory = memory.take().await?;
     let trace = api.agent.runs().trace(caller.requester(), &id).await?;
+    if let Some(memory) = &mut memory {
+        memory.shrink(trace.size() as u64);
+    }
     let resource = [("service.name".to_owned(), env!("CARGO_PKG_NAME").to_owned())];
     // Span by span: what is written of a trace is several times as long as what it is made of.
-    let pieces = traces::json(&resource, trace).map(|piece| piece.map(Bytes::from));
+    let pieces = traces::json(&resource, trace).map(move |piece| {
+        let _held = &memory;
+        piece.map(Bytes::from)
+    });
     let headers = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     Ok((headers, Body::from_stream(stream::iter(pieces))).into_response())
 }

@@ -146,8 +146,9 @@ impl Bounds {
         let Size(reader_memory) = section.key(
             "reader_memory",
             "Most memory for events that were read from logs and that clients have not taken yet, all together; a reader \
-             takes 384 KiB of it while it is behind its run, and waits if there is none. One key, or one address where \
-             there are no keys, gets half.",
+             takes 384 KiB of it while it is behind its run, and waits if there is none. A trace takes 8 MiB until it is \
+             made, then its own size, and 503 `overloaded` tells that there is none. One key, or one address where there \
+             are no keys, gets half.",
             Size(64 << 20),
         );
         let run_memory = run_memory(section);

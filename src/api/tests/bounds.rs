@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 use super::streams::{asked, replica, replica_that_stores};
 use super::{agent_over, agent_that_stores, router, send};
-use crate::api::{Bodies, MetricsAccess};
+use crate::api::{Bodies, MetricsAccess, ReaderMemory};
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Write};
@@ -164,4 +164,21 @@ async fn a_session_that_is_being_stored_is_counted_though_its_client_hangs_up() 
         store.go_on();
         assert_eq!(other().await.0, StatusCode::CREATED, "{path}");
     }
+}
+
+/// A trace that is read holds memory until it is sent, and who finds none is told.
+#[tokio::test(start_paused = true)]
+async fn readers_of_traces_share_memory() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (_agent, router) = replica(&store, false);
+    let path = format!("/v1/runs/{}/trace", asked(&router, "/v1/agent/completions").await.run);
+    let memory = ReaderMemory::new(0);
+    let get = || Request::get(&path).extension(memory.clone()).body(Body::empty()).unwrap();
+    let unread = router.clone().oneshot(get()).await.unwrap();
+    assert_eq!(unread.status(), StatusCode::OK);
+    assert_eq!(error(send(&router, get()).await), (503, "overloaded".to_owned()));
+    let body = unread.into_body().collect().await.unwrap().to_bytes();
+    let trace: Value = serde_json::from_slice(&body).unwrap();
+    assert!(trace["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().len() > 1, "{trace}");
+    assert_eq!(send(&router, get()).await.0, StatusCode::OK);
 }
