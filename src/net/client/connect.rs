@@ -56,11 +56,13 @@ pub(super) struct Connector {
     to_proxy: HttpsConnector<HttpConnector>,
     tls: Arc<ClientConfig>,
     proxies: Option<Arc<Matcher>>,
+    /// Whether proxies are asked for a tunnel to every server: they pass no HTTP/2 on.
+    tunnels_all: bool,
     timeout: Option<Duration>,
 }
 
 impl Connector {
-    /// Connects through `proxies` where they say so.
+    /// Connects through `proxies` where they say so; through tunnels alone where only HTTP/2 is spoken.
     pub(super) fn new(reach: &Reach, proxies: Option<Matcher>) -> Result<Self, CannotConnect> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -79,13 +81,14 @@ impl Connector {
             to_proxy: (tcp, Arc::new(to_proxy)).into(),
             tls,
             proxies: proxies.map(Arc::new),
+            tunnels_all: reach.http2_only,
             timeout: reach.connect_timeout,
         })
     }
 
     /// What a proxy wants to see with each request that it gets as it is.
     pub(super) fn proxy_authorization(&self, to: &Uri) -> Option<HeaderValue> {
-        if to.scheme() != Some(&Scheme::HTTP) {
+        if self.tunnels_all || to.scheme() != Some(&Scheme::HTTP) {
             return None;
         }
         self.proxy(to)?.basic_auth().cloned()
@@ -107,7 +110,7 @@ impl Connector {
 
     async fn connect(mut self, to: Uri) -> Result<Stream, Failure> {
         let Some(proxy) = self.proxy(&to) else { return Ok(Stream::direct(self.direct.call(to).await?)) };
-        if to.scheme() != Some(&Scheme::HTTPS) {
+        if to.scheme() != Some(&Scheme::HTTPS) && !self.tunnels_all {
             return Ok(Stream::to_proxy(self.to_proxy.call(proxy.uri().clone()).await?));
         }
         let name = HeaderMap::from_iter([(USER_AGENT, NAME)]);

@@ -14,7 +14,7 @@ pub struct Reach {
     pub proxies: Proxies,
     /// How long a connection is kept for the next request, where that is less than usual.
     pub keep_idle: Option<Duration>,
-    /// Whether servers are spoken to in HTTP/2 alone, without TLS too.
+    /// Whether servers are spoken to in HTTP/2 alone, without TLS too; proxies are then asked for a tunnel to each.
     pub http2_only: bool,
     /// Which certificate authorities vouch for servers; `None` for those of the system. They always vouch for proxies.
     pub authorities: Option<Authorities>,

@@ -104,7 +104,7 @@ async fn connecting_takes_no_longer_than_it_may() {
 #[tokio::test]
 async fn a_proxy_passes_plain_requests_on_and_tunnels_others() {
     let refusal = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
-    let (proxy, heads) = serve(vec![vec![OK, OK], vec![refusal]]).await;
+    let (proxy, heads) = serve(vec![vec![OK, OK], vec![refusal], vec![refusal]]).await;
     let matcher = || Matcher::builder().all(format!("http://ann:secret@{proxy}")).no("excepted.test").build();
     let client = HttpClient::through(Some(matcher()), &Reach::default()).unwrap();
     for path in ["one", "two"] {
@@ -113,6 +113,9 @@ async fn a_proxy_passes_plain_requests_on_and_tunnels_others() {
     }
     let refused = client.send(get("https://models.test/three")).await.unwrap_err();
     assert!(refused.to_string().contains("tunnel"), "{refused:?}");
+    let http2 = HttpClient::through(Some(matcher()), &Reach { http2_only: true, ..Reach::default() }).unwrap();
+    let refused = http2.send(get("http://collector.test:4317/four")).await.unwrap_err();
+    assert!(refused.to_string().contains("tunnel"), "a proxy passes no HTTP/2 on: {refused:?}");
     let excepted = client.send(get("http://excepted.test:1/")).await.unwrap_err();
     assert!(!excepted.to_string().contains("tunnel"), "{excepted:?}");
     let heads = heads.await.unwrap();
@@ -121,6 +124,7 @@ async fn a_proxy_passes_plain_requests_on_and_tunnels_others() {
         "get http://models.test/one http/1.1\r\n",
         "get http://models.test/two http/1.1\r\n",
         "connect models.test:443 http/1.1\r\n",
+        "connect collector.test:4317 http/1.1\r\n",
     ]) {
         let head = head.to_lowercase();
         assert!(head.starts_with(line) && head.contains(authorization), "{head}");
