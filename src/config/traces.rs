@@ -65,11 +65,13 @@ pub enum TracedContent {
 /// Where the collector is, without and with the path for traces.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// How traces are sent, and with which headers: what is said of traces goes first.
+const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const DISABLED: &str = "OTEL_SDK_DISABLED";
+const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 
 impl TracesConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
@@ -121,15 +123,36 @@ impl TracesConfig {
     }
 }
 
+/// Whether OpenTelemetry's variables switch traces off.
+fn is_disabled(section: &Section<'_>) -> bool {
+    let says = |variable, word: &str| section.env(variable).is_some_and(|value| value.eq_ignore_ascii_case(word));
+    says(DISABLED, "true") || says(EXPORTER, "none")
+}
+
+/// Refuses what a variable says, if traces are sent: a host may set it for other programs.
+fn refuse_variable(section: &Section<'_>, variable: &str, what: impl Into<String>) {
+    let has_endpoint =
+        section.is_written("endpoint") || section.env(ENDPOINT).is_some() || section.env(TRACES_ENDPOINT).is_some();
+    if has_endpoint && !is_disabled(section) {
+        section.refuse_outside(variable, what);
+    }
+}
+
+/// The first of these variables that is set, and its value.
+fn first_set(section: &Section<'_>, variables: [&'static str; 2]) -> Option<(&'static str, String)> {
+    variables.into_iter().find_map(|variable| Some((variable, section.env(variable)?)))
+}
+
 fn protocol(section: &mut Section<'_>) -> OtlpProtocol {
     let written: Option<OtlpProtocol> = section.optional(
         "protocol",
-        "How traces are sent: `http/protobuf` if nothing says. `OTEL_EXPORTER_OTLP_PROTOCOL` goes first.",
+        "How traces are sent: `http/protobuf` if nothing says. `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` and \
+         `OTEL_EXPORTER_OTLP_PROTOCOL` go first.",
     );
-    let found = section.env(PROTOCOL).and_then(|named| {
+    let found = first_set(section, PROTOCOLS).and_then(|(variable, named)| {
         let known = OtlpProtocol::WORDS.iter().find(|(word, _)| *word == named);
         if known.is_none() {
-            section.refuse_outside(PROTOCOL, "must be `http/protobuf` or `grpc`");
+            refuse_variable(section, variable, "must be `http/protobuf` or `grpc`");
         }
         known.map(|(_, protocol)| *protocol)
     });
@@ -145,9 +168,9 @@ fn url(section: &mut Section<'_>, protocol: OtlpProtocol) -> Option<Url> {
         "endpoint",
         "Base URL of the collector, such as `\"http://localhost:4318\"`; `/v1/traces` is appended to it, unless `protocol` is \
          `grpc`. `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, which has the path, and `OTEL_EXPORTER_OTLP_ENDPOINT` go first. Without \
-         any of them, or with `OTEL_SDK_DISABLED` set to `true`, no traces are sent.",
+         any of them, or with `OTEL_SDK_DISABLED` set to `true` or `OTEL_TRACES_EXPORTER` to `none`, no traces are sent.",
     );
-    let is_disabled = section.env(DISABLED).is_some_and(|disabled| disabled.eq_ignore_ascii_case("true"));
+    let is_disabled = is_disabled(section);
     let whole = section.env(TRACES_ENDPOINT).map(|url| (TRACES_ENDPOINT, url, true));
     let named = whole.or_else(|| section.env(ENDPOINT).map(|url| (ENDPOINT, url, false)));
     let found = named.or_else(|| written.map(|url| ("endpoint", url, false)));
@@ -190,9 +213,10 @@ fn headers(section: &mut Section<'_>) -> Vec<(http::HeaderName, Secret)> {
     let written: Option<String> = section.optional(
         "headers_env",
         "Environment variable that holds headers for the collector, such as `api-key=…,x-tenant=…`. \
-         `OTEL_EXPORTER_OTLP_HEADERS` goes first.",
+         `OTEL_EXPORTER_OTLP_TRACES_HEADERS` and `OTEL_EXPORTER_OTLP_HEADERS` go first.",
     );
-    let Some(variable) = section.env(HEADERS).map(|_| HEADERS.to_owned()).or(written) else {
+    let of_hosts = first_set(section, HEADERS).map(|(variable, _)| variable);
+    let Some(variable) = of_hosts.map(str::to_owned).or(written) else {
         return Vec::new();
     };
     let Some(text) = section.env(&variable) else {
@@ -202,7 +226,11 @@ fn headers(section: &mut Section<'_>) -> Vec<(http::HeaderName, Secret)> {
     section.record("headers_env", Recorded::shown(format!("\"{variable}\"")));
     section.record_secret("headers_env", &text);
     parse_headers(&text).unwrap_or_else(|| {
-        section.refuse("headers_env", format!("{variable} must be a list such as `name=value,name=value`"));
+        const WRONG: &str = "must be a list such as `name=value,name=value`";
+        match of_hosts {
+            Some(variable) => refuse_variable(section, variable, WRONG),
+            None => section.refuse("headers_env", format!("{variable} {WRONG}")),
+        }
         Vec::new()
     })
 }
@@ -224,7 +252,7 @@ fn resource(section: &mut Section<'_>) -> Vec<(String, String)> {
     );
     let mut all = match section.env(RESOURCE).map(|text| parse_pairs(&text)) {
         Some(None) => {
-            section.refuse_outside(RESOURCE, "must be a list such as `name=value,name=value`");
+            refuse_variable(section, RESOURCE, "must be a list such as `name=value,name=value`");
             Vec::new()
         }
         Some(Some(pairs)) => pairs,

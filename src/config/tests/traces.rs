@@ -56,7 +56,38 @@ fn mistakes_in_them_are_named() {
     assert_snapshot!(load_with("", &Options::default(), &env).unwrap_err().to_string(), @"
     OTEL_EXPORTER_OTLP_PROTOCOL: must be `http/protobuf` or `grpc`
     OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL that begins with http:// or https://
-    traces.headers_env: OTEL_EXPORTER_OTLP_HEADERS must be a list such as `name=value,name=value`
+    OTEL_EXPORTER_OTLP_HEADERS: must be a list such as `name=value,name=value`
     OTEL_RESOURCE_ATTRIBUTES: must be a list such as `name=value,name=value`
     ");
+}
+
+/// A host sets variables for all of its programs.
+#[test]
+fn variables_are_judged_where_traces_are_sent() {
+    let wrong = [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "hush"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "hush"),
+    ];
+    assert_eq!(traces("", &wrong).url, None);
+    for off in [("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_EXPORTER", "none")] {
+        assert_eq!(traces("endpoint = 'http://file:1'", &[&wrong[..], &[off]].concat()).url, None);
+    }
+    let env = [&wrong[..], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://base:2")]].concat();
+    let refused = load_with("", &Options::default(), &env).unwrap_err().to_string();
+    for (variable, _) in wrong {
+        assert!(refused.contains(variable), "{refused}");
+    }
+}
+
+#[test]
+fn what_variables_say_of_traces_goes_before_what_they_say_of_all() {
+    let env = [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "key=all"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "key=traces"),
+    ];
+    let read = traces("endpoint = 'http://file:1'", &env);
+    assert_eq!((read.protocol, read.headers[0].1.expose()), (OtlpProtocol::Grpc, "traces"));
 }
