@@ -187,12 +187,14 @@ impl Server {
                 () = self.agent.idle(self.drain_timeout) => {}
                 _ = stopping.wait_for(|stopping| *stopping == Stopping::Now) => {}
             }
+            self.agent.leave().await;
+            close.cancel();
+            // Other replicas drive the runs by now, and nothing waits for a collector but the end of this process.
             tokio::select! {
                 () = exporting.end() => {}
                 _ = stopping.wait_for(|stopping| *stopping == Stopping::Now) => {}
             }
             self.agent.close().await;
-            close.cancel();
         };
         tokio::select! {
             ((), (), ()) = async { tokio::join!(listening, metrics_door, draining) } => {}

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::support::http::Request;
+use crate::support::redis::durable;
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
@@ -143,6 +144,38 @@ async fn what_is_too_much_together_is_sent_singly_and_what_is_rejected_is_counte
     assert!(line.contains("full"), "{line}");
     within("the last trace to be counted", async { while counted(&server, EXPORTED).await < 3 {} }).await;
     assert_eq!((counted(&server, NOT_SENT).await, counted(&server, FAILURES).await), (0, 1));
+}
+
+/// The collector of this test takes connections and answers nothing.
+#[tokio::test]
+async fn runs_are_left_to_other_replicas_while_the_last_traces_wait_for_a_collector() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let (gate, redis) = (Gate::new(), durable().await);
+    let tools = ToolServer::start([Reply::plain("lost").gate(&gate), Reply::plain("found")]).await;
+    let calls = Reply::calls("look", &json!({"note": "x"}));
+    let upstream = Upstream::start([Reply::says("Hello."), calls, Reply::says("Done.")]).await;
+    let config = format!(
+        "{}{}[agents.default]\ntools = [\"look\"]\n[server]\ndrain_delay = \"0s\"\ndrain_timeout = \"0s\"\n\
+         [traces]\nendpoint = \"http://{}\"\n",
+        upstream.config(),
+        tools.config("look", "read"),
+        listener.local_addr().expect("it has an address"),
+    );
+    let start = || TestServer::builder(&config).store(&redis.url()).start();
+    let (mut leaving, other) = (start().await, start().await);
+    leaving.post(ENDPOINT, &ask()).await.ok();
+    let mut body = ask();
+    body["stream"] = json!(true);
+    let mut stream = leaving.stream(ENDPOINT, &body).await;
+    let begun = stream.until(|frame| frame.name == "tool.call").await;
+    tools.called(1).await;
+    leaving.sigterm();
+    let run = begun[0].json()["run_id"].as_str().expect("it is named").to_owned();
+    other.events(&run, 0).await.until(|frame| frame.name == "run.completed").await;
+    let given_up = "did not take the last traces in time";
+    assert!(!leaving.output().contains(given_up), "the run goes on meanwhile: {}", leaving.output());
+    leaving.drained().await;
+    assert!(leaving.output().contains(given_up), "{}", leaving.output());
 }
 
 /// The collector of this test takes connections and answers nothing.

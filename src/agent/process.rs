@@ -58,13 +58,18 @@ impl Agent {
         }
     }
 
-    /// Stops driving the runs that are still live, and closes the store. The logs of the runs are their
-    /// checkpoints: the next process that opens the store resumes them.
-    pub async fn close(&self) {
+    /// Stops driving the runs that are still live. The logs of the runs are their checkpoints: other replicas resume them,
+    /// or the next process that opens the store.
+    pub async fn leave(&self) {
         self.rooms.lifecycle.leave().await;
         if let Err(error) = self.rooms.ownership.replica.retire().await {
             tracing::warn!(%error, "could not unregister this replica; the others will find that it is gone");
         }
+    }
+
+    /// Leaves the runs, and closes the store.
+    pub async fn close(&self) {
+        self.leave().await;
         self.rooms.ledger.store().close().await;
     }
 

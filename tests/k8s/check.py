@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 # The oldest Kubernetes that docs/kubernetes.md names, and the newest that has schemas.
 VERSIONS = ["1.30", "1.37"]
 # What the server takes after its drain to end what is still open, in seconds.
-CLOSING = 2
+CLOSING = 7
 # Kinds that Kubernetes' own schemas lack, and where theirs are.
 EXTENSIONS = {"HTTPRoute": "httproute.json", "ServiceMonitor": "prometheus.json", "PrometheusRule": "prometheus.json"}
 # What has a template of pods and selects them.
