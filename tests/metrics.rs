@@ -114,6 +114,7 @@ async fn the_counters_agree_with_what_upstreams_tools_and_clients_saw() {
             ],
         ),
         ("loopgate_run_duration_seconds_count", &["{agent=\"default\"} 3"]),
+        ("loopgate_step_duration_seconds_count", &["{agent=\"default\"} 4"]),
         (
             "loopgate_upstream_errors_total",
             &["{upstream=\"scripted\",class=\"rejected\"} 1", "{upstream=\"scripted\",class=\"unavailable\"} 1"],

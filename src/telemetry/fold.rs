@@ -36,8 +36,9 @@ pub enum Observation<'r> {
     Took { usage: Usage, cost: Micros },
     /// A model call may have taken more than the run is charged for.
     Unconfirmed(Used),
-    /// A step ended with its turn and the results of its tools.
-    StepCompleted,
+    /// A step ended with its turn and the results of its tools. `total_ms` is the time from its begin, if the driver saw
+    /// that.
+    StepCompleted { total_ms: Option<u64> },
     /// A step's answer is void.
     StepDiscarded(DiscardReason),
     /// A server-side tool call has its result.
@@ -79,6 +80,8 @@ pub enum FailureClass {
 pub struct RunFold {
     created_ms: u64,
     model: Arc<StepModel>,
+    /// When the step began that is under way.
+    step_began_ms: Option<u64>,
     is_queued: bool,
     waits: bool,
     handed_off: bool,
@@ -97,6 +100,7 @@ impl RunFold {
         Self {
             created_ms: spec.created_ms,
             model,
+            step_began_ms: None,
             is_queued: spec.queued_at.is_some(),
             waits: status == RunStatus::RequiresAction,
             handed_off,
@@ -124,6 +128,7 @@ impl RunFold {
                 if let Some(model) = model {
                     self.model.clone_from(model);
                 }
+                self.step_began_ms = Some(record.at_ms);
                 self.repeat(&mut observe);
                 Observation::Reserved(*reserved)
             }
@@ -146,7 +151,10 @@ impl RunFold {
             }
             Event::BudgetWarning { owner, .. } => Observation::BudgetWarned(*owner),
             Event::ToolFinished { name, outcome, .. } => Observation::ToolFinished { name, outcome },
-            Event::StepCompleted { .. } => Observation::StepCompleted,
+            Event::StepCompleted { .. } => {
+                let began_ms = self.step_began_ms.take();
+                Observation::StepCompleted { total_ms: began_ms.map(|began_ms| record.at_ms.saturating_sub(began_ms)) }
+            }
             Event::StopRequested { error, .. } => {
                 self.is_stopping = true;
                 self.stopped_by = error.as_ref().map(|error| error.kind);
@@ -188,6 +196,8 @@ impl RunFold {
     }
 
     fn resume(&mut self, by_client: bool) -> ResumeCause {
+        // Nothing was done meanwhile.
+        self.step_began_ms = None;
         let (waited, handed_off) = (std::mem::take(&mut self.waits), std::mem::take(&mut self.handed_off));
         match (by_client, waited, handed_off) {
             (true, ..) => ResumeCause::Client,

@@ -130,6 +130,37 @@ fn names_from_outside_the_configuration_are_not_told() {
 }
 
 #[test]
+fn a_step_lasts_from_its_begin_to_its_last_result() {
+    let metrics = Metrics::new(false);
+    let began = |step| Event::StepStarted { step, reserved: Reservation::default(), model: None, closing: None };
+    let completed = |step| Event::StepCompleted {
+        step,
+        usage: Usage::default(),
+        turn_end: TurnEnd::ToolCalls,
+        latency_ms: 1_000,
+        budget: BudgetStatus::default(),
+    };
+    let told = [
+        (1_000, began(1)),
+        (4_000, completed(1)),
+        (5_000, began(2)),
+        // Another replica went on with the second step.
+        (60_000, Event::RunResumed { leg: None }),
+        (61_000, completed(2)),
+    ];
+    let spec = spec();
+    let run = Run::new(Arc::new(spec.clone()));
+    let mut counter = metrics.of_run(&spec, || run.counted());
+    for (seq, (at_ms, event)) in (1..).zip(told) {
+        counter.recorded(&Record { seq, at_ms, event });
+    }
+    let text = text(&metrics, Format::Prometheus);
+    for sample in ["sum{agent=\"other\"} 3.0\n", "count{agent=\"other\"} 1\n"] {
+        assert!(text.contains(&format!("loopgate_step_duration_seconds_{sample}")), "{sample}: {text}");
+    }
+}
+
+#[test]
 fn what_is_reserved_is_released_with_its_run() {
     let metrics = Metrics::new(false);
     let reserved = Reservation { input_tokens: 30, output_tokens: 12, cost: crate::types::Micros(500_000) };

@@ -86,7 +86,12 @@ impl Meters {
                 }
             }
             Observation::Unconfirmed(used) => self.model(model).leave_unconfirmed(used),
-            Observation::StepCompleted => drop(self.model(model).completed.inc()),
+            Observation::StepCompleted { total_ms } => {
+                self.model(model).completed.inc();
+                if let Some(total_ms) = total_ms {
+                    self.agent.step_duration.observe_ms(total_ms, self.trace.as_ref());
+                }
+            }
             Observation::StepDiscarded(reason) => self.model(model).discard(reason),
             Observation::ToolFinished { name, outcome } => {
                 self.metrics.tools.of(name).finish(outcome, self.trace.as_ref());

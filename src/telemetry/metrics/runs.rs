@@ -31,6 +31,7 @@ pub(super) struct AgentMeters {
     waits: Family<Counter>,
     resumed: [Counter; 4],
     pub(super) duration: Histogram,
+    pub(super) step_duration: Histogram,
 }
 
 impl AgentMeters {
@@ -272,6 +273,13 @@ fn agents(to: &mut Declarations) -> Named<AgentMeters> {
         "How long runs that ended were under way, without the time in which they waited. A run whose log was lost or \
          damaged has none.",
     );
+    let step_duration = to.seconds(
+        "step_duration",
+        &["agent"],
+        DURATIONS,
+        "From the begin of a step to the last result of its tools. A step with which another replica or a client went on has \
+         none.",
+    );
     Named::new(MOST_NAMES, move |name| AgentMeters {
         name: name.to_owned(),
         accepted: accepted.of(&[name]),
@@ -280,6 +288,7 @@ fn agents(to: &mut Declarations) -> Named<AgentMeters> {
         waits: waits.clone(),
         resumed: CAUSES.map(|cause| resumed.of(&[name, cause])),
         duration: duration.of(&[name]),
+        step_duration: step_duration.of(&[name]),
     })
 }
 
