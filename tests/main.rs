@@ -22,6 +22,7 @@ mod memory;
 mod metrics;
 mod offers;
 mod passing;
+mod planted;
 mod pools;
 mod presets;
 mod prices;

@@ -222,54 +222,6 @@ async fn open_connections_readers_and_streams_are_counted_while_they_are_open() 
     assert_eq!(number(&after, "loopgate_readers"), 0);
 }
 
-/// Everything that is secret or personal, each marked by a word of its own.
-#[tokio::test]
-async fn metrics_tell_nothing_that_was_planted() {
-    let error = Reply::error(401, "denied", "CANARY-upstream-error is not allowed");
-    let arguments = json!({"note": "CANARY-arguments"});
-    let upstream =
-        Upstream::start([Reply::calls("look", &arguments), Reply::says("CANARY-answer"), error, Reply::says("Hi.")])
-            .await;
-    let tools = ToolServer::start([Reply::plain("CANARY-result")]).await;
-    let config = format!(
-        "{}{}[tools.look.headers]\nauthorization = {{ env = \"TOOL_SECRET\" }}\n\
-         [agents.default]\ntools = [\"look\"]\nsystem = \"CANARY-system\"\n\
-         [keys.mine]\nkey_env = \"KEY\"\nscopes = [\"run\", \"sessions\", \"metrics\"]\n",
-        upstream.config().replace("[upstreams.scripted]", "[upstreams.scripted]\napi_key_env = \"UP_KEY\""),
-        tools.config("look", "read"),
-    );
-    let builder = TestServer::builder(&config).env("TOOL_SECRET", "CANARY-tool-secret").env("UP_KEY", "CANARY-up-key");
-    let mut server = builder.env("KEY", "CANARY-key").start().await;
-    server.use_key("CANARY-key");
-    let asked = json!({
-        "model": "test",
-        "user": "CANARY-user",
-        "metadata": {"CANARY-label": "CANARY-metadata"},
-        "messages": [{"role": "user", "content": "CANARY-prompt"}],
-    });
-    let request = server.json(ENDPOINT, &asked).header("idempotency-key", "CANARY-idempotency");
-    server.send(request.header("x-request-id", "CANARY-request-id")).await.ok();
-    assert_eq!(tools.calls().len(), 1);
-    assert_eq!(server.post(ENDPOINT, &asked).await.status, 502);
-    let odd = [("model", "CANARY-model"), ("CANARY-member", "x")];
-    for (name, value) in odd {
-        let mut body = ask();
-        body[name] = json!(value);
-        server.post(ENDPOINT, &body).await;
-    }
-    server.post("/v1/sessions", &json!({"id": "CANARY-session"})).await;
-    server.get("/v1/CANARY-path?CANARY-query=1").await;
-    server.use_key("CANARY-wrong-key");
-    assert_eq!(server.post(ENDPOINT, &ask()).await.status, 401);
-    server.use_key("CANARY-key");
-    for accept in ["text/plain", "application/openmetrics-text"] {
-        let text = text(&server, accept).await;
-        let told: Vec<_> = text.lines().filter(|line| line.to_lowercase().contains("canary")).collect();
-        assert_eq!(told, [""; 0]);
-        assert!(text.contains("loopgate_tool_calls_total{tool=\"look\",outcome=\"ok\"} 1\n"), "{text}");
-    }
-}
-
 /// Each of the two formats is read by its own readers, and only one of them has exemplars.
 #[tokio::test]
 async fn an_open_reader_gets_the_trace_of_a_run_beside_its_duration() {
