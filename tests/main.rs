@@ -1,6 +1,7 @@
 //! Everything that is tested from outside: the real binary over real sockets, and the repository itself.
 
 mod agents;
+mod alerts;
 mod answers;
 mod anthropic;
 mod bad_inputs;
