@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::support::http::Request;
 use crate::support::redis::durable;
-use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream, within};
+use crate::support::{Anthropic, Gate, Reply, TestServer, ToolServer, Upstream, within};
 
 const ENDPOINT: &str = "/v1/agent/completions";
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -66,6 +66,28 @@ async fn a_run_tells_its_spans_to_its_tenant_and_nothing_that_was_said() {
     assert_eq!(server.get(&path).await.status, 404, "another tenant's run is not there");
     server.use_key("lg_blind");
     assert_eq!(server.get(&path).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_model_call_names_its_service_and_its_upstream() {
+    let claude = Anthropic::start([Reply::anthropic().text_block(0, "Hello.").stop("end_turn")]).await;
+    let other = Upstream::start([Reply::says("Hello.")]).await;
+    let server = TestServer::start(&format!("{}{}", claude.config(), other.config())).await;
+    for (model, service) in [("claude/claude-opus-5", "anthropic"), ("scripted/test", "scripted")] {
+        let mut body = ask();
+        body["model"] = json!(model);
+        let run = server.post(ENDPOINT, &body).await.ok();
+        let path = format!("/v1/runs/{}/trace", run["agent"]["run_id"].as_str().expect("it is named"));
+        let answer = server.get(&path).await.ok();
+        let call =
+            spans(&answer).iter().find(|span| span["name"].as_str().is_some_and(|name| name.starts_with("chat ")));
+        let attributes = call.expect("the model was called")["attributes"].as_array().expect("it has some");
+        let told =
+            |name| attributes.iter().find(|one| one["key"] == name).map(|one| one["value"]["stringValue"].clone());
+        let (upstream, _) = model.split_once('/').expect("it names its upstream");
+        let expected = [service, service, upstream].map(|name| Some(json!(name)));
+        assert_eq!(["gen_ai.provider.name", "gen_ai.system", "loopgate.upstream"].map(told), expected);
+    }
 }
 
 /// What the server has counted of this.

@@ -140,7 +140,8 @@ impl Control {
     /// The spans that a log says; `None` if it is empty. What cannot be read of it is left out.
     async fn read_trace(&self, partition: &Partition, subject: Subject) -> Result<Option<Trace>, Unavailable> {
         let (run, id, of_run) = (subject.run.clone(), subject.trace_id(), subject.trace.clone());
-        let (mut fold, mut is_empty) = (SpanFold::new(subject), true);
+        let providers = self.launcher.generations.current().providers.clone();
+        let (mut fold, mut is_empty) = (SpanFold::new(subject, providers), true);
         let take = |record: Record, _| {
             is_empty = false;
             fold.apply(&record);

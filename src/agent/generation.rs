@@ -13,6 +13,7 @@ use crate::agent::context::offer::{CurrentOffers, Offer};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
+use crate::telemetry::traces::Providers;
 use crate::tools::Registry;
 
 /// Everything that can be replaced while the process runs.
@@ -26,6 +27,8 @@ pub struct Generation {
     pub offers: CurrentOffers,
     /// The tools that runs answer themselves.
     pub own_tools: Vec<Arc<dyn OwnTool>>,
+    /// What traces call the services of upstreams.
+    pub providers: Providers,
     /// What the runs of each key may take together.
     pub quotas: Quotas,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.

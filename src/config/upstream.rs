@@ -73,6 +73,18 @@ impl UpstreamKind {
             Self::Demo => None,
         }
     }
+
+    /// What OpenTelemetry's conventions call the service; `None` if they have no name for it and no preset has.
+    #[must_use]
+    pub fn provider(&self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi(openai) => openai.provider,
+            Self::Responses(responses) => responses.provider,
+            Self::Anthropic(_) => Some("anthropic"),
+            Self::Gemini(_) => Some("gcp.gemini"),
+            Self::Demo => None,
+        }
+    }
 }
 
 impl Upstream {

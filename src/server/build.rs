@@ -109,6 +109,7 @@ pub(super) fn generation(
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: build_tools(settings, clients)?,
+        providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
         requests_per_minute: settings.server.requests_per_minute,

@@ -13,13 +13,13 @@ use super::support::{Echo, TestAgent};
 use crate::agent::ledger::{keys, log};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::telemetry::traces::{Content, Span, SpanFold, Subject};
+use crate::telemetry::traces::{Content, Providers, Span, SpanFold, Subject};
 use crate::tools::{CallContext, Tool, ToolAnswer, ToolError, ToolSpec};
 use crate::types::trace::SpanId;
 use crate::types::{Effect, Event, Record, RunSpec, RunTrace, SpanKey};
 
 fn spans(spec: &RunSpec, records: &[Record]) -> Vec<Span> {
-    let mut fold = SpanFold::new(Subject::new(spec, Content::Off));
+    let mut fold = SpanFold::new(Subject::new(spec, Content::Off), Providers::default());
     for record in records {
         fold.apply(record);
     }

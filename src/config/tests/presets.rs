@@ -85,3 +85,26 @@ fn mistakes_of_presets_are_told() {
     loopgate.toml:2: upstreams.a.api_version: must be a word of letters, digits, `-`, `_` and `.`
     "#);
 }
+
+/// By the names that OpenTelemetry's conventions have, as far as they have one.
+#[test]
+fn traces_call_services_by_their_well_known_names() {
+    for (declared, provider) in [
+        ("", Some("openai")),
+        ("kind = 'openai_responses'", Some("openai")),
+        ("base_url = 'http://localhost:9/v1'", None),
+        ("kind = 'anthropic'", Some("anthropic")),
+        ("kind = 'gemini'", Some("gcp.gemini")),
+        ("kind = 'demo'", None),
+        ("preset = 'azure'\nbase_url = 'https://own.openai.azure.com/openai/v1'", Some("azure.ai.openai")),
+        ("preset = 'bedrock'\nbase_url = 'https://bedrock-mantle.eu.api.aws/v1'", Some("aws.bedrock")),
+        ("preset = 'mistral'", Some("mistral_ai")),
+        ("preset = 'xai'", Some("x_ai")),
+        ("preset = 'groq'", Some("groq")),
+        ("preset = 'ollama'", Some("ollama")),
+    ] {
+        let keys = PRESETS.iter().map(|preset| preset.key).filter(|key| !key.is_empty()).collect::<Vec<_>>();
+        let settings = load(&format!("[upstreams.mine]\n{declared}\n"), &keys).unwrap();
+        assert_eq!(settings.upstreams[0].kind.provider(), provider, "{declared}");
+    }
+}

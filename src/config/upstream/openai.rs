@@ -26,6 +26,8 @@ pub struct OpenAiUpstream {
     pub ask_in_one_piece: bool,
     /// What its chat completions take otherwise than others.
     pub chat: ChatManner,
+    /// What traces call its service; `None` if that is not known.
+    pub provider: Option<&'static str>,
     /// The header that holds the key; `None` for `authorization`, where it is a bearer token.
     pub key_header: Option<&'static str>,
     /// The version of the API that its addresses name, where they name one, and then also the model.
@@ -69,6 +71,7 @@ impl OpenAiUpstream {
         http.refuse_second(section, key_header.unwrap_or(BEARER));
         Self {
             api_version,
+            provider: provider_of(preset, &http.base_url),
             key_header,
             chat,
             written_calls: section
@@ -116,6 +119,11 @@ pub(super) fn read_http(section: &mut Section<'_>) -> (Option<&'static Preset>, 
         find_key(preset, &mut http, section);
     }
     (Some(preset), http)
+}
+
+/// What traces call the service of this preset, or at this address.
+pub(super) fn provider_of(preset: Option<&Preset>, base_url: &Url) -> Option<&'static str> {
+    preset.map(Preset::provider).or_else(|| is_openai(base_url).then_some("openai"))
 }
 
 /// Takes the key from the preset's own variable.

@@ -12,6 +12,8 @@ use crate::types::tool::WrittenCalls;
 pub struct Preset {
     /// What it is called in the configuration.
     pub name: &'static str,
+    /// What OpenTelemetry's conventions call it, where that is another name.
+    pub(super) told_as: Option<&'static str>,
     /// Where it is; `None` where every customer has an address.
     pub(super) base_url: Option<&'static str>,
     /// What its address looks like where every customer has one.
@@ -81,6 +83,7 @@ const COMPATIBLE: ChatManner = ChatManner::COMPATIBLE;
 /// A server of which nothing differs.
 const PLAIN: Preset = Preset {
     name: "",
+    told_as: None,
     base_url: None,
     address: "",
     key: "",
@@ -145,6 +148,7 @@ pub static PRESETS: [Preset; 13] = [
     },
     Preset {
         name: "mistral",
+        told_as: Some("mistral_ai"),
         base_url: Some("https://api.mistral.ai/v1"),
         key: "MISTRAL_API_KEY",
         chat: ChatManner {
@@ -170,6 +174,7 @@ pub static PRESETS: [Preset; 13] = [
     Preset { name: "together", base_url: Some("https://api.together.xyz/v1"), key: "TOGETHER_API_KEY", ..VENDOR },
     Preset {
         name: "xai",
+        told_as: Some("x_ai"),
         base_url: Some("https://api.x.ai/v1"),
         key: "XAI_API_KEY",
         note: "reasoning counts beside the output, and is added to it",
@@ -177,6 +182,7 @@ pub static PRESETS: [Preset; 13] = [
     },
     Preset {
         name: "azure",
+        told_as: Some("azure.ai.openai"),
         address: "`https://RESOURCE.openai.azure.com/openai/v1`, or without `/v1` for a dated `api_version`",
         key: "AZURE_OPENAI_API_KEY",
         key_header: Some("api-key"),
@@ -186,6 +192,7 @@ pub static PRESETS: [Preset; 13] = [
     },
     Preset {
         name: "bedrock",
+        told_as: Some("aws.bedrock"),
         address: "`https://bedrock-mantle.REGION.api.aws/v1`, or `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`",
         key: "AWS_BEARER_TOKEN_BEDROCK",
         note: "only its endpoints that are compatible with OpenAI; the second does not list its models",
@@ -194,6 +201,11 @@ pub static PRESETS: [Preset; 13] = [
 ];
 
 impl Preset {
+    /// What traces call it.
+    pub(super) fn provider(&self) -> &'static str {
+        self.told_as.unwrap_or(self.name)
+    }
+
     /// Whether it says where it is.
     #[must_use]
     pub fn has_address(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Upstreams of kind `openai_responses`.
 
 use super::http::HttpUpstream;
-use super::openai::{BEARER, chat_of, is_openai, read_http, read_pass_unknown_members};
+use super::openai::{BEARER, chat_of, is_openai, provider_of, read_http, read_pass_unknown_members};
 use super::preset::Preset;
 use crate::config::reader::Section;
 use crate::config::value::Word;
@@ -17,6 +17,8 @@ pub struct ResponsesUpstream {
     pub reasoning_summary: Option<ReasoningSummary>,
     /// Whether a model is asked for its reasoning, encrypted; `None` where its name decides.
     pub encrypted_reasoning: Option<bool>,
+    /// What traces call its service; `None` if that is not known.
+    pub provider: Option<&'static str>,
     /// The header that holds the key; `None` for `authorization`, where it is a bearer token.
     pub key_header: Option<&'static str>,
 }
@@ -85,6 +87,7 @@ impl ResponsesUpstream {
                  with the results of its tool calls. If absent, every model is asked but those that are known not to reason \
                  (`gpt-3…`, `gpt-4…`, `chatgpt-4…`, `gpt-5-chat…`), which would refuse. Only `openai_responses`.",
             ),
+            provider: provider_of(preset, &http.base_url),
             key_header,
             pass_unknown_members,
             http,

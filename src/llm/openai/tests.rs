@@ -325,6 +325,7 @@ fn bad_settings_are_refused_and_the_key_is_not_shown() {
         pass_unknown_members: false,
         ask_in_one_piece: false,
         chat: ChatManner::OPENAI,
+        provider: None,
         key_header: None,
         api_version: None,
     };

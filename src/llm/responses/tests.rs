@@ -24,6 +24,7 @@ fn config(base_url: &str) -> ResponsesUpstream {
         pass_unknown_members: true,
         reasoning_summary: None,
         encrypted_reasoning: None,
+        provider: None,
         key_header: None,
     }
 }

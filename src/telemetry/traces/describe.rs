@@ -32,13 +32,20 @@ pub(super) fn run(subject: &Subject) -> Span {
 }
 
 /// A model call that begins.
-pub(super) fn model_call(subject: &Subject, model: &StepModel, step: u32, reserved: Reservation, at_ms: u64) -> Span {
+pub(super) fn model_call(
+    subject: &Subject,
+    (model, provider): (&StepModel, &str),
+    step: u32,
+    reserved: Reservation,
+    at_ms: u64,
+) -> Span {
     let title = format!("{} {}", operation::CHAT, model.model);
     let mut span = Span::begin(&subject.run, SpanKey::ModelCall(step), title, at_ms);
     span.kind = Kind::Client;
     span.set(names::OPERATION, operation::CHAT);
-    span.set(names::PROVIDER, model.upstream.clone());
-    span.set(names::SYSTEM, model.upstream.clone());
+    span.set(names::PROVIDER, provider.to_owned());
+    span.set(names::SYSTEM, provider.to_owned());
+    span.set(names::UPSTREAM, model.upstream.clone());
     span.set(names::REQUEST_MODEL, model.model.clone());
     span.set(names::REQUEST_MAX_TOKENS, reserved.output_tokens);
     span.set(names::AGENT, subject.agent.clone());

@@ -9,6 +9,7 @@ use super::calls::{Calls, Left};
 use super::content::Content;
 use super::describe;
 use super::names::{self, event};
+use super::providers::Providers;
 use super::span::{Moment, Room, Span, Value};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
@@ -53,12 +54,13 @@ pub struct SpanFold {
     is_content_left_out: bool,
     now_ms: u64,
     status: RunStatus,
+    providers: Providers,
 }
 
 impl SpanFold {
     /// Before the first record.
     #[must_use]
-    pub fn new(subject: Subject) -> Self {
+    pub fn new(subject: Subject, providers: Providers) -> Self {
         Self {
             root: describe::run(&subject),
             queue: None,
@@ -82,6 +84,7 @@ impl SpanFold {
             now_ms: subject.created_ms,
             status: RunStatus::InProgress,
             subject,
+            providers,
         }
     }
 
@@ -194,7 +197,8 @@ impl SpanFold {
         if let Some(closing) = closing {
             span.set(names::CLOSING, closing.as_str());
         }
-        let call = describe::model_call(&self.subject, &self.model, step, reserved, self.now_ms);
+        let provider = self.providers.of(&self.model.upstream);
+        let call = describe::model_call(&self.subject, (&self.model, provider), step, reserved, self.now_ms);
         self.model_call = Some(call.within(span.id).admitted(&mut self.room));
         self.step = Some(span);
     }

@@ -9,7 +9,7 @@ pub const ERROR_TYPE: &str = "error.type";
 
 /// What a span does: see [`operation`].
 pub const OPERATION: &str = "gen_ai.operation.name";
-/// Who answers model calls: the upstream's name in the configuration.
+/// Who answers model calls, by the well-known names.
 pub const PROVIDER: &str = "gen_ai.provider.name";
 /// What `PROVIDER` was called before; many viewers look for it.
 pub const SYSTEM: &str = "gen_ai.system";
@@ -69,6 +69,8 @@ pub const TOOL_CALLS: &str = "loopgate.run.tool_calls";
 pub const COST: &str = "loopgate.cost_usd";
 /// Whether tokens were estimated.
 pub const ESTIMATED: &str = "loopgate.usage.estimated";
+/// The upstream's name in the configuration.
+pub const UPSTREAM: &str = "loopgate.upstream";
 /// The step.
 pub const STEP: &str = "loopgate.step";
 /// Why a step's answer is void.

@@ -33,7 +33,7 @@ fn subject() -> Subject {
 }
 
 fn spans(subject: Subject, records: &[Record]) -> Vec<Span> {
-    let mut fold = SpanFold::new(subject);
+    let mut fold = SpanFold::new(subject, Providers::default());
     for record in records {
         fold.apply(record);
     }

@@ -1,7 +1,7 @@
 //! Calls whose outcome is unknown.
 
 use super::*;
-use crate::telemetry::traces::{Content, SpanFold, Subject};
+use crate::telemetry::traces::{Content, Providers, SpanFold, Subject};
 use crate::types::SpanKey;
 use crate::types::trace::SpanId;
 
@@ -175,7 +175,7 @@ fn spans_count_attempts_as_the_run_does() {
     story.continues(Vec::new(), vec![(pay.id.clone(), Decision::Retry)]);
     let told = SpanId::of(&story.run.spec().id, SpanKey::ToolCall(&pay.id, story.run.attempt(&pay.id)));
     story.answers(&pay, Effect::Write);
-    let mut fold = SpanFold::new(Subject::new(story.run.spec(), Content::Off));
+    let mut fold = SpanFold::new(Subject::new(story.run.spec(), Content::Off), Providers::default());
     story.records.iter().for_each(|record| fold.apply(record));
     let spans = fold.into_spans();
     let made: Vec<_> = spans.iter().filter(|span| span.name == "execute_tool pay").collect();

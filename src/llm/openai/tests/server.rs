@@ -37,6 +37,7 @@ pub(super) fn config(http: HttpUpstream) -> OpenAiUpstream {
         pass_unknown_members: true,
         ask_in_one_piece: false,
         chat: ChatManner::COMPATIBLE,
+        provider: None,
         key_header: None,
         api_version: None,
     }
