@@ -39,6 +39,8 @@ pub struct AgentConfig {
     pub tools: Vec<String>,
     /// What happens when a limit ends a run.
     pub on_limit: OnLimit,
+    /// Whether traces may tell what is said in its runs.
+    pub trace_content: bool,
     /// The bounds of its runs; a request may ask for less.
     pub limits: LimitsConfig,
 }
@@ -106,6 +108,11 @@ impl AgentConfig {
              closing answer, `error` fails it.",
             parent.map_or(OnLimit::Stop, |parent| parent.on_limit),
         );
+        let trace_content = section.key(
+            "trace_content",
+            "Whether traces may tell what is said in runs of the agent, if [`traces.content`](#traces) has them tell anything.",
+            parent.is_none_or(|parent| parent.trace_content),
+        );
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
@@ -113,6 +120,7 @@ impl AgentConfig {
             system: section.or_inherited("system", system, parent.and_then(|parent| parent.system.clone())),
             tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
             on_limit,
+            trace_content,
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
         }
     }

@@ -88,6 +88,7 @@ fn nothing_written_is_all_defaults() {
                 "current_time",
             ],
             on_limit: Stop,
+            trace_content: true,
             limits: LimitsConfig {
                 max_iterations: 20,
                 timeout: 300s,
@@ -263,6 +264,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         model = 'demo/demo'
         tools = ['calc*']
         on_limit = 'error'
+        trace_content = false
         [agents.default.limits]
         max_iterations = 200
         timeout = '10s'
@@ -277,6 +279,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         system: Some("Be brief.".into()),
         tools: vec!["calc*".into()],
         on_limit: OnLimit::Error,
+        trace_content: false,
         limits: LimitsConfig {
             max_iterations: 3,
             timeout: Duration::from_secs(10),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::types::fallback::{CallTerms, Fallback};
+use crate::types::json::is_default;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
@@ -159,6 +160,9 @@ pub struct RunSpec {
     /// The trace that it belongs to, if it has spans or its caller names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<RunTrace>,
+    /// Whether traces tell nothing that is said in it, whatever they tell of others.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub hides_content: bool,
     /// The id of the request that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,

@@ -118,6 +118,7 @@ fn pinned(
         own_tools: selected.own,
         client_tools: new.client_tools.clone(),
         trace: None,
+        hides_content: !settings.trace_content,
         request_id: new.request_id.clone(),
         claim: new.claim.as_ref().map(|claim| claim.name.clone()),
         metadata: new.metadata.clone(),

@@ -48,6 +48,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         context_window: 128_000,
         max_output_tokens: 8_192,
         bounds_output: false,
+        hides_content: false,
         limits: Limits {
             max_iterations: 20,
             timeout_ms: 60_000,

@@ -254,6 +254,7 @@ fn with_spares(
         system: system.map(Into::into),
         tools: vec!["*".into()],
         on_limit: OnLimit::Stop,
+        trace_content: true,
         limits,
     };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)

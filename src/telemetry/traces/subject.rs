@@ -38,6 +38,7 @@ impl Subject {
     /// The run of this specification.
     #[must_use]
     pub fn new(spec: &RunSpec, content: Content) -> Self {
+        let content = if spec.hides_content { Content::Off } else { content };
         Self {
             run: spec.id.clone(),
             session: spec.session.clone(),
