@@ -24,7 +24,7 @@ const OURS: [(&str, &str); 21] = [
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
     ("benches/e2e/process.rs", "executable"),
     ("tests/k8s/check.py", "subprocess.run(arguments,"),
-    ("docs/pictures/top.py", "subprocess.Popen(command,"),
+    ("docs/pictures/lab.py", "subprocess.Popen(command,"),
     ("scripts/common.sh", "$@"),
     ("scripts/run", "$loopgate"),
     ("tests/sdk/collector.rs", "&python"),
