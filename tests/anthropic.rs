@@ -143,7 +143,12 @@ async fn pictures_and_documents_reach_the_model_and_what_it_cannot_take_is_refus
     for (part, says) in [(sound, "takes no sound"), (id, "file_data"), (tiff, "not as image/tiff")] {
         let answer = server.post(CHAT, &ask(json!([{"type": "text", "text": "What is it?"}, part]))).await;
         let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("messages[0]")), "{}", answer.body);
+        assert_eq!(
+            (answer.status, &answer.body["error"]["param"]),
+            (400, &json!("messages[0].content[1]")),
+            "{}",
+            answer.body
+        );
         assert!(message.contains(says) && message.contains("claude"), "{message}");
     }
     assert_eq!(upstream.requests().len(), 1);
@@ -162,6 +167,9 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         ("response_format", json!({"type": "json_object"})),
         ("temperature", json!(1.5)),
         ("reasoning_effort", json!("enormous")),
+        ("min_p", json!(0.1)),
+        ("thinking_config", json!({"thinkingBudget": 100})),
+        ("chat_template_kwargs", json!({"enable_thinking": false})),
     ] {
         let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
         let error = &answer.body["error"];
@@ -171,10 +179,10 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
     assert!(upstream.requests().is_empty());
     let harmless = json!({
         "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1, "top_k": 40, "verbosity": "low",
-        "min_p": 0.1, "stop": ["END"], "user": "ada",
+        "min_p": 0, "chat_id": "c", "stop": ["END"], "user": "ada",
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
-    let said = "the upstream claude was not sent these members, which it does not know: verbosity, min_p";
+    let said = "the upstream claude was not sent these members, which it does not know: verbosity, chat_id";
     assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
     let sent = upstream.requests().remove(0);
     assert_eq!(

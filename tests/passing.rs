@@ -43,18 +43,31 @@ async fn members_that_are_not_known_reach_an_upstream_that_may_know_them() {
     }
     assert_eq!((passed.get("thinking"), passed.get("agent")), (None, None));
 
-    let documented = asked("pass_unknown_members = false\n", &members).await;
-    assert_eq!((&documented["store"], documented.get("top_k")), (&json!(true), None));
+    let documented = asked("pass_unknown_members = false\n", &json!({"chat_id": "c", "top_k": 0, "store": true})).await;
+    assert_eq!((&documented["store"], documented.get("top_k"), documented.get("chat_id")), (&json!(true), None, None));
 }
 
+/// What decides about the answer is refused; a member that says nothing of it is left out, and named.
 #[tokio::test]
 async fn members_that_an_upstream_is_not_sent_are_named_to_the_caller() {
     let upstream = Upstream::start([Reply::says("Hello")]).await;
     let server = TestServer::start(&format!("{}pass_unknown_members = false\n", upstream.config())).await;
-    let answer = server.post(ENDPOINT, &request(&json!({"top_k": 40, "min_p": 0.05, "store": true}))).await.ok();
-    let said = "the upstream scripted was not sent these members, which it does not know: min_p, top_k";
+    let answer = server.post(ENDPOINT, &request(&json!({"chat_id": "c", "min_p": 0, "store": true}))).await.ok();
+    let said = "the upstream scripted was not sent these members, which it does not know: chat_id";
     let warnings = answer["agent"]["warnings"].as_array().expect("there are warnings");
     assert!(warnings.contains(&said.into()), "{warnings:?}");
+    for (name, value) in [
+        ("top_k", json!(40)),
+        ("min_p", json!(0.05)),
+        ("thinking", json!({"type": "enabled"})),
+        ("chat_template_kwargs", json!({"enable_thinking": false})),
+    ] {
+        let answer = server.post(ENDPOINT, &request(&json!({name: value}))).await;
+        let error = &answer.body["error"];
+        assert_eq!((answer.status, &error["param"]), (400, &json!(name)), "{}", answer.body);
+        assert!(error["message"].as_str().is_some_and(|text| text.contains(name)), "{error}");
+    }
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 /// Whatever the settings say, and however it is spelled.

@@ -140,7 +140,12 @@ async fn pictures_and_documents_reach_the_model_and_sound_is_refused_before_it_i
     let sound = json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}});
     let answer = server.post(CHAT, &ask(json!([{"type": "text", "text": "What is it?"}, sound]))).await;
     let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-    assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("messages[0]")), "{}", answer.body);
+    assert_eq!(
+        (answer.status, &answer.body["error"]["param"]),
+        (400, &json!("messages[0].content[1]")),
+        "{}",
+        answer.body
+    );
     assert!(message.contains("takes no sound") && message.contains("respond"), "{message}");
     assert_eq!(upstream.requests().len(), 1);
 }
@@ -160,6 +165,8 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         ("prediction", json!({"type": "content", "content": "x"})),
         ("web_search_options", json!({})),
         ("response_format", nameless),
+        ("top_k", json!(40)),
+        ("thinking", json!({"type": "enabled", "budget_tokens": 1024})),
     ] {
         let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
         let error = &answer.body["error"];
@@ -168,8 +175,8 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
     }
     assert!(upstream.requests().is_empty());
     let harmless = json!({
-        "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": 40, "store": true,
-        "verbosity": "low", "stop": [], "user": "ada", "truncation": "auto",
+        "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": -1, "store": true,
+        "chat_id": "c", "verbosity": "low", "stop": [], "user": "ada", "truncation": "auto",
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
     let said = "the upstream respond was not sent these members, which it does not know: ";
@@ -177,7 +184,7 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
     let warning = warnings.iter().filter_map(Value::as_str).find_map(|warning| warning.strip_prefix(said));
     let mut unsent: Vec<_> = warning.unwrap_or_default().split(", ").collect();
     unsent.sort_unstable();
-    assert_eq!(unsent, ["store", "top_k"], "{answer}");
+    assert_eq!(unsent, ["chat_id", "store"], "{answer}");
     let sent = upstream.requests().remove(0);
     assert_eq!(
         (&sent["temperature"], &sent["user"], &sent["truncation"]),

@@ -284,11 +284,24 @@ impl Control {
     ) -> Result<(Head, bool), LookupError> {
         let requester = requester.into();
         let (_, head) = self.find(requester, id).await?;
+        self.refuse_parts(&head, &messages)?;
         match inbox::send(&self.ledger, requester.tenant, id, &Command::Steer { messages }, key).await? {
             Delivery::Delivered => Ok((head, false)),
             Delivery::Repeated => Ok((head, true)),
             Delivery::Ended(_) => Err(LookupError::NotLive(id.clone())),
         }
+    }
+
+    /// Refuses messages with parts that the model of a run does not take.
+    fn refuse_parts(&self, head: &Head, messages: &[Message]) -> Result<(), LookupError> {
+        let upstream = head.called_model.split('/').next().unwrap_or_default();
+        let model = self.launcher.generations.current().catalog.model(upstream);
+        for (index, message) in messages.iter().enumerate() {
+            if let Some((part, why)) = model.refuses_part(message) {
+                return Err(LookupError::PartRefused { message: index, part, why });
+            }
+        }
+        Ok(())
     }
 
     /// Waits for a run's end, or for a moment.

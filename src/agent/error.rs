@@ -12,6 +12,15 @@ pub enum Field {
     Model,
     /// A message, counted from 0.
     Message(usize),
+    /// A part of a message, both counted from 0.
+    Part {
+        /// The message.
+        message: usize,
+        /// The part of it.
+        part: usize,
+    },
+    /// The session.
+    Session,
     /// The name of a client's tool, counted from 0.
     ClientToolName(usize),
     /// The parameters of a client's tool, counted from 0.
@@ -259,6 +268,16 @@ pub enum LookupError {
     /// The run has ended.
     #[error("run {0} has ended")]
     NotLive(RunId),
+    /// A part of a message is nothing that the run's model takes.
+    #[error("{why}")]
+    PartRefused {
+        /// The message, counted from 0.
+        message: usize,
+        /// The part of it, counted from 0.
+        part: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The request came before, and that is in its way.
     #[error(transparent)]
     Claim(#[from] ClaimError),

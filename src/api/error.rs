@@ -113,6 +113,8 @@ fn path(field: Field) -> String {
     match field {
         Field::Model => "model".to_owned(),
         Field::Message(index) => format!("messages[{index}]"),
+        Field::Part { message, part } => format!("messages[{message}].content[{part}]"),
+        Field::Session => "agent.session_id".to_owned(),
         Field::ClientToolName(index) => format!("tools[{index}].function.name"),
         Field::ClientToolParameters(index) => format!("tools[{index}].function.parameters"),
         Field::ClientTools => "tools".to_owned(),
@@ -177,6 +179,9 @@ impl From<LookupError> for ApiError {
             LookupError::EventIdAhead { .. } => Self::new(ErrorCode::EventIdAhead, message).permanent(),
             LookupError::CommandTooLarge { .. } => Self::new(ErrorCode::PayloadTooLarge, message).at("messages"),
             LookupError::InboxFull(_) => Self::new(ErrorCode::InboxFull, message).at("messages").permanent(),
+            LookupError::PartRefused { message: index, part, .. } => {
+                Self::invalid(path(Field::Part { message: index, part }), message)
+            }
             LookupError::NotLive(_) => Self::new(ErrorCode::RunNotWaiting, message).permanent(),
             LookupError::Claim(error) => error.into(),
             LookupError::Storage(error) => error.into(),

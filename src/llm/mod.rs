@@ -196,6 +196,11 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
         Vec::new()
     }
 
+    /// The first part of a message that its upstream cannot take, counted from 0, and why.
+    fn refuses_part(&self, _message: &Message) -> Option<(usize, String)> {
+        None
+    }
+
     /// What of a new request its upstream cannot do, though the answer depends on it; `None` if there is nothing. The
     /// messages are those of the request.
     fn refuses(&self, _sampling: &Sampling, _messages: &[Message]) -> Option<Unsupported> {

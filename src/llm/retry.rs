@@ -140,6 +140,10 @@ impl Model for Retrying {
         self.inner.refuses(sampling, messages)
     }
 
+    fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
+        self.inner.refuses_part(message)
+    }
+
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
         self.inner.unsent(sampling)
     }

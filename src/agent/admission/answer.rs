@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::agent::admission::backoff::Backoff;
 use crate::agent::admission::claims::HeldClaim;
-use crate::agent::admission::{Admission, Started, transcript};
+use crate::agent::admission::{Admission, Started, transcript, unsupported};
 use crate::agent::error::{Field, LookupError, StartError};
 use crate::agent::generation::Generation;
 use crate::agent::launch::ready::Idle;
@@ -21,7 +21,7 @@ use crate::types::event::{Asked, Decision, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
 use crate::types::outcome::RequiredCall;
 use crate::types::sampling::Sampling;
-use crate::types::{CallId, Message, Role, RunId, RunSpec, RunStatus};
+use crate::types::{CallId, Conversation, Message, Role, RunId, RunSpec, RunStatus};
 
 impl Admission {
     /// Continues this run if it waits for its client, who may have named it.
@@ -121,6 +121,8 @@ impl Admission {
             return Err(StartError::AgentForbidden(spec.agent.clone()));
         }
         check_unchanged(new, spec, generation)?;
+        let model = generation.catalog.model(&idle.run().model().upstream);
+        unsupported::refuse(&*model, &Sampling::default(), &new.messages, &Conversation::default())?;
         let required = idle.run().required_calls();
         check_answered(new, &required)?;
         let account = self.limits.take_slot(spec, &generation.quotas).await?;

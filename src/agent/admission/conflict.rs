@@ -64,7 +64,8 @@ impl Admission {
     async fn end_waiting(&self, new: &NewRun, session: &Session, waiting: &Head) -> Result<(), StartError> {
         check_may_end(new, waiting)?;
         let generation = self.generation_of(new);
-        let spec = self.specify(new, &generation, Some(session), 0).await?.spec;
+        let history = self.sessions.history(&new.tenant, session).await?;
+        let spec = self.specify(new, &generation, Some(session), &history).await?.spec;
         self.has_budget(&spec, Some(session), &generation.quotas).await?;
         self.launcher.stop(&new.tenant, waiting).await?;
         Ok(())

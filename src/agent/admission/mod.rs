@@ -15,6 +15,7 @@ mod select;
 mod specify;
 mod start;
 mod transcript;
+mod unsupported;
 mod verdict;
 
 use std::sync::Arc;

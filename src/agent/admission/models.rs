@@ -1,33 +1,31 @@
 //! Which models a run may call: those that take what its request asks for, at a price that its budgets can count.
 
-use crate::agent::admission::price;
+use crate::agent::admission::{price, unsupported};
 use crate::agent::catalog::{Called, Resolved};
-use crate::agent::error::{Field, StartError};
+use crate::agent::error::StartError;
 use crate::agent::generation::Generation;
 use crate::agent::quotas::Quotas;
 use crate::agent::request::NewRun;
-use crate::llm::{Place, Unsupported};
-use crate::types::RunSpec;
 use crate::types::fallback::Fallback;
 use crate::types::session::Session;
+use crate::types::{Conversation, RunSpec};
 
 /// Leaves the models that take what the request asks for. If the first does not, the run begins with the next that does;
 /// an error if none does. Returns what the caller should know of it.
 pub(super) fn leave_able(
     resolved: &mut Resolved,
     new: &NewRun,
+    history: &Conversation,
     generation: &Generation,
 ) -> Result<Vec<String>, StartError> {
-    let refusal =
-        |called: &Called| generation.catalog.model(&called.upstream).refuses(&new.options.sampling, &new.messages);
+    let refusal = |called: &Called| {
+        let model = generation.catalog.model(&called.upstream);
+        unsupported::find(&*model, &new.options.sampling, &new.messages, history)
+    };
     let refused = refusal(&resolved.called);
     resolved.fallbacks.retain(|fallback| refusal(fallback).is_none());
-    let Some(Unsupported { place, message }) = refused else { return Ok(Vec::new()) };
+    let Some((field, message)) = refused else { return Ok(Vec::new()) };
     if resolved.fallbacks.is_empty() {
-        let field = match place {
-            Place::Member(name) => Field::Member(name),
-            Place::Message(index) => Field::Message(index),
-        };
         return Err(StartError::Invalid { field, message });
     }
     resolved.called = resolved.fallbacks.remove(0);

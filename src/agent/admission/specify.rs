@@ -18,7 +18,7 @@ use crate::types::clock::now_ms;
 use crate::types::conversation::requested;
 use crate::types::run::OnConflict;
 use crate::types::session::Session;
-use crate::types::{Limits, Message, Role, RunSpec};
+use crate::types::{Conversation, Limits, Message, Role, RunSpec};
 
 /// Most output tokens that are reserved for a call whose request does not say how many it may have: an answer is
 /// rarely longer, and what is reserved is kept from other runs.
@@ -39,7 +39,7 @@ impl Admission {
         new: &NewRun,
         generation: &Generation,
         session: Option<&Session>,
-        history_weight: usize,
+        history: &Conversation,
     ) -> Result<Specified, StartError> {
         let asked = asked_model(new, session)?;
         let may_use = |agent: &str| new.allowed_agents.as_ref().is_none_or(|all| all.iter().any(|one| one == agent));
@@ -49,14 +49,14 @@ impl Admission {
         }
         let selected = Selected::new(generation, &resolved.settings, new)?;
         let offer = generation.offer(&selected.names);
-        let warnings = models::leave_able(&mut resolved, new, generation)?;
+        let warnings = models::leave_able(&mut resolved, new, history, generation)?;
         let terms = resolved.called.terms;
         let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
         spec.warnings.extend(warnings);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
-        spec.context_tokens = context::estimate(&spec, history_weight, tools.offer().weight());
+        spec.context_tokens = context::estimate(&spec, history.weight(), tools.offer().weight());
         price::check(&spec, &spec.step_model(), terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
         let windows = spec.fallbacks.iter().map(|fallback| fallback.context_window);

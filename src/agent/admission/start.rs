@@ -212,7 +212,7 @@ impl Admission {
             None => Conversation::default(),
         };
         let generation = self.generation_of(new);
-        let Specified { spec, offer, tools } = self.specify(new, &generation, found, history.weight()).await?;
+        let Specified { spec, offer, tools } = self.specify(new, &generation, found, &history).await?;
         self.has_budget(&spec, found, &generation.quotas).await?;
         let account = self.limits.take_slot(&spec, &generation.quotas).await?;
         let lease = match self.ownership.acquire(&spec).await.map_err(StartError::from) {

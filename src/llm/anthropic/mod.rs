@@ -94,6 +94,10 @@ impl Model for AnthropicModel {
         ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
     }
 
+    fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
+        support::unsupported_part_of(&self.name, message)
+    }
+
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
         support::unsupported(&self.name, sampling, messages)
     }

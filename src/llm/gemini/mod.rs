@@ -119,6 +119,10 @@ impl Model for GeminiModel {
         self.may_ask_in_one_piece
     }
 
+    fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
+        support::unsupported_part_of(&self.name, message)
+    }
+
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
         support::unsupported(&self.name, sampling, messages)
     }

@@ -6,7 +6,9 @@ use super::chunk::API;
 use super::media;
 use super::sampling::{OWN, TIERS};
 use super::thinking::is_effort;
-use crate::llm::unsupported::{Place, Unsupported, given_member, refused_part};
+use crate::llm::unsupported::{
+    Place, Unsupported, given_member, given_of_vendors, is_of_vendors, refused_part, unsupported_part,
+};
 use crate::types::Message;
 use crate::types::conversation::Dialect;
 use crate::types::sampling::Sampling;
@@ -26,9 +28,19 @@ const DECISIVE: [(&str, &[&str]); 8] = [
 
 /// What of a request the upstream cannot do.
 pub(super) fn unsupported(upstream: &str, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
-    let of_member = refused_member(sampling).map(|(name, what)| (Place::Member(name), what));
-    let (place, what) = of_member.or_else(|| refused_part(messages, media::refusal))?;
-    Some(Unsupported { place, message: format!("the upstream {upstream}, which speaks {API}, {what}") })
+    if let Some((name, what)) = refused_member(sampling) {
+        return Some(Unsupported { place: Place::Member(name), message: sentence(upstream, &what) });
+    }
+    unsupported_part(messages, |message| unsupported_part_of(upstream, message))
+}
+
+/// The first part of a message that the upstream cannot take, and why.
+pub(super) fn unsupported_part_of(upstream: &str, message: &Message) -> Option<(usize, String)> {
+    refused_part(message, media::refusal).map(|(part, what)| (part, sentence(upstream, &what)))
+}
+
+fn sentence(upstream: &str, what: &str) -> String {
+    format!("the upstream {upstream}, which speaks {API}, {what}")
 }
 
 /// The names of members that the upstream is not sent.
@@ -43,7 +55,8 @@ pub(super) fn unsent(sampling: &Sampling) -> Vec<&str> {
     ];
     let hints = hints.into_iter().filter_map(|(name, is_given)| is_given.then_some(name));
     let extra = sampling.extra.members(Dialect::OpenaiChat).iter().map(|(name, _)| name.as_str());
-    let unknown = extra.filter(|name| !OWN.contains(name) && DECISIVE.iter().all(|(known, _)| known != name));
+    let is_refused = |name: &str| DECISIVE.iter().any(|(known, _)| *known == name) || is_of_vendors(name);
+    let unknown = extra.filter(|name| !OWN.contains(name) && !is_refused(name));
     hints.chain(unknown).collect()
 }
 
@@ -56,5 +69,6 @@ fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
         let what = "takes as `reasoning_effort` none, minimal, low, medium, high, xhigh or max";
         return Some(("reasoning_effort", what.to_owned()));
     }
-    given_member(sampling, &DECISIVE).map(|name| (name, format!("has no `{name}`: leave it out")))
+    let refused = given_member(sampling, &DECISIVE).or_else(|| given_of_vendors(sampling, &OWN));
+    refused.map(|name| (name, format!("has no `{name}`: leave it out")))
 }

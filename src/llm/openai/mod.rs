@@ -31,7 +31,7 @@ use super::http::call::Uris;
 use super::http::in_one_piece::come_in_one_piece;
 use super::http::list::{ids, list_models};
 use super::http::upstream::{Access, Upstream, UpstreamError, endpoint};
-use super::unsupported::{Place, Unsupported, given_member};
+use super::unsupported::{Place, Unsupported, given_member, given_of_vendors, is_of_vendors};
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::{ChatManner, OpenAiUpstream};
 use crate::types::Message;
@@ -116,12 +116,14 @@ impl Model for OpenAiModel {
 
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
         let undocumented = (!self.takes_unknown).then(|| sampling::undocumented(sampling));
-        sampling::given(sampling, self.chat.left_out).chain(undocumented.into_iter().flatten()).collect()
+        let undocumented = undocumented.into_iter().flatten().filter(|name| !is_of_vendors(name));
+        sampling::given(sampling, self.chat.left_out).chain(undocumented).collect()
     }
 
     fn refuses(&self, sampling: &Sampling, _messages: &[Message]) -> Option<Unsupported> {
         let refused: Vec<_> = self.chat.refused.iter().map(|name| (*name, &HARMLESS[..])).collect();
-        let name = given_member(sampling, &refused)?;
+        let of_vendors = || given_of_vendors(sampling, &[]).filter(|_| !self.takes_unknown);
+        let name = given_member(sampling, &refused).or_else(of_vendors)?;
         let message = format!("the upstream {} has no `{name}`: leave it out", self.name);
         Some(Unsupported { place: Place::Member(name), message })
     }

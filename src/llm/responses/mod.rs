@@ -88,8 +88,12 @@ impl Model for ResponsesModel {
         ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
     }
 
+    fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
+        support::unsupported_part_of(&self.name, message)
+    }
+
     fn refuses(&self, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
-        support::unsupported(&self.name, sampling, messages)
+        support::unsupported(&self.name, sampling, messages, self.manner.takes_unknown)
     }
 
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {

@@ -3,7 +3,9 @@
 //! What changes the answer is refused with its name. What only helps an upstream is left out, and the caller is told.
 
 use super::event::API;
-use crate::llm::unsupported::{Place, Unsupported, given_member, refused_part};
+use crate::llm::unsupported::{
+    Place, Unsupported, given_member, given_of_vendors, is_of_vendors, refused_part, unsupported_part,
+};
 use crate::types::Message;
 use crate::types::conversation::{Dialect, PartKind};
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
@@ -40,17 +42,33 @@ const RESERVED: [&str; 13] = [
 ];
 
 /// What of a request the upstream cannot do.
-pub(super) fn unsupported(upstream: &str, sampling: &Sampling, messages: &[Message]) -> Option<Unsupported> {
-    let of_member = refused_member(sampling).map(|(name, what)| (Place::Member(name), what));
-    let (place, what) = of_member.or_else(|| refused_part(messages, refusal))?;
-    Some(Unsupported { place, message: format!("the upstream {upstream}, which speaks {API}, {what}") })
+pub(super) fn unsupported(
+    upstream: &str,
+    sampling: &Sampling,
+    messages: &[Message],
+    takes_unknown: bool,
+) -> Option<Unsupported> {
+    if let Some((name, what)) = refused_member(sampling, takes_unknown) {
+        return Some(Unsupported { place: Place::Member(name), message: sentence(upstream, &what) });
+    }
+    unsupported_part(messages, |message| unsupported_part_of(upstream, message))
+}
+
+/// The first part of a message that the upstream cannot take, and why.
+pub(super) fn unsupported_part_of(upstream: &str, message: &Message) -> Option<(usize, String)> {
+    refused_part(message, refusal).map(|(part, what)| (part, sentence(upstream, &what)))
+}
+
+fn sentence(upstream: &str, what: &str) -> String {
+    format!("the upstream {upstream}, which speaks {API}, {what}")
 }
 
 /// The names of members that the upstream is not sent.
 pub(super) fn unsent(sampling: &Sampling, takes_unknown: bool) -> Vec<&str> {
     let extra = sampling.extra.members(Dialect::OpenaiChat).iter();
     let unsent = extra.filter(|(name, json)| {
-        let is_refused_else = DECISIVE.iter().any(|(known, _)| known == name);
+        let is_refused_else =
+            DECISIVE.iter().any(|(known, _)| known == name) || (!takes_unknown && is_of_vendors(name));
         // Nothing is stored in any case.
         let is_heeded = name == "store" && json.get() == "false";
         !is_refused_else && !is_heeded && !is_sent(name, takes_unknown)
@@ -65,7 +83,7 @@ pub(super) fn is_sent(name: &str, takes_unknown: bool) -> bool {
 }
 
 /// The first member that cannot be heeded, and why.
-fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
+fn refused_member(sampling: &Sampling, takes_unknown: bool) -> Option<(&'static str, String)> {
     let has_no = |name: &'static str| (name, format!("has no `{name}`: leave it out"));
     let penalises = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
     let stops = match &sampling.stop {
@@ -86,7 +104,8 @@ fn refused_member(sampling: &Sampling) -> Option<(&'static str, String)> {
         let what = "wants the schema of a `response_format` of type `json_schema`";
         return Some(("response_format", what.to_owned()));
     }
-    given_member(sampling, &DECISIVE).map(has_no)
+    let of_vendors = || given_of_vendors(sampling, &OWN).filter(|_| !takes_unknown);
+    given_member(sampling, &DECISIVE).or_else(of_vendors).map(has_no)
 }
 
 /// Why a part of a message cannot be sent.
