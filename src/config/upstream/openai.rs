@@ -71,7 +71,7 @@ impl OpenAiUpstream {
         http.refuse_second(section, key_header.unwrap_or(BEARER));
         Self {
             api_version,
-            provider: provider_of(preset, &http.base_url),
+            provider: provider_of(preset, &http),
             key_header,
             chat,
             written_calls: section
@@ -122,8 +122,8 @@ pub(super) fn read_http(section: &mut Section<'_>) -> (Option<&'static Preset>, 
 }
 
 /// What traces call the service of this preset, or at this address.
-pub(super) fn provider_of(preset: Option<&Preset>, base_url: &Url) -> Option<&'static str> {
-    preset.map(Preset::provider).or_else(|| is_openai(base_url).then_some("openai"))
+pub(super) fn provider_of(preset: Option<&Preset>, http: &HttpUpstream) -> Option<&'static str> {
+    preset.map(Preset::provider).or_else(|| is_openai(http).then_some("openai"))
 }
 
 /// Takes the key from the preset's own variable.

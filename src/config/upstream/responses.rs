@@ -87,7 +87,7 @@ impl ResponsesUpstream {
                  with the results of its tool calls. If absent, every model is asked but those that are known not to reason \
                  (`gpt-3…`, `gpt-4…`, `chatgpt-4…`, `gpt-5-chat…`), which would refuse. Only `openai_responses`.",
             ),
-            provider: provider_of(preset, &http.base_url),
+            provider: provider_of(preset, &http),
             key_header,
             pass_unknown_members,
             http,

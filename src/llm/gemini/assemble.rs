@@ -127,7 +127,7 @@ impl Assembler {
         let signature = part.thought_signature.0;
         let is_thought = part.thought == Some(true);
         match (part.function_call, part.text) {
-            (Some(call), _) => self.push_call(call, signature, deltas),
+            (Some(call), _) => self.push_call(&call, signature, deltas),
             (None, Some(text)) => self.push_text(text.0, is_thought, signature, deltas),
             (None, None) => match Said::unknown(json) {
                 Some(said) => self.add(Piece { said, signature: signature.into_owned() }),
@@ -169,7 +169,7 @@ impl Assembler {
 
     fn push_call(
         &mut self,
-        call: FunctionCall<'_>,
+        call: &FunctionCall<'_>,
         signature: Cow<'_, str>,
         deltas: &mut Vec<Delta>,
     ) -> Result<(), Fault> {

@@ -39,6 +39,7 @@ fn request(tenant: &str, patience: Duration) -> ModelRequest {
         request_id: None,
         tenant: Tenant::parse(tenant).unwrap(),
         affinity: 0,
+        has_fallback: false,
         deadline: Instant::now() + patience,
     }
 }
