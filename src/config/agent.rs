@@ -108,11 +108,6 @@ impl AgentConfig {
              closing answer, `error` fails it.",
             parent.map_or(OnLimit::Stop, |parent| parent.on_limit),
         );
-        let trace_content = section.key(
-            "trace_content",
-            "Whether traces may tell what is said in runs of the agent, if [`traces.content`](#traces) has them tell anything.",
-            parent.is_none_or(|parent| parent.trace_content),
-        );
         Self {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
@@ -120,7 +115,7 @@ impl AgentConfig {
             system: section.or_inherited("system", system, parent.and_then(|parent| parent.system.clone())),
             tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
             on_limit,
-            trace_content,
+            trace_content: read_trace_content(section, parent),
             limits: section.section("limits", |limits| LimitsConfig::read(limits, parent.map(|parent| &parent.limits))),
         }
     }
@@ -128,6 +123,14 @@ impl AgentConfig {
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         self.tools.iter().map(|pattern| ToolPattern::new(pattern)).collect()
     }
+}
+
+fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> bool {
+    section.key(
+        "trace_content",
+        "Whether traces may tell what is said in runs of the agent, if [`traces.content`](#traces) has them tell anything.",
+        parent.is_none_or(|parent| parent.trace_content),
+    )
 }
 
 /// Reports the first pattern that names no tool.

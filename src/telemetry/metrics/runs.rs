@@ -277,8 +277,7 @@ fn agents(to: &mut Declarations) -> Named<AgentMeters> {
         "step_duration",
         &["agent"],
         DURATIONS,
-        "From the begin of a step to the last result of its tools. A step with which another replica or a client went on has \
-         none.",
+        "From the begin of a step to its last result, unless another replica or a client went on with it.",
     );
     Named::new(MOST_NAMES, move |name| AgentMeters {
         name: name.to_owned(),
