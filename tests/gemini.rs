@@ -188,6 +188,21 @@ async fn what_the_upstream_holds_back_ends_as_filtered_and_a_call_that_it_cannot
     assert_eq!(upstream.requests().len(), 5);
 }
 
+/// What such an answer took is told to its end, so neither an estimate nor all that it was allowed is charged.
+#[tokio::test]
+async fn an_answer_that_cannot_be_used_is_charged_what_the_upstream_says_that_it_took() {
+    let malformed = || Reply::gemini().gemini_end("MALFORMED_FUNCTION_CALL");
+    let unknown = Reply::gemini().call_part("calculator", &sum("1"), Some("Cg==")).gemini_end("LANGUAGE");
+    let upstream = Gemini::start([malformed(), unknown, says("Whole")]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let answer = server.post(AGENT, &with(ask("Hi"), &json!({"max_completion_tokens": 5_000}))).await.ok();
+    let usage = &answer["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(300), &json!(60)), "{answer}");
+    assert_eq!(usage["prompt_tokens_details"], json!({"cached_tokens": 180}));
+    let warnings = answer["agent"]["warnings"].to_string();
+    assert!(!warnings.contains("estimate"), "{warnings}");
+}
+
 #[tokio::test]
 async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_told() {
     let limited = || {

@@ -75,6 +75,11 @@ impl Assembler {
         self.calls > 0
     }
 
+    /// What the upstream says so far that the turn took.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.usage.as_ref().map(Usage::from)
+    }
+
     /// Adds a chunk to the turn and what it says to `deltas`. Returns whether it said anything.
     pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
         if let Some(usage) = &chunk.usage_metadata {
@@ -188,7 +193,7 @@ impl Assembler {
 
     /// The turn, once the stream has ended. A refusal takes all calls back.
     pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
-        let has_calls = self.calls > 0;
+        let (has_calls, usage) = (self.calls > 0, self.usage());
         let (end, kept) = match self.finish_reason {
             None if self.is_blocked => (TurnEnd::ContentFilter, Calls::None),
             None => return Err(Fault::Truncated),
@@ -210,7 +215,7 @@ impl Assembler {
                 piece.write(&self.author, &mut parts);
             }
         }
-        Ok(ModelTurn { parts, usage: self.usage.as_ref().map(Usage::from), end })
+        Ok(ModelTurn { parts, usage, end })
     }
 
     fn add(&mut self, piece: Piece) -> Result<(), Fault> {

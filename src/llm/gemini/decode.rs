@@ -15,6 +15,7 @@ use crate::llm::http::failure::Report;
 use crate::llm::http::fault::{Fault, MAX_TURN};
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
+use crate::types::Usage;
 
 /// Most data of one event: a call or a picture comes whole in one, and escapes may double its text.
 const MAX_EVENT: usize = 2 * MAX_TURN;
@@ -80,6 +81,10 @@ impl Decode for Decoder {
 
     fn has_calls(&self) -> bool {
         self.assembler.has_calls()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.assembler.usage()
     }
 
     fn finish(self) -> Result<ModelTurn, Fault> {

@@ -78,12 +78,17 @@ impl<D: Decode> Answer<D> {
     /// The turn, once nothing more follows.
     fn finish(self) -> Result<ModelTurn, ModelError> {
         let Self { opened: Opened { seat, .. }, decoder, deadline } = self;
+        let usage = decoder.usage();
         match decoder.finish() {
             Ok(turn) => {
                 seat.finish();
                 Ok(turn)
             }
-            Err(fault) => Err(failed(&seat, deadline, seat.upstream.fault(&fault))),
+            Err(fault) => {
+                // What is told of an answer that broke off is not all of it.
+                let usage = usage.filter(|_| fault != Fault::Truncated);
+                Err(ModelError { usage, ..failed(&seat, deadline, seat.upstream.fault(&fault)) })
+            }
         }
     }
 

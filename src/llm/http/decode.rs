@@ -2,6 +2,7 @@
 
 use super::fault::Fault;
 use crate::llm::{Delta, ModelTurn};
+use crate::types::Usage;
 
 /// How far an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,12 @@ pub trait Decode: Send + 'static {
 
     /// Whether the turn calls tools.
     fn has_calls(&self) -> bool;
+
+    /// What the upstream says so far that its answer took, where the dialect has answers that are told to their end and cannot
+    /// be used.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// The turn, once nothing more follows.
     fn finish(self) -> Result<ModelTurn, Fault>;

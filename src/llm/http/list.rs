@@ -25,19 +25,24 @@ pub async fn list_models(upstream: &Arc<Upstream>, read: ReadNames) -> Result<Ve
         .unwrap_or_else(|_| Err(upstream.error(ModelErrorKind::Timeout, "did not list its models in time")))
 }
 
-/// The names in the form that OpenAI and Anthropic share.
+/// The names in the form that OpenAI and Anthropic share, or in a bare list, as Together writes it.
 pub fn ids(list: &[u8]) -> Option<Vec<String>> {
     #[derive(Deserialize)]
-    struct List {
-        data: Option<Vec<Entry>>,
+    #[serde(untagged)]
+    enum List {
+        Wrapped { data: Option<Vec<Entry>> },
+        Bare(Vec<Entry>),
     }
     #[derive(Deserialize)]
     struct Entry {
         id: String,
     }
 
-    let list: List = serde_json::from_slice(list).ok()?;
-    Some(list.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
+    let entries = match serde_json::from_slice(list).ok()? {
+        List::Wrapped { data } => data.unwrap_or_default(),
+        List::Bare(entries) => entries,
+    };
+    Some(entries.into_iter().map(|entry| entry.id).collect())
 }
 
 async fn ask(upstream: &Arc<Upstream>, read: ReadNames) -> Result<Vec<String>, ModelError> {

@@ -113,6 +113,11 @@ impl Assembler {
         self.finish_reason.is_some()
     }
 
+    /// What the upstream says that the turn took.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
     /// Whether the turn calls tools.
     pub(super) fn has_calls(&self) -> bool {
         !self.calls.is_empty()

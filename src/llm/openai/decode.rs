@@ -11,6 +11,7 @@ use crate::llm::http::fault::Fault;
 use crate::llm::repeated::Surroundings;
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
+use crate::types::Usage;
 
 /// Reads one streamed answer.
 #[derive(Debug, Default)]
@@ -56,6 +57,10 @@ impl Decode for Decoder {
 
     fn has_calls(&self) -> bool {
         self.assembler.has_calls()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.assembler.usage()
     }
 
     fn finish(self) -> Result<ModelTurn, Fault> {

@@ -225,6 +225,7 @@ async fn upstream_refusals_are_classified() {
         status: Some(429),
         retry_after: Some(Duration::from_secs(7)),
         spent: Spent::Nothing,
+        usage: None,
     };
     assert_eq!(error, expected);
 
@@ -307,7 +308,9 @@ async fn models_are_listed() {
     };
     let listed = list(r#"{"object":"list","data":[{"id":"a","object":"model"},{"id":"b"}]}"#).await;
     assert_eq!(listed, Ok(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(list(r#"[{"id":"a","type":"chat"},{"id":"b"}]"#).await, Ok(vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(list(r#"{"data":null}"#).await, Ok(vec![]));
+    assert_eq!(list(r#"[{"name":"a"}]"#).await.unwrap_err().kind, ModelErrorKind::Rejected);
     assert_eq!(list("nonsense").await.unwrap_err().kind, ModelErrorKind::Rejected);
 
     let (model, _requests) = upstream(vec![answer("401 Unauthorized", "", "")]).await;

@@ -128,7 +128,8 @@ async fn finish_step(
             let turn = buffer.take_partial(reserve, bound, latency_ms);
             Box::pin(driver.end_step(reserve, Event::TurnFinished { step, turn: Box::new(turn) })).await
         }
-        End::Failed(error) => {
+        End::Failed(mut error) => {
+            error.usage = believable(driver, reserve, error.usage, buffer.bytes());
             let bound = output_bound(driver, reserve, closing.is_some());
             Box::pin(fail_step(driver, buffer.bytes(), (reserve, bound, closing.is_some()), &error)).await
         }

@@ -38,11 +38,12 @@ pub async fn fail_step(
     let (step, price) = (run.step(), run.model().price);
     let next = next(driver, has_spoken, closing, error);
     let goes_on = !matches!(next, Next::Stop(_));
-    let (usage, unconfirmed) = match if has_spoken { Spent::Unknown } else { error.spent } {
-        Spent::Nothing => (Usage::default(), Used::default()),
-        Spent::Input => (estimated_usage(reserve, 0), Used::default()),
-        Spent::Unknown if goes_on => partial_usage(reserve, bound, &price, answer_bytes),
-        Spent::Unknown => (whole_usage(reserve, bound, answer_bytes), Used::default()),
+    let (usage, unconfirmed) = match (if has_spoken { Spent::Unknown } else { error.spent }, error.usage) {
+        (Spent::Nothing, _) => (Usage::default(), Used::default()),
+        (Spent::Input, _) => (estimated_usage(reserve, 0), Used::default()),
+        (Spent::Unknown, Some(told)) => (told, Used::default()),
+        (Spent::Unknown, None) if goes_on => partial_usage(reserve, bound, &price, answer_bytes),
+        (Spent::Unknown, None) => (whole_usage(reserve, bound, answer_bytes), Used::default()),
     };
     if let Next::Stop(skipped) = &next {
         let is_too_long = error.kind == ModelErrorKind::ContextLength;
