@@ -4,6 +4,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::telemetry::metrics::CallQueueMetrics;
 use crate::types::Tenant;
 
@@ -132,4 +133,36 @@ async fn the_number_of_slots_can_change_while_calls_are_under_way() {
     slots.resize(None);
     assert_eq!(slots.used(), (4, 0));
     assert!(streams.iter_mut().all(begins));
+}
+
+/// While it waits for its turn a call makes no attempt, so a long queue takes no attempts from it.
+#[tokio::test(start_paused = true)]
+async fn the_time_for_attempts_begins_with_the_first_one() {
+    /// Fails once, and then answers.
+    #[derive(Debug, Default)]
+    struct Limited(Mutex<u32>);
+    impl Model for Limited {
+        fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+
+        fn stream(&self, _: ModelRequest) -> DeltaStream {
+            *self.0.lock() += 1;
+            let is_first = *self.0.lock() == 1;
+            let answer = Ok(Delta::Finished(Box::default()));
+            let limited = Err(ModelError::new(ModelErrorKind::Transient, "slow down"));
+            stream::iter([if is_first { limited } else { answer }]).boxed()
+        }
+    }
+    let slots = Arc::new(Slots::new(Some(1), CallQueueMetrics::default()));
+    let queued = Queued::new("u", Arc::new(Limited::default()), slots.clone());
+    let Entry::Slot(slot) = slots.enter(&Tenant::default_tenant()) else { panic!("a slot is free") };
+    let policy = RetryPolicy { budget: Duration::from_secs(45), ..RetryPolicy::default() };
+    let deltas = Retrying::new(Arc::new(queued), policy).stream(request("a", LONG));
+    let frees = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drop(slot);
+    };
+    let (deltas, ()) = tokio::join!(deltas.collect::<Vec<_>>(), frees);
+    assert!(matches!(deltas.last(), Some(Ok(Delta::Finished(_)))), "{deltas:?}");
 }

@@ -160,14 +160,20 @@ impl Pools {
         if !self.has_addresses() {
             return tried.addresses.is_empty().then_some(0);
         }
-        let mut ready = self.candidates(|address, state| !tried.addresses.contains(&address) && state.is_ready(now));
-        if ready.is_empty() && tried.addresses.is_empty() {
-            ready = self.candidates(|_, _| true);
+        loop {
+            let mut ready =
+                self.candidates(|address, state| !tried.addresses.contains(&address) && state.is_ready(now));
+            let is_last_resort = ready.is_empty() && tried.addresses.is_empty();
+            if is_last_resort {
+                ready = self.candidates(|_, _| true);
+            }
+            let candidates: Vec<_> = ready.iter().map(|(_, candidate)| *candidate).collect();
+            let (address, _) = ready[choose(self.settings.balance, affinity, &candidates)?];
+            // If it failed elsewhere at this moment, or another call tries it, it is no longer ready.
+            if self.addresses[address].state.lock().enter(now, self.settings.address_cooldown, is_last_resort) {
+                return Some(address);
+            }
         }
-        let candidates: Vec<_> = ready.iter().map(|(_, candidate)| *candidate).collect();
-        let (address, _) = ready[choose(self.settings.balance, affinity, &candidates)?];
-        self.addresses[address].state.lock().enter(now, self.settings.address_cooldown);
-        Some(address)
     }
 
     /// The addresses that may be chosen, with their places.

@@ -28,12 +28,17 @@ impl AddressStanding {
         self.rests_until.is_none_or(|until| until <= now)
     }
 
-    /// Takes a call. One that comes after a rest keeps others away for as long as the cooldown.
-    pub fn enter(&mut self, now: Instant, cooldown: Duration) {
+    /// Takes a call, unless the address rests and is not the `last` resort. A call that comes after a rest keeps others away
+    /// for as long as the cooldown. Returns whether the call is taken.
+    pub fn enter(&mut self, now: Instant, cooldown: Duration, last: bool) -> bool {
+        if !self.is_ready(now) && !last {
+            return false;
+        }
         self.active += 1;
         if self.rests_until.is_some_and(|until| until <= now) {
             self.rests_until = now.checked_add(cooldown);
         }
+        true
     }
 
     /// A call is over.
@@ -103,15 +108,24 @@ mod tests {
     async fn an_address_is_tried_by_one_call_after_each_rest() {
         let mut address = AddressStanding::default();
         let now = Instant::now();
-        address.enter(now, 10 * SECOND);
-        assert!(address.is_ready(now) && address.fail(Severity::Certain, now, 10 * SECOND));
+        assert!(
+            address.enter(now, 10 * SECOND, false)
+                && address.is_ready(now)
+                && address.fail(Severity::Certain, now, 10 * SECOND)
+        );
         assert!(!address.is_ready(now + 9 * SECOND) && address.is_ready(now + 10 * SECOND));
-        address.enter(now + 10 * SECOND, 10 * SECOND);
+        assert!(address.enter(now + 10 * SECOND, 10 * SECOND, false));
         assert!(!address.is_ready(now + 19 * SECOND), "one call tries it");
+        assert!(!address.enter(now + 10 * SECOND, 10 * SECOND, false), "also if others chose it at the same moment");
         assert!(address.is_ready(now + 20 * SECOND), "that call may never tell");
         assert!(address.succeed() && address.is_ready(now + 11 * SECOND) && !address.succeed());
+        assert_eq!(address.active, 2);
+        assert!(
+            address.fail(Severity::Certain, now, SECOND) && address.enter(now, SECOND, true),
+            "nothing else is left"
+        );
         address.leave();
-        assert_eq!(address.active, 1);
+        assert_eq!(address.active, 2);
     }
 
     #[tokio::test(start_paused = true)]
