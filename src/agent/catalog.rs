@@ -15,7 +15,7 @@ use crate::agent::error::StartError;
 use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig, nearest};
 use crate::llm::pricing::{self, ModelFacts};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
-use crate::types::usage::{PriceOrigin, StepModel};
+use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::{Micros, Price};
 
 /// How often upstreams are asked for their models. Not a setting: a reload asks at once, and `models` declares

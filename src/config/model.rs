@@ -3,6 +3,7 @@
 use super::fallbacks;
 use super::reader::Section;
 use super::upstream::Upstream;
+use crate::types::price::LongContext;
 use crate::types::{Micros, Price};
 
 /// What is known of a model where the built-in table is wrong or silent.
@@ -43,12 +44,41 @@ impl ModelConfig {
                 "Price of a million input tokens that the upstream wrote to its cache, at least that of `input`; if absent, \
                  1.25 times that of `input` at upstreams of kind `anthropic`, and that of `input` at others.",
             );
-            input.zip(output).map(|(input, output)| {
-                let cached_input = cached.unwrap_or(input).0;
-                Price { input: input.0, cached_input, cache_write_surcharge: 0, output: output.0 }
+            let long_context = price.optional_section("long_context", read_long_context);
+            input.zip(output).map(|(input, output)| Price {
+                input: input.0,
+                cached_input: cached.unwrap_or(input).0,
+                cache_write_surcharge: 0,
+                output: output.0,
+                long_context,
             })
         });
         let fallbacks = fallbacks.unwrap_or_default();
         Self { fallbacks, context_window, max_output_tokens, price, cache_write }
     }
+}
+
+fn read_long_context(long: &mut Section<'_>) -> Option<LongContext> {
+    let above: Option<u64> = long.required(
+        "above",
+        "Most input tokens at the ordinary price. All tokens of a call with more of them cost what this table says.",
+    );
+    let input: Option<Micros> = long.required("input", "Price of a million input tokens.");
+    let output: Option<Micros> = long.required("output", "Price of a million output tokens.");
+    let cached: Option<Micros> = long.optional(
+        "cached_input",
+        "Price of a million input tokens that the upstream read from its cache; if absent, that of `input`.",
+    );
+    let write: Option<Micros> = long.optional(
+        "cache_write",
+        "Price of a million input tokens that the upstream wrote to its cache; if absent, that of `input`.",
+    );
+    let ((above, input), output) = above.zip(input).zip(output)?;
+    Some(LongContext {
+        above,
+        input: input.0,
+        cached_input: cached.unwrap_or(input).0,
+        cache_write_surcharge: write.map_or(0, |write| write.0.saturating_sub(input.0)),
+        output: output.0,
+    })
 }

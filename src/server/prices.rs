@@ -3,7 +3,7 @@
 use crate::agent::catalog::{self, Terms, Undeclared};
 use crate::config::{AgentConfig, Settings, Upstream, UpstreamKind};
 use crate::net::public_address::is_private_host;
-use crate::types::usage::PriceOrigin;
+use crate::types::price::PriceOrigin;
 
 /// What an upstream charges beside the prices of its models.
 pub(super) fn terms(upstream: &Upstream) -> Terms {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::price::StepModel;
 use crate::types::tool::CallEnding;
-use crate::types::usage::StepModel;
 use crate::types::{
     BudgetOwner, ErrorKind, Event, Micros, Outcome, Record, RunSpec, RunStatus, StopReason, ToolOutcome, Usage, Used,
 };

@@ -13,9 +13,10 @@ use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
 use crate::types::json::is_default;
 use crate::types::outcome::{Outcome, StopReason};
+use crate::types::price::StepModel;
 use crate::types::run::RunOptions;
 use crate::types::shortfall::{BudgetKind, BudgetOwner, Shortfall};
-use crate::types::usage::{BudgetStatus, Micros, StepModel, Usage, Used};
+use crate::types::usage::{BudgetStatus, Micros, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
 /// An event as it stands in the log.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::types::error::ErrorKind;
-use crate::types::usage::{Micros, Price, StepModel, Usage};
+use crate::types::price::{Price, StepModel};
+use crate::types::usage::{Micros, Usage};
 
 /// Most models that a run may fall back to.
 pub const MOST_FALLBACKS: usize = 8;

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::types::fallback::{CallTerms, Fallback};
 use crate::types::json::is_default;
 use crate::types::offer::{OfferHash, ToolChoice, ToolDefinition};
+use crate::types::price::{Price, PriceOrigin, StepModel};
 use crate::types::sampling::Sampling;
 use crate::types::trace::{RunTrace, SpanKey, TraceContext};
-use crate::types::usage::{Micros, Price, PriceOrigin, StepModel};
+use crate::types::usage::Micros;
 use crate::types::{Message, RunId, SessionId, Tenant};
 
 /// How long a run's lease lasts without renewal.

@@ -7,7 +7,7 @@ use crate::agent::error::{Field, StartError};
 use crate::agent::quotas::Quotas;
 use crate::types::run::RunOptions;
 use crate::types::session::Session;
-use crate::types::usage::{PriceOrigin, StepModel};
+use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::{BudgetOwner, Price, RunSpec};
 
 /// The tiers of upstreams that cost no more than the price of the tokens.

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::types::Micros;
     use crate::types::event::{DiscardReason, Reservation, Turn};
-    use crate::types::usage::StepModel;
+    use crate::types::price::StepModel;
 
     #[test]
     fn periods_begin_with_days_and_months_of_utc() {

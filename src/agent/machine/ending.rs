@@ -2,10 +2,10 @@
 
 use super::{Run, budget};
 use crate::types::outcome::limit_message;
+use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::report::Report;
 use crate::types::run::OnLimit;
 use crate::types::shortfall::BudgetKind;
-use crate::types::usage::{PriceOrigin, StepModel};
 use crate::types::{BudgetOwner, ErrorKind, Limits, Outcome, RunError, RunStatus, Shortfall, StopReason, Used};
 
 impl Run {

@@ -25,10 +25,10 @@ use crate::types::error::RunError;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FallbackUsage;
 use crate::types::outcome::RequiredCall;
+use crate::types::price::StepModel;
 use crate::types::report::{Report, StepReport};
 use crate::types::run::RunSpec;
 use crate::types::shortfall::BudgetKind;
-use crate::types::usage::StepModel;
 use crate::types::{
     BudgetStatus, CallId, Effect, Limits, Message, Record, RunStatus, Shortfall, StopReason, Usage, Used,
 };

@@ -11,8 +11,8 @@ use crate::types::clock::now_ms;
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Asked, Decision, DiscardReason, Leg};
 use crate::types::offer::{ToolChoice, ToolDefinition};
+use crate::types::price::PriceOrigin;
 use crate::types::run::{OnDisconnect, OnLimit, OnUnknownOutcome, RunOptions};
-use crate::types::usage::PriceOrigin;
 use crate::types::{
     BudgetStatus, CallId, ErrorKind, Event, Limits, Micros, Outcome, Price, Role, RunId, Tenant, ToolCall, ToolOutcome,
     TurnEnd,

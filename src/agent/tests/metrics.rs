@@ -7,7 +7,7 @@ use crate::agent::machine::Run;
 use crate::agent::machine::tests::spec;
 use crate::telemetry::metrics::{Figures, Format, Metrics, Names};
 use crate::types::event::{DiscardReason, Reservation, Turn};
-use crate::types::usage::StepModel;
+use crate::types::price::StepModel;
 use crate::types::{
     BudgetStatus, CallId, ErrorKind, Event, Outcome, Record, RunError, RunId, RunSpec, RunTrace, StopReason, Tenant,
     ToolOutcome, TurnEnd, Usage, Used,

@@ -6,7 +6,7 @@ use super::family::Exemplar;
 use super::runs::{AgentMeters, ModelMeters, RunMetrics, TenantMeters};
 use crate::telemetry::fold::{Observation, RunFold};
 use crate::types::event::Reservation;
-use crate::types::usage::StepModel;
+use crate::types::price::StepModel;
 use crate::types::{Record, RunSpec};
 
 /// Counts the records of one run as they are stored; nothing where metrics are off.

@@ -6,8 +6,8 @@ use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::price::StepModel;
 use crate::types::shortfall::{BudgetKind, BudgetOwner};
-use crate::types::usage::StepModel;
 use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
 
 /// The root.

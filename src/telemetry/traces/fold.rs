@@ -13,8 +13,8 @@ use super::providers::Providers;
 use super::span::{Moment, Room, Span, Value};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::price::StepModel;
 use crate::types::trace::SpanId;
-use crate::types::usage::StepModel;
 use crate::types::{BudgetStatus, Event, Outcome, Record, RunStatus, SpanKey, StopReason, TurnEnd, Usage};
 
 /// Most spans of a trace, beside its root: those that begin first. Not a setting: viewers show no more.

@@ -11,8 +11,8 @@ use prost::Message as _;
 use super::*;
 use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::price::StepModel;
 use crate::types::trace::{RunTrace, SpanId};
-use crate::types::usage::StepModel;
 use crate::types::{
     BudgetStatus, CallId, Effect, ErrorKind, Event, Outcome, Record, RunId, SpanKey, StopReason, ToolCall, ToolOutcome,
     TraceContext, TurnEnd, Usage, Used,

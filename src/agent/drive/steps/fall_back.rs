@@ -6,7 +6,7 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::machine::{Lack, NextModel, Run};
 use crate::types::event::Reservation;
 use crate::types::fallback::FellBack;
-use crate::types::usage::StepModel;
+use crate::types::price::StepModel;
 use crate::types::{ErrorKind, Event};
 
 /// That the run leaves its present model for `to`, for this cause.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::types::fallback::FellBack;
-use crate::types::usage::StepModel;
+use crate::types::price::StepModel;
 
 pub(super) fn fell_back() -> Event {
     Event::ProviderFallback(Box::new(FellBack {
