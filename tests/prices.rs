@@ -1,5 +1,8 @@
 //! What a run costs, what a cost budget refuses because it could not count it, and what the operator is told of that.
 
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::support::server::loopgate;
@@ -117,6 +120,98 @@ async fn a_tier_that_may_cost_more_is_passed_on_only_if_the_operator_allows_it()
     assert_eq!(cost(&server, &dear).await.1, [counted]);
     let tiers: Vec<_> = upstream.requests().into_iter().map(|asked| asked["service_tier"].clone()).collect();
     assert_eq!(tiers, [Value::Null, "flex".into(), "priority".into()]);
+}
+
+/// A list that says of the model `test` what it costs at these hosts, in a file of the directory.
+fn write_list(directory: &Path, hosts: &str, more: &str) {
+    let head = "provider = \"P\"\nsource = \"https://p.example\"\nread = 2026-01-02\n";
+    let model =
+        "[models.test]\nprice = { input = 1, output = 1 }\ncontext_window = 1_000_000\nmax_output_tokens = 10_000\n";
+    std::fs::write(directory.join("own.toml"), format!("{head}hosts = {hosts}\n{model}{more}"))
+        .expect("it can be written to");
+}
+
+#[tokio::test]
+async fn a_list_of_the_operator_says_what_models_cost_and_is_read_again() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let list = |hosts: &str, more: &str| write_list(directory.path(), hosts, more);
+    let (upstream, config) = upstream("free = false\n").await;
+    let config = format!("{config}[prices]\nfiles = [{:?}]\n", directory.path().join("own.toml"));
+    list("[]", "");
+    let server = TestServer::start(&config).await;
+    assert_eq!(cost(&server, &under_budget()).await, (0.000_015, vec![]), "a listed price holds a budget");
+
+    list("[]", "long_context = { above = 9, input = 2, output = 3 }\ntiers = { priority = 2, flex = 0.5 }\n");
+    server.reload(&config).await;
+    assert_eq!(cost(&server, &under_budget()).await, (0.000_035, vec![]), "ten tokens are more than nine");
+    let tier = |tier: &str| json!({"service_tier": tier});
+    assert_eq!(cost(&server, &tier("priority")).await, (0.000_07, vec![]), "a tier is passed on if its price is known");
+    assert_eq!(
+        cost(&server, &tier("flex")).await,
+        (0.000_035, vec![]),
+        "a cheaper one is counted at the ordinary price"
+    );
+    let withheld = cost(&server, &tier("ultrafast")).await;
+    assert!(withheld.0 < 0.000_036 && withheld.1[0].contains("was not passed on"), "{withheld:?}");
+    let tiers: Vec<_> = upstream.requests().into_iter().skip(2).map(|asked| asked["service_tier"].clone()).collect();
+    assert_eq!(tiers, ["priority".into(), "flex".into(), Value::Null]);
+
+    let guessed = "the cost is estimated: no price is known for the model test";
+    for (hosts, more) in [("[\"p.example\"]", ""), ("[]", "unconfirmed = true\n")] {
+        list(hosts, more);
+        server.reload(&config).await;
+        assert_eq!(cost(&server, &json!({})).await, (0.000_015, vec![guessed.to_owned()]), "{hosts} {more}");
+        assert_eq!(refused(&server, &request(&under_budget())).await.0, "model", "{hosts} {more}");
+    }
+    server.reload(&format!("{config}{PRICE}")).await;
+    assert_eq!(cost(&server, &under_budget()).await, (0.000_015, vec![]), "a declared price goes first");
+}
+
+#[tokio::test]
+async fn a_list_with_a_mistake_is_refused_with_its_line() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    write_list(directory.path(), "[]", "colour = \"red\"\n");
+    let config = "[prices]\nfiles = [\"own.toml\", \"none.toml\"]\n";
+    std::fs::write(directory.path().join("test.toml"), config).expect("it can be written to");
+    let checked = loopgate(directory.path()).args(["check-config", "--config", "test.toml"]).output().await;
+    let checked = checked.expect("it starts");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(78), "{said}");
+    assert!(said.contains("test.toml:2: prices.files: own.toml, line 9: unknown field `colour`"), "{said}");
+    assert!(said.contains("test.toml:2: prices.files: none.toml cannot be read"), "{said}");
+}
+
+/// What the check of lists says of this one, and whether it finds it right.
+fn check(list: &str) -> (bool, String) {
+    let file = tempfile::NamedTempFile::new().expect("a file can be made");
+    std::fs::write(file.path(), list).expect("it can be written to");
+    let done = Command::new("python3").arg("scripts/check_prices.py").arg(file.path()).output().expect("it starts");
+    (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+}
+
+#[test]
+fn the_check_of_lists_finds_what_cannot_be() {
+    let head = "provider = \"P\"\nsource = \"https://p.example\"\nread = 2026-01-02\n";
+    let model = "price = { input = 1, cached_input = 0.1, output = 2 }\ncontext_window = 100\nmax_output_tokens = 10\n";
+    let of = |more: &str| format!("{head}[models.m]\n{model}{more}");
+    let (is_right, said) = check(&of(""));
+    assert!(is_right && said.contains("1 models in 1 lists"), "{said}");
+    for (wrong, complaint) in [
+        (of("").replace("0.1", "1.1"), "cached_input (1.1) is dearer than input (1)"),
+        (of("").replace("output = 2", "output = 0.5"), "input (1) is dearer than output (0.5)"),
+        (of("").replace("2026-01-02", "2126-01-02"), "read is a day to come"),
+        (of("").replace("= 100", "= 9"), "max_output_tokens (10) is more than context_window (9)"),
+        (of("also = [\"n\"]\n") + "[models.n]\n" + model, "n is listed twice, as n and as m"),
+        (of("tiers = { batch = 1.5 }\n"), "the tier batch is dearer"),
+        (
+            of("long_context = { above = 50, input = 0.5, cached_input = 0.1, output = 2 }\n"),
+            "is cheaper than the ordinary",
+        ),
+        (of("colour = 1\n"), "the key colour is not known"),
+    ] {
+        let (is_right, said) = check(&wrong);
+        assert!(!is_right && said.contains(complaint), "{complaint}: {said}");
+    }
 }
 
 #[tokio::test]

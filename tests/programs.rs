@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tidy::texts;
 
 /// The scripts that can be named in the list. `.ci/run` is the whole of `test`.
-const SCRIPTS: [&str; 4] = ["run", "test", "prove", "check-k8s"];
+const SCRIPTS: [&str; 5] = ["run", "test", "prove", "check-k8s", "check-prices"];
 
 /// How Rust code starts a program; the first argument names it. The second is our own, for a server that
 /// must not outlive its test.
@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 21] = [
+const OURS: [(&str, &str); 22] = [
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
@@ -35,6 +35,7 @@ const OURS: [(&str, &str); 21] = [
     ("scripts/test", "scripts/clients.sh"),
     ("scripts/prove", "scripts/clients.sh"),
     ("scripts/test", "scripts/check-k8s"),
+    ("scripts/test", "scripts/check-prices"),
     ("scripts/test", "scripts/run"),
     ("scripts/check-k8s", "${pip[@]}"),
     ("scripts/check-k8s", "$tools/bin/kubectl"),

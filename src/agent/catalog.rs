@@ -12,11 +12,10 @@ use parking_lot::RwLock;
 use tokio::sync::{OnceCell, SetError};
 
 use crate::agent::error::StartError;
-use crate::config::{AgentConfig, DEFAULT_AGENT, ModelConfig, nearest};
-use crate::llm::pricing::{self, ModelFacts};
+use crate::config::{AgentConfig, DEFAULT_AGENT, Models, Tier, nearest};
+use crate::llm::pricing::{ModelFacts, Terms, priced};
 use crate::llm::{DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::types::price::{PriceOrigin, StepModel};
-use crate::types::{Micros, Price};
 
 /// How often upstreams are asked for their models. Not a setting: a reload asks at once, and `models` declares
 /// them where asking is unwanted.
@@ -27,7 +26,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(60);
 pub struct Catalog {
     agents: BTreeMap<String, AgentConfig>,
     upstreams: Vec<Arc<Upstream>>,
-    models: BTreeMap<String, ModelConfig>,
+    models: Models,
 }
 
 /// A named upstream.
@@ -37,30 +36,6 @@ pub struct Upstream {
     model: Arc<dyn Model>,
     listed: Listed,
     terms: Terms,
-}
-
-/// What is known of an upstream's charges beside the prices of its models.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// What a model costs that has no declared price.
-    pub undeclared: Undeclared,
-    /// Whether requests may ask for what costs more than the price of their tokens.
-    pub allows_uncounted: bool,
-    /// Whether input that the upstream writes to its cache costs a quarter more than other input, where no price says
-    /// what it costs.
-    pub charges_cache_writes: bool,
-}
-
-/// What a model of an upstream costs if the configuration declares no price for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Undeclared {
-    /// What the built-in table says, else a guess.
-    #[default]
-    Guessed,
-    /// What the built-in table says, else nothing: the upstream has a private address.
-    AssumedFree,
-    /// Nothing: the operator said so.
-    Free,
 }
 
 #[derive(Debug)]
@@ -95,6 +70,8 @@ pub struct Called {
     pub facts: ModelFacts,
     /// Where its price comes from.
     pub price_origin: PriceOrigin,
+    /// What other tiers of service cost, where that is known.
+    pub tiers: Option<Arc<[Tier]>>,
     /// What its upstream charges besides.
     pub terms: Terms,
 }
@@ -113,7 +90,7 @@ pub struct Entry {
 impl Called {
     /// The model as a run pins it.
     pub(super) fn into_step_model(self) -> StepModel {
-        let Self { upstream, model_name: model, facts, price_origin, terms: _ } = self;
+        let Self { upstream, model_name: model, facts, price_origin, .. } = self;
         StepModel { upstream, model, price: facts.price, price_origin }
     }
 }
@@ -134,8 +111,8 @@ impl Upstream {
 
     /// What is known of its charges beside the prices of its models.
     #[must_use]
-    pub fn terms(&self) -> Terms {
-        self.terms
+    pub fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// Its models; `None` if it cannot say.
@@ -175,11 +152,7 @@ impl Upstream {
 impl Catalog {
     /// A catalog of these.
     #[must_use]
-    pub fn new(
-        agents: BTreeMap<String, AgentConfig>,
-        upstreams: Vec<Arc<Upstream>>,
-        models: BTreeMap<String, ModelConfig>,
-    ) -> Self {
+    pub fn new(agents: BTreeMap<String, AgentConfig>, upstreams: Vec<Arc<Upstream>>, models: Models) -> Self {
         Self { agents, upstreams, models }
     }
 
@@ -241,8 +214,15 @@ impl Catalog {
     async fn called(&self, model: &str) -> Result<Called, StartError> {
         let (upstream, model_name) = self.locate(model).await?;
         let names = [&format!("{}/{model_name}", upstream.name), model, &model_name];
-        let (facts, price_origin) = facts(&self.models, upstream.terms, names);
-        Ok(Called { upstream: upstream.name.clone(), model_name, facts, price_origin, terms: upstream.terms })
+        let priced = priced(&self.models, &upstream.terms, names);
+        Ok(Called {
+            upstream: upstream.name.clone(),
+            model_name,
+            facts: priced.facts,
+            price_origin: priced.source.origin(),
+            tiers: priced.source.tiers().cloned(),
+            terms: upstream.terms.clone(),
+        })
     }
 
     /// Everything that `model` may name: agents that have a model first.
@@ -321,33 +301,6 @@ impl Catalog {
             }
         }
     }
-}
-
-/// What is known of the model with these names, the last of which is its name at its upstream, and where its price comes
-/// from.
-#[must_use]
-pub fn facts(models: &BTreeMap<String, ModelConfig>, terms: Terms, names: [&str; 3]) -> (ModelFacts, PriceOrigin) {
-    let declared = names.iter().find_map(|name| models.get(*name)).cloned().unwrap_or_default();
-    let known = pricing::known(names[2]);
-    let facts = known.unwrap_or_else(pricing::fallback);
-    let surcharge = |price: &Price| if terms.charges_cache_writes { price.input.div_ceil(4) } else { 0 };
-    let usual = |price: &Price| Micros(price.input.saturating_add(surcharge(price)));
-    let cache_write = |price: &Price| declared.cache_write.unwrap_or_else(|| usual(price));
-    let (price, origin) = match (declared.price, known, terms.undeclared) {
-        (Some(price), _, _) => (price.with_cache_write(cache_write(&price)), PriceOrigin::Known),
-        (None, _, Undeclared::Free) => (Price::default(), PriceOrigin::Known),
-        (None, Some(known), _) => (known.price, PriceOrigin::Known),
-        (None, None, Undeclared::AssumedFree) => (Price::default(), PriceOrigin::AssumedFree),
-        (None, None, Undeclared::Guessed) => {
-            (facts.price.with_cache_write(cache_write(&facts.price)), PriceOrigin::Guessed)
-        }
-    };
-    let facts = ModelFacts {
-        price,
-        context_window: declared.context_window.unwrap_or(facts.context_window),
-        max_output_tokens: declared.max_output_tokens.unwrap_or(facts.max_output_tokens),
-    };
-    (facts, origin)
 }
 
 /// Whether requests may name the agent. `default` without a model stands for the models that they name.

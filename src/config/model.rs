@@ -1,12 +1,24 @@
-//! `[models."NAME"]`: the properties of models.
+//! `[models."NAME"]` and `[prices]`: the properties of models.
+
+use std::collections::BTreeMap;
 
 use super::fallbacks;
+use super::price_file::PriceFile;
 use super::reader::Section;
 use super::upstream::Upstream;
 use crate::types::price::LongContext;
 use crate::types::{Micros, Price};
 
-/// What is known of a model where the built-in table is wrong or silent.
+/// What the operator says of models.
+#[derive(Debug, Clone, Default)]
+pub struct Models {
+    /// What is declared of each, by name.
+    pub declared: BTreeMap<String, ModelConfig>,
+    /// The files that are asked next, in their order; the built-in list is the last.
+    pub files: Vec<PriceFile>,
+}
+
+/// What is known of a model where the lists are wrong or silent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelConfig {
     /// The models that are asked in place of it, in order, where no agent says so.
@@ -21,8 +33,48 @@ pub struct ModelConfig {
     pub cache_write: Option<Micros>,
 }
 
+impl Models {
+    pub(super) fn read(root: &mut Section<'_>, upstreams: &[Upstream]) -> Self {
+        let files = root.section("prices", |prices| {
+            let names: Vec<String> = prices.key(
+                "files",
+                "Files of models with their prices and windows, in the form of the [built-in list](operations.md#prices). They \
+                 go before it, in this order.",
+                Vec::new(),
+            );
+            names.iter().filter_map(|name| read_file(name, prices)).collect()
+        });
+        let declared = root.named("models", None, |name, section| {
+            Some((name.to_owned(), ModelConfig::read(name, section, upstreams)))
+        });
+        Self { declared: declared.into_iter().collect(), files }
+    }
+}
+
+/// The file of this name; what is wrong with it is reported.
+fn read_file(name: &str, prices: &Section<'_>) -> Option<PriceFile> {
+    let text = match std::fs::read_to_string(name) {
+        Ok(text) => text,
+        Err(error) => {
+            prices.refuse("files", format!("{name} cannot be read: {error}"));
+            return None;
+        }
+    };
+    match PriceFile::parse(&text) {
+        Ok(file) => {
+            // So that a reload tells that the file changed.
+            prices.record_secret("files", &text);
+            Some(file)
+        }
+        Err(error) => {
+            prices.refuse("files", format!("{name}, {error}"));
+            None
+        }
+    }
+}
+
 impl ModelConfig {
-    pub(super) fn read(name: &str, section: &mut Section<'_>, upstreams: &[Upstream]) -> Self {
+    fn read(name: &str, section: &mut Section<'_>, upstreams: &[Upstream]) -> Self {
         let fallbacks = fallbacks::read(
             section,
             "Models that are asked in its place, as an agent's `fallbacks` are, where no agent has some.",

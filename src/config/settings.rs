@@ -11,7 +11,7 @@ use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
-use super::model::ModelConfig;
+use super::model::Models;
 use super::options::Options;
 use super::reader::Section;
 use super::report::{Env, Report};
@@ -40,8 +40,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// Where the upstreams were found.
     pub upstream_origin: UpstreamOrigin,
-    /// What is known of models, by name.
-    pub models: BTreeMap<String, ModelConfig>,
+    /// What is known of models.
+    pub models: Models,
     /// Agents by name; [`DEFAULT_AGENT`] is always there.
     pub agents: BTreeMap<String, AgentConfig>,
     /// HTTP tools, in the order of the file.
@@ -162,9 +162,7 @@ impl Settings {
         if upstreams.is_empty() {
             (upstreams, upstream_origin) = upstream::without_declaration(root);
         }
-        let models = root.named("models", None, |name, section| {
-            Some((name.to_owned(), ModelConfig::read(name, section, &upstreams)))
-        });
+        let models = Models::read(root, &upstreams);
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
         let mut known_tools = BUILTIN_TOOLS.map(str::to_owned).to_vec();
         known_tools.extend(root.names_in("tools"));
@@ -180,7 +178,7 @@ impl Settings {
             keys.push(key);
             Some(())
         });
-        let (models, file, values) = (models.into_iter().collect(), None, Values::default());
+        let (file, values) = (None, Values::default());
         Self { server, store, metrics, traces, upstreams, upstream_origin, models, agents, tools, keys, file, values }
     }
 }

@@ -99,7 +99,7 @@ fn nothing_written_is_all_defaults() {
         },
     }
     "#);
-    assert!(settings.models.is_empty() && settings.tools.is_empty() && settings.keys.is_empty());
+    assert!(settings.models.declared.is_empty() && settings.tools.is_empty() && settings.keys.is_empty());
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn the_example_loads() {
     let price = Price::from_usd(2.5, 0.25, 10.0);
     let (context_window, max_output_tokens) = (Some(200_000), Some(8192));
     let model = ModelConfig { context_window, max_output_tokens, price: Some(price), ..ModelConfig::default() };
-    assert_eq!(settings.models["gpt-5"], model);
+    assert_eq!(settings.models.declared["gpt-5"], model);
     assert_eq!(settings.server.cors_origins, ["https://chat.example.com"]);
     assert_eq!(settings.server.requests_per_minute, Some(60));
 

@@ -26,7 +26,7 @@ fn models(settings: &Settings, upstream: &Upstream) -> BTreeSet<String> {
         return listed.iter().map(|model| of_upstream(model)).collect();
     }
     let of_agents = settings.agents.values().filter_map(|agent| agent.model.as_ref());
-    let named = of_agents.chain(settings.models.keys());
+    let named = of_agents.chain(settings.models.declared.keys());
     let prefix = of_upstream("");
     named.map(|model| of_upstream(model.strip_prefix(&prefix).unwrap_or(model))).collect()
 }

@@ -1,14 +1,14 @@
 //! What the configuration says of prices, and what it leaves open.
 
-use crate::agent::catalog::{self, Terms, Undeclared};
-use crate::config::{AgentConfig, Settings, Upstream, UpstreamKind};
+use crate::config::{AgentConfig, HttpUpstream, Settings, Upstream, UpstreamKind};
+use crate::llm::pricing::{Terms, Undeclared, priced};
 use crate::net::public_address::is_private_host;
 use crate::types::price::PriceOrigin;
 
 /// What an upstream charges beside the prices of its models.
 pub(super) fn terms(upstream: &Upstream) -> Terms {
     let Some(http) = upstream.kind.http() else {
-        return Terms { undeclared: Undeclared::Free, allows_uncounted: true, charges_cache_writes: false };
+        return Terms { undeclared: Undeclared::Free, allows_uncounted: true, ..Terms::default() };
     };
     Terms {
         undeclared: match http.free {
@@ -18,7 +18,14 @@ pub(super) fn terms(upstream: &Upstream) -> Terms {
         },
         allows_uncounted: http.allow_uncounted_cost,
         charges_cache_writes: matches!(upstream.kind, UpstreamKind::Anthropic(_)),
+        host: common_host(http).unwrap_or_default().into(),
     }
+}
+
+/// The host of all addresses of an upstream.
+fn common_host(http: &HttpUpstream) -> Option<&str> {
+    let host = http.base_url().host_str();
+    host.filter(|_| http.urls().all(|url| url.host_str() == host))
 }
 
 /// What is taken for free without being declared so.
@@ -45,8 +52,8 @@ pub fn refusals(settings: &Settings) -> Vec<String> {
 fn refused(settings: &Settings, agent: &AgentConfig) -> Option<String> {
     let (upstream, model) = locate(settings, agent.model.as_deref()?)?;
     let name = format!("{}/{model}", upstream.name);
-    let (_, origin) = catalog::facts(&settings.models, terms(upstream), [&name, model, model]);
-    if origin != PriceOrigin::Guessed {
+    let priced = priced(&settings.models, &terms(upstream), [&name, model, model]);
+    if priced.source.origin() != PriceOrigin::Guessed {
         return None;
     }
     let may_use = |allowed: &Option<Vec<String>>| allowed.as_ref().is_none_or(|names| names.contains(&agent.name));

@@ -7,6 +7,7 @@ use crate::agent::generation::Generation;
 use crate::agent::quotas::Quotas;
 use crate::agent::request::NewRun;
 use crate::types::fallback::Fallback;
+use crate::types::run::RunOptions;
 use crate::types::session::Session;
 use crate::types::{Conversation, RunSpec};
 
@@ -33,6 +34,24 @@ pub(super) fn leave_able(
     Ok(vec![format!("{upstream}/{model_name} is asked instead of the model that was named: {message}")])
 }
 
+/// The fallbacks at the price of the tier that these options ask for, and what the caller should know of those that have none
+/// that is known.
+pub(super) fn in_tier(fallbacks: Vec<Called>, options: &RunOptions) -> (Vec<Called>, Vec<String>) {
+    let (mut counted, mut warnings) = (Vec::with_capacity(fallbacks.len()), Vec::new());
+    for mut fallback in fallbacks {
+        if price::count_fallback(options, &mut fallback) {
+            counted.push(fallback);
+        } else {
+            let Called { upstream, model_name, .. } = &fallback;
+            warnings.push(format!(
+                "the fallback {upstream}/{model_name} is left out: it is not known what the service_tier that was asked for \
+                 costs there"
+            ));
+        }
+    }
+    (counted, warnings)
+}
+
 /// The fallbacks of a run as it pins them, whose request asks for so much output of one call at most.
 pub(super) fn pinned(fallbacks: Vec<Called>, most_output: u64) -> Vec<Fallback> {
     let pinned = fallbacks.into_iter().map(|called| Fallback {
@@ -46,8 +65,9 @@ pub(super) fn pinned(fallbacks: Vec<Called>, most_output: u64) -> Vec<Fallback> 
 /// Leaves the fallbacks whose cost the budgets of the run can count, and tells its caller of the others.
 pub(super) fn leave_countable(spec: &mut RunSpec, generation: &Generation, session: Option<&Session>, quotas: &Quotas) {
     for fallback in std::mem::take(&mut spec.fallbacks) {
-        let terms = generation.catalog.upstream(&fallback.model.upstream).map(|upstream| upstream.terms());
-        match price::check(spec, &fallback.model, terms.unwrap_or_default(), session, quotas) {
+        let upstream = generation.catalog.upstream(&fallback.model.upstream);
+        let terms = upstream.map(|upstream| upstream.terms().clone()).unwrap_or_default();
+        match price::check(spec, &fallback.model, &terms, session, quotas) {
             Ok(()) => spec.fallbacks.push(fallback),
             Err(error) => {
                 let (upstream, model) = (&fallback.model.upstream, &fallback.model.model);

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::agent::catalog::{Called, Terms};
+use crate::agent::catalog::Called;
 use crate::agent::error::{Field, StartError};
 use crate::agent::quotas::Quotas;
+use crate::llm::pricing::Terms;
+use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::run::RunOptions;
 use crate::types::session::Session;
-use crate::types::price::{PriceOrigin, StepModel};
 use crate::types::{BudgetOwner, Price, RunSpec};
 
 /// The tiers of upstreams that cost no more than the price of the tokens.
@@ -15,38 +16,70 @@ const ORDINARY_TIERS: &[&str] = &["auto", "default", "flex", "on_demand", "stand
 /// What upstreams charge for beside tokens.
 const UNCOUNTED: &str = "web_search_options";
 
-/// The options of a request without a tier that costs more than is counted, unless the upstream's terms allow it; and what
-/// the caller should know of what is not counted.
-pub(super) fn countable(asked: &RunOptions, called: &Called) -> (RunOptions, Vec<String>) {
-    let (mut options, mut warnings) = (asked.clone(), Vec::new());
+/// What a run is counted with.
+pub(super) struct Counted {
+    /// The options of its request, without a tier whose price is not known.
+    pub(super) options: RunOptions,
+    /// What its tokens cost in the tier that it asks for.
+    pub(super) price: Price,
+    /// What the caller should know of what is not counted.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The options of a request, and the price of the tier that it asks for. A dearer tier whose price is not known is left out,
+/// unless the upstream's terms allow it.
+pub(super) fn counted(asked: &RunOptions, called: &Called) -> Counted {
     let Called { terms, upstream, facts, .. } = called;
+    let mut counted = Counted { options: asked.clone(), price: facts.price, warnings: Vec::new() };
     let costs = facts.price != Price::default();
-    if let Some(tier) = asked.sampling.service_tier.as_deref().filter(|tier| !ORDINARY_TIERS.contains(tier)) {
-        if terms.allows_uncounted {
-            warnings.extend(costs.then(|| {
+    if let Some(tier) = dear_tier(asked) {
+        if let Some(permille) = multiple(tier, called) {
+            counted.price = facts.price.times(permille);
+        } else if terms.allows_uncounted {
+            counted.warnings.extend(costs.then(|| {
                 "the cost is counted at the model's price, not at that of the service_tier that was asked for"
                     .to_owned()
             }));
         } else {
             let tier: String = tier.chars().take(50).collect();
-            warnings.push(format!(
+            counted.warnings.push(format!(
                 "service_tier {tier:?} was not passed on, because it may cost more than is counted; the operator can \
                  allow it for the upstream {upstream}"
             ));
-            Arc::make_mut(&mut options.sampling).service_tier = None;
+            Arc::make_mut(&mut counted.options.sampling).service_tier = None;
         }
     }
     if costs && asks_for_uncounted(asked) {
-        warnings.push(format!("the cost lacks what the upstream charges for {UNCOUNTED}"));
+        counted.warnings.push(format!("the cost lacks what the upstream charges for {UNCOUNTED}"));
     }
-    (options, warnings)
+    counted
+}
+
+/// Counts a fallback at the price of the tier that it is asked in. Returns whether that is known, or allowed not to be.
+pub(super) fn count_fallback(asked: &RunOptions, fallback: &mut Called) -> bool {
+    let Some(tier) = dear_tier(asked) else { return true };
+    let Some(permille) = multiple(tier, fallback) else { return fallback.terms.allows_uncounted };
+    fallback.facts.price = fallback.facts.price.times(permille);
+    true
+}
+
+/// The tier that is asked for, if it may cost more than the ordinary one.
+fn dear_tier(asked: &RunOptions) -> Option<&str> {
+    asked.sampling.service_tier.as_deref().filter(|tier| !ORDINARY_TIERS.contains(tier))
+}
+
+/// What a tier costs, in thousandths of the ordinary price, if that is known. Never less than the ordinary price, which
+/// upstreams charge that do not have the tier.
+fn multiple(tier: &str, called: &Called) -> Option<u32> {
+    let known = called.tiers.iter().flat_map(|tiers| tiers.iter()).find(|known| *known.name == *tier)?;
+    Some(known.permille.max(1000))
 }
 
 /// Refuses a run under a cost budget whose cost cannot be counted if it calls this model: the budget would not hold.
 pub(super) fn check(
     spec: &RunSpec,
     called: &StepModel,
-    terms: Terms,
+    terms: &Terms,
     session: Option<&Session>,
     quotas: &Quotas,
 ) -> Result<(), StartError> {

@@ -50,14 +50,14 @@ impl Admission {
         let selected = Selected::new(generation, &resolved.settings, new)?;
         let offer = generation.offer(&selected.names);
         let warnings = models::leave_able(&mut resolved, new, history, generation)?;
-        let terms = resolved.called.terms;
+        let terms = resolved.called.terms.clone();
         let mut spec = pinned(new, session, asked, resolved, selected, &offer)?;
         spec.warnings.extend(warnings);
         spec.warnings.extend(unsent(&spec, &*generation.catalog.model(&spec.upstream)));
         spec.trace = self.launcher.telemetry.traces.trace_of(&spec.id, new.trace.clone());
         let tools = Toolbox::new(&offer, &generation.tools, &spec);
         spec.context_tokens = context::estimate(&spec, history.weight(), tools.offer().weight());
-        price::check(&spec, &spec.step_model(), terms, session, &generation.quotas)?;
+        price::check(&spec, &spec.step_model(), &terms, session, &generation.quotas)?;
         models::leave_countable(&mut spec, generation, session, &generation.quotas);
         let windows = spec.fallbacks.iter().map(|fallback| fallback.context_window);
         fit(&spec, windows.fold(spec.context_window, u64::max))?;
@@ -90,10 +90,12 @@ fn pinned(
     selected: Selected,
     offer: &Offer,
 ) -> Result<RunSpec, StartError> {
-    let (options, mut warnings) = price::countable(&new.options, &resolved.called);
+    let price::Counted { options, price, mut warnings } = price::counted(&new.options, &resolved.called);
     warnings.extend(new.warnings.iter().cloned());
     let Resolved { agent_name, settings, called, fallbacks } = resolved;
-    let Called { upstream, model_name, facts, price_origin, terms: _ } = called;
+    let (fallbacks, left_out) = models::in_tier(fallbacks, &options);
+    warnings.extend(left_out);
+    let Called { upstream, model_name, facts, price_origin, .. } = called;
     let most_output = new.max_output_tokens.unwrap_or(DEFAULT_OUTPUT);
     let system = settings.system.iter().map(|text| Message::text(Role::System, text));
     Ok(RunSpec {
@@ -126,7 +128,7 @@ fn pinned(
         max_output_tokens: most_output.min(facts.max_output_tokens),
         bounds_output: new.max_output_tokens.is_some(),
         limits: narrow(&settings, new.limits)?,
-        price: facts.price,
+        price,
         price_origin,
         warnings,
         on_limit: new.on_limit.unwrap_or(settings.on_limit),

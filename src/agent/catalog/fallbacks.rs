@@ -28,12 +28,12 @@ impl Catalog {
         if let Some(names) = of_agent.filter(|_| agent.model.is_some()) {
             return names;
         }
-        if self.models.values().all(|model| model.fallbacks.is_empty()) {
+        if self.models.declared.values().all(|model| model.fallbacks.is_empty()) {
             return of_agent.unwrap_or_default();
         }
         let full_name = format!("{}/{}", called.upstream, called.model_name);
         let of_model =
-            [full_name.as_str(), name, &called.model_name].into_iter().find_map(|name| self.models.get(name));
+            [full_name.as_str(), name, &called.model_name].into_iter().find_map(|name| self.models.declared.get(name));
         let of_model = of_model.map(|model| model.fallbacks.as_slice()).filter(|names| !names.is_empty());
         of_model.or(of_agent).unwrap_or_default()
     }

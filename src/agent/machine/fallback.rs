@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::Run;
 use super::budget::{self, Purpose};
 use crate::types::fallback::{CallTerms, FallbackUsage};
-use crate::types::run::OnLimit;
 use crate::types::price::StepModel;
+use crate::types::run::OnLimit;
 use crate::types::{Micros, StopReason, Usage};
 
 /// What another model must be fit for.

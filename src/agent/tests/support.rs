@@ -19,7 +19,7 @@ use crate::agent::machine::tests::options;
 use crate::agent::own_tool::OwnTool;
 use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
-use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig};
+use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig, Models};
 use crate::llm::Model;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
@@ -257,6 +257,7 @@ fn with_spares(
         trace_content: true,
         limits,
     };
+    let models = Models { declared: models, ..Models::default() };
     Catalog::new(BTreeMap::from([(DEFAULT_AGENT.into(), config)]), upstreams, models)
 }
 
