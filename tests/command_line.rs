@@ -1,6 +1,7 @@
 //! The commands of the binary that end by themselves.
 
 mod doctor;
+mod models;
 mod runs;
 mod top;
 

@@ -7,6 +7,7 @@ mod doctor;
 mod frames;
 mod key;
 mod local_server;
+mod models;
 mod openapi;
 mod process;
 mod reload;
@@ -54,6 +55,8 @@ enum Command {
     Ask(ask::Ask),
     /// Check the configuration, the store, the upstreams, the tools and this machine
     Doctor(doctor::Doctor),
+    /// List the models of the upstreams: which are there, what they cost and take
+    Models(models::Models),
     /// List, show, follow and cancel the runs of a server
     #[command(subcommand)]
     Runs(runs::Runs),
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::CheckConfig(check) => check_config::run(&check),
         Command::Ask(ask) => ask::run(&ask),
         Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Models(models) => models::run(&models),
         Command::Runs(runs) => runs::run(&runs),
         Command::Top(top) => top::run(&top),
         Command::Key(key) => key::run(&key),

@@ -58,6 +58,12 @@ pub(super) fn takes_colours(is_terminal: bool) -> bool {
     is_terminal && env("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// How wide a table may be: as `COLUMNS` says, or the terminal; elsewhere there is no bound.
+pub(super) fn output_width() -> Option<usize> {
+    let said = env("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    said.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+}
+
 /// A runtime for one command.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toml::value::Date;
 
 use crate::types::price::LongContext;
@@ -59,7 +59,7 @@ pub struct Tier {
 }
 
 /// What a model takes beside text, or can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is what it is called")]
 pub enum Capability {
@@ -70,6 +70,22 @@ pub enum Capability {
     Tools,
     Thinking,
     StructuredOutput,
+}
+
+impl Capability {
+    /// The word for it in a file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Audio => "audio",
+            Self::Video => "video",
+            Self::File => "file",
+            Self::Tools => "tools",
+            Self::Thinking => "thinking",
+            Self::StructuredOutput => "structured_output",
+        }
+    }
 }
 
 /// Why a file cannot be read.

@@ -77,6 +77,8 @@ pub struct Priced<'a> {
     pub source: PriceSource<'a>,
     /// What a list says, also where its price is not that which counts.
     pub listed: Option<Listed<'a>>,
+    /// Whether how much it takes is assumed, since nothing says it.
+    pub is_assumed: bool,
 }
 
 impl PriceSource<'_> {
@@ -126,7 +128,8 @@ pub fn priced<'a>(models: &'a Models, terms: &Terms, names: [&str; 3]) -> Priced
         context_window: declared.context_window.unwrap_or(facts.context_window),
         max_output_tokens: declared.max_output_tokens.unwrap_or(facts.max_output_tokens),
     };
-    Priced { facts, source, listed }
+    let is_assumed = listed.is_none() && (declared.context_window.is_none() || declared.max_output_tokens.is_none());
+    Priced { facts, source, listed, is_assumed }
 }
 
 /// What the built-in list says of a model, whichever upstream has it.

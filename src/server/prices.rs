@@ -6,7 +6,8 @@ use crate::net::public_address::is_private_host;
 use crate::types::price::PriceOrigin;
 
 /// What an upstream charges beside the prices of its models.
-pub(super) fn terms(upstream: &Upstream) -> Terms {
+#[must_use]
+pub fn terms(upstream: &Upstream) -> Terms {
     let Some(http) = upstream.kind.http() else {
         return Terms { undeclared: Undeclared::Free, allows_uncounted: true, ..Terms::default() };
     };

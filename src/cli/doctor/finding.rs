@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 
 /// One finding, a line of the report. Holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(in crate::cli) struct Finding {
     /// What was looked at.
-    pub(super) area: String,
-    pub(super) level: Level,
-    pub(super) message: String,
+    pub(in crate::cli) area: String,
+    pub(in crate::cli) level: Level,
+    pub(in crate::cli) message: String,
     /// What to do about it.
-    pub(super) advice: Option<String>,
+    pub(in crate::cli) advice: Option<String>,
 }
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(in crate::cli) enum Level {
     Ok,
     /// The server runs, and something may go wrong or does nothing.
     Warn,
@@ -24,7 +24,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    pub(super) fn word(self) -> &'static str {
+    pub(in crate::cli) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warn => "warn",
@@ -32,7 +32,7 @@ impl Level {
         }
     }
 
-    pub(super) fn colour(self) -> u8 {
+    pub(in crate::cli) fn colour(self) -> u8 {
         match self {
             Self::Ok => 32,
             Self::Warn => 33,
@@ -42,29 +42,29 @@ impl Level {
 }
 
 impl Finding {
-    pub(super) fn ok(area: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(in crate::cli) fn ok(area: impl Into<String>, message: impl Into<String>) -> Self {
         Self { area: area.into(), level: Level::Ok, message: message.into(), advice: None }
     }
 
-    pub(super) fn warn(area: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(in crate::cli) fn warn(area: impl Into<String>, message: impl Into<String>) -> Self {
         Self { level: Level::Warn, ..Self::ok(area, message) }
     }
 
-    pub(super) fn fail(area: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(in crate::cli) fn fail(area: impl Into<String>, message: impl Into<String>) -> Self {
         Self { level: Level::Fail, ..Self::ok(area, message) }
     }
 
     /// The same, with what to do about it.
-    pub(super) fn advice(self, advice: impl Into<String>) -> Self {
+    pub(in crate::cli) fn advice(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }
 
     /// The same, with `place` before its message.
-    pub(super) fn about(self, place: &str) -> Self {
+    pub(in crate::cli) fn about(self, place: &str) -> Self {
         Self { message: format!("{place}{}", self.message), ..self }
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(in crate::cli) fn json(&self) -> Value {
         let Self { area, level, message, advice } = self;
         json!({"area": area, "level": level.word(), "message": message, "advice": advice})
     }

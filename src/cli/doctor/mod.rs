@@ -5,12 +5,12 @@
 mod attempt;
 mod configuration;
 mod embedded;
-mod finding;
+pub(super) mod finding;
 mod host;
 mod redis;
 mod store;
 mod tools;
-mod upstreams;
+pub(super) mod upstreams;
 
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;

@@ -58,15 +58,33 @@ fn place(http: &HttpUpstream, address: usize, key: usize) -> String {
 
 /// Asks an upstream that has one address, and one key at most.
 async fn ask_at(settings: &Settings, upstream: &Upstream, http: &HttpUpstream) -> Vec<Finding> {
-    let name = &upstream.name;
-    let model = match connect::<Unreachable>(upstream, || Ok(HttpClient::new(&reach(http))?.into())) {
-        Ok(model) => model,
-        Err(error) => return vec![Finding::fail(area(name), error.to_string())],
-    };
-    match model.list_models().await {
-        Ok(models) => known(settings, name, http, &models),
-        Err(error) => vec![refused(name, http, error)],
+    match list_at(upstream, http).await {
+        Ok(models) => known(settings, &upstream.name, http, &models),
+        Err(finding) => vec![finding],
     }
+}
+
+/// The models that an upstream lists at the first address, and with the first key, that are taken; or why it does not.
+pub(in crate::cli) async fn list(upstream: &Upstream, http: &HttpUpstream) -> Result<Vec<String>, Finding> {
+    let mut why = None;
+    for address in 0..http.base_urls.len() {
+        for key in 0..http.api_keys.len().max(1) {
+            let narrowed = upstream.narrowed(address, key);
+            let Some(http) = narrowed.kind.http() else { continue };
+            match list_at(&narrowed, http).await {
+                Ok(models) => return Ok(models),
+                Err(finding) => why = why.or(Some(finding)),
+            }
+        }
+    }
+    Err(why.unwrap_or_else(|| Finding::fail(area(&upstream.name), "it has no address")))
+}
+
+async fn list_at(upstream: &Upstream, http: &HttpUpstream) -> Result<Vec<String>, Finding> {
+    let name = &upstream.name;
+    let model = connect::<Unreachable>(upstream, || Ok(HttpClient::new(&reach(http))?.into()));
+    let model = model.map_err(|error| Finding::fail(area(name), error.to_string()))?;
+    model.list_models().await.map_err(|error| refused(name, http, error))
 }
 
 /// What an upstream's error means.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::client::{Client, Target};
-use super::super::process::{Failure, complain, env, say, takes_colours};
+use super::super::process::{Failure, complain, output_width, say, takes_colours};
 use super::super::table::{Column, lines};
 use super::super::text::{clean_json, line};
 use super::super::when;
@@ -81,7 +81,7 @@ pub(super) async fn run(list: &List) -> Result<(), Failure> {
         complain("There is no such run.");
         return Ok(());
     }
-    let (now, width) = (now_ms(), width());
+    let (now, width) = (now_ms(), output_width());
     let colours = takes_colours(stdout().is_terminal());
     let rows: Vec<_> = found.iter().map(|(_, run)| row(run, now)).collect();
     let statuses = std::iter::once("").chain(found.iter().map(|(_, run)| run.status.as_str()));
@@ -149,10 +149,4 @@ fn colour(status: &str) -> Option<u8> {
         "cancelled" => Some(2),
         _ => None,
     }
-}
-
-/// How wide a table may be: as `COLUMNS` says, or the terminal; elsewhere there is no bound.
-fn width() -> Option<usize> {
-    let said = env("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-    said.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
