@@ -37,7 +37,7 @@ fn every_declared_metric_is_written_under_its_name() {
     let upstreams = metrics.upstreams().unwrap();
     upstreams.queue("u").waited(Duration::ZERO);
     let rests = upstreams.rests("u");
-    rests.address("http://a/v1");
+    rests.address("a:8000");
     rests.key(1, "quota");
     all.store.failed(StoreOperation::Get, StoreFailure::Unavailable);
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();

@@ -22,7 +22,6 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use tokio::time::Instant;
-use url::Url;
 
 pub use self::blame::KeyFault;
 use self::blame::{Blame, Severity, blame};
@@ -49,7 +48,8 @@ pub struct Pools {
 }
 
 struct Address {
-    url: Url,
+    /// The host and the port, for logs and metrics: a path may hold what not all of their readers should know.
+    host: String,
     weight: u32,
     seed: u64,
     state: AddressState,
@@ -94,7 +94,7 @@ impl Pools {
             return None;
         }
         let addresses = config.base_urls.iter().zip(states).map(|(base_url, state)| Address {
-            url: base_url.url.clone(),
+            host: base_url.url.authority().to_owned(),
             weight: base_url.weight,
             seed: xxhash_rust::xxh3::xxh3_64(base_url.url.as_str().as_bytes()),
             state,
@@ -197,7 +197,11 @@ impl Pools {
     /// An address has given a whole answer, whatever it says.
     pub fn finish(&self, address: usize) {
         if self.has_addresses() && self.addresses[address].state.lock().succeed() {
-            tracing::info!(upstream = self.upstream, address = %self.addresses[address].url, "an address answers again");
+            tracing::info!(
+                upstream = self.upstream,
+                address = self.addresses[address].host,
+                "an address answers again"
+            );
         }
     }
 
@@ -246,18 +250,18 @@ impl Pools {
             return;
         }
         let own_word = error.retry_after.filter(|_| severity == Severity::Certain);
-        let rest = own_word.unwrap_or(self.settings.address_cooldown).min(MOST_REST);
-        let Address { url, state, .. } = &self.addresses[address];
+        let rest = rest(own_word, self.settings.address_cooldown);
+        let Address { host, state, .. } = &self.addresses[address];
         if state.lock().fail(severity, Instant::now(), rest) {
-            self.state.metrics.address(url.as_str());
-            let (cause, seconds) = (&error.message, rest.as_secs_f64());
-            tracing::warn!(upstream = self.upstream, address = %url, seconds, %cause, "an address is left out");
+            self.state.metrics.address(host);
+            let (place, of, cause, seconds) = (address + 1, self.addresses.len(), &error.message, rest.as_secs_f64());
+            tracing::warn!(upstream = self.upstream, address = host, place, of, seconds, %cause, "an address is left out");
         }
     }
 
     fn rest_key(&self, key: usize, model: u64, fault: KeyFault, own_word: Option<Duration>) {
         let Some(Key { state, .. }) = self.keys.get(key) else { return };
-        let rest = own_word.unwrap_or(self.settings.key_cooldown).min(MOST_REST);
+        let rest = rest(own_word, self.settings.key_cooldown);
         let now = Instant::now();
         state.lock().fail(model, Rest { until: now + rest, fault }, now);
         self.state.metrics.key(key + 1, fault.word());
@@ -281,9 +285,28 @@ impl Pools {
     }
 }
 
+/// How long an address or a key rests that says so itself, or else for this cooldown.
+fn rest(own_word: Option<Duration>, cooldown: Duration) -> Duration {
+    own_word.filter(|asked| !asked.is_zero()).map_or(cooldown, |asked| asked.min(MOST_REST))
+}
+
 impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (addresses, keys) = (self.addresses.len(), self.keys.len());
         f.debug_struct("Pools").field("addresses", &addresses).field("keys", &keys).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstreams_own_word_is_taken_up_to_an_hour_and_the_operators_without_end() {
+        let (hour, day) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
+        assert_eq!(
+            [None, Some(Duration::ZERO), Some(hour / 2), Some(day)].map(|own| rest(own, day)),
+            [day, day, hour / 2, hour]
+        );
     }
 }
