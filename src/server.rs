@@ -3,6 +3,7 @@
 mod build;
 mod counted;
 mod entrance;
+mod health;
 mod kept;
 mod layers;
 mod listen;

@@ -125,6 +125,8 @@ async fn the_model_that_answered_is_named_and_charged() {
     assert_eq!((&of("spare/test")["runs"], &of("spare/test")["total_tokens"]), (&json!(0), &json!(30)), "{found:?}");
     let metrics = server.respond(server.request(reqwest::Method::GET, "/metrics")).await.text().await;
     let metrics = metrics.expect("it is text");
-    let line = "loopgate_model_fallbacks_total{upstream=\"first\",model=\"test\",class=\"rejected\"} 2";
-    assert!(metrics.contains(line), "{metrics}");
+    for class in ["rejected", "unavailable"] {
+        let line = format!("loopgate_model_fallbacks_total{{upstream=\"first\",model=\"test\",class=\"{class}\"}} 1");
+        assert!(metrics.contains(&line), "the second run does not ask again what refused the key: {metrics}");
+    }
 }

@@ -5,6 +5,7 @@ mod alerts;
 mod answers;
 mod anthropic;
 mod bad_inputs;
+mod breakers;
 mod charges;
 mod command_line;
 mod conflicts;

@@ -30,7 +30,7 @@ const FLOORS: [(&str, u8); 14] = [
 
 /// The rooms of the agent and their floors, by the same rule. What is not named is the roof, which knows
 /// them all.
-const ROOMS: [(&str, u8); 27] = [
+const ROOMS: [(&str, u8); 28] = [
     ("tests", 9),
     ("admission", 8),
     ("control", 7),
@@ -47,6 +47,7 @@ const ROOMS: [(&str, u8); 27] = [
     ("follow", 2),
     ("inbox", 2),
     ("usage", 3),
+    ("health", 3),
     ("context", 2),
     ("own_tool", 1),
     ("catalog", 1),

@@ -36,6 +36,7 @@ pub struct Upstream {
     model: Arc<dyn Model>,
     listed: Listed,
     terms: Terms,
+    is_needed: bool,
 }
 
 #[derive(Debug)]
@@ -100,13 +101,19 @@ impl Upstream {
     #[must_use]
     pub fn new(name: String, model: Arc<dyn Model>, declared: Option<Vec<String>>) -> Self {
         let listed = declared.map_or_else(|| Listed::Asked(OnceCell::new()), |models| Listed::Declared(models.into()));
-        Self { name, model, listed, terms: Terms::default() }
+        Self { name, model, listed, terms: Terms::default(), is_needed: false }
     }
 
     /// The same upstream on these terms.
     #[must_use]
     pub fn on(self, terms: Terms) -> Self {
         Self { terms, ..self }
+    }
+
+    /// The same upstream; a server is not ready without it if it `is_needed`.
+    #[must_use]
+    pub fn needed(self, is_needed: bool) -> Self {
+        Self { is_needed, ..self }
     }
 
     /// What is known of its charges beside the prices of its models.
@@ -262,6 +269,11 @@ impl Catalog {
     #[must_use]
     pub fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.upstreams.iter().find(|upstream| upstream.name == name)
+    }
+
+    /// The upstreams without which a server is not ready.
+    pub fn needed(&self) -> impl Iterator<Item = &str> {
+        self.upstreams.iter().filter(|upstream| upstream.is_needed).map(|upstream| upstream.name.as_str())
     }
 
     /// The upstream of a run; one that is no longer configured fails every call.

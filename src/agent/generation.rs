@@ -13,6 +13,7 @@ use crate::agent::context::offer::{CurrentOffers, Offer};
 use crate::agent::own_tool::OwnTool;
 use crate::agent::quotas::Quotas;
 use crate::config::KeyConfig;
+use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
 use crate::tools::Registry;
 
@@ -33,6 +34,8 @@ pub struct Generation {
     pub quotas: Quotas,
     /// The keys that callers may show, by their SHA-256; if there are none, everyone may call.
     pub keys: HashMap<[u8; 32], KeyConfig>,
+    /// How well the upstreams are; the same in all generations of a process.
+    pub health: Arc<Health>,
     /// Most requests a minute from one address without a key; `None` without end.
     pub requests_per_minute: Option<u32>,
 }

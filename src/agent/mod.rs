@@ -8,6 +8,7 @@
 //! - [`launch`]: a run gets its driver here.
 //! - [`drive`]: one run's task.
 //! - [`session`], [`limits`]: conversations, and what callers may take together.
+//! - `health`: what replicas know of upstreams.
 //! - [`ownership`], [`follow`], [`context`], [`inbox`], [`usage`], [`generation`]: which replica drives which run,
 //!   readers, model requests, commands to runs, what runs took, the configuration.
 //! - [`ledger`], [`machine`], [`lifecycle`]: what is stored, what a run is, how the process ends. `process` has the
@@ -23,6 +24,7 @@ pub mod drive;
 pub mod error;
 pub mod follow;
 pub mod generation;
+mod health;
 mod inbox;
 mod launch;
 mod ledger;

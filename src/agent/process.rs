@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::agent::rooms::Rooms;
+use crate::llm::health::ModelStanding;
+use crate::llm::health::breaker::Standing;
 use crate::store::Unavailable;
-use crate::telemetry::metrics::Figures;
+use crate::telemetry::metrics::{BreakerState, Figures};
 
 /// How often a draining process looks whether its runs have ended.
 const IDLE_POLL: Duration = Duration::from_millis(20);
@@ -20,6 +22,7 @@ impl Agent {
         self.beside_runs("finding runs without a driver", |rooms| async move { rooms.recovery.sweep().await });
         self.beside_runs("doing what is due", |rooms| async move { rooms.recovery.sweep_due().await });
         self.beside_runs("freeing slots", |rooms| async move { rooms.limits.sweep_slots(&rooms.generations).await });
+        self.beside_runs("sharing the health of upstreams", |rooms| async move { rooms.health.keep().await });
         self.beside_runs("listing models", |rooms| async move { rooms.generations.keep_models_fresh().await });
     }
 
@@ -82,6 +85,35 @@ impl Agent {
     /// Whether the store takes commits.
     pub async fn health(&self) -> Result<(), Unavailable> {
         self.rooms.ledger.store().health().await
+    }
+
+    /// The first upstream without which the process is not ready, and which is left alone because its calls fail.
+    #[must_use]
+    pub fn missing_upstream(&self) -> Option<String> {
+        let generation = self.generation();
+        let needed: Vec<&str> = generation.catalog.needed().collect();
+        if needed.is_empty() {
+            return None;
+        }
+        let standings = generation.health.standings();
+        let failing = standings.iter().find(|model| model.is_failing() && needed.contains(&&*model.upstream));
+        failing.map(|model| model.upstream.to_string())
+    }
+
+    /// Where the breakers of models stand that failed lately, those that are not closed first.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<BreakerState> {
+        let mut standings = self.generation().health.standings();
+        standings.sort_by_key(|model| model.standing == Standing::Closed);
+        let states = standings.into_iter().map(|ModelStanding { upstream, model, standing, .. }| {
+            let state = match standing {
+                Standing::Closed => "closed",
+                Standing::Open => "open",
+                Standing::HalfOpen => "half_open",
+            };
+            BreakerState { upstream, model, state }
+        });
+        states.collect()
     }
 
     /// What the process holds now, for its metrics.

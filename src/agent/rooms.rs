@@ -7,6 +7,7 @@ use crate::agent::control::Control;
 use crate::agent::follow::Followers;
 use crate::agent::follow::active::Active;
 use crate::agent::generation::Generations;
+use crate::agent::health::StoredHealth;
 use crate::agent::launch::Launcher;
 use crate::agent::launch::uncounted::UncountedRuns;
 use crate::agent::ledger::Ledger;
@@ -38,6 +39,7 @@ pub(super) struct Rooms {
     pub(super) usage: Arc<Usage>,
     pub(super) telemetry: Telemetry,
     pub(super) launcher: Arc<Launcher>,
+    pub(super) health: Arc<StoredHealth>,
 }
 
 impl Rooms {
@@ -86,6 +88,7 @@ impl Rooms {
             lifecycle: lifecycle.clone(),
         });
         Self {
+            health: StoredHealth::new(ledger.store().clone(), &generations.current().health, ownership.replica.id()),
             ledger,
             generations,
             lifecycle,

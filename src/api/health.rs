@@ -43,6 +43,7 @@ pub async fn healthz(stalled: Option<Extension<Stalled>>) -> Response {
 pub async fn readyz(State(api): State<Api>) -> Response {
     let status = match api.agent.health().await {
         _ if api.agent.is_draining() => "draining",
+        Ok(()) if api.agent.missing_upstream().is_some() => "upstream_unavailable",
         Ok(()) => "ok",
         Err(_) => "store_unavailable",
     };

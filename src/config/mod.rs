@@ -61,6 +61,6 @@ pub use store_url::StoreUrl;
 pub use tool::HttpToolConfig;
 pub use traces::{OtlpProtocol, TracedContent, TracesConfig};
 pub use upstream::{
-    AnthropicUpstream, Balance, BaseUrl, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream, OpenAiUpstream,
-    Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
+    AnthropicUpstream, Balance, BaseUrl, BreakerConfig, ChatManner, ConnectionSettings, GeminiUpstream, HttpUpstream,
+    OpenAiUpstream, Pools, ReasoningSummary, ResponsesUpstream, Upstream, UpstreamKind, UpstreamOrigin,
 };

@@ -3,6 +3,7 @@
 mod anthropic;
 mod api_key;
 mod base_url;
+mod breaker;
 mod connection;
 mod gemini;
 mod http;
@@ -15,6 +16,7 @@ use std::fmt;
 
 pub use self::anthropic::AnthropicUpstream;
 pub use self::base_url::BaseUrl;
+pub use self::breaker::BreakerConfig;
 pub use self::connection::ConnectionSettings;
 pub use self::gemini::GeminiUpstream;
 pub use self::http::HttpUpstream;
@@ -34,6 +36,10 @@ pub struct Upstream {
     pub name: String,
     /// What it is and how it is reached.
     pub kind: UpstreamKind,
+    /// When its models are left alone.
+    pub breaker: BreakerConfig,
+    /// Whether a server is not ready while one of its models is left alone.
+    pub needed: bool,
 }
 
 /// What an upstream is.
@@ -88,6 +94,11 @@ impl UpstreamKind {
 }
 
 impl Upstream {
+    /// An upstream of which nothing else is declared.
+    fn of_kind(name: String, kind: UpstreamKind) -> Self {
+        Self { name, kind, breaker: BreakerConfig::default(), needed: false }
+    }
+
     pub(super) fn read(name: &str, section: &mut Section<'_>) -> Self {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
@@ -113,14 +124,24 @@ impl Upstream {
             Kind::Gemini => UpstreamKind::Gemini(GeminiUpstream::read(section)),
             Kind::Demo => UpstreamKind::Demo,
         };
-        Self { name: name.to_owned(), kind }
+        if kind == UpstreamKind::Demo {
+            return Self::of_kind(name.to_owned(), kind);
+        }
+        let needed = section.key(
+            "needed",
+            "Whether `/readyz` fails while the breaker of one of its models is open because calls of it fail. All replicas see \
+             the same breakers, so then none is ready: choose it where no run can do without this upstream.",
+            false,
+        );
+        let breaker = section.section("breaker", BreakerConfig::read);
+        Self { name: name.to_owned(), kind, breaker, needed }
     }
 
     /// The upstream that the key `upstream` names by its preset.
     pub(super) fn of_preset(preset: &'static Preset, root: &Section<'_>) -> Self {
         let path = format!("upstreams.{}", preset.name);
         let openai = root.unwritten(&path, |section| OpenAiUpstream::of_preset(preset, section));
-        Self { name: preset.name.to_owned(), kind: UpstreamKind::OpenAi(openai) }
+        Self::of_kind(preset.name.to_owned(), UpstreamKind::OpenAi(openai))
     }
 
     /// The same upstream with only those of its base URLs and keys that stand in these places, from 0.
@@ -191,21 +212,21 @@ pub(super) fn without_declaration(root: &Section<'_>) -> (Vec<Upstream>, Upstrea
     let (mut upstreams, mut variables) = (Vec::new(), Vec::new());
     if let Some(variable) = named(&openai::DEFAULTS) {
         let openai = root.unwritten("upstreams.openai", OpenAiUpstream::of_environment);
-        upstreams.push(Upstream { name: "openai".to_owned(), kind: UpstreamKind::OpenAi(openai) });
+        upstreams.push(Upstream::of_kind("openai".to_owned(), UpstreamKind::OpenAi(openai)));
         variables.push(variable);
     }
     if let Some(variable) = named(&anthropic::DEFAULTS) {
         let anthropic = root.unwritten("upstreams.anthropic", AnthropicUpstream::of_environment);
-        upstreams.push(Upstream { name: "anthropic".to_owned(), kind: UpstreamKind::Anthropic(anthropic) });
+        upstreams.push(Upstream::of_kind("anthropic".to_owned(), UpstreamKind::Anthropic(anthropic)));
         variables.push(variable);
     }
     if let Some(variable) = named(&gemini::DEFAULTS) {
         let gemini = root.unwritten("upstreams.gemini", GeminiUpstream::of_environment);
-        upstreams.push(Upstream { name: "gemini".to_owned(), kind: UpstreamKind::Gemini(gemini) });
+        upstreams.push(Upstream::of_kind("gemini".to_owned(), UpstreamKind::Gemini(gemini)));
         variables.push(variable);
     }
     if upstreams.is_empty() {
-        let demo = Upstream { name: "demo".to_owned(), kind: UpstreamKind::Demo };
+        let demo = Upstream::of_kind("demo".to_owned(), UpstreamKind::Demo);
         return (vec![root.unwritten("upstreams.demo", |_| demo)], UpstreamOrigin::Nowhere);
     }
     (upstreams, UpstreamOrigin::Found(variables.join(", ")))

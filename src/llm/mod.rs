@@ -5,10 +5,12 @@
 
 pub mod anthropic;
 mod call_id;
+mod classify;
 pub mod connect;
 mod drafts;
 pub mod error_class;
 pub mod gemini;
+pub mod health;
 pub mod http;
 mod kept;
 mod object;
@@ -18,6 +20,7 @@ mod own_member;
 mod places;
 pub mod pricing;
 pub mod queue;
+pub mod refusal;
 mod repeated;
 pub mod responses;
 pub mod retry;
@@ -38,6 +41,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+use self::refusal::Refusal;
 use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::sampling::Sampling;
@@ -80,6 +84,8 @@ pub struct ModelRequest {
     /// The same number for requests that begin alike: those of one session, or else of one run. A server that answered one
     /// of them may still know how they begin.
     pub affinity: u64,
+    /// Whether it repeats a request that failed.
+    pub is_repeat: bool,
     /// When the caller gives up; retries do not reach beyond it.
     pub deadline: Instant,
 }
@@ -211,6 +217,16 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     /// after its last token, so until then nothing tells how much of it was made.
     fn may_answer_in_one_piece(&self) -> bool {
         false
+    }
+
+    /// Why this model of its upstream is not asked for now; `None` if it is.
+    fn refusal(&self, _model: &str) -> Option<Refusal> {
+        None
+    }
+
+    /// Whether a request that failed may be repeated: the calls before have earned a retry, which is taken.
+    fn take_retry(&self) -> bool {
+        true
     }
 
     /// Which tool calls that it writes as text are taken for calls: small models do that.

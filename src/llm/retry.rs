@@ -1,4 +1,5 @@
-//! A model that repeats a failed call, as long as the call cost nothing.
+//! A model that repeats a failed call, as long as the call cost nothing, the upstream is not known to be down, and its calls have
+//! earned a retry.
 //!
 //! A request that was sent may be paid for, and what the model has said would be said again. Then the driver
 //! decides, because it knows the budgets and what it passed on.
@@ -11,6 +12,9 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
+use super::error_class::ErrorClass;
+use super::health::UpstreamHealth;
+use super::refusal::Refusal;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent, Unsupported};
 use crate::types::Message;
 use crate::types::pauses::random;
@@ -39,6 +43,12 @@ impl Default for RetryPolicy {
 /// How long a model is asked again that has another one behind it. Not a setting: the other model is there to be asked.
 const BUDGET_BEFORE_FALLBACK: Duration = Duration::from_secs(2);
 
+/// How long a call waits for a model that is known to be down, in place of failing at once. Not a setting: it is about as long as
+/// retries take.
+const DOWN_BUDGET: Duration = Duration::from_secs(10);
+/// The least time between two looks at whether a model is asked again.
+const LEAST_WAIT: Duration = Duration::from_millis(50);
+
 impl RetryPolicy {
     /// The policy for a model in whose place another one can be asked: a hiccup is waited for, and no more.
     #[must_use]
@@ -66,18 +76,19 @@ impl RetryPolicy {
     }
 }
 
-/// A model around another one that repeats calls which failed at no cost.
+/// A model around another one that repeats calls which failed at no cost, and makes none of a model that is known to be down.
 #[derive(Debug)]
 pub struct Retrying {
     inner: Arc<dyn Model>,
     policy: RetryPolicy,
+    health: Arc<UpstreamHealth>,
 }
 
 impl Retrying {
-    /// Repeats calls of `inner` by this policy.
+    /// Repeats calls of `inner` by this policy, as the health of its upstream allows.
     #[must_use]
-    pub fn new(inner: Arc<dyn Model>, policy: RetryPolicy) -> Self {
-        Self { inner, policy }
+    pub fn new(inner: Arc<dyn Model>, policy: RetryPolicy, health: Arc<UpstreamHealth>) -> Self {
+        Self { inner, policy, health }
     }
 }
 
@@ -87,22 +98,44 @@ impl Model for Retrying {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        let inner = Arc::clone(&self.inner);
+        let (inner, health) = (Arc::clone(&self.inner), Arc::clone(&self.health));
         let policy = if request.has_fallback { self.policy.before_fallback() } else { self.policy };
         Box::pin(stream! {
-            let mut end = request.deadline.min(Instant::now() + policy.budget);
-            for attempt in 1.. {
+            let mut end = Until::new(policy, request.deadline);
+            let (mut attempt, mut failed) = (1, None);
+            if !request.is_repeat {
+                health.earn_retries();
+            }
+            loop {
+                let mut call = match health.admit(&request.model, !request.has_fallback).await {
+                    Ok(call) => call,
+                    Err(refusal) => {
+                        let error = failed.take().unwrap_or_else(|| health.error(&refusal));
+                        let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
+                            yield Err(error);
+                            return;
+                        };
+                        yield Ok(Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message.clone() });
+                        failed = Some(error);
+                        sleep(delay).await;
+                        continue;
+                    }
+                };
                 let mut deltas = inner.stream(request.clone());
-                let mut has_begun = false;
+                let (mut has_begun, mut is_queued) = (false, false);
                 let error = loop {
                     match deltas.next().await {
                         Some(Ok(delta)) => {
                             if let Delta::Dequeued { waited } = delta {
-                                // While a call waits for its turn it makes no attempt.
-                                end = request.deadline.min(end + waited);
+                                end = end.later(waited, request.deadline);
                             }
-                            has_begun |= !matches!(delta, Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. });
+                            is_queued = matches!(delta, Delta::Queued);
+                            let is_said = !matches!(delta, Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. });
+                            has_begun |= is_said;
                             let last = matches!(delta, Delta::Finished(_));
+                            if is_said && !matches!(delta, Delta::Begun) {
+                                call.note_answer();
+                            }
                             yield Ok(delta);
                             if last {
                                 return;
@@ -113,19 +146,33 @@ impl Model for Retrying {
                     }
                 };
                 drop(deltas);
+                // A call that found no room says nothing of the model.
+                if !is_queued {
+                    call.note_failure(&request.model, &error);
+                }
+                drop(call);
                 // An answer that began is neither free nor to be said again, whatever its failure is said to have cost.
                 let error = if has_begun { error.having(Spent::Unknown) } else { error };
-                let left = end.saturating_duration_since(Instant::now());
-                let delay = policy.delay(attempt, &error, left, random());
-                let delay = delay.filter(|_| error.spent == Spent::Nothing);
+                let delay = policy.delay(attempt, &error, end.left(), random());
+                let delay = delay.filter(|_| error.spent == Spent::Nothing && health.take_retry());
                 let Some(delay) = delay else {
                     yield Err(error);
                     return;
                 };
-                yield Ok(Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message });
+                yield Ok(Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message.clone() });
+                attempt += 1;
+                failed = Some(error);
                 sleep(delay).await;
             }
         })
+    }
+
+    fn refusal(&self, model: &str) -> Option<Refusal> {
+        self.health.refusal(model)
+    }
+
+    fn take_retry(&self) -> bool {
+        self.health.take_retry()
     }
 
     fn written_calls(&self) -> WrittenCalls {
@@ -146,6 +193,39 @@ impl Model for Retrying {
 
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
         self.inner.unsent(sampling)
+    }
+}
+
+/// How long a call may wait for another attempt.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    end: Instant,
+    /// The same for a model that is known to be down.
+    down: Instant,
+}
+
+impl Until {
+    fn new(policy: RetryPolicy, deadline: Instant) -> Self {
+        let now = Instant::now();
+        let end = deadline.min(now + policy.budget);
+        Self { end, down: end.min(now + DOWN_BUDGET) }
+    }
+
+    /// The same for a call that has waited for its turn: while it waits it makes no attempt.
+    fn later(self, waited: Duration, deadline: Instant) -> Self {
+        Self { end: deadline.min(self.end + waited), down: deadline.min(self.down + waited) }
+    }
+
+    fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// How long to wait for a model that is not asked for now, if that is not too long. A limit of its rate passes for certain,
+    /// so it is waited for as for any retry.
+    fn wait(&self, refusal: &Refusal) -> Option<Duration> {
+        let end = if refusal.class == ErrorClass::RateLimited { self.end } else { self.down };
+        let left = end.saturating_duration_since(Instant::now());
+        (refusal.for_now < left).then_some(refusal.for_now.max(LEAST_WAIT))
     }
 }
 

@@ -1,7 +1,10 @@
 //! For tests: what the dialects have in common.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::health::breaker::BreakerPolicy;
+use super::health::{Health, UpstreamHealth};
 use super::http::decode::{Decode, Progress};
 use super::http::fault::Fault;
 use super::{Delta, ModelTurn};
@@ -23,6 +26,11 @@ pub(crate) fn http_upstream(base_url: &str, key: &str, patience: Duration) -> Ht
         free: None,
         allow_uncounted_cost: false,
     }
+}
+
+/// The health of an upstream whose breakers never open.
+pub(crate) fn always_asked() -> Arc<UpstreamHealth> {
+    Health::default().of_upstream("u", "", BreakerPolicy::OFF)
 }
 
 /// What comes of a stream that arrives in these pieces.

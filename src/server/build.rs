@@ -8,13 +8,14 @@ use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
 use crate::config::{self, HttpUpstream, Settings};
 use crate::llm::connect::connect;
+use crate::llm::health::Health;
 use crate::llm::http::reach;
 use crate::llm::http::upstream::{Access, UpstreamError};
 use crate::llm::queue::Queued;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::{HttpClient, Reach};
 use crate::server::kept::KeptUpstreams;
-use crate::server::prices;
+use crate::server::{health, prices};
 use crate::telemetry::metrics::Metrics;
 use crate::tools::http::HttpTool;
 use crate::tools::{Registry, builtin};
@@ -99,10 +100,11 @@ pub(super) fn generation(
     clients: &mut Clients,
     running: Option<&Running<'_>>,
 ) -> Result<Generation, BuildError> {
+    let health = running.map(|running| running.generation.health.clone()).unwrap_or_default();
     let upstreams = settings.upstreams.iter().map(|upstream| {
         let same = running.filter(|running| running.settings.upstreams.contains(upstream));
         let same = same.and_then(|running| running.generation.catalog.upstream(&upstream.name));
-        same.map_or_else(|| build_upstream(upstream, clients).map(Arc::new), |same| Ok(same.clone()))
+        same.map_or_else(|| build_upstream(upstream, clients, &health).map(Arc::new), |same| Ok(same.clone()))
     });
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
@@ -112,12 +114,13 @@ pub(super) fn generation(
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
+        health,
         requests_per_minute: settings.server.requests_per_minute,
         ..Generation::default()
     })
 }
 
-fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<Upstream, BuildError> {
+fn build_upstream(upstream: &config::Upstream, clients: &mut Clients, health: &Health) -> Result<Upstream, BuildError> {
     let (name, terms) = (upstream.name.clone(), prices::terms(upstream));
     let Some(http) = upstream.kind.http() else {
         let model = connect(upstream, || Err(BuildError::new("it needs no client")))?;
@@ -127,8 +130,9 @@ fn build_upstream(upstream: &config::Upstream, clients: &mut Clients) -> Result<
     if let Some(slots) = clients.kept.slots(upstream) {
         model = Arc::new(Queued::new(&name, model, slots));
     }
-    let model = Retrying::new(model, RetryPolicy::default());
-    Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms))
+    let health = health.of_upstream(&name, &health::fingerprint(upstream), health::policy(&upstream.breaker, http));
+    let model = Retrying::new(model, RetryPolicy::default(), health);
+    Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms).needed(upstream.needed))
 }
 
 fn build_tools(settings: &Settings, clients: &mut Clients) -> Result<Registry, BuildError> {

@@ -88,6 +88,7 @@ impl Candidate {
         if !turn.must_wait()
             && !lifecycle.is_handing_over()
             && !shares_budgets
+            && !self.is_refused()
             && let Step::CallModel { step, reserve, closing: None } = log.run().next_step()
         {
             let model = log.run().unnamed_model().cloned();
@@ -96,6 +97,14 @@ impl Candidate {
         }
         // Boxed, as a start waits for its store with this at hand.
         Box::new(Beginning { log, records, entries, reserved })
+    }
+}
+
+impl Candidate {
+    /// Whether the run is to begin with another model than its own, which is not asked for now.
+    fn is_refused(&self) -> bool {
+        let RunSpec { upstream, upstream_model, fallbacks, .. } = &*self.spec;
+        !fallbacks.is_empty() && self.generation.catalog.model(upstream).refusal(upstream_model).is_some()
     }
 }
 

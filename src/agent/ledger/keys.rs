@@ -51,6 +51,16 @@ pub fn due_partition() -> Partition {
     Partition::new("due")
 }
 
+/// The partition of what replicas know of upstreams. No tenant can be named like it: their partitions have a second part.
+pub fn health_partition() -> Partition {
+    Partition::new("health")
+}
+
+/// Nudged when what replicas know of upstreams changes.
+pub fn health_topic() -> Topic {
+    Topic::new(health_partition(), "changed")
+}
+
 /// The partition of one idempotency record, named by the request key's hash. Duplicates meet there whatever
 /// sessions they name.
 pub fn claim_partition(tenant: &Tenant, name: &str) -> Partition {

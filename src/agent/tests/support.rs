@@ -21,6 +21,9 @@ use crate::agent::ownership::registry::Replica;
 use crate::agent::{Agent, Catalog, Generation, NewRun, Quotas, RequestKey, Retention, Started};
 use crate::config::{AgentConfig, DEFAULT_AGENT, LimitsConfig, ModelConfig, Models};
 use crate::llm::Model;
+use crate::llm::health::Health;
+use crate::llm::health::breaker::BreakerPolicy;
+use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tools::{CallContext, Registry, Source, Tool, ToolAnswer, ToolError, ToolSpec};
@@ -40,6 +43,16 @@ pub(super) const RETENTION: Retention = Retention {
     usage: Duration::from_secs(86_400),
     usage_rows: 1_000,
     run_bytes: 1 << 30,
+};
+
+/// When the models of a guarded agent are left alone.
+const BREAKER: BreakerPolicy = BreakerPolicy {
+    failures: 5,
+    window_ms: 30_000,
+    cooldown_ms: 5_000,
+    most_cooldown_ms: 120_000,
+    probe_ms: 40_000,
+    retry_percent: 10,
 };
 
 /// Answers with its arguments, and keeps a journal.
@@ -134,6 +147,7 @@ pub(super) struct TestAgentBuilder {
     store: Option<Arc<dyn Store>>,
     turns: Vec<Say>,
     spares: Vec<(Vec<Say>, ModelConfig)>,
+    is_guarded: bool,
     echo: Option<Effect>,
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
@@ -156,6 +170,11 @@ impl TestAgentBuilder {
     pub(super) fn spare(mut self, turns: Vec<Say>, config: ModelConfig) -> Self {
         self.spares.push((turns, config));
         self
+    }
+
+    /// Has its models left alone while they fail, as those of a server are.
+    pub(super) fn guarded(self) -> Self {
+        Self { is_guarded: true, ..self }
     }
 
     /// The effect that `echo` has.
@@ -194,8 +213,20 @@ impl TestAgentBuilder {
         let tools = self
             .tools
             .unwrap_or_else(|| vec![Arc::new(echo), Arc::new(Echo::new("save", Effect::Write, 1_000)), Arc::new(hang)]);
+        let health = Arc::<Health>::default();
+        let guarded = |name: &str, model: &Arc<Scripted>| -> Arc<dyn Model> {
+            let model: Arc<dyn Model> = model.clone();
+            if !self.is_guarded {
+                return model;
+            }
+            let health = health.of_upstream(name, "", BREAKER);
+            Arc::new(Retrying::new(model, RetryPolicy::default(), health))
+        };
+        let behind: Vec<_> =
+            (0..).zip(&spares).map(|(number, spare)| guarded(&format!("spare{number}"), spare)).collect();
         let generation = Generation {
-            catalog: with_spares(model.clone(), None, spares.iter().cloned().zip(configs)),
+            catalog: with_spares(guarded("scripted", &model), None, behind.into_iter().zip(configs)),
+            health: health.clone(),
             tools: Registry::new(tools).unwrap(),
             own_tools: self.own_tools,
             quotas: self.quotas,
@@ -228,7 +259,7 @@ pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog
 fn with_spares(
     model: Arc<dyn Model>,
     system: Option<&str>,
-    spares: impl IntoIterator<Item = (Arc<Scripted>, ModelConfig)>,
+    spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
 ) -> Catalog {
     let limits = LimitsConfig {
         max_iterations: 20,

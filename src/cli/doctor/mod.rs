@@ -3,6 +3,7 @@
 //! It changes nothing but one document in the store, which it removes again, and spends no tokens.
 
 mod attempt;
+mod breakers;
 mod configuration;
 mod embedded;
 pub(super) mod finding;
@@ -63,10 +64,11 @@ async fn examine(doctor: &Doctor) -> Vec<Finding> {
         Err(errors) => return configuration::mistakes(&errors),
     };
     let settings = &settings;
-    let checks: [Check<'_>; 5] = [
+    let checks: [Check<'_>; 6] = [
         ("configuration", Box::pin(async { configuration::check(settings) })),
         ("store", Box::pin(store::check(settings))),
         ("upstreams", Box::pin(upstreams::check(settings))),
+        ("breakers", Box::pin(breakers::check(settings))),
         ("tools", Box::pin(tools::check(settings))),
         ("host", Box::pin(host::check(settings))),
     ];

@@ -96,15 +96,16 @@ impl Counted {
 }
 
 /// A line that has a value.
-struct Sample<'a> {
-    name: &'a str,
+pub(in crate::cli) struct Sample<'a> {
+    pub(in crate::cli) name: &'a str,
     /// Between the braces.
     labels: &'a str,
-    value: f64,
+    pub(in crate::cli) value: f64,
 }
 
 impl<'a> Sample<'a> {
-    fn read(line: &'a str) -> Option<Self> {
+    /// The sample of a line; `None` if it is none.
+    pub(in crate::cli) fn read(line: &'a str) -> Option<Self> {
         let named = line.find(['{', ' '])?;
         let (name, rest) = line.split_at(named);
         let (labels, rest) = match rest.strip_prefix('{') {
@@ -116,7 +117,8 @@ impl<'a> Sample<'a> {
         (!name.starts_with('#')).then_some(Self { name, labels, value })
     }
 
-    fn label(&self, name: &str) -> Option<Cow<'a, str>> {
+    /// The value of a label.
+    pub(in crate::cli) fn label(&self, name: &str) -> Option<Cow<'a, str>> {
         let mut rest = self.labels;
         while let Some((found, after)) = rest.split_once("=\"") {
             let end = end_of_value(after)?;

@@ -4,7 +4,7 @@
 //! the server more than its metrics do, a tenth of the time at most.
 
 mod display;
-mod metrics;
+pub(super) mod metrics;
 mod replica;
 mod runs;
 mod screen;

@@ -171,7 +171,7 @@ n = 3
     loopgate.toml:21: upstreams.f.anthropic_version: must be a word of letters, digits, `-`, `_` and `.`
     loopgate.toml:22: upstreams.f.anthropic_beta: must be words of letters, digits, `-`, `_` and `.`
     loopgate.toml:23: upstreams.f.max_tokens: must be an integer from 1 to 9007199254740992
-    loopgate.toml:24: upstreams.f.recover_text_tool_calls: unknown key; known here: kind, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache
+    loopgate.toml:24: upstreams.f.recover_text_tool_calls: unknown key; known here: kind, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache, needed, breaker
     loopgate.toml:26: models.m.context_window: expected an integer from 1 to 9007199254740992, found a float
     loopgate.toml:27: models.m.price: `output` is missing: price of a million output tokens
     loopgate.toml:27: models.m.price.input: must be a number of US dollars from 0 to 1000000000

@@ -81,7 +81,7 @@ fn mistakes_of_presets_are_told() {
     loopgate.toml:1: upstream: declare [upstreams.groq] with preset = "groq" in place of this
     loopgate.toml:1: upstreams.a: `base_url` is missing: it is `https://bedrock-mantle.REGION.api.aws/v1`, or `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`
     loopgate.toml:1: upstreams.a: bedrock wants a key: set the environment variable AWS_BEARER_TOKEN_BEDROCK, or name another with api_key_env or api_key_file
-    loopgate.toml:3: upstreams.a.preset: unknown key; known here: kind, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache
+    loopgate.toml:3: upstreams.a.preset: unknown key; known here: kind, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, anthropic_version, anthropic_beta, max_tokens, prompt_cache, needed, breaker
     loopgate.toml:2: upstreams.a.api_version: must be a word of letters, digits, `-`, `_` and `.`
     "#);
 }

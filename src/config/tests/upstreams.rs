@@ -38,7 +38,7 @@ prompt_cache = true
 "#), @r#"
     loopgate.toml:4: upstreams.o.base_url: must end before /responses, which is appended
     loopgate.toml:5: upstreams.o.reasoning_summary: must be "auto" or "concise" or "detailed"
-    loopgate.toml:6: upstreams.o.prompt_cache: unknown key; known here: kind, preset, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, pass_unknown_members, reasoning_summary, encrypted_reasoning
+    loopgate.toml:6: upstreams.o.prompt_cache: unknown key; known here: kind, preset, base_url, base_urls, api_key_env, api_key_envs, api_key_file, api_key_files, balance, address_cooldown, key_cooldown, max_concurrent_calls, headers, query, ca_file, client_cert_file, client_key_file, proxy, proxy_login_env, proxy_login_file, models, connect_timeout, first_byte_timeout, idle_timeout, free, allow_uncounted_cost, pass_unknown_members, reasoning_summary, encrypted_reasoning, needed, breaker
     "#);
 }
 

@@ -37,6 +37,7 @@ async fn ask(act: Act) -> (Result<ModelTurn, ModelError>, String) {
         parallel_tool_calls: true,
         in_one_piece: false,
         has_fallback: false,
+        is_repeat: false,
         trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
         request_id: Some("req-7".to_owned()),
         tenant: Tenant::default_tenant(),

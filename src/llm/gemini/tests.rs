@@ -34,6 +34,7 @@ fn request(model: &str) -> ModelRequest {
         parallel_tool_calls: true,
         in_one_piece: true,
         has_fallback: false,
+        is_repeat: false,
         trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
         request_id: Some("req-7".to_owned()),
         tenant: Tenant::default_tenant(),

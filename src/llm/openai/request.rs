@@ -78,6 +78,7 @@ mod tests {
             parallel_tool_calls: false,
             in_one_piece: false,
             has_fallback: false,
+            is_repeat: false,
             trace: None,
             request_id: None,
             tenant: Tenant::default_tenant(),

@@ -19,6 +19,7 @@ use crate::llm::http::http_client;
 use crate::llm::http::list::MAX_LIST;
 use crate::llm::http::upstream::MAX_MESSAGE;
 use crate::llm::retry::{RetryPolicy, Retrying};
+use crate::llm::testing::always_asked;
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::nowhere;
 use crate::types::tool::WrittenCalls;
@@ -41,6 +42,7 @@ fn request() -> ModelRequest {
         parallel_tool_calls: true,
         in_one_piece: false,
         has_fallback: false,
+        is_repeat: false,
         trace: None,
         request_id: None,
         tenant: Tenant::default_tenant(),
@@ -263,7 +265,8 @@ async fn an_unreachable_upstream_is_a_transient_failure() {
 async fn a_failure_before_the_first_token_is_retried() {
     let broken = answer("503 Service Unavailable", "retry-after-ms: 1\r\n", "{\"error\":{\"message\":\"oops\"}}");
     let (model, requests) = upstream(vec![broken, full_stream()]).await;
-    let (deltas, turn) = ask_with(&Retrying::new(Arc::new(model), RetryPolicy::default()), request()).await;
+    let (deltas, turn) =
+        ask_with(&Retrying::new(Arc::new(model), RetryPolicy::default(), always_asked()), request()).await;
     let retry = Delta::Retry {
         attempt: 1,
         delay: Duration::from_millis(1),
@@ -367,7 +370,7 @@ async fn a_request_that_was_sent_is_not_repeated_here_but_at_once_by_the_caller_
         let count = acts.len();
         let (address, requests) = crate::net::testing::serve([acts]).await;
         let model = model(&format!("http://{address}/v1"), LONG, LONG);
-        let model = Retrying::new(Arc::new(model), RetryPolicy::default());
+        let model = Retrying::new(Arc::new(model), RetryPolicy::default(), always_asked());
         for _ in 1..count {
             ask_with(&model, request()).await.1.unwrap();
         }

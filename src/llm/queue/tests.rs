@@ -41,6 +41,7 @@ fn request(tenant: &str, patience: Duration) -> ModelRequest {
         tenant: Tenant::parse(tenant).unwrap(),
         affinity: 0,
         has_fallback: false,
+        is_repeat: false,
         deadline: Instant::now() + patience,
     }
 }

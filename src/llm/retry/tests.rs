@@ -6,6 +6,7 @@ use futures_util::stream;
 
 use super::*;
 use crate::llm::ModelTurn;
+use crate::llm::testing::always_asked;
 use crate::types::Tenant;
 
 type Item = Result<Delta, ModelError>;
@@ -26,6 +27,10 @@ impl Model for Scripted {
     }
 }
 
+fn retrying(scripted: &Arc<Scripted>) -> Retrying {
+    Retrying::new(Arc::clone(scripted) as Arc<dyn Model>, RetryPolicy::default(), always_asked())
+}
+
 /// All that a caller sees of these attempts, with a deadline so long from now, and the time it took.
 async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration) {
     let began = Instant::now();
@@ -40,13 +45,14 @@ async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration)
         parallel_tool_calls: true,
         in_one_piece: false,
         has_fallback: false,
+        is_repeat: false,
         trace: None,
         request_id: None,
         tenant: Tenant::default_tenant(),
         affinity: 0,
         deadline: began + deadline,
     };
-    let seen = Retrying::new(Arc::clone(&scripted) as Arc<dyn Model>, RetryPolicy::default()).stream(request);
+    let seen = retrying(&scripted).stream(request);
     let seen = seen.collect().await;
     assert!(scripted.0.lock().is_empty(), "not every attempt was made");
     (seen, began.elapsed())

@@ -111,6 +111,11 @@ impl<M: Clone + TypedMetric + EncodeMetric> Family<M> {
         self.inner.get_or_create_owned(&Labels { names: self.names, values })
     }
 
+    /// Forgets all combinations.
+    pub(super) fn clear(&self) {
+        self.inner.clear();
+    }
+
     /// What is registered.
     pub(super) fn metric(&self) -> Inner<Labels, M, Maker<M>> {
         self.inner.clone()

@@ -32,6 +32,7 @@ pub use self::traces::{TraceFate, TraceMetrics};
 pub use self::upstreams::{CallQueueMetrics, RestMetrics, UpstreamMetrics};
 
 use self::declare::Declarations;
+use self::family::Family;
 use self::http::HttpMetrics;
 use self::runs::RunMetrics;
 use super::fold::RunFold;
@@ -55,6 +56,11 @@ struct All {
     by_tenant: bool,
 }
 
+/// Most models whose breakers are shown.
+const MOST_BREAKERS: usize = 50;
+/// The states of a breaker.
+const BREAKER_STATES: [&str; 3] = ["closed", "open", "half_open"];
+
 /// What is read when metrics are read.
 #[derive(Debug)]
 struct Gauges {
@@ -65,6 +71,18 @@ struct Gauges {
     streams: Gauge,
     reader_lag: Gauge,
     draining: Gauge,
+    breakers: Family<Gauge>,
+}
+
+/// Where the breaker of a model stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerState {
+    /// The upstream.
+    pub upstream: Arc<str>,
+    /// The model.
+    pub model: Arc<str>,
+    /// `closed`, `open` or `half_open`.
+    pub state: &'static str,
 }
 
 /// What the process holds at the moment.
@@ -118,6 +136,12 @@ impl Gauges {
             reader_lag: to.gauge(
                 "reader_lag_events",
                 "How many events the reader has not taken that is furthest behind its run, of runs that this replica drives.",
+            ),
+            breakers: to.gauges(
+                "model_breaker",
+                &["upstream", "model", "state"],
+                "1 for the state in which the circuit breaker of a model is, of models that failed lately: `closed`, `open` (it is \
+                 not asked) or `half_open` (one call probes it). Replicas share the state; take the maximum over them.",
             ),
             draining: to.gauge("draining", "1 from the signal to stop until the end of the process."),
         }
@@ -230,6 +254,17 @@ impl Metrics {
     pub fn refused_request(&self, code: &'static str) {
         if let Some(all) = &self.0 {
             all.http.refused(code);
+        }
+    }
+
+    /// Shows where the breakers of these models stand, in place of those before; the first so many of them.
+    pub fn show_breakers(&self, states: impl IntoIterator<Item = BreakerState>) {
+        let Some(all) = &self.0 else { return };
+        all.gauges.breakers.clear();
+        for BreakerState { upstream, model, state } in states.into_iter().take(MOST_BREAKERS) {
+            for name in BREAKER_STATES {
+                all.gauges.breakers.of(&[&upstream, &model, name]).set(i64::from(name == state));
+            }
         }
     }
 

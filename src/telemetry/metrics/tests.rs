@@ -40,6 +40,7 @@ fn every_declared_metric_is_written_under_its_name() {
     rests.address("a:8000");
     rests.key(1, "quota");
     all.store.failed(StoreOperation::Get, StoreFailure::Unavailable);
+    metrics.show_breakers([BreakerState { upstream: "u".into(), model: "m".into(), state: "open" }]);
     let text = metrics.write(Format::Prometheus, Figures::default()).unwrap().unwrap();
     for Row { name, kind, help, .. } in metrics.rows() {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");

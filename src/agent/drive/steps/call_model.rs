@@ -13,6 +13,7 @@ use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::drive::steps::fail::fail_step;
+use crate::agent::drive::steps::fall_back;
 use crate::agent::drive::when_woken::WhenWoken;
 use crate::agent::machine::budget::{self, arrived_usage};
 use crate::failpoint;
@@ -74,6 +75,9 @@ pub async fn call_model(
 ) -> Result<(), Exit> {
     if let Some(interruption) = driver.signals.before_a_step() {
         return driver.handle_interruption(interruption);
+    }
+    if closing.is_none() && fall_back::leave_refused(driver) {
+        return Ok(());
     }
     driver.count_memory();
     let Some(reserve) = Box::pin(begin_step(driver, step, reserve, closing)).await? else { return Ok(()) };
@@ -203,7 +207,9 @@ fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>, in_on
     let deadline = driver.signals.deadline.max(Instant::now());
     let bound = output_bound(driver, reserve, closing.is_some());
     let run = driver.recorder.run();
-    let request = context::model_request(run, &driver.history, &driver.tools, bound, closing, in_one_piece, deadline);
+    let mut request =
+        context::model_request(run, &driver.history, &driver.tools, bound, closing, in_one_piece, deadline);
+    request.has_fallback = closing.is_none() && fall_back::has_other(driver);
     driver.model.stream(request)
 }
 

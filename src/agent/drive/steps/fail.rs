@@ -80,19 +80,19 @@ pub async fn fail_step(
 fn next(driver: &Driver, has_spoken: bool, closing: bool, error: &ModelError) -> Next {
     let run = driver.recorder.run();
     let again = pause_before_next(driver, has_spoken, error);
+    let repeat = |pause| driver.model.take_retry().then_some(Next::Again(pause));
     let may_fall_back = !closing && error.class().concerns_the_model_alone() && (!has_spoken || run.may_discard());
     if !may_fall_back || !run.has_fallback() || (again.is_some() && run.failures() == 0) {
-        return again.map_or_else(|| Next::Stop(Vec::new()), Next::Again);
+        return again.and_then(repeat).unwrap_or(Next::Stop(Vec::new()));
     }
     let lack = if error.class() == ErrorClass::ContextLength { Lack::Window } else { Lack::Answer };
-    let NextModel { model, skipped } = run.next_model(lack, |_| None);
+    let NextModel { model, skipped } = run.next_model(lack, |model| fall_back::refusal(driver, model));
     match (model, again) {
         (Some(to), _) => {
             let (kind, cause) = (error.failure(), run_error(error, has_spoken).message);
             Next::Other(Box::new(fall_back::from_present(run, to, (kind, cause), skipped)))
         }
-        (None, Some(pause)) => Next::Again(pause),
-        (None, None) => Next::Stop(skipped),
+        (None, again) => again.and_then(repeat).unwrap_or(Next::Stop(skipped)),
     }
 }
 

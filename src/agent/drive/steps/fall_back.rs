@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::machine::{Lack, NextModel, Run};
+use crate::agent::machine::{Lack, NextModel, Run, Unasked};
 use crate::types::event::Reservation;
 use crate::types::fallback::FellBack;
 use crate::types::price::StepModel;
@@ -44,10 +44,40 @@ pub async fn after_step(
 /// Goes on with a model that takes more than the present one, which the conversation does not fit.
 pub fn as_it_has_grown(driver: &mut Driver) {
     let run = driver.recorder.run();
-    let NextModel { model: Some(to), skipped } = run.next_model(Lack::Window, |_| None) else { return };
+    let NextModel { model: Some(to), skipped } = run.next_model(Lack::Window, |model| refusal(driver, model)) else {
+        return;
+    };
     let cause = format!("the conversation does not fit the context window of {}", run.model().model);
     let fell_back = from_present(run, to, (ErrorKind::ContextLength, cause), skipped);
     between_steps(driver, Box::new(fell_back));
+}
+
+/// Goes on with another model before the next step begins, if the present one is not asked for now and another is.
+pub fn leave_refused(driver: &mut Driver) -> bool {
+    let run = driver.recorder.run();
+    if !run.has_fallback() {
+        return false;
+    }
+    let Some(refused) = driver.model.refusal(&run.model().model) else { return false };
+    let NextModel { model: Some(to), skipped } = run.next_model(Lack::Answer, |model| refusal(driver, model)) else {
+        return false;
+    };
+    let cause = format!("upstream {} is left alone: {refused}", run.model().upstream);
+    let fell_back = from_present(run, to, (ErrorKind::UpstreamUnavailable, cause), skipped);
+    between_steps(driver, Box::new(fell_back));
+    true
+}
+
+/// Whether the run can go on with another model that is asked now.
+pub fn has_other(driver: &Driver) -> bool {
+    let run = driver.recorder.run();
+    run.has_fallback() && run.next_model(Lack::Answer, |model| refusal(driver, model)).model.is_some()
+}
+
+/// Why a model is not asked for now.
+pub fn refusal(driver: &Driver, model: &StepModel) -> Option<Unasked> {
+    let upstream = driver.generation.catalog.model(&model.upstream);
+    upstream.refusal(&model.model).map(|refusal| refusal.to_string())
 }
 
 /// Goes on with another model before the next step begins.

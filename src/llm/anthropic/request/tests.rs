@@ -25,6 +25,7 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
         parallel_tool_calls: true,
         in_one_piece: false,
         has_fallback: false,
+        is_repeat: false,
         trace: None,
         request_id: None,
         tenant: Tenant::default_tenant(),

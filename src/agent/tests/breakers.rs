@@ -1,0 +1,174 @@
+//! Models that fail are left alone by all replicas that share a store, and one call of all of them together finds out whether
+//! they are well again.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::support::{Say, TestAgent, outcome, request, watch};
+use crate::agent::ledger::keys;
+use crate::config::ModelConfig;
+use crate::llm::health::breaker::Standing;
+use crate::llm::{ModelErrorKind, Spent};
+use crate::store::layer::StoreLayer;
+use crate::store::memory::MemoryStore;
+use crate::store::{Partition, Store, Unavailable};
+use crate::types::{Event, Record, StopReason};
+
+/// A store that replicas share, and how often it was asked for the health of upstreams.
+#[derive(Debug, Default)]
+struct Shared {
+    inner: MemoryStore,
+    asked: AtomicU32,
+}
+
+#[async_trait]
+impl StoreLayer for Shared {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn has_others(&self) -> bool {
+        true
+    }
+
+    async fn pass(&self, partition: Option<&Partition>) -> Result<(), Unavailable> {
+        self.asked.fetch_add(u32::from(partition == Some(&keys::health_partition())), Relaxed);
+        Ok(())
+    }
+}
+
+/// A replica whose model fails so often, and whose spare answers.
+fn replica(store: &Arc<Shared>, failures: &'static [(ModelErrorKind, Spent)]) -> TestAgent {
+    let agent = TestAgent::builder().store(store.clone()).guarded().turns(vec![Say::Fails(failures)]);
+    agent.spare(vec![Say::Text(&["spare"])], ModelConfig::default()).begin()
+}
+
+const DOWN: &[(ModelErrorKind, Spent)] = &[(ModelErrorKind::Transient, Spent::Nothing); 1_000];
+
+async fn run(agent: &TestAgent) -> Vec<Record> {
+    let records = watch(agent.start(request(), None).await.unwrap()).await;
+    assert_eq!(outcome(&records).reason, StopReason::Done);
+    records
+}
+
+/// How often its own model was asked since the last time.
+fn asked(agent: &TestAgent) -> usize {
+    std::mem::take(&mut *agent.model.requests.lock()).len()
+}
+
+fn standing(agent: &TestAgent) -> Vec<Standing> {
+    agent.generation().health.standings().into_iter().map(|model| model.standing).collect()
+}
+
+/// Lets so much time pass, on the wall clock too, from which a store in memory tells the time.
+async fn pass(time: Duration) {
+    const BIT_MS: u64 = 50;
+    for _ in 0..u64::try_from(time.as_millis()).unwrap() / BIT_MS {
+        tokio::time::sleep(Duration::from_millis(BIT_MS)).await;
+        SHIFTED.set(SHIFTED.get() + BIT_MS.cast_signed());
+        crate::types::clock::shift(SHIFTED.get());
+    }
+}
+
+thread_local! {
+    static SHIFTED: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Until nudges have reached everyone.
+async fn nudged() {
+    pass(Duration::from_millis(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fails_is_left_alone_by_all_replicas_and_probed_by_one() {
+    let store = Arc::new(Shared::default());
+    let replicas = [replica(&store, DOWN), replica(&store, DOWN), replica(&store, DOWN)];
+    for _ in 0..3 {
+        run(&replicas[0]).await;
+    }
+    assert_eq!(asked(&replicas[0]), 5, "each failure was repeated once until five had opened the breaker");
+    nudged().await;
+    for replica in &replicas {
+        assert_eq!(standing(replica), [Standing::Open]);
+        let records = run(replica).await;
+        let told = records.iter().find_map(|record| match &record.event {
+            Event::ProviderFallback(fell_back) => Some(fell_back.clone()),
+            _ => None,
+        });
+        let told = told.expect("it tells why its model is not asked");
+        assert_eq!((told.step, told.to.full_name().as_str()), (0, "spare0/s"));
+        assert!(
+            told.cause.contains("is left alone: it is not asked for 5 s, because it cannot be reached"),
+            "{told:?}"
+        );
+        assert!(!records.iter().any(|record| matches!(record.event, Event::StepDiscarded { .. })));
+        assert_eq!(asked(replica), 0);
+    }
+    for cooldown in [5, 10, 20] {
+        pass(Duration::from_secs(cooldown)).await;
+        join_all(replicas.iter().flat_map(|replica| (0..5).map(move |_| run(replica)))).await;
+        nudged().await;
+        let probes: usize = replicas.iter().map(asked).sum();
+        assert_eq!(probes, 1, "after {cooldown} s one call probes it");
+        join_all(replicas.iter().map(run)).await;
+        assert_eq!(replicas.iter().map(asked).sum::<usize>(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_answered_lets_all_replicas_ask_again() {
+    const FOUR: &[(ModelErrorKind, Spent)] = &[(ModelErrorKind::Transient, Spent::Nothing); 5];
+    let store = Arc::new(Shared::default());
+    let (one, other) = (replica(&store, FOUR), replica(&store, &[]));
+    for _ in 0..3 {
+        run(&one).await;
+    }
+    nudged().await;
+    run(&other).await;
+    assert_eq!((asked(&one), asked(&other)), (5, 0));
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(outcome(&run(&one).await).output_text, "at last");
+    nudged().await;
+    assert_eq!((standing(&one), standing(&other)), (vec![Standing::Closed], vec![Standing::Closed]));
+    assert_eq!(outcome(&run(&other).await).output_text, "at last");
+    assert_eq!((asked(&one), asked(&other)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn models_that_are_well_cost_the_store_nothing_but_a_look_now_and_then() {
+    let store = Arc::new(Shared::default());
+    let agent = replica(&store, &[]);
+    run(&agent).await;
+    let before = store.asked.load(Relaxed);
+    let since = tokio::time::Instant::now();
+    for _ in 0..100 {
+        run(&agent).await;
+    }
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let looks = since.elapsed().as_secs() / 5 + 1;
+    assert!(u64::from(store.asked.load(Relaxed) - before) <= looks, "{looks}");
+    assert_eq!(standing(&agent), []);
+}
+
+/// Without another model a run waits for the breaker, as long as for any retry, and then fails with the time to wait.
+#[tokio::test(start_paused = true)]
+async fn a_run_without_another_model_waits_for_its_own_and_then_fails() {
+    let store = Arc::new(Shared::default());
+    let agent = || TestAgent::builder().store(store.clone()).guarded();
+    let down = agent().turns(vec![Say::Fails(DOWN)]).begin();
+    let failed = async || outcome(&watch(down.start(request(), None).await.unwrap()).await);
+    let first = failed().await;
+    assert_eq!((first.reason, asked(&down)), (StopReason::ProviderError, 4), "an attempt and three retries");
+    let second = failed().await;
+    assert_eq!(second.reason, StopReason::ProviderError);
+    assert!(asked(&down) <= 3, "one that opens the breaker, and probes");
+    let left_alone = failed().await;
+    let error = left_alone.error.unwrap();
+    assert!(error.message.contains("upstream scripted is left alone") && error.retry_after_ms > Some(0), "{error:?}");
+    assert_eq!(asked(&down), 0);
+}

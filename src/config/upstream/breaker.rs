@@ -1,0 +1,71 @@
+//! `[upstreams.NAME.breaker]`: when the models of an upstream are left alone for a while.
+
+use std::time::Duration;
+
+use crate::config::quantity::seconds;
+use crate::config::reader::Section;
+
+/// When a model of an upstream is left alone, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerConfig {
+    /// Whether they are left alone at all.
+    pub enabled: bool,
+    /// So many failed calls, if they are at least half.
+    pub failures: u32,
+    /// Within this time.
+    pub window: Duration,
+    /// How long at first.
+    pub cooldown: Duration,
+    /// How long at most.
+    pub max_cooldown: Duration,
+    /// How many retries a hundred calls earn.
+    pub retry_percent: u32,
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            failures: 5,
+            window: seconds(30),
+            cooldown: seconds(5),
+            max_cooldown: seconds(120),
+            retry_percent: 10,
+        }
+    }
+}
+
+impl BreakerConfig {
+    /// Reads what is declared.
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            enabled: section.key("enabled", "Whether models are left alone at all.", default.enabled),
+            failures: section.key(
+                "failures",
+                "So many calls of a model that fail within `window`, if they are at least half of all, open its breaker: then no \
+                 call of it is made until `cooldown` is over. Calls that the upstream refuses for its key, its account or its rate \
+                 open it at once.",
+                default.failures,
+            ),
+            window: section.key("window", "How long a failure counts.", default.window),
+            cooldown: section.key(
+                "cooldown",
+                "How long a breaker is open at first. Then one call, of all replicas together, probes the model: if it fails, the \
+                 breaker is open for twice as long.",
+                default.cooldown,
+            ),
+            max_cooldown: section.key(
+                "max_cooldown",
+                "How long it is open at most, unless the upstream itself asks for a longer wait.",
+                default.max_cooldown,
+            ),
+            retry_percent: section.key(
+                "retry_percent",
+                "How many calls may be repeated for each hundred that are made, beside ten that are saved up: an upstream in trouble \
+                 gets no more load than that.",
+                default.retry_percent,
+            ),
+        }
+    }
+}
