@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::config::{BreakerConfig, HttpUpstream, Upstream};
+use crate::config::{BreakerConfig, HttpUpstream, Secret, Upstream};
 use crate::llm::health::breaker::BreakerPolicy;
 
 /// What a probe may take beyond its first byte.
@@ -30,7 +30,7 @@ pub(super) fn policy(breaker: &BreakerConfig, http: &HttpUpstream) -> BreakerPol
 pub(super) fn fingerprint(upstream: &Upstream) -> String {
     let keys = upstream.kind.http().map_or(&[][..], |http| &http.api_keys);
     // Only secrets are not shown.
-    let keys: Vec<&str> = keys.iter().map(|key| key.expose()).collect();
+    let keys: Vec<&str> = keys.iter().map(Secret::expose).collect();
     let digest = Sha256::digest(format!("{upstream:?}\0{}", keys.join("\0")));
     format!("{:x}", bytes::Bytes::copy_from_slice(&digest[..8]))
 }

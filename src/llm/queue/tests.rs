@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::llm::retry::{RetryPolicy, Retrying};
+use crate::llm::testing::always_asked;
 use crate::telemetry::metrics::CallQueueMetrics;
 use crate::types::Tenant;
 
@@ -159,7 +160,7 @@ async fn the_time_for_attempts_begins_with_the_first_one() {
     let queued = Queued::new("u", Arc::new(Limited::default()), slots.clone());
     let Entry::Slot(slot) = slots.enter(&Tenant::default_tenant()) else { panic!("a slot is free") };
     let policy = RetryPolicy { budget: Duration::from_secs(45), ..RetryPolicy::default() };
-    let deltas = Retrying::new(Arc::new(queued), policy).stream(request("a", LONG));
+    let deltas = Retrying::new(Arc::new(queued), policy, always_asked()).stream(request("a", LONG));
     let frees = async {
         tokio::time::sleep(Duration::from_secs(60)).await;
         drop(slot);
