@@ -110,9 +110,9 @@ async fn each_preset_is_sent_what_its_server_takes() {
     mistral: POST /v1/chat/completions | authorization: Bearer secret | max_tokens=10 model="m" parallel_tool_calls=false random_seed=7 stream=true top_k=40 | system user assistant:sPnjkEYJU tool:sPnjkEYJU | unsent: user, verbosity
     together: POST /v1/chat/completions | authorization: Bearer secret | max_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} top_k=40 user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent:
     xai: POST /v1/chat/completions | authorization: Bearer secret | max_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} top_k=40 user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent:
-    azure: POST /openai/v1/chat/completions | api-key: secret | max_completion_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent: top_k
+    azure: POST /openai/v1/chat/completions | api-key: secret | max_completion_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent:
     bedrock: POST /v1/chat/completions | authorization: Bearer secret | max_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} top_k=40 user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent:
-    azure: POST /openai/deployments/m/chat/completions?api-version=2024-10-21 | api-key: secret | max_completion_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent: top_k
+    azure: POST /openai/deployments/m/chat/completions?api-version=2024-10-21 | api-key: secret | max_completion_tokens=10 model="m" parallel_tool_calls=false seed=7 stream=true stream_options={"include_usage":true} user="ada" verbosity="low" | developer user assistant:call_1 tool:call_1 | unsent:
     "#);
 }
 
