@@ -203,6 +203,21 @@ async fn an_answer_that_cannot_be_used_is_charged_what_the_upstream_says_that_it
     assert!(!warnings.contains("estimate"), "{warnings}");
 }
 
+/// What no list knows is not guessed: such a model takes what its upstream takes.
+#[tokio::test]
+async fn a_model_that_no_list_knows_is_neither_bounded_nor_disbelieved() {
+    let model = "google/gemini-flash-latest";
+    let usage = json!({"promptTokenCount": 300_000, "candidatesTokenCount": 2, "totalTokenCount": 300_002});
+    let candidate = json!({"content": {"parts": [{"text": "Long."}]}, "finishReason": "STOP"});
+    let long = Reply::gemini().gemini_chunk(&json!({"candidates": [candidate], "usageMetadata": usage}));
+    let upstream = Gemini::start([long]).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let request = with(ask("x".repeat(1_000_000)), &json!({"model": model, "max_completion_tokens": 32_000}));
+    let answer = server.post(AGENT, &request).await.ok();
+    assert_eq!(upstream.requests()[0]["generationConfig"]["maxOutputTokens"], 32_000);
+    assert_eq!(answer["usage"]["prompt_tokens"], 300_000, "{}", answer["agent"]["warnings"]);
+}
+
 #[tokio::test]
 async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_told() {
     let limited = || {

@@ -138,11 +138,16 @@ pub fn known(model: &str) -> Option<ModelFacts> {
     find([&[], built_in()], "", model).map(|listed| listed.model.into())
 }
 
+/// More tokens than any model takes or says: a guess must neither refuse what a model takes, nor cut what it says, nor make
+/// what its upstream reports unbelievable.
+pub const MORE_THAN_ANY: u64 = 10_000_000;
+
 /// What is assumed of every other model: the price of the well-known middle class, so that a budget
-/// is not passed unseen.
+/// is not passed unseen, and no bounds.
 #[must_use]
 pub fn fallback() -> ModelFacts {
-    ModelFacts { price: Price::from_usd(3.0, 3.0, 15.0), context_window: 200_000, max_output_tokens: 8_192 }
+    let price = Price::from_usd(3.0, 3.0, 15.0);
+    ModelFacts { price, context_window: MORE_THAN_ANY, max_output_tokens: MORE_THAN_ANY }
 }
 
 impl From<&ListedModel> for ModelFacts {

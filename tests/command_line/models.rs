@@ -51,10 +51,10 @@ async fn models_are_listed_with_their_prices_and_where_these_are_from() {
     MODEL                  THERE  INPUT  CACHED  OUTPUT  PRICE FROM            WINDOW   ANSWER  TAKES
     shop/claude-haiku-5-5  no     $0.1+  $0.01+  $0.5+   Anthropic 2026-11-23  1000000  128000  image file tools thinking structured_output
     shop/gpt-5             yes    $1.25  $0.125  $10     OpenAI 2026-10-01     400000   128000  image tools thinking structured_output
-    shop/odd               yes    $3     $3      $15     guess                 200000?  8192?
+    shop/odd               yes    $3     $3      $15     guess                 ?        ?
     near/gone              no     $0.5   $0.5    $1      config                1000     100
     near/grok-4.7          no     $2+    $0.5+   $6+     xAI 2026-09-21        500000   500000  image file tools thinking structured_output
-    near/tiny              yes    $0     $0      $0      private address       200000?  8192?
+    near/tiny              yes    $0     $0      $0      private address       ?        ?
     ");
     let open = "1 model without a known price (guess), which a cost budget refuses: declare [models.\"NAME\".price], or `free = true` \
                 of the upstream.\n";

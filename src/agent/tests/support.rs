@@ -269,7 +269,10 @@ fn with_spares(
         cost_budget: None,
     };
     let price = Some(Price::from_usd(3.0, 3.0, 15.0));
-    let mut models = BTreeMap::from([("m".into(), ModelConfig { price, ..ModelConfig::default() })]);
+    let mut models = BTreeMap::from([(
+        "m".into(),
+        ModelConfig { price, context_window: Some(200_000), max_output_tokens: Some(8_192), ..ModelConfig::default() },
+    )]);
     let mut upstreams = vec![Arc::new(Upstream::new("scripted".into(), model, None))];
     let mut fallbacks = Vec::new();
     for (number, (spare, facts)) in spares.into_iter().enumerate() {

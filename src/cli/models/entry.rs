@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::table::Column;
 use super::super::text::line;
 use crate::config::{Settings, Tier};
-use crate::llm::pricing::{Listed, PriceSource, Priced, Terms, priced};
+use crate::llm::pricing::{Listed, MORE_THAN_ANY, PriceSource, Priced, Terms, priced};
 use crate::types::price::PriceOrigin;
 use crate::types::{Micros, Price};
 
@@ -62,6 +62,7 @@ impl<'a> Entry<'a> {
     pub(super) fn row(&self) -> Vec<String> {
         let Priced { facts, listed, is_assumed, .. } = &self.priced;
         let (price, mark) = (facts.price, if *is_assumed { "?" } else { "" });
+        let size = |tokens: u64| known_size(tokens).map_or_else(|| mark.to_owned(), |tokens| tokens.to_string());
         let [input, cached, output] =
             [price.input, price.cached_input, price.output].map(|price| dollars(Micros(price)));
         let there = match self.is_there {
@@ -77,8 +78,8 @@ impl<'a> Entry<'a> {
             format!("{cached}{long}"),
             format!("{output}{long}"),
             self.price_from(),
-            format!("{}{mark}", facts.context_window),
-            format!("{}{mark}", facts.max_output_tokens),
+            size(facts.context_window),
+            size(facts.max_output_tokens),
             listed.map(|listed| takes(&listed).join(" ")).unwrap_or_default(),
         ]
         .map(|cell| line(&cell, MOST_SHOWN))
@@ -119,12 +120,17 @@ impl<'a> Entry<'a> {
             "price_known": self.has_price(),
             "price_from": from,
             "list": listed.as_ref().map(page),
-            "context_window": facts.context_window,
-            "max_output_tokens": facts.max_output_tokens,
+            "context_window": known_size(facts.context_window),
+            "max_output_tokens": known_size(facts.max_output_tokens),
             "assumed": is_assumed,
             "takes": listed.as_ref().map(takes),
         })
     }
+}
+
+/// A size that is not assumed.
+fn known_size(tokens: u64) -> Option<u64> {
+    (tokens != MORE_THAN_ANY).then_some(tokens)
 }
 
 /// A price in US dollars for a million tokens.

@@ -54,17 +54,21 @@ pub(super) fn body(request: &ModelRequest, author: &str, manner: Manner) -> Stri
     String::from_utf8(out).expect("it was written from strings")
 }
 
+/// The window and the longest answer that every model of this dialect has, about: the API refuses a bound that is above those
+/// of the model.
+const LEAST_LIKELY: (u64, u64) = (200_000, 8_192);
+
 /// The bound of a call that neither its request nor a budget bounds.
 fn unasked(request: &ModelRequest, manner: Manner) -> u64 {
     if let Some(most) = manner.max_tokens {
         return most;
     }
-    let known = pricing::known(&request.model);
-    let facts = known.unwrap_or_else(pricing::fallback);
+    let known = pricing::known(&request.model).map(|facts| (facts.context_window, facts.max_output_tokens));
+    let (window, most) = known.unwrap_or(LEAST_LIKELY);
     // Three bytes a token is more than any text has, so that the estimate leaves room enough.
     let input = (request.conversation.weight() + request.tools.weight()) as u64 / 3;
-    let room = facts.context_window.saturating_sub(input).max(LEAST_UNASKED);
-    facts.max_output_tokens.min(MOST_UNASKED).min(room)
+    let room = window.saturating_sub(input).max(LEAST_UNASKED);
+    most.min(MOST_UNASKED).min(room)
 }
 
 #[cfg(test)]
