@@ -134,7 +134,8 @@ async fn media_reach_the_model_and_what_it_cannot_take_is_refused_before_it_is_a
     ] {
         let answer = server.post(CHAT, &ask(vec![question.clone(), part])).await;
         let message = answer.body["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!((answer.status, &answer.body["error"]["param"]), (400, &json!("messages[0]")), "{}", answer.body);
+        let error = &answer.body["error"];
+        assert_eq!((answer.status, &error["param"]), (400, &json!("messages[0].content[1]")), "{}", answer.body);
         assert!(message.contains(says) && message.contains("google"), "{message}");
     }
     assert_eq!(upstream.requests().len(), 1);
@@ -150,6 +151,9 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
         ("prediction", json!({"type": "content", "content": "x"})),
         ("reasoning_effort", json!("enormous")),
         ("modalities", json!(["text", "audio"])),
+        ("min_p", json!(0.1)),
+        ("thinking", json!({"type": "enabled", "budget_tokens": 1024})),
+        ("chat_template_kwargs", json!({"enable_thinking": false})),
     ] {
         let answer = server.post(CHAT, &with(ask("Hi"), &json!({name: value}))).await;
         let error = &answer.body["error"];
@@ -159,10 +163,10 @@ async fn members_without_a_counterpart_are_refused_by_name_and_hints_are_told_to
     assert!(upstream.requests().is_empty());
     let harmless = json!({
         "frequency_penalty": 0, "logit_bias": {}, "logprobs": false, "temperature": 1.5, "top_k": 40, "verbosity": "low",
-        "min_p": 0.1, "stop": ["END"], "user": "ada", "seed": 7,
+        "min_p": 0, "chat_id": "c", "stop": ["END"], "user": "ada", "seed": 7,
     });
     let answer = server.post(AGENT, &with(ask("Hi"), &harmless)).await.ok();
-    let said = "the upstream google was not sent these members, which it does not know: verbosity, user, min_p";
+    let said = "the upstream google was not sent these members, which it does not know: verbosity, user, chat_id";
     assert!(answer["agent"]["warnings"].as_array().is_some_and(|all| all.contains(&said.into())), "{answer}");
     let mut config = upstream.requests().remove(0)["generationConfig"].take();
     config.as_object_mut().expect("it is an object").remove("maxOutputTokens");
