@@ -1,43 +1,79 @@
 //! What documents name in the code is there, and what they show is so.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::support::{Frame, TestServer};
 use crate::tidy::texts;
 
-/// The functions of these files, by name.
-fn functions<'t>(files: &'t [(String, String)], folders: &[&str]) -> Vec<&'t str> {
+/// The tests of these files, by name.
+fn tests<'t>(files: &'t [(String, String)], folders: &[&str]) -> Vec<&'t str> {
     let files = files.iter().filter(|(path, _)| folders.iter().any(|folder| path.starts_with(folder)));
-    let after = |text: &'t str| text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
-    files.flat_map(|(_, text)| after(text)).collect()
+    // After the attribute of a test there may be others, or a comment.
+    let names = |text: &'t str| {
+        let blocks = text.split("#[test]\n").chain(text.split("#[tokio::test")).skip(1);
+        blocks.filter_map(|rest| rest.split("fn ").nth(1)?.split(['(', '<']).next())
+    };
+    files.flat_map(|(_, text)| names(text)).collect()
 }
 
-/// The tests that a section of a page names, in its table, which are none of the functions.
-fn missing<'t>(page: &'t str, heading: &str, functions: &[&str]) -> Vec<&'t str> {
-    let section = page.split(heading).nth(1).expect("the page has the section");
+/// The rows of the table in a section of a page, each with its first column and the others.
+fn rows<'t>(page: &'t str, heading: &str) -> Vec<(&'t str, Vec<&'t str>)> {
+    let section =
+        page.split(heading).nth(1).expect("the page has the section").split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
-    let cells = rows.flat_map(|row| row.split('|').skip(2));
+    let cells = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    cells.filter_map(|cells| cells.split_first().map(|(first, others)| (*first, others.to_vec()))).collect()
+}
+
+/// The tests that a section of a page names, in its table, which are none of these.
+fn missing<'t>(page: &'t str, heading: &str, tests: &[&str]) -> Vec<&'t str> {
+    let cells = rows(page, heading).into_iter().flat_map(|(_, cells)| cells);
     let names: Vec<_> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     assert!(!names.is_empty(), "the section names tests");
     let is_there = |name: &&str| match name.strip_suffix('…') {
-        Some(begin) => functions.iter().any(|function| function.starts_with(begin)),
-        None => functions.contains(name),
+        Some(begin) => tests.iter().any(|test| test.starts_with(begin)),
+        None => tests.contains(name),
     };
     names.into_iter().filter(|name| !is_there(name)).collect()
+}
+
+/// The capabilities of the one section that the other has no tests for, and the other way round.
+fn untested<'t>(page: &'t str, capabilities: &str, tests: &str) -> Vec<&'t str> {
+    let has = |heading| -> BTreeSet<(&'t str, Vec<bool>)> {
+        rows(page, heading)
+            .into_iter()
+            .map(|(what, cells)| (what, cells.iter().map(|cell| !cell.starts_with('–')).collect()))
+            .collect()
+    };
+    has(capabilities).symmetric_difference(&has(tests)).map(|(what, _)| *what).collect()
 }
 
 #[test]
 fn the_tests_that_show_what_upstreams_can_do_are_there() {
     let files = texts();
     let (_, page) = files.iter().find(|(path, _)| path == "docs/upstreams.md").expect("the page is there");
-    assert_eq!(missing(page, "## The tests", &functions(&files, &["src/llm/", "tests/"])), [""; 0]);
+    assert_eq!(missing(page, "## The tests", &tests(&files, &["src/llm/", "tests/"])), [""; 0]);
+    assert_eq!(untested(page, "## What each kind can do", "## The tests"), [""; 0]);
 }
 
 #[test]
 fn a_test_that_is_not_there_is_found() {
-    let files = [("tests/a.rs".to_owned(), "async fn one_that_is_there() {}\nfn other<T>() {}".to_owned())];
-    let page = "# A\n\n## Tests\n\n| `what` | `kind` |\n| --- | --- |\n| `it` | `one_that_…`, `other`, `one_that` | `no_…` |\n";
-    assert_eq!(missing(page, "## Tests", &functions(&files, &["tests/"])), ["one_that", "no_…"]);
+    let text = "#[tokio::test]\nasync fn one_that_is_there() {}\n#[test]\nfn other<T>() {}\nfn no_test() {}";
+    let files = [("tests/a.rs".to_owned(), text.to_owned())];
+    let page = "# A\n\n## Tests\n\n| `what` | `kind` |\n| --- | --- |\n\
+                | `it` | `one_that_…`, `other`, `one_that` | `no_…` |\n\n## B\n\n| `x` | `y` |\n";
+    assert_eq!(missing(page, "## Tests", &tests(&files, &["tests/"])), ["one_that", "no_…"]);
+}
+
+#[test]
+fn a_capability_without_a_test_is_found() {
+    let head = "| what | a | b |\n| --- | --- | --- |\n";
+    let page = format!(
+        "## Can\n\n{head}| x | yes | – |\n| y | yes | no |\n| z | – | – so it is |\n\n## Tests\n\n{head}| x | `t` | – |\n| y | `t` | – |\n"
+    );
+    assert_eq!(untested(&page, "## Can", "## Tests"), ["y", "y", "z"]);
 }
 
 /// The data of the events that a page shows, up to the end of its block. What is left out, `…`, becomes a member of this name.

@@ -27,6 +27,8 @@ pub mod retry;
 pub mod sse;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod turn_calls;
 mod turns;
