@@ -115,6 +115,7 @@ async fn a_session_with_a_part_that_another_model_does_not_take_goes_on_with_one
     let google = Gemini::start([
         Reply::gemini().text_part("I hear").gemini_end("STOP"),
         Reply::gemini().text_part("I heard").gemini_end("STOP"),
+        Reply::gemini().call_part("look", &json!({}), Some("Cg==")).gemini_end("STOP"),
     ])
     .await;
     let claude = Anthropic::start([]).await;
@@ -131,6 +132,14 @@ async fn a_session_with_a_part_that_another_model_does_not_take_goes_on_with_one
         assert!(message.contains(words), "{words}: {message}");
     }
     assert!(claude.requests().is_empty());
+
+    // Nor does a request that is refused end a run that waits for its client.
+    let mut waiting = asks(GEMINI, &json!("Look"), &session);
+    waiting["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
+    let waiting = server.post(ENDPOINT, &waiting).await.ok();
+    assert_eq!(server.post(ENDPOINT, &asks(CLAUDE, &json!("And now?"), &session)).await.status, 400);
+    let run = format!("/v1/runs/{}", waiting["agent"]["run_id"].as_str().expect("it has an id"));
+    assert_eq!(server.get(&run).await.ok()["status"], "requires_action");
 }
 
 /// A run may be sent messages while it is live, and its client answers it in the middle.

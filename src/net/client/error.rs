@@ -2,15 +2,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
 
 use http::Extensions;
 use hyper_util::client::legacy;
-use rustls::AlertDescription;
 
 use super::connect::TooSlow;
+use super::distrust::{distrust, tls_error};
 use super::http1::Http1Error;
-use super::stream::UsedAgain;
+use super::stream::{Refusal, UsedAgain};
 
 /// No answer came, or its body broke off.
 #[derive(Debug)]
@@ -33,15 +32,7 @@ impl HttpError {
     /// Whether the two do not understand or trust each other in TLS, which will be so again the next time. The server has
     /// read nothing of the request then. Whatever else breaks TLS may come after the request.
     pub fn is_tls(&self) -> bool {
-        match tls_error(&*self.0) {
-            Some(rustls::Error::AlertReceived(alert)) => DISTRUST.contains(alert),
-            Some(error) => self.is_connect() && is_final(error),
-            // HTTP/2 keeps only the text of what ended its connection.
-            None => DISTRUST.iter().any(|alert| {
-                let text = rustls::Error::AlertReceived(*alert).to_string();
-                self.cause().to_string().contains(&text)
-            }),
-        }
+        distrust(&*self.0).is_some() || (self.is_connect() && tls_error(&*self.0).is_some_and(is_final))
     }
 
     /// Whether the server closed a connection that was kept for the next request before it answered this one. Servers
@@ -51,7 +42,7 @@ impl HttpError {
             return matches!(error, Http1Error::Closed);
         }
         let is_unanswered = self.cause().downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
-        is_unanswered && self.0.downcast_ref().is_some_and(was_kept)
+        is_unanswered && self.0.downcast_ref().is_some_and(|error| noted::<UsedAgain>(error).get())
     }
 
     /// The innermost error, which says what happened; the outer ones only say during what.
@@ -64,41 +55,13 @@ impl HttpError {
     }
 }
 
-/// How a server says that it wants another certificate than it was shown, or one at all. The newest version of TLS lets a server
-/// say so after the client has begun to send its request, which the server then does not read.
-const DISTRUST: [AlertDescription; 10] = [
-    AlertDescription::HandshakeFailure,
-    AlertDescription::BadCertificate,
-    AlertDescription::UnsupportedCertificate,
-    AlertDescription::CertificateRevoked,
-    AlertDescription::CertificateExpired,
-    AlertDescription::CertificateUnknown,
-    AlertDescription::UnknownCA,
-    AlertDescription::DecryptError,
-    AlertDescription::AccessDenied,
-    AlertDescription::CertificateRequired,
-];
-
-/// Whether the connection of a request was kept from an earlier one.
-fn was_kept(error: &legacy::Error) -> bool {
+/// What was noted of the connection of a request.
+fn noted<T: Clone + Default + Send + Sync + 'static>(error: &legacy::Error) -> T {
     let mut of_connection = Extensions::new();
     if let Some(connection) = error.connect_info() {
         connection.get_extras(&mut of_connection);
     }
-    of_connection.get().is_some_and(UsedAgain::get)
-}
-
-/// What went wrong in TLS, if it was that.
-fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    if let Some(tls) = error.downcast_ref() {
-        return Some(tls);
-    }
-    // What an I/O error is made of is not its source: that is the source of what it is made of.
-    let inner: Option<&'a (dyn Error + 'static)> = match error.downcast_ref::<io::Error>() {
-        Some(error) => error.get_ref().map(|inner| inner as _),
-        None => error.source(),
-    };
-    tls_error(inner?)
+    of_connection.get().cloned().unwrap_or_default()
 }
 
 fn is_final(error: &rustls::Error) -> bool {
@@ -125,7 +88,11 @@ impl From<Http1Error> for HttpError {
 
 impl From<legacy::Error> for HttpError {
     fn from(error: legacy::Error) -> Self {
-        Self(error.into())
+        // HTTP/2 tells those who wait for an answer that the connection was closed, and keeps the reason to itself.
+        match noted::<Refusal>(&error).get() {
+            Some(refusal) => Self(refusal.into()),
+            None => Self(error.into()),
+        }
     }
 }
 

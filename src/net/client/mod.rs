@@ -7,6 +7,7 @@
 //! connection that was kept for it turned out to be closed, is sent again on another.
 
 mod connect;
+mod distrust;
 mod error;
 mod http1;
 mod proxies;

@@ -2,13 +2,15 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::client::legacy::connect::{Connected, Connection};
+
+use super::distrust::distrust;
 
 /// A connection of any kind.
 trait Bytes: Read + Write + Connection + Unpin + Send {}
@@ -22,6 +24,7 @@ pub(super) struct Stream {
     /// Whether a read has come to something, if only to the end.
     was_read: bool,
     is_used_again: UsedAgain,
+    refusal: Refusal,
 }
 
 /// Whether a connection was kept for the next request, and took it: something was written after something was read.
@@ -34,6 +37,23 @@ impl UsedAgain {
     }
 }
 
+/// How the server refused the connection after it was taken for open, as the newest version of TLS allows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refusal(Arc<OnceLock<rustls::Error>>);
+
+impl Refusal {
+    /// Notes what broke the connection, if that is a refusal.
+    fn note(&self, error: &io::Error) {
+        if let Some(refusal) = distrust(error) {
+            self.0.get_or_init(|| refusal.clone());
+        }
+    }
+
+    pub(super) fn get(&self) -> Option<rustls::Error> {
+        self.0.get().cloned()
+    }
+}
+
 impl Stream {
     /// One to the server itself, perhaps through a tunnel.
     pub(super) fn direct<T: Read + Write + Connection + Unpin + Send + 'static>(bytes: MaybeHttpsStream<T>) -> Self {
@@ -42,7 +62,13 @@ impl Stream {
             MaybeHttpsStream::Http(plain) => Box::new(plain),
             encrypted @ MaybeHttpsStream::Https(_) => Box::new(encrypted),
         };
-        Self { bytes, to_proxy: false, was_read: false, is_used_again: UsedAgain::default() }
+        Self {
+            bytes,
+            to_proxy: false,
+            was_read: false,
+            is_used_again: UsedAgain::default(),
+            refusal: Refusal::default(),
+        }
     }
 
     /// One to a proxy, which is told with each request where that goes.
@@ -59,13 +85,13 @@ impl Stream {
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        self.bytes.connected().proxy(self.to_proxy).extra(self.is_used_again.clone())
+        self.bytes.connected().proxy(self.to_proxy).extra(self.is_used_again.clone()).extra(self.refusal.clone())
     }
 }
 
 impl Read for Stream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.bytes).poll_read(context, into))?;
+        ready!(Pin::new(&mut self.bytes).poll_read(context, into)).inspect_err(|error| self.refusal.note(error))?;
         self.was_read = true;
         Poll::Ready(Ok(()))
     }

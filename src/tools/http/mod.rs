@@ -162,7 +162,8 @@ impl Tool for HttpTool {
             // Of all failures only this one is certain to have come before the service got the request.
             let was_reached = !error.is_connect();
             tracing::warn!(run = %context.run, call = %context.call, tool = name, was_reached, %error, "an HTTP tool gave no answer");
-            if error.is_tls() {
+            // A server that refuses us later has not read the request, as far as it keeps to the rules.
+            if error.is_tls() && !was_reached {
                 ToolError::Failed(format!(
                     "The service behind `{name}` cannot be trusted or understood in TLS. Nothing was sent."
                 ))
