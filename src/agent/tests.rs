@@ -50,6 +50,7 @@ mod traces;
 mod uncalled;
 mod usage;
 mod usage_days;
+mod usage_rows;
 mod usage_twice;
 mod waiting;
 mod warnings;

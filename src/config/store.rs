@@ -86,7 +86,7 @@ impl StoreConfig {
                 "usage_rows",
                 "How many rows a day's usage of one tenant may have. A row is all that one process counted of a key, agent, \
                  model and user. Users beyond that are counted together as `(other)`, and from twice as many rows on so \
-                 are agents and models.",
+                 are models.",
                 2_000,
             ),
         }

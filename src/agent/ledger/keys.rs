@@ -248,9 +248,9 @@ pub fn usage_counted(run: &RunId) -> Key {
     named(&["counted/", run.as_str()])
 }
 
-/// A row of a day's usage, in the tenant's index: that of this number that this process writes.
-pub fn usage_row(day: &str, process: &str, number: u64) -> Key {
-    format!("{USAGE}{day}/{process}/{number}").into()
+/// A row of a day's usage, in the tenant's index: that of these dimensions, by their hash, that this process writes.
+pub fn usage_row(day: &str, process: &str, dimensions: u128) -> Key {
+    format!("{USAGE}{day}/{process}/{dimensions:032x}").into()
 }
 
 /// What the keys of these begin with.

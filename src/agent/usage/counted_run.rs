@@ -68,7 +68,11 @@ impl CountedRun {
     /// Takes in the same run as another task counts it.
     fn join(&mut self, other: &Self) {
         let storage = self.storage.saturating_add(other.storage);
-        let came_to = |run: &Self| (run.leg, run.has_ended, run.totals.prompt_tokens, run.totals.completion_tokens);
+        let tokens = |run: &Self| {
+            let all = run.of_fallbacks.iter().map(|(_, totals)| totals).chain([&run.totals]);
+            all.map(|totals| totals.prompt_tokens.saturating_add(totals.completion_tokens)).fold(0, u64::saturating_add)
+        };
+        let came_to = |run: &Self| (run.leg, run.has_ended, tokens(run));
         if came_to(other) > came_to(self) {
             *self = other.clone();
         }

@@ -5,15 +5,17 @@
 //! however often. The registration of a run is removed only after the run was counted. So if the replica dies in between, the
 //! replica that finds the registration counts the run: [`Usage::count_found`].
 //!
-//! A row belongs to one process, which alone writes it and keeps its sums at hand. So no row is read to be changed,
+//! A row belongs to one process, which alone writes it and keeps its sums at hand. So a row is seldom read to be changed,
 //! and no two replicas change the same one. A [`report`] adds the rows up.
 
+mod change;
 mod count;
 mod counted_run;
 pub mod report;
 pub mod row;
+mod rows;
+mod tallies;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -21,14 +23,14 @@ use parking_lot::Mutex;
 
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, ReadError, keys};
-use crate::agent::usage::count::{ALL_ROWS, RowWriter, Tally};
+use crate::agent::usage::count::Tally;
 pub use crate::agent::usage::counted_run::CountedRun;
 use crate::agent::usage::row::Day;
+use crate::agent::usage::rows::RowWriter;
+use crate::agent::usage::tallies::Tallies;
 use crate::store::{Partition, Unavailable};
 use crate::types::{Event, RunStatus, Tenant};
 
-/// Tenants whose rows are kept at hand.
-const TENANTS: usize = 1_024;
 /// Runs that are looked at together before they are deleted.
 const AT_ONCE: usize = 32;
 
@@ -36,7 +38,7 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub struct Usage {
     rows: RowWriter,
-    tenants: Mutex<HashMap<Tenant, Arc<Tally>>>,
+    tenants: Mutex<Tallies>,
 }
 
 impl Usage {
@@ -56,6 +58,15 @@ impl Usage {
         tenant: &Tenant,
         runs: impl IntoIterator<Item = CountedRun>,
     ) -> Result<(), Unavailable> {
+        self.count_each(tenant, runs).await.into_iter().collect()
+    }
+
+    /// The same. Returns what became of each.
+    pub(in crate::agent) async fn count_each(
+        &self,
+        tenant: &Tenant,
+        runs: impl IntoIterator<Item = CountedRun>,
+    ) -> Vec<Result<(), Unavailable>> {
         self.tally(tenant).count(&self.rows, runs).await
     }
 
@@ -115,15 +126,7 @@ impl Usage {
 
     /// What this process has counted for a tenant.
     fn tally(&self, tenant: &Tenant) -> Arc<Tally> {
-        let mut tenants = self.tenants.lock();
-        if self.rows.rows_at_hand() >= ALL_ROWS || tenants.len() >= TENANTS && !tenants.contains_key(tenant) {
-            // Rows that are forgotten here stay in the store. The next run of such a tenant begins another row.
-            tenants.retain(|other, tally| other == tenant || Arc::strong_count(tally) > 1);
-        }
-        tenants
-            .entry(tenant.clone())
-            .or_insert_with(|| Arc::new(Tally::new(keys::tenant_partition(tenant), &self.rows)))
-            .clone()
+        self.tenants.lock().of(tenant, &self.rows)
     }
 
     /// The day of UTC that it is, by the clock that all replicas go by.

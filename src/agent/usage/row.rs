@@ -95,11 +95,10 @@ impl Dimensions {
         Self { user: Some(OTHER.to_owned()), ..self.clone() }
     }
 
-    /// All of a key that is told apart no further.
+    /// All of a key and an agent that is told apart no further.
     #[must_use]
-    pub fn of_key_alone(&self) -> Self {
-        let other = || OTHER.to_owned();
-        Self { key: self.key.clone(), agent: other(), model: other(), user: Some(other()) }
+    pub fn of_other_model(&self) -> Self {
+        Self { model: OTHER.to_owned(), ..self.of_other_user() }
     }
 }
 
