@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::agent::Agent;
-use crate::agent::usage::report::{Group, GroupBy, UsagePage, UsageQuery};
+use crate::agent::usage::report::{GROUPS, Group, GroupBy, UsagePage, UsageQuery};
 use crate::agent::usage::row::Day;
 use crate::api::auth::Caller;
 use crate::api::error::ApiError;
@@ -70,7 +70,9 @@ async fn csv(
     caller: Caller,
     query: UsageQuery,
 ) -> Result<BoxStream<'static, Result<Bytes, Unavailable>>, ApiError> {
-    let mut query = UsageQuery { limit: LIMIT.1, after: None, ..query };
+    // A page that is not by day reads all rows, so there is one.
+    let limit = if query.is_by_day() { LIMIT.1 } else { GROUPS + 1 };
+    let mut query = UsageQuery { limit, after: None, ..query };
     // What fails at once can still be an error response.
     let mut page = agent.usage().report(caller.requester(), &query).await.map_err(unavailable)?;
     let body = async_stream::try_stream! {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::agent::ledger::head::Head;
 use crate::agent::ledger::{Ledger, ReadError, keys};
@@ -39,12 +40,13 @@ const AT_ONCE: usize = 32;
 pub struct Usage {
     rows: RowWriter,
     tenants: Mutex<Tallies>,
+    reports: Semaphore,
 }
 
 impl Usage {
     /// What this ledger's runs take.
     pub(super) fn new(ledger: Ledger) -> Self {
-        Self { rows: RowWriter::new(ledger), tenants: Mutex::default() }
+        Self { rows: RowWriter::new(ledger), tenants: Mutex::default(), reports: Semaphore::new(report::AT_ONCE) }
     }
 
     /// Counts a run that has ended or waits. What is counted of it already is not counted again.
