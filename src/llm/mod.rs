@@ -252,15 +252,25 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// What the call may have cost.
     pub spent: Spent,
-    /// What the upstream says that the call took, if it told all of an answer that cannot be used.
+    /// What the upstream says that the call took.
     pub usage: Option<Usage>,
+    /// Whether the upstream cannot read the reasoning that the request brought back.
+    pub refuses_reasoning: bool,
 }
 
 impl ModelError {
     /// A failure before anything was sent.
     #[must_use]
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), status: None, retry_after: None, spent: Spent::Nothing, usage: None }
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            retry_after: None,
+            spent: Spent::Nothing,
+            usage: None,
+            refuses_reasoning: false,
+        }
     }
 
     /// The same, of a call that may have cost this much.

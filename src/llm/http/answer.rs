@@ -127,7 +127,8 @@ impl<D: Decode> Answer<D> {
 
 /// The error of an answer that failed after it began, of which its address is told.
 fn failed(seat: &Seat, deadline: Instant, error: ModelError) -> ModelError {
-    let error = error.having(Spent::Unknown);
+    // A refusal in place of an answer costs no more than its input.
+    let error = if error.spent == Spent::Input { error } else { error.having(Spent::Unknown) };
     // If the run's time is up, that is nothing about the upstream.
     if Instant::now() < deadline {
         seat.break_off(&error);

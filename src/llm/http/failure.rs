@@ -11,6 +11,7 @@ use jiff::fmt::rfc2822;
 use serde_json::Value;
 
 use crate::llm::{ModelErrorKind, Spent};
+use crate::types::Usage;
 
 /// The codes of an error within an answer that repeating the request cannot help.
 const REJECTIONS: [&str; 12] = [
@@ -43,6 +44,10 @@ pub struct Report {
     status: Option<u16>,
     /// How long it asks to wait.
     retry_after: Option<Duration>,
+    /// What it says that the answer took until it failed.
+    usage: Option<Usage>,
+    /// Whether nothing of an answer had begun.
+    is_before_any_answer: bool,
 }
 
 impl Report {
@@ -66,7 +71,37 @@ impl Report {
             codes: codes.filter_map(Value::as_str).map(str::to_owned).collect(),
             status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
             retry_after: delay.and_then(|delay| seconds(delay, 1.0)),
+            ..Self::default()
         }
+    }
+
+    /// The same account of an answer that took this until it failed.
+    #[must_use]
+    pub fn having_used(self, usage: Option<Usage>) -> Self {
+        Self { usage, ..self }
+    }
+
+    /// The same account, in place of an answer of which nothing had begun.
+    #[must_use]
+    pub fn before_any_answer(self) -> Self {
+        Self { is_before_any_answer: true, ..self }
+    }
+
+    /// What the answer took until it failed, if the upstream says so.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// What an answer may have cost in the middle of which this was said. A refusal in place of an answer comes when the
+    /// request was read.
+    pub fn spent_within(&self) -> Spent {
+        let is_refusal = self.is_before_any_answer && self.kind(None) != ModelErrorKind::Transient;
+        if is_refusal { Spent::Input } else { Spent::Unknown }
+    }
+
+    /// Whether the upstream cannot read the reasoning that the request brought back.
+    pub fn refuses_reasoning(&self) -> bool {
+        self.codes.iter().any(|code| code == "invalid_encrypted_content")
     }
 
     /// How long the upstream asks to wait, where its account says so.

@@ -1,6 +1,7 @@
 //! Faults of an upstream's answer, and the bounds of its size.
 
 use super::failure::Report;
+use crate::llm::Spent;
 use crate::llm::sse::SseError;
 
 /// Most text, reasoning, names and arguments of one turn together, in bytes.
@@ -44,4 +45,11 @@ pub enum Fault {
     /// The end came without a finish reason.
     #[error("ended its answer before it was finished")]
     Truncated,
+}
+
+impl Fault {
+    /// What an answer with this fault may have cost.
+    pub fn spent(&self) -> Spent {
+        if let Self::Reported(report) = self { report.spent_within() } else { Spent::Unknown }
+    }
 }

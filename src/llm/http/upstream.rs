@@ -228,7 +228,9 @@ impl Upstream {
         };
         let report = if let Fault::Reported(report) = fault { Some(report) } else { None };
         let (status, retry_after) = (report.and_then(Report::status), report.and_then(Report::retry_after));
-        ModelError { status, retry_after, ..self.error(kind, fault) }
+        let (usage, refuses_reasoning) =
+            (report.and_then(Report::usage), report.is_some_and(Report::refuses_reasoning));
+        ModelError { status, retry_after, usage, refuses_reasoning, ..self.error(kind, fault).having(fault.spent()) }
     }
 
     pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {

@@ -228,6 +228,7 @@ async fn upstream_refusals_are_classified() {
         retry_after: Some(Duration::from_secs(7)),
         spent: Spent::Nothing,
         usage: None,
+        refuses_reasoning: false,
     };
     assert_eq!(error, expected);
 

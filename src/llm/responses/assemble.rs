@@ -15,6 +15,7 @@ use super::written::{Kind, Name, WrittenItems};
 use crate::llm::drafts::{Draft, Drafts, Said};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
+use crate::llm::turn_calls::is_whole_object;
 use crate::llm::{Delta, ModelTurn};
 use crate::types::Usage;
 use crate::types::conversation::{Dialect, Extra, Proof};
@@ -124,7 +125,16 @@ impl Assembler {
             Kind::Unknown => (Extra::default(), None),
         };
         let number = self.items.begin(index, name, extra, place)?;
-        self.say(number, Said::Arguments, 0, Cow::Borrowed(&*item.arguments.0), deltas)?;
+        let arguments = &*item.arguments.0;
+        if is_whole_object(arguments) {
+            // Deltas may repeat them.
+            self.drafts.grow(arguments.len())?;
+            if let Some(written) = self.items.at(number) {
+                arguments.clone_into(&mut written.offered);
+            }
+        } else {
+            self.say(number, Said::Arguments, 0, Cow::Borrowed(arguments), deltas)?;
+        }
         Ok(number)
     }
 
@@ -135,8 +145,11 @@ impl Assembler {
         }
         let says_nothing = written.part.is_none();
         match (written.kind, written.place) {
-            (Kind::Message, _) if says_nothing => {
-                self.say_all(number, Said::Text, &item.content.0, deltas)?;
+            (Kind::Message, _) => {
+                self.set_phase(number, phase(item.phase))?;
+                if says_nothing {
+                    self.say_all(number, Said::Text, &item.content.0, deltas)?;
+                }
             }
             (Kind::Reasoning, Some(place)) => {
                 if says_nothing {
@@ -146,14 +159,41 @@ impl Assembler {
                 self.seal(place, item)?;
             }
             (Kind::Call, Some(place)) => {
-                if says_nothing {
-                    self.say(number, Said::Arguments, 0, Cow::Borrowed(&*item.arguments.0), deltas)?;
-                }
+                self.end_arguments(number, place, &item.arguments.0, deltas)?;
                 self.name_call(place, &item.name.0)?;
             }
             _ => {}
         }
         Ok(true)
+    }
+
+    /// Gives a message the phase that it has in the end.
+    fn set_phase(&mut self, number: usize, extra: Extra) -> Result<(), Fault> {
+        let Some(written) = self.items.at(number).filter(|written| !extra.is_empty() && written.extra != extra) else {
+            return Ok(());
+        };
+        for place in &written.texts {
+            if let Some(Draft::Text(_, before)) = self.drafts.at(*place) {
+                *before = extra.clone();
+                self.drafts.grow(extra.bytes())?;
+            }
+        }
+        written.extra = extra;
+        Ok(())
+    }
+
+    /// Ends the arguments of a call. As they are told in the end they hold, whatever deltas said.
+    fn end_arguments(&mut self, number: usize, place: usize, told: &str, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        let offered = self.items.at(number).map(|written| std::mem::take(&mut written.offered)).unwrap_or_default();
+        let Some(Draft::Call { arguments, .. }) = self.drafts.at(place) else { return Ok(()) };
+        let told = if told.is_empty() && arguments.is_empty() { offered.as_str() } else { told };
+        if let Some(rest) = told.strip_prefix(arguments.as_str()) {
+            self.say(number, Said::Arguments, 0, Cow::Borrowed(rest), deltas)?;
+        } else if !told.is_empty() {
+            told.clone_into(arguments);
+            self.drafts.grow(told.len())?;
+        }
+        Ok(())
     }
 
     /// Names the function of a call that began without saying it.
@@ -167,11 +207,12 @@ impl Assembler {
         Ok(())
     }
 
-    /// Ends the turn with the whole response. Items that no event told of are added.
-    pub(super) fn end_response(&mut self, json: &RawValue, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+    /// Ends the turn with the whole response, which has this status unless it says another one. Items that no event told
+    /// of are added.
+    pub(super) fn end_response(&mut self, json: &RawValue, status: &str, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
         let response: WireResponse<'_> = serde_json::from_str(json.get()).map_err(|_| Fault::NotAnEvent(API))?;
-        self.usage = response.usage.map(Usage::from);
-        let ended = match &*response.status.0 {
+        self.usage = response.usage();
+        let ended = match if response.status.0.is_empty() { status } else { &response.status.0 } {
             "completed" => Ended::Completed,
             "incomplete" => {
                 let reason = response.incomplete_details.unwrap_or_default().reason.0;
@@ -179,7 +220,7 @@ impl Assembler {
             }
             "failed" => {
                 let error = response.error.unwrap_or(json);
-                return Err(Fault::Reported(Report::read(error.get().as_bytes())));
+                return Err(self.failure(error.get().as_bytes()));
             }
             _ => return Err(Fault::Truncated),
         };
@@ -205,7 +246,24 @@ impl Assembler {
             };
             self.end(number, &item, deltas)?;
         }
+        self.end_offered(deltas)
+    }
+
+    /// Ends the arguments of the calls that were told of as they began and never after.
+    fn end_offered(&mut self, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
+        for number in 0..self.items.len() {
+            let unended = self.items.at(number).filter(|written| !written.offered.is_empty());
+            if let Some(place) = unended.and_then(|written| written.place) {
+                self.end_arguments(number, place, "", deltas)?;
+            }
+        }
         Ok(())
+    }
+
+    /// What the upstream says of its failure. Of an answer of which nothing has begun it may have read the request.
+    pub(super) fn failure(&self, error: &[u8]) -> Fault {
+        let report = Report::read(error).having_used(self.usage);
+        Fault::Reported(if self.items.len() == 0 { report.before_any_answer() } else { report })
     }
 
     /// The turn, once the stream has ended.
@@ -244,7 +302,11 @@ impl Assembler {
         let is_new = before.is_some_and(|before| before != (what, part));
         let place = match (written.kind, what, written.place) {
             (Kind::Message, Said::Text | Said::Refusal, Some(place)) if !is_new => place,
-            (Kind::Message, Said::Text, _) => self.drafts.begin(Draft::Text(String::new(), written.extra.clone()))?,
+            (Kind::Message, Said::Text, _) => {
+                let place = self.drafts.begin(Draft::Text(String::new(), written.extra.clone()))?;
+                written.texts.push(place);
+                place
+            }
             (Kind::Message, Said::Refusal, _) => self.drafts.begin(Draft::Refusal(String::new()))?,
             (Kind::Reasoning, Said::Thinking, Some(place)) => {
                 if is_new {

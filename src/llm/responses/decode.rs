@@ -80,7 +80,7 @@ impl Decode for Decoder {
             .map(|WireResponse { object, error, .. }| (object, error))
             .map_err(not_an_event)?;
         match (&*object.0, error) {
-            ("response", _) => self.reader.assembler.end_response(response, deltas),
+            ("response", _) => self.reader.assembler.end_response(response, "", deltas),
             (_, Some(_)) => Err(Fault::Reported(Report::read(json))),
             (_, None) => Err(Fault::NotAnEvent(API)),
         }
@@ -170,14 +170,14 @@ fn read_event(
     match (&*event.r#type.0, event.item, event.response) {
         ("response.output_item.added", Some(item), _) => assembler.begin_item(index, &item, deltas).map(spoke),
         ("response.output_item.done", Some(item), _) => assembler.end_item(index, &item, deltas).map(spoke),
-        ("response.completed" | "response.incomplete" | "response.failed", _, Some(response)) => {
-            assembler.end_response(response, deltas)?;
+        (kind @ ("response.completed" | "response.incomplete" | "response.failed"), _, Some(response)) => {
+            assembler.end_response(response, kind.trim_start_matches("response."), deltas)?;
             Ok(Progress::Done)
         }
-        ("error", ..) => Err(Fault::Reported(Report::read(json))),
+        ("error", ..) => Err(assembler.failure(json)),
         (kind, ..) if KNOWN.contains(&kind) => Err(Fault::NotAnEvent(API)),
         // Some gateways send an error without saying what it is.
-        ("", ..) if event.error.is_some() => Err(Fault::Reported(Report::read(json))),
+        ("", ..) if event.error.is_some() => Err(assembler.failure(json)),
         _ => Ok(Progress::Silent),
     }
 }

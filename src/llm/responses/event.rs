@@ -99,7 +99,17 @@ pub(super) struct WireResponse<'a> {
     pub(super) incomplete_details: Option<IncompleteDetails<'a>>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-    pub(super) usage: Option<WireUsage>,
+    /// Read apart: an answer whose usage is no usage is an answer all the same.
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+impl WireResponse<'_> {
+    /// The tokens, if they are told in a way that can be read.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let wire: Option<WireUsage> = serde_json::from_str(self.usage?.get()).ok()?;
+        wire.map(Usage::from)
+    }
 }
 
 /// Why a response is not complete.
@@ -113,7 +123,7 @@ pub(super) struct IncompleteDetails<'a> {
 /// The tokens of a response.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct WireUsage {
+struct WireUsage {
     input_tokens: Option<u64>,
     input_tokens_details: Option<InputDetails>,
     output_tokens: Option<u64>,

@@ -40,6 +40,10 @@ pub(super) struct Written {
     function: String,
     /// What the API wants back with a message.
     pub(super) extra: Extra,
+    /// The parts of the turn that hold a message's text.
+    pub(super) texts: Vec<usize>,
+    /// All arguments of a call, as they were told when it began.
+    pub(super) offered: String,
     /// The part of the turn that was added to last.
     pub(super) place: Option<usize>,
     /// The part of the item that was added to last.
@@ -146,11 +150,18 @@ impl WrittenItems {
             call_id: item.call_id.to_owned(),
             function: item.function.to_owned(),
             extra,
+            texts: Vec::new(),
+            offered: String::new(),
             place,
             part: None,
             is_whole: false,
         });
         Ok(self.0.len() - 1)
+    }
+
+    /// How many items there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The item of this number.

@@ -1,10 +1,11 @@
 mod bounds;
 mod manners;
+mod told_twice;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::llm::{ModelCall, ModelErrorKind, ModelPart};
+use crate::llm::{ModelCall, ModelErrorKind, ModelPart, Spent};
 use crate::types::conversation::{Dialect, Extra, Part, PartKind, Proof, Seal, Thinking};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::{TurnEnd, Usage};
