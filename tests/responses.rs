@@ -262,6 +262,29 @@ async fn a_rate_limited_upstream_is_asked_again_and_an_error_in_the_middle_is_to
     assert!(why.is_some_and(|why| why.contains("The server had an error")), "{}", answer.body);
 }
 
+/// The key belongs to another organisation now, or the upstream has lost its own key: the session goes on.
+#[tokio::test]
+async fn reasoning_that_the_upstream_cannot_read_any_more_is_left_out() {
+    let think = Reply::responses().reasoning_item(0, "hm", "gAAA==").text_item(1, "So").complete();
+    let refusal = |code| Reply::responses_error(400, code, "The encrypted content gAAA... could not be verified.");
+    let refused = || refusal("invalid_encrypted_content");
+    let replies = [think, refused(), says("Still here"), refused(), refused(), refusal("invalid_request_error")];
+    let upstream = Responses::start(replies).await;
+    let server = TestServer::start(&upstream.config()).await;
+    let request = with(ask("Hi"), &json!({"agent": {"session_id": "s"}}));
+    server.post(AGENT, &request).await.ok();
+    let answer = server.post(AGENT, &request).await.ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Still here", "{answer}");
+    let has_reasoning: Vec<_> = upstream.requests().iter().map(|body| body.to_string().contains("gAAA")).collect();
+    assert_eq!(has_reasoning, [false, true, false]);
+    // A refusal of the request without reasoning, and any other one, is told.
+    for _ in 0..2 {
+        let answer = server.post(AGENT, &request).await;
+        assert_eq!((answer.status, answer.code()), (400, "request_rejected"), "{}", answer.body);
+    }
+    assert_eq!(upstream.requests().len(), 6);
+}
+
 /// A model may refuse the reasoning of another one, also at the same upstream.
 #[tokio::test]
 async fn reasoning_is_for_the_model_that_wrote_it_alone() {

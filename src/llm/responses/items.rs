@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::content;
+use super::{content, is_reasoning_of};
 use crate::llm::call_id::portable;
 use crate::llm::kept;
 use crate::llm::object::Object;
@@ -76,7 +76,7 @@ fn write_message(role: &str, list: &[Part], items: &mut Items<'_>) {
 fn write_said<'p>(part: &'p Part, author: &str, items: &mut Items<'p>) {
     match &part.kind {
         PartKind::Thinking(thinking) => {
-            if thinking.seal.as_ref().is_some_and(|seal| seal.author == author && seal.proof != Proof::Unsigned) {
+            if is_reasoning_of(part, author) {
                 items.reasoning.push(thinking);
             }
         }
@@ -118,7 +118,9 @@ fn write_reasoning(thinking: &Thinking, item: &mut Object<'_>) {
         }
         out.push(b']');
     });
-    item.text("encrypted_content", seal.proof.written());
+    if let Proof::Encrypted(data) = &seal.proof {
+        item.text("encrypted_content", data);
+    }
 }
 
 fn write_call(call: &ToolCall, item: &mut Object<'_>) {

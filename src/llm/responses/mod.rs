@@ -30,6 +30,7 @@ mod written;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 use http::header::{AUTHORIZATION, HeaderName};
 
 use self::decode::Decoder;
@@ -42,6 +43,7 @@ use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::ResponsesUpstream;
 use crate::types::Message;
+use crate::types::conversation::{Content, Part, Proof};
 use crate::types::sampling::Sampling;
 
 /// A model at an upstream that speaks OpenAI's Responses.
@@ -74,6 +76,32 @@ impl ResponsesModel {
             },
         })
     }
+
+    /// Asks, with the reasoning of this signature.
+    fn ask(&self, request: &ModelRequest, author: &Arc<str>, reasoning: Option<&str>) -> DeltaStream {
+        let body = request::body(request, reasoning, self.manner);
+        let post = self.upstream.post(self.responses.clone(), body, request);
+        ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.clone()))
+    }
+
+    /// The answer, or that to the same request without reasoning if the upstream cannot read what it once encrypted: its key
+    /// belongs to another account now, or it has lost its own. Otherwise the conversation could not be continued.
+    async fn unless_refused(self, mut answer: DeltaStream, request: ModelRequest, author: Arc<str>) -> DeltaStream {
+        match answer.next().await {
+            Some(Err(error)) if error.refuses_reasoning => {
+                let (upstream, model) = (&self.name, &request.model);
+                tracing::warn!(%upstream, %model, %error, "the upstream cannot read the model's earlier reasoning; asking without it");
+                self.ask(&request, &author, None)
+            }
+            first => Box::pin(stream::iter(first).chain(answer)),
+        }
+    }
+}
+
+/// Whether a part is reasoning that goes back to the model that signs as `author`.
+fn is_reasoning_of(part: &Part, author: &str) -> bool {
+    let seal = part.as_thinking().and_then(|thinking| thinking.seal.as_ref());
+    seal.is_some_and(|seal| seal.author == author && matches!(seal.proof, Proof::Encrypted(_)))
 }
 
 impl Model for ResponsesModel {
@@ -82,10 +110,16 @@ impl Model for ResponsesModel {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        let author = format!("{}/{}", self.name, request.model);
-        let body = request::body(&request, &author, self.manner);
-        let post = self.upstream.post(self.responses.clone(), body, &request);
-        ask(self.upstream.clone(), post, request.deadline, Decoder::new(author.into()))
+        let author: Arc<str> = format!("{}/{}", self.name, request.model).into();
+        let first = self.ask(&request, &author, Some(&author));
+        let reasons = |message: &Message| match message.content() {
+            Content::Encoded(..) => false,
+            Content::Parts(parts) => parts.list.iter().any(|part| is_reasoning_of(part, &author)),
+        };
+        if !request.conversation.iter().any(reasons) {
+            return first;
+        }
+        Box::pin(stream::once(self.clone().unless_refused(first, request, author)).flatten())
     }
 
     fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {

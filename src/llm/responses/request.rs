@@ -22,8 +22,10 @@ pub(super) struct Manner {
     pub(super) encrypted: Option<bool>,
 }
 
-/// The JSON body. Messages that were encoded before are copied.
-pub(super) fn body(request: &ModelRequest, author: &str, manner: Manner) -> String {
+/// The JSON body, with the reasoning that `author` signed. Messages that were encoded before are copied.
+pub(super) fn body(request: &ModelRequest, author: Option<&str>, manner: Manner) -> String {
+    // No reasoning is signed with an empty name.
+    let author = author.unwrap_or_default();
     let input: Vec<_> = request.conversation.iter().map(|message| items(message, author)).collect();
     let mut out = Vec::with_capacity(512 + input.iter().map(|items| items.len() + 1).sum::<usize>());
     let mut object = Object::new(&mut out);

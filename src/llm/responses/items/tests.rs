@@ -147,3 +147,19 @@ fn what_the_model_declined_with_is_told_and_what_another_dialect_alone_knows_is_
     let told = list(&of_parts(Role::Assistant, list_of), AUTHOR);
     assert_eq!(told, json!([{ "type": "message", "role": "assistant", "content": "I can't." }]));
 }
+
+/// An upstream of the same name may have been of another kind before.
+#[test]
+fn only_reasoning_that_this_api_encrypted_goes_back() {
+    let data = || "gAAA==".to_owned();
+    for (proof, expected) in [
+        (Proof::Encrypted(data()), "reasoning"),
+        (Proof::Signature(data()), "function_call"),
+        (Proof::Following(data()), "function_call"),
+    ] {
+        let seal = Some(Box::new(Seal { author: AUTHOR.to_owned(), id: None, proof }));
+        let thinking = PartKind::Thinking(Thinking { text: "hm".to_owned(), seal });
+        let told = list(&of_parts(Role::Assistant, vec![thinking.into(), call()]), AUTHOR);
+        assert_eq!(told[0]["type"], expected, "{told}");
+    }
+}

@@ -35,7 +35,7 @@ fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
 }
 
 fn sent(request: &ModelRequest, manner: Manner) -> Value {
-    serde_json::from_str(&body(request, "openai/gpt-5", manner)).unwrap()
+    serde_json::from_str(&body(request, Some("openai/gpt-5"), manner)).unwrap()
 }
 
 fn tools() -> ToolOffer {
