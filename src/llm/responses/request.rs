@@ -6,7 +6,7 @@ use crate::config::ReasoningSummary;
 use crate::llm::ModelRequest;
 use crate::llm::object::Object;
 
-/// How the names of models begin that do not reason, and refuse to be asked for their reasoning.
+/// How the names of models begin that do not reason, and refuse to be asked for their reasoning or a summary of it.
 const NEVER_REASON: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt-4", "gpt-5-chat"];
 
 /// How an upstream is asked.
@@ -44,7 +44,8 @@ pub(super) fn body(request: &ModelRequest, author: Option<&str>, manner: Manner)
     if let Some(most) = request.max_tokens {
         object.value("max_output_tokens", &most);
     }
-    sampling::write(&request.sampling, manner.takes_unknown, manner.summary, &mut object);
+    let summary = manner.summary.filter(|_| may_reason(&request.model));
+    sampling::write(&request.sampling, manner.takes_unknown, summary, &mut object);
     if !request.tools.is_empty() {
         object.json("tools", tools::json(&request.tools));
         tools::write_choice(&request.tool_choice, &mut object);

@@ -116,6 +116,17 @@ fn only_models_that_may_reason_are_asked_for_their_reasoning() {
 }
 
 #[test]
+fn only_models_that_may_reason_are_asked_for_a_summary() {
+    let asked = |model: &str| {
+        let request = ModelRequest { model: model.to_owned(), ..request([]) };
+        sent(&request, Manner { summary: Some(ReasoningSummary::Auto), ..OPENAI })["reasoning"].clone()
+    };
+    assert_eq!(asked("gpt-5"), json!({ "summary": "auto" }));
+    assert_eq!(asked("gpt-4.1"), Value::Null);
+    assert_eq!(asked("openai/gpt-4o-mini"), Value::Null);
+}
+
+#[test]
 fn sampling_is_told_in_the_words_of_the_api() {
     let extra = r#"{"top_k":40,"logprobs":false,"store":true,"input":"x","prompt_cache_retention":"24h"}"#;
     let extra: Members = serde_json::from_str(extra).unwrap();
