@@ -22,16 +22,23 @@ use crate::types::clock::now_ms;
 use crate::types::{Event, Outcome, RunId, SessionId, StopReason};
 
 impl Launcher {
-    /// Ends the run, unless it has a driver or has ended by itself.
+    /// Ends the run whose log cannot be read, unless it has a driver or has ended by itself.
+    pub(in crate::agent) async fn fail_lost(&self, run: &RunId, entry: &Registration) -> Result<(), Unavailable> {
+        self.fail(run, entry, Outcome::unknown(StopReason::StoreLostState), None).await
+    }
+
+    /// Ends the run so, unless it has a driver or has ended by itself, or its log has another length than `entries`.
     pub(in crate::agent) async fn fail(
         &self,
         run: &RunId,
         entry: &Registration,
-        why: StopReason,
+        outcome: Outcome,
+        entries: Option<u64>,
     ) -> Result<(), Unavailable> {
+        let why = outcome.reason;
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let Some(lease) = self.ownership.acquire_run(&partition, run).await? else { return Ok(()) };
-        let ended = self.record_end(run, entry, why, &lease).await;
+        let ended = self.record_end(run, entry, (outcome, entries), &lease).await;
         lease.release().await?;
         if let Some(next) = ended? {
             let (tenant, session) = (&entry.tenant, entry.session.as_ref().map(SessionId::as_str));
@@ -50,18 +57,22 @@ impl Launcher {
         &self,
         run: &RunId,
         entry: &Registration,
-        why: StopReason,
+        (outcome, entries): (Outcome, Option<u64>),
         lease: &Lease,
     ) -> Result<Option<Option<RunId>>, Unavailable> {
-        let Some(lost) = self.read_lost(run, entry, why).await? else { return Ok(None) };
+        let Some(lost) = self.read_lost(run, entry, &outcome).await? else { return Ok(None) };
+        if entries.is_some_and(|entries| entries != lost.length) {
+            // The run came further: the sweep looks at it again.
+            return Ok(None);
+        }
         // An end that the log has already was counted by the replica that recorded it.
         let (head, ends_now) = (lost.head.clone(), lost.end.is_some());
         let (tx, next) = commits::fail(lease.fence(), lost, self.ledger.retention());
         match self.ledger.commit(tx).await {
             Ok(()) => {
                 if ends_now {
-                    self.telemetry.metrics.failed_run(&head.agent, &entry.tenant, why);
-                    self.telemetry.traces.failed_run(&entry.tenant, || head.subject(), &Outcome::unknown(why));
+                    self.telemetry.metrics.failed_run(&head.agent, &entry.tenant, outcome.reason);
+                    self.telemetry.traces.failed_run(&entry.tenant, || head.subject(), &outcome);
                 }
                 Ok(Some(next))
             }
@@ -72,7 +83,12 @@ impl Launcher {
     }
 
     /// Reads what the store still has of a run, and decides how the run ends; `None` if it has ended.
-    async fn read_lost(&self, run: &RunId, entry: &Registration, why: StopReason) -> Result<Option<Lost>, Unavailable> {
+    async fn read_lost(
+        &self,
+        run: &RunId,
+        entry: &Registration,
+        outcome: &Outcome,
+    ) -> Result<Option<Lost>, Unavailable> {
         let partition = keys::run_partition(&entry.tenant, entry.session.as_ref(), run);
         let store = self.ledger.store();
         let Some(document) = store.get(&partition, &keys::head(run)).await? else { return Ok(None) };
@@ -87,7 +103,7 @@ impl Launcher {
             Err(ReadError::Damaged(_)) => Some((length, Event::RunStarted)),
             Err(ReadError::Store(error)) => return Err(error),
         };
-        let (reason, end) = end(last, why);
+        let (reason, end) = end(last, outcome);
         let head = Head { status: reason.status(), reason: Some(reason), ended_ms: Some(store.now_ms()), ..head };
         let session = self.session_without(run, entry).await?;
         Ok(Some(Lost { partition, head, version: document.version, length, end, session }))
@@ -109,13 +125,13 @@ impl Launcher {
 }
 
 /// Why the run ends, and the entry that says so, unless the log has its end already and only the head lacks it.
-fn end(last: Option<(u64, Event)>, why: StopReason) -> (StopReason, Option<Bytes>) {
+fn end(last: Option<(u64, Event)>, outcome: &Outcome) -> (StopReason, Option<Bytes>) {
     match last {
         Some((_, Event::RunFinished(outcome))) if outcome.status().is_final() => (outcome.reason, None),
         last => {
-            let outcome = Event::RunFinished(Box::new(Outcome::unknown(why)));
+            let end = Event::RunFinished(Box::new(outcome.clone()));
             let mut seq = last.map_or(0, |(seq, _)| seq);
-            (why, Some(log::encode(&mut seq, now_ms(), outcome).1))
+            (outcome.reason, Some(log::encode(&mut seq, now_ms(), end).1))
         }
     }
 }

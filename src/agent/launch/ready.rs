@@ -94,7 +94,12 @@ impl Idle {
 
     /// Whether its log is empty.
     pub(in crate::agent) fn has_lost_its_log(&self) -> bool {
-        self.log.entries() == 0
+        self.entries() == 0
+    }
+
+    /// How many entries its log has.
+    pub(in crate::agent) fn entries(&self) -> u64 {
+        self.log.entries()
     }
 
     /// What its steps are to be charged.

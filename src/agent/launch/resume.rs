@@ -78,7 +78,7 @@ impl Launcher {
                 // A later attempt could not read it either, and the run would block its session.
                 tracing::error!(run = %spec.id, %error, "an entry of the run's log cannot be read");
                 lease.release().await?;
-                self.fail(&spec.id, &Registration::of(&spec), StopReason::StoreLostState).await?;
+                self.fail_lost(&spec.id, &Registration::of(&spec)).await?;
                 return Ok(None);
             }
             Err(ReadError::Store(error)) => {

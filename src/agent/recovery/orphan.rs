@@ -12,7 +12,8 @@ use crate::agent::ownership::registry::Registration;
 use crate::agent::recovery::Recovery;
 use crate::agent::run_memory::Purpose;
 use crate::store::{Check, CommitError, Document, Partition, Tx, Unavailable, Write};
-use crate::types::{RunId, RunStatus, StopReason};
+use crate::types::clock::now_ms;
+use crate::types::{Outcome, RunId, RunStatus, StopReason};
 
 /// A run that does not exist this long after it was registered will not come to exist.
 const STILLBORN_AFTER: Duration = Duration::from_secs(60);
@@ -72,12 +73,17 @@ impl Need {
     }
 }
 
-/// Why a run that is resumed would not get further, if it would not.
-fn beyond_help(idle: &Idle) -> Option<StopReason> {
+/// How a run ends that would not get further if it was resumed.
+fn beyond_help(idle: &Idle) -> Option<Outcome> {
     if idle.has_lost_its_log() {
-        return Some(StopReason::StoreLostState);
+        return Some(Outcome::unknown(StopReason::StoreLostState));
     }
-    idle.run().is_beyond_help().then_some(StopReason::CrashLoop)
+    let ended = || {
+        let mut outcome = idle.run().outcome(StopReason::CrashLoop, now_ms());
+        outcome.warnings.push("the run was ended without a driver: its replicas died while they ended it".to_owned());
+        outcome
+    };
+    idle.run().is_beyond_help().then(ended)
 }
 
 impl Recovery {
@@ -95,7 +101,7 @@ impl Recovery {
         let partition = orphan.partition();
         let head = self.ledger.head(&partition, run).await?;
         if head.as_ref().is_some_and(Head::is_under_way) && self.ledger.spec(&partition, run).await?.is_none() {
-            return self.launcher.fail(run, entry, StopReason::StoreLostState).await;
+            return self.launcher.fail_lost(run, entry).await;
         }
         match Need::of(head, entry.age()) {
             Need::Driver(head) => self.resume_orphan(orphan, &head).await,
@@ -116,9 +122,10 @@ impl Recovery {
             return Ok(());
         };
         let Some(idle) = self.launcher.acquire_idle(&entry.tenant, head).await? else { return Ok(()) };
-        if let Some(reason) = beyond_help(&idle) {
+        if let Some(outcome) = beyond_help(&idle) {
+            let entries = idle.entries();
             idle.release().await?;
-            return self.launcher.fail(run, entry, reason).await;
+            return self.launcher.fail(run, entry, outcome, Some(entries)).await;
         }
         if idle.status() != RunStatus::InProgress {
             return idle.release().await;

@@ -11,7 +11,7 @@ use crate::agent::control::RunView;
 use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
 use crate::store::{Store, Tx, Write};
-use crate::types::{RunStatus, StopReason};
+use crate::types::{Micros, RunStatus, StopReason};
 
 /// More processes than any run here should need.
 const MANY: usize = 20;
@@ -22,7 +22,7 @@ fn records(tx: &Tx, name: &str) -> usize {
         Write::Append { entries, .. } => entries.as_slice(),
         _ => &[],
     });
-    let ours = |entry: &str| !entry.contains("\"ending\":") && !entry.contains("the usage of the run is unknown");
+    let ours = |entry: &str| !entry.contains("\"ending\":") && !entry.contains("ended without a driver");
     let meant = |entry: &str| entry.contains(&format!("\"e\":{{\"{name}\"")) && ours(entry);
     entries.filter(|entry| meant(&String::from_utf8_lossy(entry))).count()
 }
@@ -81,6 +81,10 @@ async fn a_run_whose_ending_kills_every_replica_is_failed_without_being_driven()
     let (view, died) = driven_to_its_end(vec![Say::Text(&["x"])], "run_finished", 1, Fate::DiesBefore).await;
     assert_eq!((view.head.status, view.head.reason), (RunStatus::Failed, Some(StopReason::CrashLoop)));
     assert_eq!(died, 6);
+    // Its log has what it took, and so have its end and what its tenant used.
+    let ended = view.outcome.unwrap();
+    assert!(ended.usage.total() > 0 && ended.cost > Micros(0), "{ended:?}");
+    assert!(!ended.warnings.iter().any(|warning| warning.contains("unknown")), "{:?}", ended.warnings);
 }
 
 #[tokio::test(start_paused = true)]
