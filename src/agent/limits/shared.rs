@@ -1,5 +1,9 @@
 //! A budget that several runs share: where it is counted, and how it stands.
 
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::{decode, encode};
 use crate::agent::ledger::keys;
@@ -12,10 +16,21 @@ use crate::store::{CommitError, Key, Partition, Store, Tx, Unavailable};
 use crate::types::BudgetOwner;
 use crate::types::shortfall::BudgetKind;
 
-use std::time::Duration;
-
-/// For how long it is kept that a warning was given: longer than a month, which is the longest period that ends.
+/// For how long it is kept that a warning was given: longer than a month, which is the longest period that ends. Of a
+/// session it is kept for so long after the last look, since its documents must expire with it; of a budget that never begins
+/// anew it is kept for ever.
 const WARNED_FOR: Duration = Duration::from_secs(32 * 86_400);
+/// How old a mark of a session is when it is put again.
+const RENEWED_AFTER_MS: u64 = 86_400_000;
+
+/// A warning that was given.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Warned {
+    /// The budget that it was of.
+    limit: u64,
+    /// When, in Unix milliseconds.
+    at_ms: u64,
+}
 
 /// Where a budget stands. Amounts are tokens or micro-dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,14 +155,19 @@ impl SharedBudget {
             return Ok(None);
         }
         let key = keys::warned(&self.counter);
-        let version = match store.get(&self.partition, &key).await? {
-            Some(warned) if decode::<u64>(&warned.value)? == self.limit => return Ok(None),
-            Some(warned) => warned.version,
-            None => 0,
+        let (version, warned) = match store.get(&self.partition, &key).await? {
+            Some(document) => (document.version, Some(decode::<Warned>(&document.value)?)),
+            None => (0, None),
         };
-        let tx = Tx::new(self.partition.clone()).put_at(key, version, encode(&self.limit), Some(WARNED_FOR));
-        match store.commit(tx).await {
-            Ok(()) => Ok(Some(state)),
+        let is_given = warned.is_some_and(|warned| warned.limit == self.limit);
+        let is_old = warned.is_some_and(|warned| now_ms.saturating_sub(warned.at_ms) >= RENEWED_AFTER_MS);
+        if is_given && !(is_old && self.owner == BudgetOwner::Session) {
+            return Ok(None);
+        }
+        let ttl = (self.period.is_some() || self.owner == BudgetOwner::Session).then_some(WARNED_FOR);
+        let value = encode(&Warned { limit: self.limit, at_ms: now_ms });
+        match store.commit(Tx::new(self.partition.clone()).put_at(key, version, value, ttl)).await {
+            Ok(()) => Ok((!is_given).then_some(state)),
             Err(CommitError::VersionConflict { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 
 use super::quota::{counter, keyed, memory, partition, quotas, tokens};
 use super::support::{Say, TestAgent, outcome, watch};
@@ -12,6 +13,7 @@ use crate::agent::ledger::keys;
 use crate::agent::limits::holds::Hold;
 use crate::agent::session::{NewSession, SessionPatch};
 use crate::agent::{NewRun, Quotas};
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::{Key, Partition, Store, Tx, Write};
 use crate::types::shortfall::BudgetKind;
 use crate::types::{BudgetOwner, Event, Record, RunId, SessionId, Tenant};
@@ -59,8 +61,12 @@ impl Budget {
     }
 
     fn agent(&self) -> TestAgent {
+        self.agent_over(self.store.clone())
+    }
+
+    fn agent_over(&self, store: Arc<dyn Store>) -> TestAgent {
         let quotas = if self.owner == BudgetOwner::Key { quotas(tokens(LIMIT)) } else { Quotas::default() };
-        TestAgent::builder().store(self.store.clone()).quotas(quotas).turns(vec![Say::Text(&["hello"]); 8]).begin()
+        TestAgent::builder().store(store).quotas(quotas).turns(vec![Say::Text(&["hello"]); 8]).begin()
     }
 
     fn request(&self) -> NewRun {
@@ -125,4 +131,39 @@ async fn a_budget_that_is_changed_and_a_session_that_is_made_anew_are_warned_of_
     agent.sessions().create(&tenant, new).await.unwrap();
     budget.add(3_210, None).await;
     assert_eq!(budget.warnings(&agent).await, [(BudgetOwner::Session, 3_225, 4_020)]);
+}
+
+/// For how long it is kept that a run warned: for ever of a budget that never begins anew, and of a session as long as runs
+/// look.
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_never_begins_anew_is_warned_of_once() {
+    const MONTH: Duration = Duration::from_secs(31 * 86_400);
+    for owner in [BudgetOwner::Key, BudgetOwner::Session] {
+        let budget = Budget::used(owner, 3_190).await;
+        let key = keys::warned(&budget.counter);
+        let kept: Arc<Mutex<Vec<Option<Duration>>>> = Arc::default();
+        let (mark, seen) = (key.clone(), kept.clone());
+        let store = Faulty::new(budget.store.clone(), move |tx| {
+            let marks = tx.writes.iter().filter_map(|write| match write {
+                Write::Put { key, ttl, .. } if *key == mark => Some(*ttl),
+                _ => None,
+            });
+            seen.lock().extend(marks);
+            Fate::Happens
+        });
+        let agent = budget.agent_over(store);
+        assert_eq!(budget.warnings(&agent).await.len(), 1, "{owner}");
+        assert_eq!(budget.warnings(&agent).await.len(), 0, "{owner}");
+        let is_session = owner == BudgetOwner::Session;
+        assert_eq!(kept.lock().len(), 1, "{owner}");
+        assert!(kept.lock()[0].is_none_or(|ttl| ttl > MONTH && is_session), "{owner}: {:?}", kept.lock());
+        // As it would be two days later.
+        let document = budget.store.get(&budget.partition, &key).await.unwrap().unwrap();
+        let mut old: serde_json::Value = serde_json::from_slice(&document.value).unwrap();
+        old["at_ms"] = (old["at_ms"].as_u64().unwrap() - 2 * 86_400_000).into();
+        let put = Write::Put { key, value: encode(&old), ttl: None };
+        budget.store.commit(Tx::new(budget.partition.clone()).write(put)).await.unwrap();
+        assert_eq!(budget.warnings(&agent).await.len(), 0, "{owner}");
+        assert_eq!(kept.lock().len(), 1 + usize::from(is_session), "{owner}");
+    }
 }
