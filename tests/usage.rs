@@ -1,5 +1,7 @@
 //! `/v1/usage` and `/v1/budget`: who may read them, and that they agree with the runs.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -27,14 +29,22 @@ async fn server(upstream: &Upstream) -> TestServer {
     server
 }
 
-/// The sums of a report, once they are of so many runs: a run is counted a moment after its last event.
+/// The sums of a report of so many runs: a run is counted a moment after its last event, and is not counted again a moment
+/// later.
 async fn report(server: &TestServer, query: &str, runs: u64) -> Vec<Value> {
-    for _ in 0..400 {
+    let read = async || {
         let rows = server.get(&format!("/v1/usage?{query}")).await.ok()["data"].as_array().cloned().unwrap_or_default();
-        if rows.iter().filter_map(|row| row["runs"].as_u64()).sum::<u64>() >= runs {
+        (rows.iter().filter_map(|row| row["runs"].as_u64()).sum::<u64>(), rows)
+    };
+    for _ in 0..400 {
+        if read().await.0 >= runs {
+            // Runs that end together are counted with the next turn of the second.
+            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            let (counted, rows) = read().await;
+            assert_eq!(counted, runs, "{rows:?}");
             return rows;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("{runs} runs are not counted");
 }
@@ -49,7 +59,7 @@ async fn usage_agrees_with_the_runs_and_outlives_the_process() {
     }
     let sum = |name: &str| runs.iter().filter_map(|run| run["usage"][name].as_u64()).sum::<u64>();
     let all = report(&server, "group_by=", 3).await;
-    assert_eq!(all.len(), 1);
+    assert_eq!((all.len(), &all[0]["runs"]), (1, &json!(3)));
     for name in ["prompt_tokens", "completion_tokens", "total_tokens"] {
         assert!(sum(name) > 0);
         assert_eq!(all[0][name], sum(name), "{name}");
@@ -195,6 +205,12 @@ async fn headers_say_what_is_left_of_budgets_and_the_run_that_takes_one_to_four_
     let [limit, _, reset] = of_kind("tokens", &answer.headers);
     assert_eq!(limit.as_deref(), Some("100000"));
     assert!(reset.is_some_and(|reset| reset.trim_end_matches('s').parse::<u64>().is_ok_and(|s| s <= 86_400)));
+    server.post("/v1/sessions", &json!({"id": "full", "token_budget": 10})).await.ok();
+    ask["agent"] = json!({"session_id": "full"});
+    let refused = server.post(ENDPOINT, &ask).await;
+    assert_eq!((refused.status, refused.code()), (429, "budget_exceeded"), "{}", refused.body);
+    assert_eq!(of_kind("tokens", &refused.headers), [Some("10".into()), Some("10".into()), None]);
+    ask["agent"] = json!({});
     server.use_key("FREE");
     let headers = server.post(ENDPOINT, &ask).await.headers;
     assert_eq!((of_kind("tokens", &headers), of_kind("cost", &headers)), ([None, None, None], [None, None, None]));

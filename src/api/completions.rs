@@ -1,6 +1,7 @@
 //! `POST /v1/agent/completions` and `POST /v1/chat/completions`: two endpoints of one loop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -9,6 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::agent::Started;
+use crate::agent::error::StartError;
 use crate::agent::follow::{FollowError, Follower};
 use crate::agent::limits::left::SharedSession;
 use crate::api::auth::Caller;
@@ -33,6 +35,9 @@ use crate::api::wire::{RunNames, StreamEvent};
 use crate::config::Scope;
 use crate::types::Event;
 use crate::types::run::{OnConflict, OnDisconnect};
+
+/// How long a response waits for what its headers say of budgets.
+const BUDGETS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Runs the whole tool loop and answers with its events or its outcome.
 #[utoipa::path(
@@ -116,7 +121,16 @@ async fn complete(
     }
     let key = identity.request_key(endpoint.route, &caller, text, session)?;
     new.memory = Arc::new(body.into_memory());
-    let mut started = api.agent.admission().start(new, key.as_ref()).await?;
+    let named_session = new.session.clone().map(SharedSession::named);
+    let mut started = match api.agent.admission().start(new, key.as_ref()).await {
+        Ok(started) => started,
+        Err(error @ StartError::BudgetExceeded { .. }) => {
+            let mut response = ApiError::from(error).into_response();
+            Box::pin(write_budgets_left(api, &caller, named_session.as_ref(), &mut response)).await;
+            return Ok(response);
+        }
+        Err(error) => return Err(error.into()),
+    };
     if shape.stream {
         started.follower = started.follower.with_memory(memory);
     }
@@ -130,12 +144,14 @@ async fn complete(
     Ok(response)
 }
 
-/// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer.
+/// Says in the response's headers what is left of the caller's budgets; nothing if the store does not answer in time.
 async fn write_budgets_left(api: &Api, caller: &Caller, session: Option<&SharedSession>, response: &mut Response) {
     let (key, quotas) = (caller.key_name.as_deref(), &caller.generation.quotas);
-    match api.agent.limits().budgets_left(&caller.tenant, key, session, quotas).await {
-        Ok(left) => write_budgets(&left, response.headers_mut()),
-        Err(error) => tracing::debug!(%error, "what is left of budgets could not be read for a response"),
+    let reading = api.agent.limits().budgets_left(&caller.tenant, key, session, quotas);
+    match tokio::time::timeout(BUDGETS_TIMEOUT, reading).await {
+        Ok(Ok(left)) => write_budgets(&left, response.headers_mut()),
+        Ok(Err(error)) => tracing::debug!(%error, "what is left of budgets could not be read for a response"),
+        Err(_) => tracing::debug!("what is left of budgets could not be read in time for a response"),
     }
 }
 

@@ -20,6 +20,12 @@ pub struct SharedSession {
 }
 
 impl SharedSession {
+    /// The session of this id.
+    #[must_use]
+    pub fn named(id: SessionId) -> Self {
+        Self { id, budgets: None }
+    }
+
     /// That of the run with this head.
     pub(in crate::agent) fn unread(head: &Head) -> Option<Self> {
         head.session.clone().map(|id| Self { id, budgets: None })
