@@ -124,11 +124,11 @@ async fn sessions_are_spread_over_addresses_by_weight_and_each_stays_where_it_is
     }
     let [a, b] = [&upstreams[0], &upstreams[1]].map(Upstream::address);
     let config = format!(
-        "[upstreams.scripted]\nmodels = [\"test\"]\nbase_urls = [\"http://{a}/v1\", {{ url = \"http://{b}/v1\", weight = 9 }}]\n"
+        "[upstreams.scripted]\nmodels = [\"test\"]\nbase_urls = [\"http://{a}/v1\", {{ url = \"http://{b}/v1\", weight = 3 }}]\n"
     );
     let server = TestServer::start(&config).await;
     let mut asked = BTreeMap::new();
-    for session in 0..40 {
+    for session in 0..60 {
         let mut answers = Vec::new();
         for _ in 0..2 {
             let answer = server.post(ENDPOINT, &ask_in(&format!("s{session}"))).await.ok();
@@ -137,7 +137,8 @@ async fn sessions_are_spread_over_addresses_by_weight_and_each_stays_where_it_is
         assert_eq!(answers[0], answers[1]);
         *asked.entry(answers.remove(0)).or_insert(0) += 1;
     }
-    assert!(asked["b"] > 25 && asked["a"] > 0, "{asked:?}");
+    // A quarter of 60 sessions is 15. Which session goes where depends on the ports; 30 or 0 are six deviations away.
+    assert!(asked.get("a").is_some_and(|count| (1..30).contains(count)), "{asked:?}");
 }
 
 #[tokio::test]
