@@ -168,6 +168,32 @@ async fn what_is_too_much_together_is_sent_singly_and_what_is_rejected_is_counte
     assert_eq!((counted(&server, NOT_SENT).await, counted(&server, FAILURES).await), (0, 1));
 }
 
+/// The collector of this test is a server that takes what it is sent.
+#[tokio::test]
+async fn an_agent_can_keep_what_is_said_in_its_runs_out_of_traces() {
+    let collector = ToolServer::start((0..4).map(|_| Reply::plain(""))).await;
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::says("Done."));
+    let config = format!(
+        "{}[agents.hush]\nmodel = \"test\"\nsystem = \"Be quiet.\"\ntrace_content = false\n\
+         [traces]\nendpoint = \"http://{}\"\ncontent = \"full\"\n",
+        upstream.config(),
+        collector.address()
+    );
+    let mut server = TestServer::start(&config).await;
+    for model in ["hush", "test"] {
+        let mut body = ask();
+        body["model"] = json!(model);
+        server.post(ENDPOINT, &body).await.ok();
+    }
+    server.sigterm();
+    server.drained().await;
+    let sent: String = collector.calls().iter().map(|call| String::from_utf8_lossy(&call.body).into_owned()).collect();
+    let times = |words: &str| sent.matches(words).count();
+    assert_eq!((times("invoke_agent hush"), times("invoke_agent default")), (1, 1), "{sent}");
+    assert_eq!((times("xyzzy-canary"), times("Be quiet")), (1, 0), "{sent}");
+}
+
 /// The collector of this test takes connections and answers nothing.
 #[tokio::test]
 async fn runs_are_left_to_other_replicas_while_the_last_traces_wait_for_a_collector() {

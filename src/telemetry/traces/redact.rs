@@ -350,7 +350,7 @@ mod tests {
     fn the_time_it_takes_grows_as_the_text_does() {
         for part in ["token ", "a:\\\\\\\"", "password=\"", "token:[", "http://", "-----BEGIN ", "\\", "x: ", "bearer "]
         {
-            let text = part.repeat(300_000 / part.len());
+            let text = part.repeat(2_000_000 / part.len());
             let begun = tokio::time::Instant::now();
             let _ = redact(&text);
             assert!(begun.elapsed().as_secs() < 5, "{part} {:?}", begun.elapsed());

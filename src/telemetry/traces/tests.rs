@@ -348,4 +348,7 @@ fn a_trace_tells_so_much_of_what_was_said_and_no_more() {
     assert!(size(Content::Off) < 100_000);
     assert!((1_000_000..1_200_000).contains(&size(Content::Full)), "{}", size(Content::Full));
     assert!((50 * 500..150_000).contains(&size(Content::Previews)), "{}", size(Content::Previews));
+    let all = spans(Subject { content: Content::Full, ..subject() }, &records);
+    let with = |name| all.iter().filter(|span| span.attributes.iter().any(|attribute| attribute.name == name)).count();
+    assert_eq!((with(names::OUTPUT_MESSAGES), with(names::CONTENT_LEFT_OUT)), (20, 30), "of 50 model calls");
 }
