@@ -82,6 +82,7 @@ impl Kinds {
             parallel_tool_calls: true,
             in_one_piece: false,
             has_fallback: false,
+            is_repeat: false,
             trace: None,
             request_id: None,
             deadline: Instant::now() + LONG,
