@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
 use crate::agent::machine::budget::signed;
-use crate::agent::usage::count::Counted;
 use crate::agent::usage::counted_run::CountedRun;
 use crate::agent::usage::row::{Day, Dimensions, Marker, StoredRow, Totals};
 use crate::agent::usage::rows::{Fullness, Row, RowName, RowWriter, Rows};
 use crate::store::{Durability, Partition, Tx, Write};
+
+/// How much of a run is counted, and the marker's version.
+pub(super) type Counted = (u64, Marker);
 
 /// What is to be counted of each model that a run fell back to, of which `before` says what is counted.
 fn of_fallbacks<'r>(run: &'r CountedRun, before: &Marker) -> Vec<(&'r str, Totals)> {

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::agent::error::unavailable;
 use crate::agent::ledger::document::decode;
 use crate::agent::ledger::keys;
-use crate::agent::usage::change::Change;
+use crate::agent::usage::change::{Change, Counted};
 use crate::agent::usage::counted_run::CountedRun;
-use crate::agent::usage::row::{Marker, StoredRow};
+use crate::agent::usage::row::StoredRow;
 use crate::agent::usage::rows::{Row, RowName, RowWriter, Rows};
 use crate::store::{CommitError, Key, Partition, Unavailable};
 use crate::types::RunId;
@@ -37,9 +37,6 @@ struct Pending {
     run: CountedRun,
     done: OnceLock<Result<(), Unavailable>>,
 }
-
-/// How much of a run is counted, and the marker's version.
-pub(super) type Counted = (u64, Marker);
 
 /// Why runs were not counted together.
 enum Uncounted {

@@ -32,6 +32,8 @@ use crate::agent::usage::tallies::Tallies;
 use crate::store::{Partition, Unavailable};
 use crate::types::{Event, RunStatus, Tenant};
 
+/// Reports that are made at once. Others wait, as each reads all rows of its days.
+const REPORTS: usize = 8;
 /// Runs that are looked at together before they are deleted.
 const AT_ONCE: usize = 32;
 
@@ -46,7 +48,7 @@ pub struct Usage {
 impl Usage {
     /// What this ledger's runs take.
     pub(super) fn new(ledger: Ledger) -> Self {
-        Self { rows: RowWriter::new(ledger), tenants: Mutex::default(), reports: Semaphore::new(report::AT_ONCE) }
+        Self { rows: RowWriter::new(ledger), tenants: Mutex::default(), reports: Semaphore::new(REPORTS) }
     }
 
     /// Counts a run that has ended or waits. What is counted of it already is not counted again.

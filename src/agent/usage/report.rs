@@ -18,8 +18,6 @@ const PAGE: usize = 512;
 /// Groups that are told apart where a report is not by day: the first ones in their order, whatever order rows are read in.
 /// What comes beyond is counted under [`OTHER`].
 pub const GROUPS: usize = 10_000;
-/// Reports that are made at once. Others wait, as each reads all rows of its days.
-pub(super) const AT_ONCE: usize = 8;
 
 /// What usage can be told apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

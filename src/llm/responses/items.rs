@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{content, is_reasoning_of};
+use super::content;
 use crate::llm::call_id::portable;
 use crate::llm::kept;
 use crate::llm::object::Object;
@@ -100,6 +100,12 @@ fn write_said<'p>(part: &'p Part, author: &str, items: &mut Items<'p>) {
         }
         PartKind::ToolResult(_) | PartKind::Unknown { .. } => {}
     }
+}
+
+/// Whether a part is reasoning that goes back to the model that signs as `author`.
+pub(super) fn is_reasoning_of(part: &Part, author: &str) -> bool {
+    let seal = part.as_thinking().and_then(|thinking| thinking.seal.as_ref());
+    seal.is_some_and(|seal| seal.author == author && matches!(seal.proof, Proof::Encrypted(_)))
 }
 
 /// Reasoning goes back as it came, and only to the model that encrypted it: any other would refuse it.

@@ -34,6 +34,7 @@ use futures_util::{StreamExt, stream};
 use http::header::{AUTHORIZATION, HeaderName};
 
 use self::decode::Decoder;
+use self::items::is_reasoning_of;
 use self::request::Manner;
 use super::http::answer::ask;
 use super::http::call::Uris;
@@ -43,7 +44,7 @@ use super::unsupported::Unsupported;
 use super::{DeltaStream, Model, ModelError, ModelRequest};
 use crate::config::ResponsesUpstream;
 use crate::types::Message;
-use crate::types::conversation::{Content, Part, Proof};
+use crate::types::conversation::Content;
 use crate::types::sampling::Sampling;
 
 /// A model at an upstream that speaks OpenAI's Responses.
@@ -96,12 +97,6 @@ impl ResponsesModel {
             first => Box::pin(stream::iter(first).chain(answer)),
         }
     }
-}
-
-/// Whether a part is reasoning that goes back to the model that signs as `author`.
-fn is_reasoning_of(part: &Part, author: &str) -> bool {
-    let seal = part.as_thinking().and_then(|thinking| thinking.seal.as_ref());
-    seal.is_some_and(|seal| seal.author == author && matches!(seal.proof, Proof::Encrypted(_)))
 }
 
 impl Model for ResponsesModel {
