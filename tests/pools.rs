@@ -137,7 +137,7 @@ async fn sessions_are_spread_over_addresses_by_weight_and_each_stays_where_it_is
         assert_eq!(answers[0], answers[1]);
         *asked.entry(answers.remove(0)).or_insert(0) += 1;
     }
-    // A quarter of 60 sessions is 15. Which session goes where depends on the ports; 30 or 0 are six deviations away.
+    // A quarter of 60 sessions is 15. Which session goes where depends on the ports; 30 or 0 are over four deviations away.
     assert!(asked.get("a").is_some_and(|count| (1..30).contains(count)), "{asked:?}");
 }
 
@@ -223,11 +223,11 @@ async fn all_keys_left_out_are_an_error_that_says_how_long() {
     })
     .await;
     let server = keyed(upstream.address(), "").await;
-    for asked in [3, 3] {
+    for (asked, why) in [(3, "all 3 keys are left out after failures, the first for"), (3, "it is not asked for")] {
         let answer = server.post(ENDPOINT, &ask()).await;
         let message = answer.body["error"]["message"].as_str().expect("it says why").to_owned();
         assert_eq!((answer.status, upstream.requests().len()), (502, asked), "{}", answer.body);
-        assert!(message.contains("all 3 keys are left out after failures, the first for"), "{message}");
+        assert!(message.contains(why), "{message}");
         assert!(message.contains(" 300 s") || message.contains(" 299 s"), "{message}");
         assert!(!message.contains("sk-"), "{message}");
     }
@@ -425,7 +425,11 @@ async fn nearly_all_runs_complete_while_an_address_is_slow_to_fail() {
     well.otherwise(Reply::says("Hello"));
     let server = TestServer::start(&addresses(&[flaky.address(), well.address()], "")).await;
     let requests: Vec<_> = (0..60).map(|session| ask_in(&format!("s{session}"))).collect();
-    let answers = futures_util::future::join_all(requests.iter().map(|request| server.post(ENDPOINT, request))).await;
-    let ended = answers.iter().filter(|answer| answer.body["agent"]["status"] == "completed").count();
+    let mut ended = 0;
+    // Few at once: the calls that fail before the address is left out are repeated, and retries are bounded.
+    for some in requests.chunks(4) {
+        let answers = futures_util::future::join_all(some.iter().map(|request| server.post(ENDPOINT, request))).await;
+        ended += answers.iter().filter(|answer| answer.body["agent"]["status"] == "completed").count();
+    }
     assert_eq!(ended, 60);
 }
