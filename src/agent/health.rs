@@ -25,7 +25,9 @@ use crate::llm::health::shared::{Claim, SharedHealth, Target};
 use crate::store::{CommitError, Key, Order, Scan, Store, Tx, Unavailable, Write};
 
 /// How often a replica reads what the others know without being nudged. Not a setting: a nudge is rarely lost.
-const READ_EVERY: Duration = Duration::from_secs(5);
+const READ_EVERY: Duration = Duration::from_secs(30);
+/// The same while a model is left alone: a nudge that was lost would keep it so.
+const READ_WHILE_OPEN: Duration = Duration::from_secs(5);
 /// How long a document outlives the time at which a probe is due: as long as nothing asks for the model.
 const KEPT: Duration = Duration::from_secs(600);
 /// Most models that are read at a time.
@@ -83,12 +85,14 @@ impl StoredHealth {
         let mut untold = self.untold.lock().await;
         let mut nudges = self.store.watch(&keys::health_topic());
         loop {
-            self.note(self.read().await);
+            let read = self.read().await;
+            let pause = if matches!(read, Ok(true)) { READ_WHILE_OPEN } else { READ_EVERY };
+            self.note(read.map(drop));
             let change = tokio::select! {
                 biased;
                 change = untold.recv() => change,
                 () = nudges.changed() => None,
-                () = tokio::time::sleep(READ_EVERY) => None,
+                () = tokio::time::sleep(pause) => None,
             };
             // What was told before is read before it is compared with what is stored.
             let mut next = change;
@@ -102,8 +106,8 @@ impl StoredHealth {
         }
     }
 
-    /// Learns what is stored.
-    async fn read(&self) -> Result<(), Unavailable> {
+    /// Learns what is stored. Returns whether a model is left alone.
+    async fn read(&self) -> Result<bool, Unavailable> {
         let scan = Scan { prefix: String::new(), after: None, limit: MOST, order: Order::Ascending };
         let found = self.store.scan(&keys::health_partition(), scan).await?;
         let now_ms = self.store.now_ms();
@@ -112,7 +116,7 @@ impl StoredHealth {
         if let Some(health) = self.health.upgrade() {
             health.learn(&open);
         }
-        Ok(())
+        Ok(!open.is_empty())
     }
 
     /// Stores a change, whose times are from now.

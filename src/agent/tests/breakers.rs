@@ -102,10 +102,8 @@ async fn a_model_that_fails_is_left_alone_by_all_replicas_and_probed_by_one() {
         });
         let told = told.expect("it tells why its model is not asked");
         assert_eq!((told.step, told.to.full_name().as_str()), (0, "spare0/s"));
-        assert!(
-            told.cause.contains("is left alone: it is not asked for 5 s, because it cannot be reached"),
-            "{told:?}"
-        );
+        assert!(told.cause.starts_with("upstream scripted is left alone: it is not asked for "), "{told:?}");
+        assert!(told.cause.ends_with(" s, because it cannot be reached"), "{told:?}");
         assert!(!records.iter().any(|record| matches!(record.event, Event::StepDiscarded { .. })));
         assert_eq!(asked(replica), 0);
     }
@@ -150,7 +148,7 @@ async fn models_that_are_well_cost_the_store_nothing_but_a_look_now_and_then() {
         run(&agent).await;
     }
     tokio::time::sleep(Duration::from_secs(50)).await;
-    let looks = since.elapsed().as_secs() / 5 + 1;
+    let looks = since.elapsed().as_secs() / 30 + 1;
     assert!(u64::from(store.asked.load(Relaxed) - before) <= looks, "{looks}");
     assert_eq!(standing(&agent), []);
 }
