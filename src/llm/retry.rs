@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::error_class::ErrorClass;
 use super::health::UpstreamHealth;
+use super::health::call::Call;
 use super::refusal::Refusal;
 use super::{Delta, DeltaStream, Model, ModelError, ModelErrorKind, ModelRequest, Spent, Unsupported};
 use crate::types::Message;
@@ -108,34 +109,28 @@ impl Model for Retrying {
             }
             loop {
                 let mut call = match health.admit(&request.model, !request.has_fallback).await {
-                    Ok(call) => call,
+                    Ok(call) => MadeCall::new(call),
                     Err(refusal) => {
                         let error = failed.take().unwrap_or_else(|| health.error(&refusal));
                         let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
                             yield Err(error);
                             return;
                         };
-                        yield Ok(Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message.clone() });
+                        yield Ok(again(attempt, delay, &error));
                         failed = Some(error);
                         sleep(delay).await;
                         continue;
                     }
                 };
                 let mut deltas = inner.stream(request.clone());
-                let (mut has_begun, mut is_queued) = (false, false);
                 let error = loop {
                     match deltas.next().await {
                         Some(Ok(delta)) => {
                             if let Delta::Dequeued { waited } = delta {
                                 end = end.later(waited, request.deadline);
                             }
-                            is_queued = matches!(delta, Delta::Queued);
-                            let is_said = !matches!(delta, Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. });
-                            has_begun |= is_said;
+                            call.hear(&delta);
                             let last = matches!(delta, Delta::Finished(_));
-                            if is_said && !matches!(delta, Delta::Begun) {
-                                call.note_answer();
-                            }
                             yield Ok(delta);
                             if last {
                                 return;
@@ -146,20 +141,14 @@ impl Model for Retrying {
                     }
                 };
                 drop(deltas);
-                // A call that found no room says nothing of the model.
-                if !is_queued {
-                    call.note_failure(&request.model, &error);
-                }
-                drop(call);
-                // An answer that began is neither free nor to be said again, whatever its failure is said to have cost.
-                let error = if has_begun { error.having(Spent::Unknown) } else { error };
+                let error = call.fail(&request.model, error);
                 let delay = policy.delay(attempt, &error, end.left(), random());
                 let delay = delay.filter(|_| error.spent == Spent::Nothing && health.take_retry());
                 let Some(delay) = delay else {
                     yield Err(error);
                     return;
                 };
-                yield Ok(Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message.clone() });
+                yield Ok(again(attempt, delay, &error));
                 attempt += 1;
                 failed = Some(error);
                 sleep(delay).await;
@@ -194,6 +183,45 @@ impl Model for Retrying {
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
         self.inner.unsent(sampling)
     }
+}
+
+/// A call that is made, and what was heard of it.
+struct MadeCall {
+    call: Call,
+    /// Whether its answer began.
+    has_begun: bool,
+    /// Whether it waits for its turn.
+    is_queued: bool,
+}
+
+impl MadeCall {
+    fn new(call: Call) -> Self {
+        Self { call, has_begun: false, is_queued: false }
+    }
+
+    fn hear(&mut self, delta: &Delta) {
+        self.is_queued = matches!(delta, Delta::Queued);
+        let is_of_answer = !matches!(delta, Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. });
+        self.has_begun |= is_of_answer;
+        if is_of_answer && !matches!(delta, Delta::Begun) {
+            self.call.note_answer();
+        }
+    }
+
+    /// What its failure says. An answer that began is neither free nor to be said again, whatever its failure is said to
+    /// have cost.
+    fn fail(mut self, model: &str, error: ModelError) -> ModelError {
+        // A call that found no room says nothing of the model.
+        if !self.is_queued {
+            self.call.note_failure(model, &error);
+        }
+        if self.has_begun { error.having(Spent::Unknown) } else { error }
+    }
+}
+
+/// That a call is made again after `delay`, since it failed so.
+fn again(attempt: u32, delay: Duration, error: &ModelError) -> Delta {
+    Delta::Retry { attempt, delay, kind: error.failure(), cause: error.message.clone() }
 }
 
 /// How long a call may wait for another attempt.
