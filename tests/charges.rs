@@ -34,8 +34,9 @@ async fn no_more_output_is_reserved_than_an_answer_has_unless_the_caller_asks_fo
 async fn a_client_is_told_not_to_repeat_what_the_server_has_repeated() {
     let upstream = Upstream::start([]).await;
     upstream.otherwise(Reply::error(503, "busy", "later").header("retry-after-ms", "1"));
-    let server = TestServer::start(&upstream.config()).await;
     for (asked, door) in DOORS.into_iter().enumerate() {
+        // Another one each time, which does not know yet that the upstream is down.
+        let server = TestServer::start(&upstream.config()).await;
         let answer = server.post(door, &ask()).await;
         assert_eq!((answer.status, answer.header("x-should-retry")), (502, "false"), "{}", answer.body);
         assert_eq!(upstream.requests().len(), 4 * (asked + 1));

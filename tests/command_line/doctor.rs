@@ -86,6 +86,22 @@ async fn a_doctor_finds_what_is_well_and_spends_nothing() {
 }
 
 #[tokio::test]
+async fn a_doctor_names_the_models_that_a_running_server_leaves_alone() {
+    let upstream = Upstream::start([]).await;
+    upstream.otherwise(Reply::error(401, "invalid_api_key", "no"));
+    let (place, config) = (directory(), upstream.config());
+    let server = TestServer::start(&config).await;
+    let examine =
+        async || examine(place.path(), &config, &["--listen", server.address(), "--store", "memory:"], &[]).await;
+    let words = "leaves the model test alone";
+    assert!(!examine().await.written.contains(words), "it is well");
+    let ask = serde_json::json!({"model": "test", "messages": [{"role": "user", "content": "Hi"}]});
+    assert_eq!(server.post("/v1/agent/completions", &ask).await.status, 502);
+    let report = examine().await;
+    assert!(report.has("warn", "upstreams.scripted", words), "{}", report.written);
+}
+
+#[tokio::test]
 async fn a_doctor_says_what_is_wrong_and_what_to_do() {
     let refuse = |_: &Request| Reply::error(401, "invalid_api_key", "Incorrect API key provided: up_secret.");
     let (closed, lists) = (HttpServer::start(|_| true, refuse).await, Upstream::start([]).await);
