@@ -44,7 +44,7 @@ async fn run_to_the_end(driver: &mut Driver) -> Result<(), Exit> {
             Step::CallModel { step, reserve, closing } => {
                 steps::call_model::call_model(driver, step, reserve, closing).await?;
             }
-            Step::FallBack => steps::fall_back::as_it_has_grown(driver),
+            Step::FallBack => steps::fall_back::as_it_has_grown(driver)?,
             Step::DiscardStep(reason) => Box::pin(discard_step(driver, reason)).await?,
             Step::WarnBudget { kind, used, limit } => {
                 driver.recorder.queue(Event::BudgetWarning { owner: BudgetOwner::Run, kind, used, limit });

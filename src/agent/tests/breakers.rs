@@ -12,12 +12,14 @@ use futures_util::future::join_all;
 use super::support::{Say, TestAgent, outcome, request, watch};
 use crate::agent::ledger::keys;
 use crate::config::ModelConfig;
-use crate::llm::health::breaker::Standing;
+use crate::llm::error_class::ErrorClass;
+use crate::llm::health::breaker::{Opening, Standing};
+use crate::llm::health::shared::Target;
 use crate::llm::{ModelErrorKind, Spent};
 use crate::store::layer::StoreLayer;
 use crate::store::memory::MemoryStore;
 use crate::store::{Partition, Store, Unavailable};
-use crate::types::{Event, Record, StopReason};
+use crate::types::{Event, Message, Record, Role, StopReason};
 
 /// A store that replicas share, and how often it was asked for the health of upstreams.
 #[derive(Debug, Default)]
@@ -169,4 +171,27 @@ async fn a_run_without_another_model_waits_for_its_own_and_then_fails() {
     let error = left_alone.error.unwrap();
     assert!(error.message.contains("upstream scripted is left alone") && error.retry_after_ms > Some(0), "{error:?}");
     assert_eq!(asked(&down), 0);
+}
+
+/// It neither fails before it has waited nor keeps a processor busy until then.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_outgrew_its_model_waits_for_a_larger_one_that_is_left_alone() {
+    let wide = ModelConfig { context_window: Some(1_000_000), ..ModelConfig::default() };
+    for (seconds, expected) in [(5, StopReason::Done), (60, StopReason::ProviderError)] {
+        let agent = TestAgent::builder().guarded().spare(vec![Say::Text(&["hello"])], wide.clone()).begin();
+        let target = Target { upstream: "spare0".into(), fingerprint: "".into(), model: "s".into() };
+        let opening = Opening { class: ErrorClass::Overloaded, streak: 1, until_ms: seconds * 1_000 };
+        agent.generation().health.learn(&[(target, opening)]);
+        let mut new = request();
+        new.messages = vec![Message::text(Role::User, &"long ".repeat(200_000))];
+        let since = tokio::time::Instant::now();
+        let end = outcome(&watch(agent.start(new, None).await.unwrap()).await);
+        assert_eq!(end.reason, expected);
+        assert_eq!(agent.spares[0].requests.lock().len(), usize::from(expected == StopReason::Done));
+        assert_eq!(asked(&agent), 0);
+        match end.error {
+            None => assert!(since.elapsed() >= Duration::from_secs(seconds)),
+            Some(error) => assert!(error.message.contains("upstream spare0 is left alone"), "{error:?}"),
+        }
+    }
 }

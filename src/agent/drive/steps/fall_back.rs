@@ -41,15 +41,21 @@ pub async fn after_step(
     Ok(())
 }
 
-/// Goes on with a model that takes more than the present one, which the conversation does not fit.
-pub fn as_it_has_grown(driver: &mut Driver) {
+/// Goes on with a model that takes more than the present one, which the conversation does not fit. If all of these are left
+/// alone, it is the first of them, and the call waits for it.
+pub fn as_it_has_grown(driver: &mut Driver) -> Result<(), Exit> {
+    if let Some(interruption) = driver.signals.before_a_step() {
+        return driver.handle_interruption(interruption);
+    }
     let run = driver.recorder.run();
-    let NextModel { model: Some(to), skipped } = run.next_model(Lack::Window, |model| refusal(driver, model)) else {
-        return;
-    };
+    let asked_now = run.next_model(Lack::Window, |model| refusal(driver, model));
+    let next = if asked_now.model.is_some() { asked_now } else { run.next_model(Lack::Window, |_| None) };
+    // The step is asked for only if there is one.
+    let NextModel { model: Some(to), skipped } = next else { return Ok(()) };
     let cause = format!("the conversation does not fit the context window of {}", run.model().model);
     let fell_back = from_present(run, to, (ErrorKind::ContextLength, cause), skipped);
     between_steps(driver, Box::new(fell_back));
+    Ok(())
 }
 
 /// Goes on with another model before the next step begins, if the present one is not asked for now and another is.
