@@ -195,3 +195,14 @@ async fn a_run_that_outgrew_its_model_waits_for_a_larger_one_that_is_left_alone(
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_with_another_model_where_its_own_has_earned_no_retry() {
+    const BREAKS: &[(ModelErrorKind, Spent)] = &[(ModelErrorKind::Transient, Spent::Input)];
+    let agent = TestAgent::builder().guarded().turns(vec![Say::Fails(BREAKS)]);
+    let agent = agent.spare(vec![Say::Text(&["spare"])], ModelConfig::default()).begin();
+    let generation = agent.generation();
+    while generation.catalog.model("scripted").take_retry() {}
+    assert_eq!(outcome(&run(&agent).await).output_text, "spare");
+    assert_eq!(asked(&agent), 1);
+}

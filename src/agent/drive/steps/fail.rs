@@ -75,15 +75,21 @@ pub async fn fail_step(
     }
 }
 
-/// What follows a call that failed. The same model is asked again before another one is, but only once. A closing answer
-/// is not asked of another model.
+/// What follows a call that failed. The same model is asked again before another one is, but only once, and only if a retry
+/// is earned. A closing answer is not asked of another model.
 fn next(driver: &Driver, has_spoken: bool, closing: bool, error: &ModelError) -> Next {
     let run = driver.recorder.run();
     let again = pause_before_next(driver, has_spoken, error);
     let repeat = |pause| driver.model.take_retry().then_some(Next::Again(pause));
-    let may_fall_back = !closing && error.class().concerns_the_model_alone() && (!has_spoken || run.may_discard());
-    if !may_fall_back || !run.has_fallback() || (again.is_some() && run.failures() == 0) {
-        return again.and_then(repeat).unwrap_or(Next::Stop(Vec::new()));
+    let is_of_model = error.class().concerns_the_model_alone() && (!has_spoken || run.may_discard());
+    let may_fall_back = !closing && is_of_model && run.has_fallback();
+    if (!may_fall_back || run.failures() == 0)
+        && let Some(next) = again.and_then(repeat)
+    {
+        return next;
+    }
+    if !may_fall_back {
+        return Next::Stop(Vec::new());
     }
     let lack = if error.class() == ErrorClass::ContextLength { Lack::Window } else { Lack::Answer };
     let NextModel { model, skipped } = run.next_model(lack, |model| fall_back::refusal(driver, model));
