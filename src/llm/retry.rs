@@ -141,7 +141,7 @@ impl Model for Retrying {
                     }
                 };
                 drop(deltas);
-                let error = call.fail(&request.model, error);
+                let error = call.fail(&request, error);
                 let delay = policy.delay(attempt, &error, end.left(), random());
                 let delay = delay.filter(|_| error.spent == Spent::Nothing && health.take_retry());
                 let Some(delay) = delay else {
@@ -210,10 +210,10 @@ impl MadeCall {
 
     /// What its failure says. An answer that began is neither free nor to be said again, whatever its failure is said to
     /// have cost.
-    fn fail(mut self, model: &str, error: ModelError) -> ModelError {
-        // A call that found no room says nothing of the model.
-        if !self.is_queued {
-            self.call.note_failure(model, &error);
+    fn fail(mut self, request: &ModelRequest, error: ModelError) -> ModelError {
+        // A call that found no room, or that its caller gave no more time, says nothing of the model.
+        if !self.is_queued && Instant::now() < request.deadline {
+            self.call.note_failure(&request.model, &error);
         }
         if self.has_begun { error.having(Spent::Unknown) } else { error }
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::support::{Say, TestAgent, outcome, request, watch};
+use super::support::{Say, TestAgent, outcome, request, request_with, watch};
+use crate::agent::LimitsPatch;
 use crate::agent::ledger::keys;
 use crate::config::ModelConfig;
 use crate::llm::error_class::ErrorClass;
@@ -205,4 +206,16 @@ async fn a_run_goes_on_with_another_model_where_its_own_has_earned_no_retry() {
     while generation.catalog.model("scripted").take_retry() {}
     assert_eq!(outcome(&run(&agent).await).output_text, "spare");
     assert_eq!(asked(&agent), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_its_caller_gave_too_little_time_says_nothing_of_its_model() {
+    let agent = TestAgent::builder().guarded().turns(vec![Say::Deadline(&[])]).begin();
+    let short = LimitsPatch { timeout_ms: Some(50), ..LimitsPatch::default() };
+    for _ in 0..10 {
+        let end = outcome(&watch(agent.start(request_with(short), None).await.unwrap()).await);
+        assert_eq!(end.reason, StopReason::Timeout);
+    }
+    assert_eq!(asked(&agent), 10);
+    assert!(!standing(&agent).contains(&Standing::Open));
 }

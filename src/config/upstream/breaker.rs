@@ -45,7 +45,7 @@ impl BreakerConfig {
                 "failures",
                 "So many calls of a model that fail within `window`, if they are at least half of all, open its breaker: then no \
                  call of it is made until `cooldown` is over. Calls that the upstream refuses for its key, its account or its rate \
-                 open it at once.",
+                 open it at once. A call that is cut short by its own run's `timeout` counts for nothing.",
                 default.failures,
             ),
             window: section.key("window", "How long a failure counts.", default.window),
