@@ -127,6 +127,27 @@ async fn a_server_that_needs_an_upstream_is_not_ready_while_it_fails_and_says_so
     eventually("it is ready again", async || ready().await.status == 200).await;
 }
 
+/// Such as one that is moderated, or too large for what is left of a rate limit.
+#[tokio::test]
+async fn what_one_request_is_refused_for_sends_no_other_request_elsewhere() {
+    let large = Reply::error(429, "rate_limit_exceeded", "too large").header("retry-after", "60");
+    let page = Reply::status(200).header("content-type", "text/html").bytes("<html>");
+    for refused in [Reply::error(403, "flagged", "flagged"), Reply::error(404, "odd", "no images"), large, page] {
+        let told = format!("{refused:?}");
+        let (first, spare) = (Upstream::start([refused]).await, Upstream::start([]).await);
+        first.otherwise(Reply::says("Hello"));
+        spare.otherwise(Reply::says("Spare"));
+        let needed = declared(&first, &spare).replacen("first_byte_timeout", "needed = true\nfirst_byte_timeout", 1);
+        let server = TestServer::start(&needed).await;
+        for text in ["Spare", "Hello", "Hello"] {
+            let answer = server.post(ENDPOINT, &ask()).await;
+            assert_eq!(answer.body["choices"][0]["message"]["content"], text, "{told}: {}", answer.body);
+            assert_eq!(server.get("/readyz").await.status, 200, "{told}");
+        }
+        assert_eq!((first.requests().len(), spare.requests().len()), (3, 1), "{told}");
+    }
+}
+
 /// A replica that dies between the fallback and the answer leaves a log that says which model the next one is to ask.
 #[tokio::test]
 async fn another_replica_goes_on_with_the_model_that_a_run_fell_back_to() {

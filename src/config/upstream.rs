@@ -129,8 +129,8 @@ impl Upstream {
         }
         let needed = section.key(
             "needed",
-            "Whether `/readyz` fails while the breaker of one of its models is open because calls of it fail. All replicas see \
-             the same breakers, so then none is ready: choose it where no run can do without this upstream.",
+            "Whether `/readyz` fails while the breaker of one of its models is open because calls of it fail, whatever they ask \
+             for. All replicas see the same breakers, so then none is ready: choose it where no run can do without this upstream.",
             false,
         );
         let breaker = section.section("breaker", BreakerConfig::read);

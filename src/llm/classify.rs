@@ -17,7 +17,8 @@ impl ModelError {
             }
             (ModelErrorKind::Transient | ModelErrorKind::Timeout, None) => ErrorClass::Broken,
             (ModelErrorKind::Rejected, Some(400 | 422)) => ErrorClass::InvalidRequest,
-            (ModelErrorKind::Rejected, Some(401 | 403)) => ErrorClass::Denied,
+            (ModelErrorKind::Rejected, Some(401)) => ErrorClass::Denied,
+            (ModelErrorKind::Rejected, Some(403)) => ErrorClass::Forbidden,
             (ModelErrorKind::Rejected, Some(402 | 429)) => ErrorClass::Unpaid,
             (ModelErrorKind::Rejected, Some(404 | 410)) => ErrorClass::NotFound,
             (ModelErrorKind::Rejected, Some(413 | 415 | 501)) => ErrorClass::NotTaken,
@@ -33,8 +34,8 @@ mod tests {
     #[test]
     fn every_failure_but_an_invalid_request_may_pass_with_another_model() {
         use ErrorClass::{
-            Broken, ContextLength, Denied, InvalidRequest, Misconfigured, NotFound, NotTaken, Overloaded, RateLimited,
-            TimedOut, Unpaid, Unreachable,
+            Broken, ContextLength, Denied, Forbidden, InvalidRequest, Misconfigured, NotFound, NotTaken, Overloaded,
+            RateLimited, TimedOut, Unpaid, Unreachable,
         };
         use ModelErrorKind::{Rejected, Timeout, Transient};
         for (kind, status, spent, class) in [
@@ -46,6 +47,7 @@ mod tests {
             (Timeout, None, Spent::Input, TimedOut),
             (Transient, None, Spent::Unknown, Broken),
             (Rejected, Some(401), Spent::Nothing, Denied),
+            (Rejected, Some(403), Spent::Nothing, Forbidden),
             (Rejected, Some(429), Spent::Nothing, Unpaid),
             (Rejected, Some(404), Spent::Nothing, NotFound),
             (Rejected, Some(413), Spent::Nothing, NotTaken),

@@ -16,8 +16,10 @@ pub enum ErrorClass {
     TimedOut,
     /// The answer broke off, or cannot be understood.
     Broken,
-    /// The upstream does not accept the key, or does not allow it this.
+    /// The upstream does not accept the key.
     Denied,
+    /// The upstream does not allow this: to the key, or to anyone.
+    Forbidden,
     /// The operator's account with the vendor is used up.
     Unpaid,
     /// The upstream has no such model.
@@ -43,6 +45,7 @@ impl ErrorClass {
             | Self::TimedOut
             | Self::Broken
             | Self::Denied
+            | Self::Forbidden
             | Self::Unpaid
             | Self::NotFound
             | Self::Misconfigured
@@ -64,6 +67,7 @@ impl ErrorClass {
             Self::TimedOut => "does not answer in time",
             Self::Broken => "breaks off its answers",
             Self::Denied => "refuses the key",
+            Self::Forbidden => "does not allow what it is asked for",
             Self::Unpaid => "has no credit left for the key",
             Self::NotFound => "does not have the model",
             Self::Misconfigured => "does not answer as its API does",

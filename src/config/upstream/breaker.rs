@@ -44,8 +44,9 @@ impl BreakerConfig {
             failures: section.key(
                 "failures",
                 "So many calls of a model that fail within `window`, if they are at least half of all, open its breaker: then no \
-                 call of it is made until `cooldown` is over. Calls that the upstream refuses for its key, its account or its rate \
-                 open it at once. A call that is cut short by its own run's `timeout` counts for nothing.",
+                 call of it is made until `cooldown` is over. A key that the upstream does not know or an account that is used up \
+                 opens it at once, and a rate limit with a time to wait as soon as a second call meets it and none is answered. \
+                 A call that is cut short by its own run's `timeout` counts for nothing.",
                 default.failures,
             ),
             window: section.key("window", "How long a failure counts.", default.window),

@@ -47,6 +47,8 @@ enum Treatment {
     Pass,
     /// It counts; enough of them open the breaker.
     Count,
+    /// It opens the breaker if it is the second and no call is answered: one may be too large for what is left of a limit.
+    OpenIfRepeated,
     /// It opens the breaker at once.
     Open,
 }
@@ -54,12 +56,17 @@ enum Treatment {
 fn treatment(class: ErrorClass, retry_after_ms: Option<u64>) -> Treatment {
     match class {
         ErrorClass::ContextLength | ErrorClass::NotTaken | ErrorClass::InvalidRequest => Treatment::Pass,
-        ErrorClass::Unreachable | ErrorClass::Overloaded | ErrorClass::TimedOut | ErrorClass::Broken => {
-            Treatment::Count
-        }
-        ErrorClass::Denied | ErrorClass::Unpaid | ErrorClass::NotFound | ErrorClass::Misconfigured => Treatment::Open,
+        ErrorClass::Unreachable
+        | ErrorClass::Overloaded
+        | ErrorClass::TimedOut
+        | ErrorClass::Broken
+        // These may be about what one caller asks for, and the next one does not.
+        | ErrorClass::Forbidden
+        | ErrorClass::NotFound
+        | ErrorClass::Misconfigured => Treatment::Count,
+        ErrorClass::Denied | ErrorClass::Unpaid => Treatment::Open,
         ErrorClass::RateLimited => match retry_after_ms {
-            Some(wait) if wait >= LEAST_RETRY_AFTER_MS => Treatment::Open,
+            Some(wait) if wait >= LEAST_RETRY_AFTER_MS => Treatment::OpenIfRepeated,
             Some(_) => Treatment::Pass,
             None => Treatment::Count,
         },
@@ -69,7 +76,12 @@ fn treatment(class: ErrorClass, retry_after_ms: Option<u64>) -> Treatment {
 /// Whether a call may be made nevertheless where there is no other model: the upstream refuses it at once and at no cost, and only
 /// a call tells whether someone has mended what is wrong.
 fn is_lenient(class: ErrorClass) -> bool {
-    matches!(class, ErrorClass::Denied | ErrorClass::Unpaid | ErrorClass::NotFound | ErrorClass::Misconfigured)
+    needs_a_person(class) || matches!(class, ErrorClass::Forbidden | ErrorClass::NotFound | ErrorClass::Misconfigured)
+}
+
+/// Whether no call succeeds before a person mends what is wrong, whatever is asked.
+fn needs_a_person(class: ErrorClass) -> bool {
+    matches!(class, ErrorClass::Denied | ErrorClass::Unpaid)
 }
 
 /// Why a breaker is open, and until when.
@@ -235,9 +247,10 @@ impl Breaker {
             }
             (State::Closed, Some((class, retry_after_ms, treatment))) => {
                 self.count(now_ms, 1);
-                let is_much = self.failures >= self.policy.failures && self.failures * 2 >= self.calls;
-                let opens = self.policy.failures > 0 && (treatment == Treatment::Open || is_much);
-                opens.then(|| self.open(now_ms, class, retry_after_ms, 1))
+                let is_due = self.is_much() || treatment == Treatment::Open;
+                let is_repeated = treatment == Treatment::OpenIfRepeated && self.failures > 1;
+                let opens = is_due || (is_repeated && self.failures == self.calls);
+                (self.policy.failures > 0 && opens).then(|| self.open(now_ms, class, retry_after_ms, 1))
             }
             (State::Open(_) | State::Probing(..), None | Some((.., Treatment::Pass))) => {
                 self.close();
@@ -300,7 +313,7 @@ impl Breaker {
     }
 
     fn open(&mut self, now_ms: u64, class: ErrorClass, retry_after_ms: Option<u64>, streak: u32) -> Change {
-        let (first, most) = if is_lenient(class) {
+        let (first, most) = if needs_a_person(class) {
             REFUSED_MS
         } else {
             (self.policy.cooldown_ms, self.policy.most_cooldown_ms.max(self.policy.cooldown_ms))
@@ -312,6 +325,11 @@ impl Breaker {
         self.enter(State::Open(opening));
         (self.calls, self.failures, self.is_shared) = (0, 0, false);
         Change::Opened(opening)
+    }
+
+    /// Whether enough calls failed.
+    fn is_much(&self) -> bool {
+        self.failures >= self.policy.failures && self.failures * 2 >= self.calls
     }
 
     /// Counts a call, and whether it failed, in the window that lasts now.

@@ -94,10 +94,13 @@ pub struct ModelStanding {
 }
 
 impl ModelStanding {
-    /// Whether it is not asked because its calls fail, and not for what one caller or the rate of all calls lacks.
+    /// Whether it is not asked because its calls fail, and not for what a caller asks for or the rate of all calls.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        let is_callers = matches!(self.class, Some(ErrorClass::NotFound | ErrorClass::RateLimited));
+        let is_callers = self.class.is_some_and(|class| {
+            use ErrorClass::{Forbidden, Misconfigured, NotFound, RateLimited};
+            matches!(class, Forbidden | Misconfigured | NotFound | RateLimited)
+        });
         self.standing == Standing::Open && !is_callers
     }
 }

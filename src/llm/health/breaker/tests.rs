@@ -70,23 +70,34 @@ fn a_probe_that_fails_doubles_the_cooldown_up_to_the_longest_and_one_that_is_ans
     pass(&mut breaker, now_ms + 8_000);
 }
 
+/// Makes a call, and settles it.
+fn call(breaker: &mut Breaker, outcome: CallOutcome) -> Option<Change> {
+    let ticket = pass(breaker, 0);
+    breaker.settle(0, ticket, outcome)
+}
+
+/// Until when a breaker is open that so many calls in a row, and no fewer, have opened.
+fn open_until(calls: u32, class: ErrorClass, retry_after_ms: Option<u64>) -> Option<u64> {
+    let mut breaker = Breaker::new(POLICY);
+    for _ in 1..calls {
+        assert_eq!(call(&mut breaker, CallOutcome::Failed(class, retry_after_ms)), None, "{class:?}");
+    }
+    match call(&mut breaker, CallOutcome::Failed(class, retry_after_ms)) {
+        Some(Change::Opened(opening)) => Some(opening.until_ms),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_wait_that_the_upstream_names_is_kept_and_refusals_last_longer() {
-    let after = |class, retry_after_ms| {
-        let mut breaker = Breaker::new(POLICY);
-        let ticket = pass(&mut breaker, 0);
-        match breaker.settle(0, ticket, CallOutcome::Failed(class, retry_after_ms)) {
-            Some(Change::Opened(opening)) => Some(opening.until_ms),
-            _ => None,
-        }
-    };
-    assert_eq!(after(ErrorClass::RateLimited, Some(30_000)), Some(30_000));
-    assert_eq!(after(ErrorClass::RateLimited, Some(u64::MAX)), Some(MOST_RETRY_AFTER_MS));
-    assert_eq!(after(ErrorClass::RateLimited, Some(200)), None);
-    assert_eq!(after(ErrorClass::RateLimited, None), None, "it counts");
-    for class in [ErrorClass::Denied, ErrorClass::Unpaid, ErrorClass::NotFound, ErrorClass::Misconfigured] {
-        assert_eq!(after(class, None), Some(60_000), "{class:?}");
+    assert_eq!(open_until(2, ErrorClass::RateLimited, Some(30_000)), Some(30_000));
+    assert_eq!(open_until(2, ErrorClass::RateLimited, Some(u64::MAX)), Some(MOST_RETRY_AFTER_MS));
+    assert_eq!(open_until(9, ErrorClass::RateLimited, Some(200)), None);
+    assert_eq!(open_until(3, ErrorClass::RateLimited, None), Some(1_000), "it counts");
+    for class in [ErrorClass::Denied, ErrorClass::Unpaid] {
+        assert_eq!(open_until(1, class, None), Some(60_000), "{class:?}");
     }
+    let after = |class, retry_after_ms| open_until(1, class, retry_after_ms);
     for class in [ErrorClass::InvalidRequest, ErrorClass::ContextLength, ErrorClass::NotTaken] {
         assert_eq!(after(class, None), None, "{class:?}");
     }
@@ -94,6 +105,18 @@ fn a_wait_that_the_upstream_names_is_kept_and_refusals_last_longer() {
     let mut off = Breaker::new(off);
     let ticket = pass(&mut off, 0);
     assert_eq!(off.settle(0, ticket, CallOutcome::Failed(ErrorClass::Denied, None)), None);
+}
+
+#[test]
+fn what_may_be_about_one_request_opens_it_only_if_others_fail_as_well() {
+    for class in [ErrorClass::Forbidden, ErrorClass::NotFound, ErrorClass::Misconfigured] {
+        assert_eq!(open_until(POLICY.failures, class, None), Some(POLICY.cooldown_ms), "{class:?}");
+    }
+    let mut breaker = Breaker::new(POLICY);
+    let large = CallOutcome::Failed(ErrorClass::RateLimited, Some(60_000));
+    for outcome in [large, CallOutcome::Answered, large] {
+        assert_eq!(call(&mut breaker, outcome), None, "smaller ones are answered");
+    }
 }
 
 #[test]
