@@ -168,6 +168,31 @@ async fn a_list_of_the_operator_says_what_models_cost_and_is_read_again() {
 }
 
 #[tokio::test]
+async fn a_fallback_is_counted_at_the_tier_that_was_asked_for_or_left_out() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    write_list(directory.path(), "[]", "tiers = { priority = 2 }\n");
+    let ((first, config), (spare, spared)) = (upstream("").await, upstream("").await);
+    let spared = spared.replace("scripted", "spare");
+    let agent = "[agents.default]\nmodel = \"scripted/test\"\nfallbacks = [\"spare/test\"]\n";
+    let files = format!("[prices]\nfiles = [{:?}]\n", directory.path().join("own.toml"));
+    let config = format!("{config}{spared}{agent}{files}");
+    let server = TestServer::start(&config).await;
+    let mut asked = json!({"service_tier": "priority", "model": "default"});
+    first.then(Reply::error(401, "odd", "why"));
+    asked["agent"] = under_budget()["agent"].clone();
+    assert_eq!(cost(&server, &asked).await, (0.000_03, vec![]), "the fallback answered");
+    assert_eq!(spare.requests()[0]["service_tier"], "priority");
+
+    let declared = PRICE.replace("test", "\"spare/test\"");
+    server.reload(&format!("{config}{declared}")).await;
+    let left_out =
+        "the fallback spare/test is left out: it is not known what the service_tier that was asked for costs there";
+    assert_eq!(cost(&server, &asked).await, (0.000_03, vec![left_out.to_owned()]));
+    asked["service_tier"] = "default".into();
+    assert_eq!(cost(&server, &asked).await, (0.000_015, vec![]));
+}
+
+#[tokio::test]
 async fn a_list_with_a_mistake_is_refused_with_its_line() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     write_list(directory.path(), "[]", "colour = \"red\"\n");
