@@ -3,7 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Anthropic, Reply, SseReader, TestServer, Upstream};
+use crate::support::chat::{chunks, told, with};
+use crate::support::{Anthropic, Reply, TestServer, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
 const AGENT: &str = "/v1/agent/completions";
@@ -11,13 +12,6 @@ const MODEL: &str = "claude/claude-sonnet-4-5";
 
 fn ask(content: impl Into<Value>) -> Value {
     json!({"model": MODEL, "messages": [{"role": "user", "content": content.into()}]})
-}
-
-fn with(mut request: Value, members: &Value) -> Value {
-    for (name, value) in members.as_object().expect("members are an object") {
-        request[name] = value.clone();
-    }
-    request
 }
 
 fn says(text: &str) -> Reply {
@@ -97,32 +91,10 @@ async fn a_stream_of_chunks_is_that_of_any_other_upstream() {
     let server = TestServer::start(&upstream.config()).await;
     let tools = json!([{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]);
     let request = with(ask("Hi"), &json!({"stream": true, "tools": tools, "parallel_tool_calls": false}));
-    let mut stream = chunks(&server, &request).await;
-    let (mut text, mut arguments, mut finish) = (String::new(), String::new(), Value::Null);
-    while let Some(chunk) = next_chunk(&mut stream).await {
-        let choice = &chunk["choices"][0];
-        text += choice["delta"]["content"].as_str().unwrap_or_default();
-        arguments += choice["delta"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap_or_default();
-        if !choice["finish_reason"].is_null() {
-            finish = choice["finish_reason"].clone();
-        }
-    }
+    let (text, arguments, finish) = told(&chunks(&server, &request).await);
     assert_eq!((text.as_str(), arguments.as_str(), finish), ("So: ", "{\"q\":\"x\"}", json!("tool_calls")));
     let choice = json!({"type": "auto", "disable_parallel_tool_use": true});
     assert_eq!(upstream.requests()[0]["tool_choice"], choice);
-}
-
-/// A stream of chunks, which leave the other events out.
-async fn chunks(server: &TestServer, request: &Value) -> SseReader {
-    let response = server.json(CHAT, request).send().await.expect("the server answers");
-    assert_eq!(response.status(), 200);
-    SseReader::of_chunks(response)
-}
-
-/// The next chunk; `None` at the end of the stream.
-async fn next_chunk(stream: &mut SseReader) -> Option<Value> {
-    let frame = stream.next().await.filter(|frame| !frame.is_done())?;
-    Some(frame.json())
 }
 
 #[tokio::test]
@@ -223,18 +195,10 @@ async fn an_overloaded_upstream_is_asked_again_and_an_error_in_the_middle_is_tol
     assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
     assert_eq!(upstream.requests().len(), 3);
 
-    let mut stream = chunks(&server, &with(ask("Hi"), &json!({"stream": true}))).await;
-    let (mut text, mut failure) = (String::new(), Value::Null);
-    while let Some(chunk) = next_chunk(&mut stream).await {
-        text += chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
-        if !chunk["error"].is_null() {
-            failure = chunk["error"]["message"].clone();
-        }
-    }
-    assert_eq!(
-        (text.as_str(), failure),
-        ("Half", json!("The answer broke off. The text that was sent so far is void."))
-    );
+    let chunks = chunks(&server, &with(ask("Hi"), &json!({"stream": true}))).await;
+    let failure = chunks.iter().find_map(|chunk| chunk["error"]["message"].as_str());
+    let expected = "The answer broke off. The text that was sent so far is void.";
+    assert_eq!((told(&chunks).0.as_str(), failure), ("Half", Some(expected)));
 
     let answer = server.post(AGENT, &ask("Hi")).await.ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "Whole", "half an answer is voided, and asked for again");

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Gemini, Reply, SseReader, TestServer};
+use crate::support::chat::{chunks, told, with};
+use crate::support::{Gemini, Reply, TestServer};
 
 const CHAT: &str = "/v1/chat/completions";
 const AGENT: &str = "/v1/agent/completions";
@@ -11,13 +12,6 @@ const OLDER: &str = "google/gemini-2.5-pro";
 
 fn ask(content: impl Into<Value>) -> Value {
     json!({"model": MODEL, "messages": [{"role": "user", "content": content.into()}]})
-}
-
-fn with(mut request: Value, members: &Value) -> Value {
-    for (name, value) in members.as_object().expect("members are an object") {
-        request[name] = value.clone();
-    }
-    request
 }
 
 fn says(text: &str) -> Reply {
@@ -77,32 +71,10 @@ async fn a_stream_of_chunks_is_that_of_any_other_upstream_with_one_call_where_on
     let server = TestServer::start(&upstream.config()).await;
     let tools = json!([{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]);
     let members = json!({"stream": true, "tools": tools, "parallel_tool_calls": false, "tool_choice": "required"});
-    let mut stream = chunks(&server, &with(ask("Hi"), &members)).await;
-    let (mut text, mut arguments, mut finish) = (String::new(), String::new(), Value::Null);
-    while let Some(chunk) = next_chunk(&mut stream).await {
-        let choice = &chunk["choices"][0];
-        text += choice["delta"]["content"].as_str().unwrap_or_default();
-        arguments += choice["delta"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap_or_default();
-        if !choice["finish_reason"].is_null() {
-            finish = choice["finish_reason"].clone();
-        }
-    }
+    let (text, arguments, finish) = told(&chunks(&server, &with(ask("Hi"), &members)).await);
     assert_eq!((text.as_str(), arguments.as_str(), finish), ("So: ", "{\"q\":\"x\"}", json!("tool_calls")));
     let choice = json!({"functionCallingConfig": {"mode": "ANY"}});
     assert_eq!(upstream.requests()[0]["toolConfig"], choice);
-}
-
-/// A stream of chunks, which leave the other events out.
-async fn chunks(server: &TestServer, request: &Value) -> SseReader {
-    let response = server.json(CHAT, request).send().await.expect("the server answers");
-    assert_eq!(response.status(), 200);
-    SseReader::of_chunks(response)
-}
-
-/// The next chunk; `None` at the end of the stream.
-async fn next_chunk(stream: &mut SseReader) -> Option<Value> {
-    let frame = stream.next().await.filter(|frame| !frame.is_done())?;
-    Some(frame.json())
 }
 
 #[tokio::test]

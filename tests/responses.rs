@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Compatible, Reply, Responses, SseReader, TestServer};
+use crate::support::chat::{chunks, told, with};
+use crate::support::{Compatible, Reply, Responses, TestServer};
 
 const CHAT: &str = "/v1/chat/completions";
 const AGENT: &str = "/v1/agent/completions";
@@ -10,13 +11,6 @@ const MODEL: &str = "respond/gpt-5";
 
 fn ask(content: impl Into<Value>) -> Value {
     json!({"model": MODEL, "messages": [{"role": "user", "content": content.into()}]})
-}
-
-fn with(mut request: Value, members: &Value) -> Value {
-    for (name, value) in members.as_object().expect("members are an object") {
-        request[name] = value.clone();
-    }
-    request
 }
 
 fn says(text: &str) -> Reply {
@@ -98,30 +92,10 @@ async fn a_stream_of_chunks_is_that_of_any_other_upstream() {
     let server = TestServer::start(&upstream.config()).await;
     let tools = json!([{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]);
     let request = with(ask("Hi"), &json!({"stream": true, "tools": tools, "parallel_tool_calls": false}));
-    let chunks = chunks(&server, &request).await;
-    let (mut text, mut arguments, mut finish) = (String::new(), String::new(), Value::Null);
-    for chunk in &chunks {
-        let choice = &chunk["choices"][0];
-        text += choice["delta"]["content"].as_str().unwrap_or_default();
-        arguments += choice["delta"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap_or_default();
-        if !choice["finish_reason"].is_null() {
-            finish = choice["finish_reason"].clone();
-        }
-    }
+    let (text, arguments, finish) = told(&chunks(&server, &request).await);
     assert_eq!((text.as_str(), arguments.as_str(), finish), ("So: ", "{\"q\":\"x\"}", json!("tool_calls")));
     let sent = &upstream.requests()[0];
     assert_eq!((&sent["parallel_tool_calls"], &sent["tools"][0]["strict"]), (&json!(false), &json!(false)));
-}
-
-/// All chunks of a stream, which leave the other events out.
-async fn chunks(server: &TestServer, request: &Value) -> Vec<Value> {
-    let response = server.json(CHAT, request).send().await.expect("the server answers");
-    assert_eq!(response.status(), 200);
-    let (mut stream, mut chunks) = (SseReader::of_chunks(response), Vec::new());
-    while let Some(frame) = stream.next().await.filter(|frame| !frame.is_done()) {
-        chunks.push(frame.json());
-    }
-    chunks
 }
 
 #[tokio::test]

@@ -28,44 +28,21 @@ impl<K: Eq + Hash> Places<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::hash::Hasher;
-
     use super::*;
-
-    thread_local! {
-        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
-    }
-
-    /// A key that counts how often two of its kind are compared.
-    #[derive(Debug, Clone, Copy, Eq)]
-    struct Counted(usize);
-
-    impl PartialEq for Counted {
-        fn eq(&self, other: &Self) -> bool {
-            COMPARISONS.set(COMPARISONS.get() + 1);
-            self.0 == other.0
-        }
-    }
-
-    impl Hash for Counted {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
+    use crate::types::testing::CountedKey;
 
     #[test]
     fn finding_one_of_many_takes_few_steps() {
         const PARTS: usize = 10_000;
         let mut places = Places::default();
         for place in 0..PARTS {
-            places.insert(Counted(place), place);
+            places.insert(CountedKey(place), place);
         }
-        COMPARISONS.set(0);
+        CountedKey::comparisons();
         for place in 0..PARTS {
-            assert_eq!(places.get(&Counted(place)), Some(place));
+            assert_eq!(places.get(&CountedKey(place)), Some(place));
         }
-        let comparisons = COMPARISONS.get();
+        let comparisons = CountedKey::comparisons();
         assert!(comparisons < 2 * PARTS, "{comparisons} comparisons for {PARTS} parts");
     }
 

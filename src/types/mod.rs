@@ -20,6 +20,8 @@ pub mod run;
 pub mod sampling;
 pub mod session;
 pub mod shortfall;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod tool;
 pub mod trace;
 pub mod turn_end;

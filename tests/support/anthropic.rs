@@ -1,41 +1,31 @@
 //! A scripted server of models that speaks Anthropic's Messages, and judges every request it gets.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
-use super::http::{HttpServer, Request};
+use super::http::Request;
 use super::reply::Reply;
-use super::script::{Judge, Script};
+use super::script::Script;
+use super::scripted::Scripted;
 
 /// The scripted upstream, named `claude`. Its models are called `claude-sonnet-4-5` and
 /// `claude-opus-5`.
-///
-/// When it is dropped it fails the test if a request broke one of the API's rules or came unexpected.
 #[derive(Debug)]
-pub(crate) struct Anthropic {
-    server: HttpServer,
-    _judge: Judge,
-}
+pub(crate) struct Anthropic;
 
 impl Anthropic {
     /// Starts one that gives these replies, in this order.
-    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let judge = Judge::new(replies);
-        Self { server: HttpServer::start(|_| true, judge.play(decide)).await, _judge: judge }
+    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Scripted {
+        Scripted::start(replies, decide, declaration).await
     }
+}
 
-    /// Its declaration for a server's configuration.
-    pub(crate) fn config(&self) -> String {
-        let address = self.server.address();
-        format!(
-            "[upstreams.claude]\nkind = \"anthropic\"\nbase_url = \"http://{address}/v1\"\n\
-             models = [\"claude-sonnet-4-5\", \"claude-opus-5\"]\n"
-        )
-    }
-
-    /// The bodies of the messages that were asked for so far.
-    pub(crate) fn requests(&self) -> Vec<Value> {
-        self.server.requests().iter().map(Request::json).collect()
-    }
+fn declaration(address: SocketAddr) -> String {
+    format!(
+        "[upstreams.claude]\nkind = \"anthropic\"\nbase_url = \"http://{address}/v1\"\n\
+         models = [\"claude-sonnet-4-5\", \"claude-opus-5\"]\n"
+    )
 }
 
 fn decide(script: &mut Script, request: &Request) -> Reply {

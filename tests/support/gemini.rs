@@ -1,43 +1,33 @@
 //! A scripted server of models that speaks the Gemini API, and judges every request it gets.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
-use super::http::{HttpServer, Request};
+use super::http::Request;
 use super::reply::Reply;
-use super::script::{Judge, Script};
+use super::script::Script;
+use super::scripted::Scripted;
 
 /// Its models: one that tells its generation, an older one, and one that tells none.
 const MODELS: [&str; 3] = ["gemini-3-flash", "gemini-2.5-pro", "gemini-flash-latest"];
 
 /// The scripted upstream, named `google`. Its models are called `gemini-3-flash`, `gemini-2.5-pro` and `gemini-flash-latest`.
-///
-/// When it is dropped it fails the test if a request broke one of the API's rules or came unexpected.
 #[derive(Debug)]
-pub(crate) struct Gemini {
-    server: HttpServer,
-    _judge: Judge,
-}
+pub(crate) struct Gemini;
 
 impl Gemini {
     /// Starts one that gives these replies, in this order.
-    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let judge = Judge::new(replies);
-        Self { server: HttpServer::start(|_| true, judge.play(decide)).await, _judge: judge }
+    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Scripted {
+        Scripted::start(replies, decide, declaration).await
     }
+}
 
-    /// Its declaration for a server's configuration.
-    pub(crate) fn config(&self) -> String {
-        let address = self.server.address();
-        format!(
-            "[upstreams.google]\nkind = \"gemini\"\nbase_url = \"http://{address}/v1beta\"\n\
-             models = {MODELS:?}\n"
-        )
-    }
-
-    /// The bodies of the contents that were asked for so far.
-    pub(crate) fn requests(&self) -> Vec<Value> {
-        self.server.requests().iter().map(Request::json).collect()
-    }
+fn declaration(address: SocketAddr) -> String {
+    format!(
+        "[upstreams.google]\nkind = \"gemini\"\nbase_url = \"http://{address}/v1beta\"\n\
+         models = {MODELS:?}\n"
+    )
 }
 
 fn decide(script: &mut Script, request: &Request) -> Reply {

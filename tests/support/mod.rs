@@ -3,6 +3,7 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod balancer;
+pub(crate) mod chat;
 pub(crate) mod cluster;
 pub(crate) mod forward_proxy;
 pub(crate) mod gemini;
@@ -15,6 +16,7 @@ pub(crate) mod redis;
 mod reply;
 pub(crate) mod responses;
 mod script;
+mod scripted;
 pub(crate) mod seed;
 pub(crate) mod server;
 pub(crate) mod sse;

@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::*;
 use crate::llm::http::http_client;
-use crate::llm::testing::http_upstream;
-use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
+use crate::llm::testing::{answer, finish, http_upstream, traced_request};
+use crate::llm::{ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
-use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Role, Tenant, TraceContext, TurnEnd};
+use crate::types::TurnEnd;
 
 const KEY: &str = "sk-ant-very-secret";
 const LONG: Duration = Duration::from_secs(20);
@@ -27,37 +24,8 @@ fn config(base_url: &str) -> AnthropicUpstream {
 async fn ask(act: Act) -> (Result<ModelTurn, ModelError>, String) {
     let (address, requests) = testing::serve([vec![act]]).await;
     let model = AnthropicModel::new("claude", &config(&format!("http://{address}/v1")), http_client(LONG).unwrap());
-    let request = ModelRequest {
-        model: "claude-sonnet-4-5".to_owned(),
-        conversation: [Message::text(Role::User, "hi")].into_iter().collect(),
-        tools: ToolOffer::default(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: None,
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
-        request_id: Some("req-7".to_owned()),
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: Instant::now() + LONG,
-    };
-    let mut stream = model.unwrap().stream(request);
-    let turn = loop {
-        match stream.next().await.expect("a stream ends with a turn or an error") {
-            Ok(Delta::Finished(turn)) => break Ok(*turn),
-            Ok(_) => {}
-            Err(error) => break Err(error),
-        }
-    };
+    let turn = finish(model.unwrap().stream(traced_request("claude-sonnet-4-5"))).await;
     (turn, requests.await.unwrap().remove(0))
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> Act {
-    let length = body.len();
-    Act::from(format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}"))
 }
 
 fn error(kind: &str, message: &str) -> String {

@@ -5,30 +5,21 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::llm::testing;
 use crate::types::conversation::Dialect;
 use crate::types::offer::{ToolChoice, ToolDefinition};
-use crate::types::{Conversation, Message, Role, Tenant, TurnEnd};
+use crate::types::{Conversation, Message, Role, TurnEnd};
 
 const TOOLS: [&str; 3] = ["calculator", "current_time", "get_weather"];
 
 fn request(messages: &[Value], tools: &[&str]) -> ModelRequest {
     let tool = |name: &&str| Arc::new(ToolDefinition { name: (*name).to_owned(), ..ToolDefinition::default() });
     ModelRequest {
-        model: "demo".into(),
         conversation: conversation(messages),
         tools: tools.iter().map(tool).collect(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
         max_tokens: Some(1_000),
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: None,
-        request_id: None,
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
         deadline: Instant::now() + Duration::from_mins(1),
+        ..testing::request("demo", [])
     }
 }
 

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::*;
 use crate::config::HttpUpstream;
 use crate::llm::http::http_client;
-use crate::llm::testing::http_upstream;
-use crate::llm::{Delta, ModelTurn, Spent};
+use crate::llm::testing::{answer, finish, http_upstream, traced_request};
+use crate::llm::{ModelTurn, Spent};
 use crate::net::testing::{self, Act};
-use crate::types::offer::{ToolChoice, ToolOffer};
-use crate::types::{Role, Tenant, TraceContext, TurnEnd};
+use crate::types::TurnEnd;
 
 const KEY: &str = "AIza-very-secret";
 const LONG: Duration = Duration::from_secs(20);
@@ -24,33 +21,7 @@ fn model(base_url: &str, ask_in_one_piece: bool) -> GeminiModel {
 }
 
 fn request(model: &str) -> ModelRequest {
-    ModelRequest {
-        model: model.to_owned(),
-        conversation: [Message::text(Role::User, "hi")].into_iter().collect(),
-        tools: ToolOffer::default(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: None,
-        parallel_tool_calls: true,
-        in_one_piece: true,
-        has_fallback: false,
-        is_repeat: false,
-        trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
-        request_id: Some("req-7".to_owned()),
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: Instant::now() + LONG,
-    }
-}
-
-async fn finish(mut stream: DeltaStream) -> Result<ModelTurn, ModelError> {
-    loop {
-        match stream.next().await.expect("a stream ends with a turn or an error") {
-            Ok(Delta::Finished(turn)) => return Ok(*turn),
-            Ok(_) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    ModelRequest { in_one_piece: true, ..traced_request(model) }
 }
 
 /// Asks an upstream that plays one act: how the call ended, and what was asked.
@@ -59,11 +30,6 @@ async fn ask(act: Act, model_name: &str, ask_in_one_piece: bool) -> (Result<Mode
     let model = model(&format!("http://{address}/v1beta/"), ask_in_one_piece);
     let turn = finish(model.stream(request(model_name))).await;
     (turn, requests.await.unwrap().remove(0))
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> Act {
-    let length = body.len();
-    Act::from(format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}"))
 }
 
 fn error(code: u16, status: &str, message: &str, details: &Value) -> String {

@@ -60,30 +60,19 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::{Value, json};
-    use tokio::time::Instant;
 
     use super::*;
-    use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
+    use crate::llm::testing;
+    use crate::types::offer::{ToolChoice, ToolDefinition};
     use crate::types::sampling::Sampling;
-    use crate::types::{Message, Role, Tenant};
+    use crate::types::{Message, Role};
 
     fn request() -> ModelRequest {
         ModelRequest {
-            model: "odd \"name\"".to_owned(),
-            conversation: ["hi", "ho"].map(|text| Message::text(Role::User, text)).into_iter().collect(),
-            tools: ToolOffer::default(),
             tool_choice: ToolChoice::Required,
-            sampling: Arc::default(),
             max_tokens: Some(77),
             parallel_tool_calls: false,
-            in_one_piece: false,
-            has_fallback: false,
-            is_repeat: false,
-            trace: None,
-            request_id: None,
-            tenant: Tenant::default_tenant(),
-            affinity: 0,
-            deadline: Instant::now(),
+            ..testing::request("odd \"name\"", ["hi", "ho"].map(|text| Message::text(Role::User, text)))
         }
     }
 

@@ -19,11 +19,11 @@ use crate::llm::http::http_client;
 use crate::llm::http::list::MAX_LIST;
 use crate::llm::http::upstream::MAX_MESSAGE;
 use crate::llm::retry::{RetryPolicy, Retrying};
-use crate::llm::testing::always_asked;
+use crate::llm::testing::{self, always_asked};
 use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::nowhere;
 use crate::types::tool::WrittenCalls;
-use crate::types::{ErrorKind, Tenant, TurnEnd};
+use crate::types::{ErrorKind, TurnEnd};
 
 const KEY: &str = "sk-very-secret";
 /// A timeout that a test waits for.
@@ -33,21 +33,8 @@ const LONG: Duration = Duration::from_secs(20);
 
 fn request() -> ModelRequest {
     ModelRequest {
-        model: "m".to_owned(),
-        conversation: [crate::types::Message::text(crate::types::Role::User, "hi")].into_iter().collect(),
-        tools: crate::types::offer::ToolOffer::default(),
-        tool_choice: crate::types::offer::ToolChoice::Auto,
-        sampling: Arc::default(),
         max_tokens: Some(10),
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: None,
-        request_id: None,
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: Instant::now() + LONG,
+        ..testing::request("m", [crate::types::Message::text(crate::types::Role::User, "hi")])
     }
 }
 

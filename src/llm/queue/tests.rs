@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::llm::retry::{RetryPolicy, Retrying};
-use crate::llm::testing::always_asked;
+use crate::llm::testing::{self, always_asked};
 use crate::telemetry::metrics::CallQueueMetrics;
 use crate::types::Tenant;
 
@@ -29,21 +29,9 @@ impl Model for Slow {
 
 fn request(tenant: &str, patience: Duration) -> ModelRequest {
     ModelRequest {
-        model: "m".to_owned(),
-        conversation: crate::types::Conversation::default(),
-        tools: crate::types::offer::ToolOffer::default(),
-        tool_choice: crate::types::offer::ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: None,
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        trace: None,
-        request_id: None,
         tenant: Tenant::parse(tenant).unwrap(),
-        affinity: 0,
-        has_fallback: false,
-        is_repeat: false,
         deadline: Instant::now() + patience,
+        ..testing::request("m", [])
     }
 }
 

@@ -6,8 +6,7 @@ use futures_util::stream;
 
 use super::*;
 use crate::llm::ModelTurn;
-use crate::llm::testing::always_asked;
-use crate::types::Tenant;
+use crate::llm::testing::{self, always_asked};
 
 type Item = Result<Delta, ModelError>;
 type Attempt = Vec<Item>;
@@ -35,23 +34,7 @@ fn retrying(scripted: &Arc<Scripted>) -> Retrying {
 async fn play(attempts: Vec<Attempt>, deadline: Duration) -> (Attempt, Duration) {
     let began = Instant::now();
     let scripted = Arc::new(Scripted(Mutex::new(attempts.into())));
-    let request = ModelRequest {
-        model: "m".to_owned(),
-        conversation: crate::types::Conversation::default(),
-        tools: crate::types::offer::ToolOffer::default(),
-        tool_choice: crate::types::offer::ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: Some(1),
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: None,
-        request_id: None,
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: began + deadline,
-    };
+    let request = ModelRequest { max_tokens: Some(1), deadline: began + deadline, ..testing::request("m", []) };
     let seen = retrying(&scripted).stream(request);
     let seen = seen.collect().await;
     assert!(scripted.0.lock().is_empty(), "not every attempt was made");

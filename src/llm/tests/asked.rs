@@ -7,7 +7,6 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::config::{AnthropicUpstream, ChatManner, GeminiUpstream, HttpUpstream, OpenAiUpstream, ResponsesUpstream};
 use crate::llm::anthropic::AnthropicModel;
@@ -15,12 +14,11 @@ use crate::llm::gemini::GeminiModel;
 use crate::llm::http::http_client;
 use crate::llm::openai::OpenAiModel;
 use crate::llm::responses::ResponsesModel;
-use crate::llm::testing::http_upstream;
+use crate::llm::testing::{http_upstream, request};
 use crate::llm::{Model, ModelRequest};
 use crate::net::testing::{Act, serve_with};
-use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::tool::WrittenCalls;
-use crate::types::{Message, Role, Tenant};
+use crate::types::{Message, Role};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -70,23 +68,8 @@ impl Kinds {
 
     /// The body of the request that a kind is sent.
     pub(super) async fn body(&self, kind: &Kind, change: impl FnOnce(&mut ModelRequest)) -> Value {
-        let mut request = ModelRequest {
-            model: kind.name.to_owned(),
-            conversation: [Message::text(Role::User, "hi")].into_iter().collect(),
-            tools: ToolOffer::default(),
-            tool_choice: ToolChoice::Auto,
-            sampling: Arc::default(),
-            tenant: Tenant::default_tenant(),
-            affinity: 0,
-            max_tokens: Some(20_000),
-            parallel_tool_calls: true,
-            in_one_piece: false,
-            has_fallback: false,
-            is_repeat: false,
-            trace: None,
-            request_id: None,
-            deadline: Instant::now() + LONG,
-        };
+        let hi = [Message::text(Role::User, "hi")];
+        let mut request = ModelRequest { max_tokens: Some(20_000), ..request(kind.name, hi) };
         change(&mut request);
         drop(kind.model.stream(request).collect::<Vec<_>>().await);
         let whole = self.received.lock().pop().expect("it was asked");

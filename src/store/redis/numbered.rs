@@ -49,31 +49,8 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::hash::Hasher;
-
     use super::*;
-
-    thread_local! {
-        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
-    }
-
-    /// A name that counts how often two of its kind are compared.
-    #[derive(Debug, Clone, Copy, Eq)]
-    struct Counted(usize);
-
-    impl PartialEq for Counted {
-        fn eq(&self, other: &Self) -> bool {
-            COMPARISONS.set(COMPARISONS.get() + 1);
-            self.0 == other.0
-        }
-    }
-
-    impl Hash for Counted {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
+    use crate::types::testing::CountedKey;
 
     #[test]
     fn each_name_has_one_number() {
@@ -94,9 +71,9 @@ mod tests {
         const NAMES: usize = 2_000;
         let mut numbered = Numbered::default();
         for name in (0..NAMES).chain(0..NAMES) {
-            numbered.number(Counted(name));
+            numbered.number(CountedKey(name));
         }
-        let comparisons = COMPARISONS.get();
+        let comparisons = CountedKey::comparisons();
         assert!(comparisons < 5 * NAMES, "{comparisons} comparisons for {NAMES} names");
     }
 }

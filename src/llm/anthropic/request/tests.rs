@@ -2,36 +2,20 @@ use std::sync::Arc;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::*;
+use crate::llm::testing;
 use crate::types::conversation::{Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Thinking};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
-use crate::types::{CallId, Conversation, Message, Tenant, ToolCall};
+use crate::types::{CallId, Message, ToolCall};
 
 const PLAIN: Manner = Manner { max_tokens: None, prompt_cache: false };
 const CACHED: Manner = Manner { max_tokens: None, prompt_cache: true };
 
 fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
-    ModelRequest {
-        model: "claude-sonnet-4-5".to_owned(),
-        conversation: messages.into_iter().collect::<Conversation>(),
-        tools: ToolOffer::default(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: Some(5_000),
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: None,
-        request_id: None,
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: Instant::now(),
-    }
+    ModelRequest { max_tokens: Some(5_000), ..testing::request("claude-sonnet-4-5", messages) }
 }
 
 fn sent(request: &ModelRequest, manner: Manner) -> Value {

@@ -2,33 +2,17 @@ use std::sync::Arc;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::*;
+use crate::llm::testing;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 use crate::types::sampling::{ResponseFormat, Sampling, Stop};
-use crate::types::{CallId, Conversation, Message, Role, Tenant, ToolCall};
+use crate::types::{CallId, Message, Role, ToolCall};
 
 fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
-    ModelRequest {
-        model: "gemini-2.5-flash".to_owned(),
-        conversation: messages.into_iter().collect::<Conversation>(),
-        tools: ToolOffer::default(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: Some(5_000),
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: None,
-        request_id: None,
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: Instant::now(),
-    }
+    ModelRequest { max_tokens: Some(5_000), ..testing::request("gemini-2.5-flash", messages) }
 }
 
 fn sent(request: &ModelRequest) -> Value {

@@ -2,36 +2,20 @@ use std::sync::Arc;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::*;
+use crate::llm::testing;
 use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::{Members, RawValueEq};
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 use crate::types::sampling::{ResponseFormat, Sampling};
-use crate::types::{CallId, Conversation, Message, Role, Tenant, ToolCall};
+use crate::types::{CallId, Message, Role, ToolCall};
 
 const OPENAI: Manner = Manner { is_openai: true, takes_unknown: false, summary: None, encrypted: None };
 const OTHER: Manner = Manner { is_openai: false, takes_unknown: true, ..OPENAI };
 
 fn request(messages: impl IntoIterator<Item = Message>) -> ModelRequest {
-    ModelRequest {
-        model: "gpt-5".to_owned(),
-        conversation: messages.into_iter().collect::<Conversation>(),
-        tools: ToolOffer::default(),
-        tool_choice: ToolChoice::Auto,
-        sampling: Arc::default(),
-        max_tokens: None,
-        parallel_tool_calls: true,
-        in_one_piece: false,
-        has_fallback: false,
-        is_repeat: false,
-        trace: None,
-        request_id: None,
-        tenant: Tenant::default_tenant(),
-        affinity: 0,
-        deadline: Instant::now(),
-    }
+    testing::request("gpt-5", messages)
 }
 
 fn sent(request: &ModelRequest, manner: Manner) -> Value {
