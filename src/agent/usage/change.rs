@@ -1,6 +1,7 @@
 //! The commit that counts runs. Pure.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::agent::ledger::document::encode;
 use crate::agent::ledger::keys;
@@ -64,7 +65,7 @@ impl Change {
             change.mark(run, *version, &Marker { own, of_fallbacks: run.of_fallbacks.clone() }, writer);
             change.add(rows, run.day, &run.dimensions, delta, writer);
             for (model, delta) in of_fallbacks {
-                change.add(rows, run.day, &run.dimensions.of_model(model), delta, writer);
+                change.add(rows, run.day, &Arc::new(run.dimensions.of_model(model)), delta, writer);
             }
         }
         change
@@ -79,7 +80,7 @@ impl Change {
     pub(super) fn finish(mut self, writer: &RowWriter) -> (Tx, HashMap<RowName, Row>) {
         let ttl = Some(writer.ledger.retention().usage);
         for (name, row) in &mut self.changed {
-            let stored = StoredRow { dimensions: name.1.clone(), totals: row.totals };
+            let stored = StoredRow { dimensions: Dimensions::clone(&name.1), totals: row.totals };
             self.tx = self.tx.put_at(writer.key(name), row.version, encode(&stored), ttl);
             row.version += 1;
         }
@@ -98,7 +99,7 @@ impl Change {
     }
 
     /// Adds to a row, which is made if there is none for the run.
-    fn add(&mut self, rows: &Rows, day: Day, of: &Dimensions, delta: Totals, writer: &RowWriter) {
+    fn add(&mut self, rows: &Rows, day: Day, of: &Arc<Dimensions>, delta: Totals, writer: &RowWriter) {
         let mut names = rows.names(day, of);
         for (name, _) in &names {
             let stored = rows.get(name).filter(|row| row.version > 0);

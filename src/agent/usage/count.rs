@@ -176,8 +176,8 @@ impl Tally {
     /// Reads those rows that these runs may be counted in and that are not at hand.
     async fn read_rows(&self, writer: &RowWriter, rows: &mut Rows, runs: &[CountedRun]) -> Result<(), Unavailable> {
         let names = runs.iter().flat_map(|run| {
-            let models = run.of_fallbacks.iter().map(|(model, _)| run.dimensions.of_model(model));
-            models.chain([run.dimensions.clone()]).flat_map(|of| rows.names(run.day, &of)).map(|(name, _)| name)
+            let models = run.of_fallbacks.iter().map(|(model, _)| Arc::new(run.dimensions.of_model(model)));
+            models.chain([Arc::clone(&run.dimensions)]).flat_map(|of| rows.names(run.day, &of)).map(|(name, _)| name)
         });
         let missing: HashSet<RowName> = names.filter(|name| rows.get(name).is_none()).collect();
         let reading = missing.into_iter().map(|name| async {

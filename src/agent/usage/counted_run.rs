@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use crate::agent::ledger::head::Head;
 use crate::agent::usage::row::{Day, Dimensions, Totals};
@@ -16,7 +17,7 @@ pub struct CountedRun {
     /// The day on which it is counted.
     pub(super) day: Day,
     /// What it is counted by.
-    pub(super) dimensions: Dimensions,
+    pub(super) dimensions: Arc<Dimensions>,
     /// All that the run took so far of its own model.
     pub(super) totals: Totals,
     /// The same of the models that it fell back to.
@@ -36,7 +37,7 @@ impl CountedRun {
         Self {
             run: spec.id.clone(),
             day: Day::of(at_ms),
-            dimensions: Dimensions::of_run(&Head::new(spec)),
+            dimensions: Arc::new(Dimensions::of_run(&Head::new(spec))),
             totals,
             of_fallbacks,
             leg,
@@ -91,7 +92,7 @@ impl CountedRun {
         Self {
             run: head.id.clone(),
             day: Day::of(head.ended_ms.unwrap_or(now_ms)),
-            dimensions: Dimensions::of_run(head),
+            dimensions: Arc::new(Dimensions::of_run(head)),
             totals,
             of_fallbacks,
             leg: head.leg,

@@ -20,7 +20,7 @@ const ROWS: usize = 4_096;
 const FULL_DAYS: usize = 128;
 
 /// What a row counts.
-pub(super) type RowName = (Day, Dimensions);
+pub(super) type RowName = (Day, Arc<Dimensions>);
 
 /// Writes the rows of this process.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl RowWriter {
 
     /// The key of this process's row for these dimensions.
     pub(super) fn key(&self, (day, dimensions): &RowName) -> Key {
-        let digest = Sha256::digest(encode(dimensions));
+        let digest = Sha256::digest(encode(dimensions.as_ref()));
         let half = digest.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes));
         keys::usage_row(&day.to_string(), &self.process, half)
     }
@@ -132,15 +132,15 @@ impl Rows {
     }
 
     /// What a run is counted by, from what tells most apart to what is told apart on its day at least.
-    pub(super) fn names(&self, day: Day, run: &Dimensions) -> Vec<(RowName, Fullness)> {
+    pub(super) fn names(&self, day: Day, run: &Arc<Dimensions>) -> Vec<(RowName, Fullness)> {
         let fullness = self.fullness(day);
         [Fullness::Room, Fullness::NoUsers, Fullness::NoModels]
             .into_iter()
             .take_while(|less| *less <= fullness)
             .map(|less| match less {
-                Fullness::Room => ((day, run.clone()), less),
-                Fullness::NoUsers => ((day, run.of_other_user()), less),
-                Fullness::NoModels => ((day, run.of_other_model()), less),
+                Fullness::Room => ((day, Arc::clone(run)), less),
+                Fullness::NoUsers => ((day, Arc::new(run.of_other_user())), less),
+                Fullness::NoModels => ((day, Arc::new(run.of_other_model())), less),
             })
             .collect()
     }
