@@ -63,8 +63,8 @@ impl BreakerConfig {
             ),
             retry_percent: section.key(
                 "retry_percent",
-                "How many calls may be repeated for each hundred that are made, beside ten that are saved up: an upstream in trouble \
-                 gets no more load than that.",
+                "How many calls may be repeated for each hundred that are made, beside ten at first: an upstream in trouble gets no \
+                 more load than that. Up to a thousand are saved up, so that runs go on whose answers all break off at once.",
                 default.retry_percent,
             ),
         }

@@ -2,8 +2,10 @@
 
 /// What a retry takes, in hundredths.
 const RETRY: u32 = 100;
-/// What can be saved up, and is there at first.
-const MOST: u32 = 10 * RETRY;
+/// What is there at first.
+const FIRST: u32 = 10 * RETRY;
+/// What can be saved up: enough for an upstream that breaks off all that a replica streams, once.
+const MOST: u32 = 1_000 * RETRY;
 
 /// The retries that an upstream's calls have earned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +19,12 @@ impl RetryBudget {
     /// One that a hundred calls add so many retries to.
     #[must_use]
     pub fn new(percent: u32) -> Self {
-        Self { percent, earned: MOST.max(percent) }
+        Self { percent, earned: FIRST.max(percent) }
     }
 
     /// A call that is no retry is made.
     pub fn earn(&mut self) {
-        self.earned = self.earned.saturating_add(self.percent).min(MOST.max(self.percent));
+        self.earned = self.earned.saturating_add(self.percent).min(MOST);
     }
 
     /// Takes a retry, if one is earned.
@@ -46,10 +48,12 @@ mod tests {
                 retries += 1;
             }
         }
-        assert_eq!(retries, 10 + 100 - 1, "the first call finds the budget full");
-        let mut idle = RetryBudget::new(10);
-        (0..1_000).for_each(|_| idle.earn());
-        assert_eq!((0..100).filter(|_| idle.take()).count(), 10, "no more is saved up");
+        assert_eq!(retries, 10 + 100);
+        let mut well = RetryBudget::new(10);
+        (0..2_400).for_each(|_| well.earn());
+        assert_eq!((0..10_000).filter(|_| well.take()).count(), 250, "streams that break all at once are all repeated");
+        (0..100_000).for_each(|_| well.earn());
+        assert_eq!((0..10_000).filter(|_| well.take()).count(), 1_000, "no more is saved up");
         let mut none = RetryBudget::new(0);
         assert_eq!(
             (0..100)
