@@ -223,11 +223,11 @@ async fn all_keys_left_out_are_an_error_that_says_how_long() {
     })
     .await;
     let server = keyed(upstream.address(), "").await;
-    for (asked, why) in [(3, "all 3 keys are left out after failures, the first for"), (3, "it is not asked for")] {
+    for _ in 0..2 {
         let answer = server.post(ENDPOINT, &ask()).await;
         let message = answer.body["error"]["message"].as_str().expect("it says why").to_owned();
-        assert_eq!((answer.status, upstream.requests().len()), (502, asked), "{}", answer.body);
-        assert!(message.contains(why), "{message}");
+        assert_eq!((answer.status, upstream.requests().len()), (502, 3), "{}", answer.body);
+        assert!(message.contains("all 3 keys are left out after failures, the first for"), "{message}");
         assert!(message.contains(" 300 s") || message.contains(" 299 s"), "{message}");
         assert!(!message.contains("sk-"), "{message}");
     }
