@@ -11,6 +11,7 @@ mod names;
 pub mod prices;
 mod reload;
 pub mod remarks;
+pub mod tools;
 mod traces;
 
 use std::net::SocketAddr;

@@ -3,6 +3,7 @@
 mod doctor;
 mod models;
 mod runs;
+mod tools;
 mod top;
 
 use std::path::Path;

@@ -17,6 +17,7 @@ mod serve;
 mod story;
 mod table;
 mod text;
+mod tools;
 mod top;
 mod when;
 
@@ -62,6 +63,9 @@ enum Command {
     Runs(runs::Runs),
     /// Watch replicas and their runs: live runs, tokens, cost and errors
     Top(top::Top),
+    /// List, call and check the tools that the configuration gives a server
+    #[command(subcommand)]
+    Tools(tools::Tools),
     /// Make API keys
     #[command(subcommand)]
     Key(key::Key),
@@ -87,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Models(models) => models::run(&models),
         Command::Runs(runs) => runs::run(&runs),
         Command::Top(top) => top::run(&top),
+        Command::Tools(tools) => tools::run(&tools),
         Command::Key(key) => key::run(&key),
         Command::Openapi => openapi::run(),
     };

@@ -15,10 +15,9 @@ use crate::llm::queue::Queued;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::{HttpClient, Reach};
 use crate::server::kept::KeptUpstreams;
+use crate::server::tools::{self, ToolClients};
 use crate::server::{health, prices};
 use crate::telemetry::metrics::Metrics;
-use crate::tools::http::HttpTool;
-use crate::tools::{Registry, builtin};
 
 /// Why a server, or a generation of its configuration, could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +41,7 @@ impl From<UpstreamError> for BuildError {
 pub(super) struct Clients {
     /// By the settings that are a client's.
     upstreams: HashMap<Reach, HttpClient>,
-    tools: Option<HttpClient>,
+    tools: ToolClients,
     pub(super) kept: KeptUpstreams,
 }
 
@@ -77,14 +76,6 @@ impl Clients {
         let used: HashSet<Reach> = settings.upstreams.iter().filter_map(|one| one.kind.http()).map(reach).collect();
         self.upstreams.retain(|reach, _| used.contains(reach));
     }
-
-    fn for_tools(&mut self) -> Result<HttpClient, BuildError> {
-        if let Some(client) = &self.tools {
-            return Ok(client.clone());
-        }
-        let client = crate::tools::http::client().map_err(BuildError::new)?;
-        Ok(self.tools.insert(client).clone())
-    }
 }
 
 /// What is there already: the settings of a running server and what was built of them.
@@ -110,7 +101,7 @@ pub(super) fn generation(
     clients.keep_used(settings);
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
-        tools: build_tools(settings, clients)?,
+        tools: tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?,
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),
@@ -133,12 +124,4 @@ fn build_upstream(upstream: &config::Upstream, clients: &mut Clients, health: &H
     let health = health.of_upstream(&name, &health::fingerprint(upstream), health::policy(&upstream.breaker, http));
     let model = Retrying::new(model, RetryPolicy::default(), health);
     Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms).needed(upstream.needed))
-}
-
-fn build_tools(settings: &Settings, clients: &mut Clients) -> Result<Registry, BuildError> {
-    let mut tools = builtin::all();
-    for tool in &settings.tools {
-        tools.push(Arc::new(HttpTool::new(tool, clients.for_tools()?).map_err(BuildError::new)?));
-    }
-    Registry::new(tools).map_err(BuildError::new)
 }

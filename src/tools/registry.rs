@@ -80,7 +80,8 @@ pub struct RegisteredTool {
 }
 
 impl RegisteredTool {
-    fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
+    /// Compiles the tool's schema.
+    pub fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
         let spec = tool.spec();
         let name = spec.name.clone();
         if !is_tool_name(&name) {

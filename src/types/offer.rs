@@ -73,6 +73,17 @@ impl FromIterator<Arc<ToolDefinition>> for ToolOffer {
 }
 
 impl ToolDefinition {
+    /// The SHA-256 of all that a model sees of the tool, in hex: another definition has another. The order of members of the
+    /// schema does not count.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        // Members of a value are in the order of their names. Nested too deep it is none, and hashed as it is written.
+        let sorted = serde_json::to_value(self).and_then(|value| serde_json::to_vec(&value));
+        let written = sorted.or_else(|_| serde_json::to_vec(self));
+        let written = written.expect("a definition holds only strings and valid raw JSON");
+        format!("{:x}", Bytes::copy_from_slice(&Sha256::digest(&written)))
+    }
+
     fn weight(&self) -> usize {
         let description = self.description.as_ref().map_or(0, String::len);
         FRAME_WEIGHT + self.name.len() + description + self.parameters.as_ref().map_or(0, |json| json.get().len())

@@ -21,6 +21,18 @@ pub enum Effect {
     Write,
 }
 
+impl Effect {
+    /// The effect as it is written in the configuration and on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Idempotent => "idempotent",
+            Self::Write => "write",
+        }
+    }
+}
+
 /// Which of the calls that a model writes into its text are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WrittenCalls {

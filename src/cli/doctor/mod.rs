@@ -9,21 +9,20 @@ mod embedded;
 pub(super) mod finding;
 mod host;
 mod redis;
+pub(super) mod report;
 mod store;
-mod tools;
+pub(super) mod tools;
 pub(super) mod upstreams;
 
-use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::json;
 
-use self::finding::{Finding, Level};
+use self::finding::Finding;
+use self::report::report;
 use super::local_server::with_ollama;
-use super::process::{Failure, env, runtime, say, takes_colours};
-use super::text::{clean, clean_json, count};
+use super::process::{Failure, env, runtime};
 use crate::config::{Options, Settings};
 
 /// How long one check may take. Not a setting: what takes longer is broken, and says so.
@@ -47,15 +46,7 @@ pub(super) fn run(doctor: &Doctor) -> Result<(), Failure> {
     let findings = runtime.block_on(examine(doctor));
     // A name server that does not answer keeps a thread busy, which is not waited for.
     runtime.shutdown_background();
-    let has_failed = findings.iter().any(|finding| finding.level == Level::Fail);
-    if doctor.json {
-        let checks: Vec<_> = findings.iter().map(Finding::json).collect();
-        let report = json!({"ok": !has_failed, "checks": checks});
-        say(clean_json(&serde_json::to_string_pretty(&report).map_err(Failure::new)?));
-    } else {
-        print(&findings);
-    }
-    if has_failed { Err(Failure::code(1)) } else { Ok(()) }
+    report(&findings, doctor.json)
 }
 
 async fn examine(doctor: &Doctor) -> Vec<Finding> {
@@ -79,23 +70,4 @@ async fn examine(doctor: &Doctor) -> Vec<Finding> {
         })
     });
     join_all(within).await.into_iter().flatten().collect()
-}
-
-fn print(findings: &[Finding]) {
-    let colours = takes_colours(stdout().is_terminal());
-    for Finding { area, level, message, advice } in findings {
-        let (word, colour) = (level.word(), level.colour());
-        let word = if colours { format!("\x1b[{colour}m{word:4}\x1b[0m") } else { format!("{word:4}") };
-        say(format_args!("{word}  {area}: {}", clean(message)));
-        if let Some(advice) = advice {
-            say(format_args!("      → {}", clean(advice)));
-        }
-    }
-    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
-    say(format_args!(
-        "\n{} ok, {}, {}",
-        of(Level::Ok),
-        count(of(Level::Warn), "warning"),
-        count(of(Level::Fail), "failure")
-    ));
 }

@@ -17,7 +17,7 @@ use crate::tools::http::{self, HttpTool};
 const MOST_TIME: Duration = Duration::from_secs(5);
 
 /// Looks at all tools at the same time.
-pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
+pub(in crate::cli) async fn check(settings: &Settings) -> Vec<Finding> {
     join_all(settings.tools.iter().map(examine)).await.into_iter().flatten().collect()
 }
 

@@ -61,7 +61,7 @@ impl Calls {
         at_ms: u64,
     ) {
         let mut span = self.begin(subject, step, (&call.id, &call.name), at_ms).admitted(room);
-        span.set(names::EFFECT, effect_word(effect));
+        span.set(names::EFFECT, effect.as_str());
         if let Some(arguments) = subject.content.text(&call.arguments) {
             span.set(names::CALL_ARGUMENTS, arguments);
         }
@@ -197,13 +197,5 @@ fn describe(span: &mut Span, subject: &Subject, outcome: &ToolOutcome) {
     }
     if let Some(result) = subject.content.text(&outcome.text()) {
         span.set(names::CALL_RESULT, result);
-    }
-}
-
-fn effect_word(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Read => "read",
-        Effect::Idempotent => "idempotent",
-        Effect::Write => "write",
     }
 }

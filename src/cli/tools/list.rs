@@ -1,0 +1,97 @@
+//! `loopgate tools list`.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::super::process::{Failure, complain, output_width, say};
+use super::super::table::{Column, lines};
+use super::super::text::{clean_json, line};
+use super::shared::{agents_with, load};
+use crate::config::{Options, Settings};
+use crate::tools::RegisteredTool;
+use crate::types::pattern::matches;
+
+/// Most characters of a cell.
+const MOST_SHOWN: usize = 128;
+/// So many digits of a hash tell one definition from another.
+const DIGITS: usize = 12;
+
+const COLUMNS: [Column; 6] = [
+    ("TOOL", None),
+    ("KIND", None),
+    ("EFFECT", None),
+    ("AGENTS", Some(8)),
+    ("DEFINITION", None),
+    ("DESCRIPTION", Some(16)),
+];
+
+/// List tools.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct List {
+    /// Only tools of this name; `*` stands for any characters
+    #[arg(default_value = "*", hide_default_value = true, value_name = "NAME")]
+    pattern: String,
+
+    /// Only tools of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// Print everything as JSON, the schemas of arguments included
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(super) async fn run(list: &List) -> Result<(), Failure> {
+    let (settings, registry) = load(&list.options).await?;
+    if let Some(agent) = list.agent.as_ref().filter(|agent| !settings.agents.contains_key(*agent)) {
+        return Err(Failure::new(format_args!("the configuration has no agent named {agent:?}")));
+    }
+    let is_wanted = |tool: &&std::sync::Arc<RegisteredTool>| {
+        let (name, agent) = (&tool.spec().name, list.agent.as_deref());
+        matches(&list.pattern, name) && agent.is_none_or(|agent| agents_with(&settings, name).contains(&agent))
+    };
+    let tools: Vec<_> = registry.iter().filter(is_wanted).collect();
+    if list.json {
+        let tools: Vec<_> = tools.into_iter().map(|tool| object(tool, &settings)).collect();
+        say(clean_json(&serde_json::to_string_pretty(&json!({"tools": tools})).map_err(Failure::new)?));
+        return Ok(());
+    }
+    if tools.is_empty() {
+        complain("There is no such tool.");
+        return Ok(());
+    }
+    let rows: Vec<_> = tools.into_iter().map(|tool| row(tool, &settings)).collect();
+    for line in lines(&COLUMNS, &rows, output_width()) {
+        say(line);
+    }
+    Ok(())
+}
+
+fn row(tool: &RegisteredTool, settings: &Settings) -> Vec<String> {
+    let spec = tool.spec();
+    let agents = agents_with(settings, &spec.name).join(" ");
+    let agents = if agents.is_empty() { "-".to_owned() } else { agents };
+    let mut hash = tool.definition().hash();
+    hash.truncate(DIGITS);
+    let (kind, effect) = (spec.source.as_str().to_owned(), spec.effect.as_str().to_owned());
+    [spec.name.clone(), kind, effect, agents, hash, spec.description.clone()]
+        .map(|cell| line(&cell, MOST_SHOWN))
+        .to_vec()
+}
+
+fn object(tool: &RegisteredTool, settings: &Settings) -> Value {
+    let spec = tool.spec();
+    json!({
+        "name": spec.name,
+        "description": spec.description,
+        "source": spec.source.as_str(),
+        "effect": spec.effect,
+        "agents": agents_with(settings, &spec.name),
+        "definition_sha256": tool.definition().hash(),
+        "timeout_ms": spec.timeout.map(|timeout| timeout.as_millis()),
+        "parameters": spec.parameters,
+    })
+}

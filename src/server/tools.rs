@@ -1,0 +1,74 @@
+//! The tools of a server: those that come with it, and those that the configuration declares.
+//!
+//! All tools are made here, so that a server and the commands that run without one have the same.
+
+use std::sync::Arc;
+
+use crate::config::Settings;
+use crate::net::client::{CannotConnect, HttpClient};
+use crate::tools::http::{self, HttpTool};
+use crate::tools::{Registry, RegistryError, Tool, builtin};
+
+/// What tools reach other servers with. Each is made when a tool needs it, and outlives a configuration as its open
+/// connections do.
+#[derive(Debug, Default)]
+pub struct ToolClients {
+    http: Option<HttpClient>,
+}
+
+impl ToolClients {
+    fn http(&mut self) -> Result<HttpClient, CannotConnect> {
+        if let Some(client) = &self.http {
+            return Ok(client.clone());
+        }
+        Ok(self.http.insert(http::client()?).clone())
+    }
+}
+
+/// A tool of the configuration, or why there can be none.
+#[derive(Debug)]
+pub struct Made {
+    /// Its name.
+    pub name: String,
+    /// The tool, or a sentence without secrets.
+    pub tool: Result<Arc<dyn Tool>, String>,
+}
+
+/// Why there are no tools.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolsError {
+    /// One of them cannot be made.
+    #[error("tool `{name}`: {reason}")]
+    Unusable {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// One of them cannot be offered.
+    #[error(transparent)]
+    Unregistered(#[from] RegistryError),
+}
+
+/// Makes each tool of these settings.
+pub fn each(settings: &Settings, clients: &mut ToolClients) -> Vec<Made> {
+    let built_in = builtin::all().into_iter().map(|tool| Made { name: tool.spec().name.clone(), tool: Ok(tool) });
+    let declared = settings.tools.iter().map(|config| {
+        let client = clients.http().map_err(|error| error.to_string());
+        let tool = client.and_then(|client| HttpTool::new(config, client).map_err(|error| error.to_string()));
+        Made { name: config.name.clone(), tool: tool.map(|tool| Arc::new(tool) as Arc<dyn Tool>) }
+    });
+    built_in.chain(declared).collect()
+}
+
+/// All tools of these settings.
+pub(super) fn registry(settings: &Settings, clients: &mut ToolClients) -> Result<Registry, ToolsError> {
+    let made = each(settings, clients).into_iter();
+    let tools = made.map(|Made { name, tool }| tool.map_err(|reason| ToolsError::Unusable { name, reason }));
+    Ok(Registry::new(tools.collect::<Result<Vec<_>, _>>()?)?)
+}
+
+/// The tools that a server with these settings would have, for a command that runs without one.
+pub async fn open(settings: &Settings) -> Result<Registry, ToolsError> {
+    registry(settings, &mut ToolClients::default())
+}
