@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT};
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
+use super::egress;
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
 use super::model::Models;
@@ -21,6 +22,7 @@ use super::tool::HttpToolConfig;
 use super::traces::TracesConfig;
 use super::upstream::{self, Preset, Upstream, UpstreamOrigin};
 use super::values::Values;
+use crate::net::guard::Policy;
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "loopgate.toml";
@@ -36,6 +38,8 @@ pub struct Settings {
     pub metrics: MetricsConfig,
     /// Where the traces of runs are sent, and which.
     pub traces: TracesConfig,
+    /// Which URLs may be asked that models, tools and callers name.
+    pub egress: Policy,
     /// Who answers, in the order of the file; never empty.
     pub upstreams: Vec<Upstream>,
     /// Where the upstreams were found.
@@ -149,6 +153,7 @@ impl Settings {
         let store = root.section("store", |section| StoreConfig::read(section, options));
         let metrics = root.section("metrics", |section| MetricsConfig::read(section, options, has_keys));
         let traces = root.section("traces", TracesConfig::read);
+        let egress = root.section("egress", egress::read);
         let mut upstreams = root.named("upstreams", None, |name, section| Some(Upstream::read(name, section)));
         let mut upstream_origin = UpstreamOrigin::File(root.file().to_owned());
         if let Some(preset) = preset {
@@ -179,6 +184,20 @@ impl Settings {
             Some(())
         });
         let (file, values) = (None, Values::default());
-        Self { server, store, metrics, traces, upstreams, upstream_origin, models, agents, tools, keys, file, values }
+        Self {
+            server,
+            store,
+            metrics,
+            traces,
+            egress,
+            upstreams,
+            upstream_origin,
+            models,
+            agents,
+            tools,
+            keys,
+            file,
+            values,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod differences;
 mod docs;
+mod egress;
 mod fallbacks;
 mod mistakes;
 mod pools;

@@ -7,6 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
+/// Where one cloud tells machines about themselves, at an address of its own that is public by its form.
+const METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+/// Where another one does, at an address of the kind that private networks have.
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
 /// Checks that an `http` or `https` URL names a host and no private address, and bears no credentials.
 pub fn check_host(url: &Url) -> Result<(), &'static str> {
     const PRIVATE: &str = "must not be a private or local address";
@@ -31,7 +36,7 @@ pub fn is_private_host(url: &Url) -> bool {
 }
 
 /// Whether a name stands for this machine. A dot at its end only says that it is whole.
-fn is_local_name(name: &str) -> bool {
+pub(super) fn is_local_name(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     name == "localhost" || name.ends_with(".localhost")
 }
@@ -51,27 +56,61 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_loopback()
         || address.is_link_local()
         || address.is_documentation()
-        || matches!((a, b, c), (0 | 224.., ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18 | 19, _));
+        || address == METADATA
+        || matches!((a, b, c), (0 | 224.., ..) | (100, 64..=127, _) | (192, 0, 0) | (192, 88, 99) | (198, 18 | 19, _));
     !special
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let segments = address.segments();
-    let embedded = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    match segments {
-        // Mapped and compatible addresses and those of NAT64 stand for an IPv4 address.
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if (high, low) > (0, 1) => is_public_v4(embedded(high, low)),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(embedded(high, low)),
-        // Teredo and what is kept for documentation.
-        [0x2001, 0 | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+    let embedded = embedded(address.into());
+    let has_public = || embedded.iter().copied().all(is_public_v4);
+    match address.segments() {
+        // These stand for an IPv4 address, which decides.
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => !embedded.is_empty() && has_public(),
+        // What protocols such as Teredo have for themselves, and what is kept for documentation.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
         // Of all other addresses only these are given out for the public internet, so the prefix decides before what
-        // an address embeds: 6to4 puts an IPv4 address into the prefix, ISATAP into the interface identifier.
-        [first @ 0x2000..=0x3fff, second, third, _, kind, mark, high, low] => {
-            let by_6to4 = (first == 0x2002).then(|| embedded(second, third));
-            let by_isatap = matches!((kind, mark), (0 | 0x200, 0x5efe)).then(|| embedded(high, low));
-            by_6to4.into_iter().chain(by_isatap).all(is_public_v4)
-        }
+        // an address embeds.
+        [0x2000..=0x3fff, ..] => has_public(),
         _ => false,
+    }
+}
+
+/// The IPv4 addresses that an IPv6 address leads to or may lead to: mapped and compatible addresses and those of NAT64 stand for one,
+/// 6to4 puts one into the prefix, ISATAP into the interface identifier, and Teredo hides one by turning all its bits.
+pub(super) fn embedded(address: IpAddr) -> Vec<Ipv4Addr> {
+    let IpAddr::V6(address) = address else { return Vec::new() };
+    let joined = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] if (high, low) > (0, 1) => vec![joined(high, low)],
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => vec![joined(high, low)],
+        [0x2001, 0, .., high, low] => vec![joined(!high, !low)],
+        [first, second, third, _, kind, mark, high, low] => {
+            let by_6to4 = (first == 0x2002).then(|| joined(second, third));
+            let by_isatap = matches!((kind, mark), (0 | 0x200, 0x5efe)).then(|| joined(high, low));
+            by_6to4.into_iter().chain(by_isatap).collect()
+        }
+    }
+}
+
+/// Whether an address is none that a server of an operator's own network has: it is of this link alone, such as those at which
+/// clouds tell machines their credentials, of a group, or of nothing.
+pub(super) fn is_never_a_server(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            address == METADATA
+                || address.is_link_local()
+                || address.is_broadcast()
+                || address.is_multicast()
+                || address.octets()[0] == 0
+        }
+        IpAddr::V6(address) => {
+            address == METADATA_V6
+                || address.is_unicast_link_local()
+                || address.is_multicast()
+                || address.is_unspecified()
+                || embedded(address.into()).into_iter().any(|form| is_never_a_server(form.into()))
+        }
     }
 }
 

@@ -2,16 +2,14 @@
 
 use std::fs;
 
-use toml::Spanned;
-use toml::de::DeValue;
-use url::Url;
-
 use crate::config::reader::Section;
-use crate::config::secret::Secret;
-use crate::config::secret_source;
-use crate::config::value::{FromToml, Misread, text};
+use crate::config::{proxy, secret_source};
+use crate::net::client::Proxies;
 use crate::net::client::tls::{Authorities, ClientCertificate, PemError, certificates, private_key};
-use crate::net::client::{Proxies, Proxy};
+
+/// What the key `proxy` means.
+const PROXY: &str = "URL of the proxy through which the upstream is reached, such as `\"http://proxy.internal:3128\"`, or \
+     `\"none\"`. If absent, the environment decides: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.";
 
 /// How connections to an upstream are opened.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +39,11 @@ impl ConnectionSettings {
             has_tls,
         );
         let authorities = authorities.and_then(|file| file.parse(section, Authorities::from_pem));
-        Self { authorities, certificate: read_certificate(section, has_tls), proxies: read_proxies(section) }
+        Self {
+            authorities,
+            certificate: read_certificate(section, has_tls),
+            proxies: proxy::read(section, PROXY).unwrap_or(Proxies::Environment),
+        }
     }
 }
 
@@ -96,78 +98,4 @@ fn read_certificate(section: &mut Section<'_>, has_tls: bool) -> Option<ClientCe
     let key = file.parse(section, private_key)?;
     let chain = chain?;
     file.parse(section, |_| ClientCertificate::new(chain, key))
-}
-
-fn read_proxies(section: &mut Section<'_>) -> Proxies {
-    let asked: Option<AskedProxy> = section.optional(
-        "proxy",
-        "URL of the proxy through which the upstream is reached, such as `\"http://proxy.internal:3128\"`, or `\"none\"`. If \
-         absent, the environment decides: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.",
-    );
-    let in_env: Option<String> = section
-        .optional("proxy_login_env", "Environment variable that holds the login at that proxy, `USER:PASSWORD`.");
-    let in_file: Option<String> =
-        section.optional("proxy_login_file", "File that holds the login at that proxy, `USER:PASSWORD`.");
-    let (key, login) = match (in_env, in_file) {
-        (Some(_), Some(_)) => {
-            ("proxy_login_file", Some(Err("give proxy_login_env or proxy_login_file, not both".to_owned())))
-        }
-        (Some(variable), None) => ("proxy_login_env", Some(secret_source::from_env(section, &variable))),
-        (None, path) => ("proxy_login_file", path.map(|path| secret_source::from_file(&path))),
-    };
-    let login = login.and_then(|login| secret_source::reported(section, key, login));
-    if let Some(login) = &login {
-        section.record_secret(key, login.expose());
-    }
-    match asked {
-        Some(AskedProxy::At(url)) => match Proxy::new(&url, login.as_ref().map(Secret::expose)) {
-            Some(proxy) => return Proxies::One(proxy),
-            None => section.refuse("proxy", "this is not the address of a proxy"),
-        },
-        asked if login.is_some() && (asked.is_some() || !section.is_written("proxy")) => {
-            section.refuse(key, "needs a `proxy` with a URL");
-        }
-        Some(AskedProxy::None) => return Proxies::None,
-        None => {}
-    }
-    Proxies::Environment
-}
-
-/// What the key `proxy` holds.
-enum AskedProxy {
-    None,
-    At(Url),
-}
-
-impl FromToml for AskedProxy {
-    fn form() -> String {
-        "URL or \"none\"".into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>) -> Result<Self, Misread> {
-        const FORM: &str = "a URL such as \"http://proxy.internal:3128\", or \"none\"";
-        let text = text(value, FORM)?;
-        if text == "none" {
-            return Ok(Self::None);
-        }
-        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let url = url.ok_or_else(|| Misread::new(value, format!("this is not {FORM}")))?;
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(Misread::new(
-                value,
-                "must not hold a user or password; name the login with proxy_login_env or proxy_login_file",
-            ));
-        }
-        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-            return Err(Misread::new(value, "must end with the host or its port"));
-        }
-        Ok(Self::At(url))
-    }
-
-    fn show(&self) -> String {
-        match self {
-            Self::None => "\"none\"".to_owned(),
-            Self::At(url) => format!("\"{url}\""),
-        }
-    }
 }

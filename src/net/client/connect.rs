@@ -1,6 +1,6 @@
 //! Connections to servers: directly or through a proxy, with TLS or without.
 
-use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,7 +10,6 @@ use http::header::USER_AGENT;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Uri};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use rustls::ClientConfig;
@@ -18,19 +17,12 @@ use tower::Service;
 
 use super::reach::Reach;
 use super::stream::Stream;
+use super::tcp::{Failure, Pinned, Tcp};
 use super::tls;
+use crate::net::guard::Guard;
 
 /// What this server calls itself, to servers and to proxies.
 pub(super) const NAME: HeaderValue = HeaderValue::from_static(concat!("loopgate/", env!("CARGO_PKG_VERSION")));
-
-/// How the kernel finds out that a server has vanished: after how long a silence it asks, how often again, when it
-/// gives up, and how long what was sent may stay without an acknowledgement. Not settings: the packets cost next to
-/// nothing, and servers that are there answer them by themselves.
-const SILENCE: Duration = Duration::from_secs(15);
-const ASK_EVERY: Duration = Duration::from_secs(15);
-const ASK_TIMES: u32 = 3;
-#[cfg(target_os = "linux")]
-const ACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Why there can be no client: the certificate authorities of the system cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -42,46 +34,40 @@ pub struct CannotConnect(#[from] rustls::Error);
 #[error("it took too long to connect")]
 pub(super) struct TooSlow;
 
-/// Why a connection failed.
-pub(super) type Failure = Box<dyn Error + Send + Sync>;
-
 /// Makes connections.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     /// Reaches servers without TLS.
-    tcp: HttpConnector,
+    tcp: Tcp,
     /// Reaches servers.
-    direct: HttpsConnector<HttpConnector>,
+    direct: HttpsConnector<Tcp>,
     /// Reaches proxies, which speak HTTP/1.1.
-    to_proxy: HttpsConnector<HttpConnector>,
+    to_proxy: HttpsConnector<Tcp>,
     tls: Arc<ClientConfig>,
     proxies: Option<Arc<Matcher>>,
-    /// Whether proxies are asked for a tunnel to every server: they pass no HTTP/2 on.
+    /// Whether proxies are asked for a tunnel to every server: they pass no HTTP/2 on, and would resolve a name again that was
+    /// checked.
     tunnels_all: bool,
+    guard: Option<Guard>,
     timeout: Option<Duration>,
 }
 
 impl Connector {
     /// Connects through `proxies` where they say so; through tunnels alone where only HTTP/2 is spoken.
     pub(super) fn new(reach: &Reach, proxies: Option<Matcher>) -> Result<Self, CannotConnect> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(SILENCE));
-        tcp.set_keepalive_interval(Some(ASK_EVERY));
-        tcp.set_keepalive_retries(Some(ASK_TIMES));
-        #[cfg(target_os = "linux")]
-        tcp.set_tcp_user_timeout(Some(ACKNOWLEDGED));
+        let tcp = Tcp::new(reach.guard.clone());
+        let checks_names = reach.guard.as_ref().is_some_and(|guard| !guard.policy().leaves_names_to_the_proxy());
         let (mut to_server, to_proxy) = encryption(reach)?;
         to_server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let tls = Arc::new(to_server);
         Ok(Self {
             tcp: tcp.clone(),
             direct: (tcp.clone(), tls.clone()).into(),
-            to_proxy: (tcp, Arc::new(to_proxy)).into(),
+            to_proxy: (Tcp::new(None), Arc::new(to_proxy)).into(),
             tls,
             proxies: proxies.map(Arc::new),
-            tunnels_all: reach.http2_only,
+            tunnels_all: reach.http2_only || checks_names,
+            guard: reach.guard.clone(),
             timeout: reach.connect_timeout,
         })
     }
@@ -95,7 +81,7 @@ impl Connector {
     }
 
     /// What opens connections without TLS, to servers that no proxy is used for.
-    pub(super) fn tcp(&self) -> HttpConnector {
+    pub(super) fn tcp(&self) -> Tcp {
         self.tcp.clone()
     }
 
@@ -110,6 +96,7 @@ impl Connector {
 
     async fn connect(mut self, to: Uri) -> Result<Stream, Failure> {
         let Some(proxy) = self.proxy(&to) else { return Ok(Stream::direct(self.direct.call(to).await?)) };
+        let at = self.checked(&to).await?;
         if to.scheme() != Some(&Scheme::HTTPS) && !self.tunnels_all {
             return Ok(Stream::to_proxy(self.to_proxy.call(proxy.uri().clone()).await?));
         }
@@ -118,7 +105,26 @@ impl Connector {
         if let Some(authorization) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(authorization.clone());
         }
+        let tunnel = Pinned::new(tunnel, at.unwrap_or_else(|| to.clone()));
         Ok(Stream::direct(HttpsConnector::from((tunnel, self.tls)).call(to).await?))
+    }
+
+    /// Has the guard check a server that a proxy reaches. Returns the server with its address in the place of its name, unless
+    /// names are left to the proxy.
+    async fn checked(&self, to: &Uri) -> Result<Option<Uri>, Failure> {
+        let Some(guard) = &self.guard else { return Ok(None) };
+        guard.check_uri(to)?;
+        let Some(host) = to.host().filter(|_| !guard.policy().leaves_names_to_the_proxy()) else { return Ok(None) };
+        let answers = guard.resolve(host).await?;
+        let address = answers.first().map(|address| match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        });
+        let is_encrypted = to.scheme() == Some(&Scheme::HTTPS);
+        let port = to.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
+        let server = format!("{}:{port}", address.unwrap_or_default());
+        let parts = Uri::builder().scheme(to.scheme().cloned().unwrap_or(Scheme::HTTP)).authority(server);
+        Ok(Some(parts.path_and_query("/").build()?))
     }
 }
 

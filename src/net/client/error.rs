@@ -9,7 +9,8 @@ use hyper_util::client::legacy;
 use super::connect::TooSlow;
 use super::distrust::{distrust, tls_error};
 use super::http1::Http1Error;
-use super::stream::{Refusal, UsedAgain};
+use super::stream::{self, UsedAgain};
+use crate::net::guard::Refusal;
 
 /// No answer came, or its body broke off.
 #[derive(Debug)]
@@ -43,6 +44,11 @@ impl HttpError {
         }
         let is_unanswered = self.cause().downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
         is_unanswered && self.0.downcast_ref().is_some_and(|error| noted::<UsedAgain>(error).get())
+    }
+
+    /// Why the guard refused the server or its addresses, if that is it. Nothing was sent then.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.cause().downcast_ref()
     }
 
     /// The innermost error, which says what happened; the outer ones only say during what.
@@ -89,7 +95,7 @@ impl From<Http1Error> for HttpError {
 impl From<legacy::Error> for HttpError {
     fn from(error: legacy::Error) -> Self {
         // HTTP/2 tells those who wait for an answer that the connection was closed, and keeps the reason to itself.
-        match noted::<Refusal>(&error).get() {
+        match noted::<stream::Refusal>(&error).get() {
             Some(refusal) => Self(refusal.into()),
             None => Self(error.into()),
         }

@@ -3,16 +3,16 @@
 //! It keeps connections for the next request, speaks HTTP/2 to servers that offer it with TLS, and trusts the system's
 //! certificate authorities, or others that it is given. Servers without TLS that no proxy stands before are spoken to by
 //! `http1`, all others by the HTTP library. It follows no redirects, unpacks nothing, and has no time limits but the one for
-//! connecting: callers know how long each phase may take. A request is sent once; only one of which no byte was sent, because the
+//! connecting: callers know how long each phase may take. With a guard it connects nowhere that the guard does not allow. A request is sent once; only one of which no byte was sent, because the
 //! connection that was kept for it turned out to be closed, is sent again on another.
 
 mod connect;
 mod distrust;
 mod error;
 mod http1;
-mod proxies;
 mod reach;
 mod stream;
+mod tcp;
 #[cfg(test)]
 mod tests;
 pub mod tls;
@@ -32,8 +32,8 @@ pub use self::connect::CannotConnect;
 use self::connect::{Connector, NAME};
 pub use self::error::HttpError;
 use self::http1::Http1Client;
-pub use self::proxies::{Proxies, Proxy};
 pub use self::reach::Reach;
+pub use super::proxies::{Proxies, Proxy};
 
 /// How long a connection is kept for the next request. Not a setting: servers close theirs earlier, and are heeded.
 const KEEP_IDLE: Duration = Duration::from_secs(90);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::proxies::Proxies;
 use super::tls::{Authorities, ClientCertificate};
+use crate::net::guard::Guard;
+use crate::net::proxies::Proxies;
 
 /// How a client reaches servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -20,4 +21,6 @@ pub struct Reach {
     pub authorities: Option<Authorities>,
     /// What is shown to servers that ask for a certificate.
     pub certificate: Option<ClientCertificate>,
+    /// What decides which servers are reached, and at which addresses; `None` for servers that the operator names.
+    pub guard: Option<Guard>,
 }

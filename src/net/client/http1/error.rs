@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::super::connect::Failure;
+use super::super::tcp::Failure;
 
 /// What went wrong with a request or its answer.
 #[derive(Debug, thiserror::Error)]

@@ -32,7 +32,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Request, StatusCode, Uri};
-use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::net::TcpStream;
 use tower::Service;
 
@@ -42,11 +41,12 @@ use self::exchange::{Arriving, Exchange};
 use self::head::Head;
 use self::pool::Pool;
 use super::connect::TooSlow;
+use super::tcp::Tcp;
 
 /// Asks servers, and keeps connections to them. Clones share these connections.
 #[derive(Debug, Clone)]
 pub(super) struct Http1Client {
-    connector: HttpConnector,
+    connector: Tcp,
     connect_timeout: Option<Duration>,
     pool: Arc<Pool>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Answer {
 
 impl Http1Client {
     /// Keeps each connection for so long after an answer.
-    pub(super) fn new(connector: HttpConnector, connect_timeout: Option<Duration>, keep_idle: Duration) -> Self {
+    pub(super) fn new(connector: Tcp, connect_timeout: Option<Duration>, keep_idle: Duration) -> Self {
         Self { connector, connect_timeout, pool: Arc::new(Pool::new(keep_idle)) }
     }
 
@@ -101,6 +101,6 @@ impl Http1Client {
     }
 }
 
-fn unconnected(why: impl Into<super::connect::Failure>) -> Http1Error {
+fn unconnected(why: impl Into<super::tcp::Failure>) -> Http1Error {
     Http1Error::Unconnected(why.into())
 }

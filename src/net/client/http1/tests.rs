@@ -12,9 +12,7 @@ use crate::net::testing::read_request;
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
 
 fn client() -> Http1Client {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    Http1Client::new(connector, None, Duration::from_secs(60))
+    Http1Client::new(Tcp::new(None), None, Duration::from_secs(60))
 }
 
 async fn send(client: &Http1Client, url: &str, body: Vec<u8>) -> Result<Answer, Http1Error> {
