@@ -252,6 +252,8 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// What the call may have cost.
     pub spent: Spent,
+    /// How far the failure reaches.
+    pub extent: Extent,
     /// What the upstream says that the call took.
     pub usage: Option<Usage>,
     /// Whether the upstream cannot read the reasoning that the request brought back.
@@ -268,6 +270,7 @@ impl ModelError {
             status: None,
             retry_after: None,
             spent: Spent::Nothing,
+            extent: Extent::Model,
             usage: None,
             refuses_reasoning: false,
         }
@@ -289,6 +292,27 @@ impl ModelError {
             ModelErrorKind::Rejected => ErrorKind::UpstreamRejected,
             ModelErrorKind::ContextLength => ErrorKind::ContextLength,
         }
+    }
+}
+
+/// How far a failure reaches: what else it is to be expected of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The model of the upstream, whichever server of several is asked.
+    Model,
+    /// What the model wrote, which is no fault of the server that passed it on.
+    Answer,
+    /// One server of several, while another one can be asked.
+    Address,
+    /// The connection, which was kept and is closed just as it is used.
+    Connection,
+}
+
+impl Extent {
+    /// Whether it says something of the model.
+    #[must_use]
+    pub fn is_of_model(self) -> bool {
+        matches!(self, Self::Model | Self::Answer)
     }
 }
 

@@ -49,6 +49,8 @@ const BUDGET_BEFORE_FALLBACK: Duration = Duration::from_secs(2);
 const DOWN_BUDGET: Duration = Duration::from_secs(10);
 /// The least time between two looks at whether a model is asked again.
 const LEAST_WAIT: Duration = Duration::from_millis(50);
+/// How much later than the first the last of those calls looks that wait for a model.
+const MOST_SPREAD: Duration = Duration::from_secs(1);
 
 impl RetryPolicy {
     /// The policy for a model in whose place another one can be asked: a hiccup is waited for, and no more.
@@ -108,21 +110,26 @@ impl Model for Retrying {
                 health.earn_retries();
             }
             loop {
-                let mut call = match health.admit(&request.model, !request.has_fallback).await {
-                    Ok(call) => MadeCall::new(call),
-                    Err(refusal) => {
-                        let error = failed.take().unwrap_or_else(|| health.error(&refusal));
-                        let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
-                            yield Err(error);
-                            return;
-                        };
-                        yield Ok(again(attempt, delay, &error));
-                        failed = Some(error);
-                        sleep(delay).await;
-                        continue;
+                let mut waits: Option<Instant> = None;
+                let call = loop {
+                    let refusal = match health.admit(&request.model, !request.has_fallback).await {
+                        Ok(call) => break call,
+                        Err(refusal) => refusal,
+                    };
+                    let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
+                        yield Err(not_made(&health, &refusal, failed));
+                        return;
+                    };
+                    if waits.is_none() {
+                        yield Ok(Delta::Queued);
+                        waits = Some(Instant::now());
                     }
+                    sleep(delay).await;
                 };
-                let mut deltas = inner.stream(request.clone());
+                if let Some(since) = waits {
+                    yield Ok(Delta::Dequeued { waited: since.elapsed() });
+                }
+                let (mut call, mut deltas) = (MadeCall::new(call), inner.stream(request.clone()));
                 let error = loop {
                     match deltas.next().await {
                         Some(Ok(delta)) => {
@@ -190,33 +197,40 @@ struct MadeCall {
     call: Call,
     /// Whether its answer began.
     has_begun: bool,
-    /// Whether it waits for its turn.
-    is_queued: bool,
 }
 
 impl MadeCall {
     fn new(call: Call) -> Self {
-        Self { call, has_begun: false, is_queued: false }
+        Self { call, has_begun: false }
     }
 
     fn hear(&mut self, delta: &Delta) {
-        self.is_queued = matches!(delta, Delta::Queued);
-        let is_of_answer = !matches!(delta, Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. });
-        self.has_begun |= is_of_answer;
-        if is_of_answer && !matches!(delta, Delta::Begun) {
-            self.call.note_answer();
+        match delta {
+            Delta::Retry { .. } | Delta::Queued | Delta::Dequeued { .. } => return,
+            Delta::Begun => self.call.note_begin(),
+            Delta::Text(_) | Delta::Refusal(_) | Delta::Thinking(_) | Delta::CallArguments { .. } => {
+                self.call.note_word();
+            }
+            Delta::Finished(_) => self.call.note_end(),
         }
+        self.has_begun = true;
     }
 
     /// What its failure says. An answer that began is neither free nor to be said again, whatever its failure is said to
     /// have cost.
     fn fail(mut self, request: &ModelRequest, error: ModelError) -> ModelError {
-        // A call that found no room, or that its caller gave no more time, says nothing of the model.
-        if !self.is_queued && Instant::now() < request.deadline {
-            self.call.note_failure(&request.model, &error);
+        // A call that its caller gave no more time, such as one that found no room until then, says nothing of the model.
+        if error.extent.is_of_model() && Instant::now() < request.deadline {
+            self.call.note_failure(&error);
         }
         if self.has_begun { error.having(Spent::Unknown) } else { error }
     }
+}
+
+/// The failure of a call that is not made, after an attempt that `failed` or none.
+fn not_made(health: &UpstreamHealth, refusal: &Refusal, failed: Option<ModelError>) -> ModelError {
+    let error = failed.unwrap_or_else(|| health.error(refusal));
+    ModelError { retry_after: Some(refusal.for_now), ..error }
 }
 
 /// That a call is made again after `delay`, since it failed so.
@@ -249,11 +263,12 @@ impl Until {
     }
 
     /// How long to wait for a model that is not asked for now, if that is not too long. A limit of its rate passes for certain,
-    /// so it is waited for as for any retry.
+    /// so it is waited for as for any retry. Calls that wait for the same model do not come back together.
     fn wait(&self, refusal: &Refusal) -> Option<Duration> {
         let end = if refusal.class == ErrorClass::RateLimited { self.end } else { self.down };
         let left = end.saturating_duration_since(Instant::now());
-        (refusal.for_now < left).then_some(refusal.for_now.max(LEAST_WAIT))
+        let spread = MOST_SPREAD.min(refusal.for_now / 4).mul_f64(random());
+        (refusal.for_now < left).then_some((refusal.for_now + spread).max(LEAST_WAIT))
     }
 }
 

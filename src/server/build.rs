@@ -121,7 +121,7 @@ fn build_upstream(upstream: &config::Upstream, clients: &mut Clients, health: &H
     if let Some(slots) = clients.kept.slots(upstream) {
         model = Arc::new(Queued::new(&name, model, slots));
     }
-    let health = health.of_upstream(&name, &health::fingerprint(upstream), health::policy(&upstream.breaker, http));
+    let health = health.of_upstream(&name, &health::fingerprint(upstream), health::policy(&upstream.breaker));
     let model = Retrying::new(model, RetryPolicy::default(), health);
     Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms).needed(upstream.needed))
 }

@@ -4,23 +4,18 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::config::{BreakerConfig, HttpUpstream, Secret, Upstream};
+use crate::config::{BreakerConfig, Secret, Upstream};
 use crate::llm::health::breaker::BreakerPolicy;
 
-/// What a probe may take beyond its first byte.
-const PROBE_MARGIN: Duration = Duration::from_secs(5);
-
 /// When breakers of this upstream open, and for how long.
-pub(super) fn policy(breaker: &BreakerConfig, http: &HttpUpstream) -> BreakerPolicy {
+pub(super) fn policy(breaker: &BreakerConfig) -> BreakerPolicy {
     let BreakerConfig { enabled, failures, window, cooldown, max_cooldown, retry_percent } = *breaker;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let probe = http.connect_timeout.saturating_add(http.first_byte_timeout).saturating_add(PROBE_MARGIN);
     BreakerPolicy {
         failures: if enabled { failures } else { 0 },
         window_ms: millis(window),
         cooldown_ms: millis(cooldown),
         most_cooldown_ms: millis(max_cooldown),
-        probe_ms: millis(probe),
         retry_percent,
     }
 }

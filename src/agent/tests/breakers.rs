@@ -2,6 +2,7 @@
 //! they are well again.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::agent::LimitsPatch;
 use crate::agent::ledger::keys;
 use crate::config::ModelConfig;
 use crate::llm::error_class::ErrorClass;
-use crate::llm::health::breaker::{Opening, Standing};
+use crate::llm::health::breaker::{Known, Opening, Standing};
 use crate::llm::health::shared::Target;
 use crate::llm::{ModelErrorKind, Spent};
 use crate::store::layer::StoreLayer;
@@ -182,7 +183,8 @@ async fn a_run_that_outgrew_its_model_waits_for_a_larger_one_that_is_left_alone(
         let agent = TestAgent::builder().guarded().spare(vec![Say::Text(&["hello"])], wide.clone()).begin();
         let target = Target { upstream: "spare0".into(), fingerprint: "".into(), model: "s".into() };
         let opening = Opening { class: ErrorClass::Overloaded, streak: 1, until_ms: seconds * 1_000 };
-        agent.generation().health.learn(&[(target, opening)]);
+        let health = &agent.generation().health;
+        health.learn(health.tick(), &HashMap::from([(target, Known { opening, probed_until_ms: None })]), true);
         let mut new = request();
         new.messages = vec![Message::text(Role::User, &"long ".repeat(200_000))];
         let since = tokio::time::Instant::now();

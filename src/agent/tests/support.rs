@@ -46,14 +46,8 @@ pub(super) const RETENTION: Retention = Retention {
 };
 
 /// When the models of a guarded agent are left alone.
-const BREAKER: BreakerPolicy = BreakerPolicy {
-    failures: 5,
-    window_ms: 30_000,
-    cooldown_ms: 5_000,
-    most_cooldown_ms: 120_000,
-    probe_ms: 40_000,
-    retry_percent: 10,
-};
+const BREAKER: BreakerPolicy =
+    BreakerPolicy { failures: 5, window_ms: 30_000, cooldown_ms: 5_000, most_cooldown_ms: 120_000, retry_percent: 10 };
 
 /// Answers with its arguments, and keeps a journal.
 #[derive(Debug)]

@@ -43,17 +43,20 @@ impl BreakerConfig {
             enabled: section.key("enabled", "Whether models are left alone at all.", default.enabled),
             failures: section.key(
                 "failures",
-                "So many calls of a model that fail within `window`, if they are at least half of all, open its breaker: then no \
-                 call of it is made until `cooldown` is over. A key that the upstream does not know or an account that is used up \
-                 opens it at once, and a rate limit with a time to wait as soon as a second call meets it and none is answered. \
-                 A call that is cut short by its own run's `timeout` counts for nothing.",
+                "So many calls of a model that fail within `window`, if they are at least half of those that were made until then, \
+                 open its breaker: then no call of it is made until `cooldown` is over. An answer that breaks off is a failure, \
+                 however much of it came. A key that the upstream does not know or an account that is used up opens the breaker \
+                 at once, and a rate limit with a time to wait as soon as a second call meets it and none is answered. It counts \
+                 for nothing that the upstream does not have the model, that a call is cut short by its own run's `timeout`, or \
+                 that one of several `base_urls` fails while another can be asked.",
                 default.failures,
             ),
             window: section.key("window", "How long a failure counts.", default.window),
             cooldown: section.key(
                 "cooldown",
-                "How long a breaker is open at first. Then one call, of all replicas together, probes the model: if it fails, the \
-                 breaker is open for twice as long.",
+                "How long a breaker is open at first. Then one call, of all replicas together, probes the model, for as long as it \
+                 takes: if it fails, the breaker is open for twice as long. Once the model speaks, all calls are made again; where \
+                 answers broke off, once that answer is whole. A breaker that opens again within `window` goes on where it was.",
                 default.cooldown,
             ),
             max_cooldown: section.key(

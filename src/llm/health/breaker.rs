@@ -1,88 +1,24 @@
-//! The circuit breaker of one model of an upstream. Pure: times come in, decisions go out.
+//! The circuit breaker of one model, as one process sees it. Pure: times come in, decisions go out.
 //!
-//! Closed, it lets every call through and counts failures. Once too many calls have failed it opens: no call is made until its
-//! cooldown is over. Then it is half-open: one call goes through as a probe, whose outcome closes it or opens it for twice as
-//! long. Milliseconds are those of any clock that does not go back.
+//! | it is | a call | and then |
+//! | --- | --- | --- |
+//! | closed | goes through, and is counted | too many failures open it |
+//! | open | is refused | once its cooldown is over, it is half-open |
+//! | half-open | is its probe, or is refused while another call is | an answer closes it; a failure opens it for twice as long |
+//!
+//! There is one probe at a time, for as long as its call is under way. It is answered once the model speaks. Where
+//! calls failed because answers broke off, it is answered once its answer is whole. Where a person must mend what is wrong,
+//! calls that have no other model to ask go through as well; each of them may close the breaker, and none opens it anew.
+//!
+//! Milliseconds are those of any clock that does not go back.
 
+pub use super::policy::{BreakerPolicy, Failure};
+use super::policy::{Treatment, is_lenient};
+use super::window::{Share, Window};
 use crate::llm::error_class::ErrorClass;
 
-/// When it opens, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BreakerPolicy {
-    /// So many failures open it, if they are at least half of the calls; 0 for never.
-    pub failures: u32,
-    /// Within this time.
-    pub window_ms: u64,
-    /// How long it is open the first time.
-    pub cooldown_ms: u64,
-    /// How long it is open at most, unless the upstream itself names a time.
-    pub most_cooldown_ms: u64,
-    /// How long a probe may take before another call becomes one.
-    pub probe_ms: u64,
-    /// How many retries a hundred calls of the upstream earn.
-    pub retry_percent: u32,
-}
-
-impl BreakerPolicy {
-    /// It never opens, and every call may be repeated as often as its caller likes.
-    pub const OFF: Self =
-        Self { failures: 0, window_ms: 0, cooldown_ms: 0, most_cooldown_ms: 0, probe_ms: 0, retry_percent: 10_000 };
-}
-
-/// The longest that an upstream may ask to be left alone.
-const MOST_RETRY_AFTER_MS: u64 = 10 * 60_000;
-/// A shorter wait than this is no reason to let no other call through.
-const LEAST_RETRY_AFTER_MS: u64 = 1_000;
-/// How long a refusal lasts that a person must mend, at first and at most.
-const REFUSED_MS: (u64, u64) = (60_000, 10 * 60_000);
 /// When those are to ask again that find a probe under way.
 const PROBE_POLL_MS: u64 = 2_000;
-/// Doublings of a cooldown that make a difference.
-const MOST_STREAK: u32 = 16;
-
-/// What a failure does to a breaker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Treatment {
-    /// Nothing: the upstream is well.
-    Pass,
-    /// It counts; enough of them open the breaker.
-    Count,
-    /// It opens the breaker if it is the second and no call is answered: one may be too large for what is left of a limit.
-    OpenIfRepeated,
-    /// It opens the breaker at once.
-    Open,
-}
-
-fn treatment(class: ErrorClass, retry_after_ms: Option<u64>) -> Treatment {
-    match class {
-        ErrorClass::ContextLength | ErrorClass::NotTaken | ErrorClass::InvalidRequest => Treatment::Pass,
-        ErrorClass::Unreachable
-        | ErrorClass::Overloaded
-        | ErrorClass::TimedOut
-        | ErrorClass::Broken
-        // These may be about what one caller asks for, and the next one does not.
-        | ErrorClass::Forbidden
-        | ErrorClass::NotFound
-        | ErrorClass::Misconfigured => Treatment::Count,
-        ErrorClass::Denied | ErrorClass::Unpaid => Treatment::Open,
-        ErrorClass::RateLimited => match retry_after_ms {
-            Some(wait) if wait >= LEAST_RETRY_AFTER_MS => Treatment::OpenIfRepeated,
-            Some(_) => Treatment::Pass,
-            None => Treatment::Count,
-        },
-    }
-}
-
-/// Whether a call may be made nevertheless where there is no other model: the upstream refuses it at once and at no cost, and only
-/// a call tells whether someone has mended what is wrong.
-fn is_lenient(class: ErrorClass) -> bool {
-    needs_a_person(class) || matches!(class, ErrorClass::Forbidden | ErrorClass::NotFound | ErrorClass::Misconfigured)
-}
-
-/// Whether no call succeeds before a person mends what is wrong, whatever is asked.
-fn needs_a_person(class: ErrorClass) -> bool {
-    matches!(class, ErrorClass::Denied | ErrorClass::Unpaid)
-}
 
 /// Why a breaker is open, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,12 +31,22 @@ pub struct Opening {
     pub until_ms: u64,
 }
 
+/// What others know of a breaker that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Closed,
-    Open(Opening),
-    /// A probe is under way here, for so long at most.
-    Probing(Opening, u64),
+pub struct Known {
+    /// Why it is open.
+    pub opening: Opening,
+    /// Until when at most another process probes.
+    pub probed_until_ms: Option<u64>,
+}
+
+/// The call that is to find out whether a model is well again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    /// A call of this process, by its number.
+    Own(u64),
+    /// One of another process, until then at most.
+    Other(u64),
 }
 
 /// Where a breaker stands, in a word.
@@ -125,19 +71,36 @@ pub enum Admission {
     Refuse(Opening),
 }
 
-/// A call that went through. Its outcome counts only while the breaker is as it was then.
+/// A call that went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
+    kind: Kind,
+    number: u64,
     epoch: u64,
+    /// Whether it is counted as answered.
+    is_answered: bool,
 }
 
-/// What came of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallOutcome {
+enum Kind {
+    /// Made while the breaker was closed.
+    Ordinary,
+    Probe,
+    /// Made though it was open, as there was no other model to ask.
+    Lenient,
+}
+
+/// What is heard of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// The upstream took it.
+    Begun,
     /// The model spoke.
-    Answered,
-    /// It failed so; the upstream may have asked to wait.
-    Failed(ErrorClass, Option<u64>),
+    Word,
+    /// The answer is whole.
+    End,
+    /// It failed.
+    Failed(Failure),
     /// Its caller went away before.
     Dropped,
 }
@@ -147,6 +110,8 @@ pub enum CallOutcome {
 pub enum Change {
     /// It opened.
     Opened(Opening),
+    /// Its probe failed.
+    Reopened(Opening),
     /// It closed.
     Closed,
     /// Its probe came to nothing: another call may probe.
@@ -157,188 +122,205 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breaker {
     policy: BreakerPolicy,
-    state: State,
-    /// Grows with every change of the state.
+    /// `None` while it is closed.
+    opening: Option<Opening>,
+    probe: Option<Probe>,
+    window: Window,
+    /// The number of the last call.
+    admitted: u64,
+    /// Grows as it opens and closes. An ordinary call counts while it is as it was then.
     epoch: u64,
-    /// Since when calls are counted.
-    since_ms: u64,
-    calls: u32,
-    failures: u32,
-    /// Whether others know that it is open.
-    is_shared: bool,
+    /// The streak of its last opening, and when that was over.
+    last: Option<(u32, u64)>,
+    has_failed: bool,
 }
 
 impl Breaker {
     /// A closed one.
+    #[must_use]
     pub fn new(policy: BreakerPolicy) -> Self {
-        Self { policy, state: State::Closed, epoch: 0, since_ms: 0, calls: 0, failures: 0, is_shared: false }
+        let window = Window::new(policy.window_ms);
+        Self { policy, opening: None, probe: None, window, admitted: 0, epoch: 0, last: None, has_failed: false }
     }
 
     /// Whether a call goes through now. `alone` says that there is no other model to ask.
     pub fn admit(&mut self, now_ms: u64, alone: bool) -> Admission {
-        match self.state {
-            State::Closed => Admission::Pass(self.ticket()),
-            State::Open(opening) | State::Probing(opening, _) if alone && is_lenient(opening.class) => {
-                Admission::Pass(self.ticket())
-            }
-            State::Open(opening) if now_ms < opening.until_ms => Admission::Refuse(opening),
-            State::Probing(opening, until_ms) if now_ms < until_ms => {
-                let until_ms = until_ms.min(now_ms + PROBE_POLL_MS);
-                Admission::Refuse(Opening { until_ms, ..opening })
-            }
-            State::Open(opening) | State::Probing(opening, _) => {
-                self.enter(State::Probing(opening, now_ms + self.policy.probe_ms));
-                Admission::Probe(self.ticket())
-            }
+        let Some(opening) = self.opening else {
+            self.window.roll(now_ms, self.admitted);
+            return Admission::Pass(self.ticket(Kind::Ordinary));
+        };
+        if alone && is_lenient(opening.class) {
+            return Admission::Pass(self.ticket(Kind::Lenient));
         }
+        if let Some(refused) = self.refusal(now_ms) {
+            return Admission::Refuse(refused);
+        }
+        let ticket = self.ticket(Kind::Probe);
+        self.probe = Some(Probe::Own(ticket.number));
+        Admission::Probe(ticket)
     }
 
     /// Why a call would not go through now. Changes nothing.
+    #[must_use]
     pub fn refusal(&self, now_ms: u64) -> Option<Opening> {
-        match self.state {
-            State::Open(opening) if now_ms < opening.until_ms => Some(opening),
-            State::Probing(opening, until_ms) if now_ms < until_ms => Some(Opening { until_ms, ..opening }),
-            State::Closed | State::Open(_) | State::Probing(..) => None,
-        }
-    }
-
-    /// The ticket of a call that was made before anything was known of the model; `None` if it is open by now.
-    pub fn admit_late(&self) -> Option<Ticket> {
-        (self.state == State::Closed).then(|| self.ticket())
+        let opening = self.opening?;
+        let poll_ms = now_ms.saturating_add(PROBE_POLL_MS);
+        let until_ms = match self.probe {
+            _ if now_ms < opening.until_ms => opening.until_ms,
+            Some(Probe::Own(_)) => poll_ms,
+            Some(Probe::Other(until_ms)) if now_ms < until_ms => until_ms.min(poll_ms),
+            Some(Probe::Other(_)) | None => return None,
+        };
+        Some(Opening { until_ms, ..opening })
     }
 
     /// Why it is not closed.
+    #[must_use]
     pub fn opening(&self) -> Option<Opening> {
-        match self.state {
-            State::Closed => None,
-            State::Open(opening) | State::Probing(opening, _) => Some(opening),
+        self.opening
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn standing(&self, now_ms: u64) -> Standing {
+        match self.opening {
+            None => Standing::Closed,
+            Some(opening) if now_ms < opening.until_ms => Standing::Open,
+            Some(_) => Standing::HalfOpen,
         }
+    }
+
+    /// Whether a call of this process probes.
+    #[must_use]
+    pub fn is_probing(&self) -> bool {
+        matches!(self.probe, Some(Probe::Own(_)))
+    }
+
+    /// Whether calls failed, so that it is worth showing.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether what it knows makes a difference.
+    pub fn is_of_use(&mut self, now_ms: u64) -> bool {
+        self.window.roll(now_ms, self.admitted);
+        self.opening.is_some() || self.window.failures() > 0
     }
 
     /// Another process probes: this one does not until then.
     pub fn forgo(&mut self, ticket: Ticket, until_ms: u64) {
-        if let State::Probing(opening, _) = self.state
-            && ticket == self.ticket()
+        if let Some(opening) = &mut self.opening
+            && self.probe == Some(Probe::Own(ticket.number))
         {
-            self.enter(State::Open(Opening { until_ms, ..opening }));
+            opening.until_ms = opening.until_ms.max(until_ms);
+            self.probe = None;
         }
     }
 
-    /// Takes in what came of a call. Returns what others are to know.
-    pub fn settle(&mut self, now_ms: u64, ticket: Ticket, outcome: CallOutcome) -> Option<Change> {
-        if ticket != self.ticket() {
-            return None;
-        }
-        let failed = match outcome {
-            CallOutcome::Failed(class, retry_after_ms) => {
-                Some((class, retry_after_ms, treatment(class, retry_after_ms)))
-            }
-            CallOutcome::Answered | CallOutcome::Dropped => None,
-        };
-        match (self.state, failed) {
-            (State::Probing(opening, _), _) if outcome == CallOutcome::Dropped => {
-                self.enter(State::Open(Opening { until_ms: now_ms, ..opening }));
-                Some(Change::Released)
-            }
-            (State::Closed | State::Open(_), _) if outcome == CallOutcome::Dropped => None,
-            (State::Closed, None | Some((.., Treatment::Pass))) => {
-                self.count(now_ms, 0);
-                None
-            }
-            (State::Closed, Some((class, retry_after_ms, treatment))) => {
-                self.count(now_ms, 1);
-                let is_due = self.is_much() || treatment == Treatment::Open;
-                let is_repeated = treatment == Treatment::OpenIfRepeated && self.failures > 1;
-                let opens = is_due || (is_repeated && self.failures == self.calls);
-                (self.policy.failures > 0 && opens).then(|| self.open(now_ms, class, retry_after_ms, 1))
-            }
-            (State::Open(_) | State::Probing(..), None | Some((.., Treatment::Pass))) => {
-                self.close();
-                Some(Change::Closed)
-            }
-            (State::Open(_), Some(_)) => None,
-            (State::Probing(opening, _), Some((class, retry_after_ms, _))) => {
-                let streak = if opening.class == class { opening.streak + 1 } else { opening.streak };
-                Some(self.open(now_ms, class, retry_after_ms, streak))
+    /// Takes in what is heard of a call. Returns what others are to know.
+    pub fn hear(&mut self, now_ms: u64, ticket: &mut Ticket, heard: Heard) -> Option<Change> {
+        match (ticket.kind, self.opening) {
+            (Kind::Ordinary, None) if ticket.epoch == self.epoch => self.count(now_ms, ticket, heard),
+            (Kind::Ordinary, _) => None,
+            (Kind::Probe | Kind::Lenient, Some(opening)) => self.judge(now_ms, ticket, heard, opening),
+            (Kind::Probe | Kind::Lenient, None) => {
+                // Others have closed it: the call is one as any other.
+                *ticket = self.ticket(Kind::Ordinary);
+                self.count(now_ms, ticket, heard)
             }
         }
     }
 
     /// Takes in what others know: that it is open, or that it is not.
-    pub fn learn(&mut self, known: Option<Opening>) {
-        match (self.state, known) {
-            (State::Closed, Some(opening)) => self.adopt(opening),
-            (State::Open(own), Some(opening)) if self.is_shared || opening.until_ms > own.until_ms => {
-                self.adopt(opening);
-            }
-            (State::Open(_), None) if self.is_shared => self.close(),
-            // A probe of its own says more.
-            (State::Probing(..) | State::Open(_) | State::Closed, _) => {}
-        }
-    }
-
-    /// Others know by now that it is open.
-    pub fn note_shared(&mut self) {
-        self.is_shared = self.state != State::Closed;
-    }
-
-    /// Where it stands.
-    pub fn standing(&self, now_ms: u64) -> Standing {
-        match self.state {
-            State::Closed => Standing::Closed,
-            State::Open(opening) if now_ms < opening.until_ms => Standing::Open,
-            State::Open(_) | State::Probing(..) => Standing::HalfOpen,
-        }
-    }
-
-    fn ticket(&self) -> Ticket {
-        Ticket { epoch: self.epoch }
-    }
-
-    fn enter(&mut self, state: State) {
-        self.state = state;
-        self.epoch += 1;
-    }
-
-    fn adopt(&mut self, opening: Opening) {
-        if self.state != State::Open(opening) {
-            self.enter(State::Open(opening));
-        }
-        self.is_shared = true;
-    }
-
-    fn close(&mut self) {
-        self.enter(State::Closed);
-        (self.calls, self.failures, self.is_shared) = (0, 0, false);
-    }
-
-    fn open(&mut self, now_ms: u64, class: ErrorClass, retry_after_ms: Option<u64>, streak: u32) -> Change {
-        let (first, most) = if needs_a_person(class) {
-            REFUSED_MS
-        } else {
-            (self.policy.cooldown_ms, self.policy.most_cooldown_ms.max(self.policy.cooldown_ms))
+    pub fn learn(&mut self, now_ms: u64, known: Option<Known>) {
+        let Some(Known { opening, probed_until_ms }) = known else {
+            self.close(now_ms);
+            return;
         };
-        let own = first.saturating_mul(1 << (streak.clamp(1, MOST_STREAK) - 1)).min(most);
-        let asked =
-            retry_after_ms.filter(|wait| *wait >= LEAST_RETRY_AFTER_MS).map(|wait| wait.min(MOST_RETRY_AFTER_MS));
-        let opening = Opening { class, streak, until_ms: now_ms.saturating_add(asked.unwrap_or(own)) };
-        self.enter(State::Open(opening));
-        (self.calls, self.failures, self.is_shared) = (0, 0, false);
-        Change::Opened(opening)
+        self.epoch += u64::from(self.opening.is_none());
+        (self.opening, self.has_failed) = (Some(opening), true);
+        // A call of its own that is under way may still tell.
+        self.probe = self.probe.filter(|probe| matches!(probe, Probe::Own(_))).or(probed_until_ms.map(Probe::Other));
     }
 
-    /// Whether enough calls failed.
-    fn is_much(&self) -> bool {
-        self.failures >= self.policy.failures && self.failures * 2 >= self.calls
-    }
-
-    /// Counts a call, and whether it failed, in the window that lasts now.
-    fn count(&mut self, now_ms: u64, failed: u32) {
-        if now_ms.saturating_sub(self.since_ms) >= self.policy.window_ms {
-            (self.since_ms, self.calls, self.failures) = (now_ms, 0, 0);
+    /// Counts what is heard of an ordinary call.
+    fn count(&mut self, now_ms: u64, ticket: &mut Ticket, heard: Heard) -> Option<Change> {
+        self.window.roll(now_ms, self.admitted);
+        let failure = match heard {
+            Heard::Dropped => return None,
+            Heard::Failed(failure) if failure.treatment() != Treatment::Pass => failure,
+            Heard::Begun | Heard::Word | Heard::End | Heard::Failed(_) => {
+                if !std::mem::replace(&mut ticket.is_answered, true) {
+                    self.window.answer();
+                }
+                return None;
+            }
+        };
+        self.has_failed = true;
+        let share = self.window.fail(ticket.number, ticket.is_answered);
+        if self.policy.failures == 0 || !self.is_too_much(failure, share) {
+            return None;
         }
-        self.calls = self.calls.saturating_add(1);
-        self.failures += failed;
+        let before = self.last.filter(|(_, closed_ms)| now_ms.saturating_sub(*closed_ms) < self.policy.window_ms);
+        let streak = before.map_or(1, |(streak, _)| streak.saturating_add(1));
+        Some(Change::Opened(self.open(now_ms, failure, streak)))
+    }
+
+    /// Takes in what is heard of a call that went through though the breaker is open.
+    fn judge(&mut self, now_ms: u64, ticket: &mut Ticket, heard: Heard, opening: Opening) -> Option<Change> {
+        let is_probe = self.probe == Some(Probe::Own(ticket.number));
+        match heard {
+            Heard::Begun => None,
+            Heard::Word if opening.class == ErrorClass::Broken => None,
+            Heard::Failed(failure) if failure.treatment() != Treatment::Pass => is_probe.then(|| {
+                let is_same = opening.class == failure.class;
+                let streak = opening.streak.saturating_add(u32::from(is_same));
+                Change::Reopened(self.open(now_ms, failure, streak))
+            }),
+            Heard::Word | Heard::End | Heard::Failed(_) => {
+                self.close(now_ms);
+                *ticket = self.ticket(Kind::Ordinary);
+                self.count(now_ms, ticket, heard);
+                Some(Change::Closed)
+            }
+            Heard::Dropped => is_probe.then(|| {
+                self.probe = None;
+                Change::Released
+            }),
+        }
+    }
+
+    /// Whether a breaker is to open after this failure, with which so many have failed.
+    fn is_too_much(&self, failure: Failure, Share { failures, of, answers }: Share) -> bool {
+        let is_half = u64::from(failures) * 2 >= of;
+        match failure.treatment() {
+            Treatment::Pass => false,
+            Treatment::Open => true,
+            Treatment::OpenIfRepeated if failures > 1 && answers == 0 && is_half => true,
+            Treatment::OpenIfRepeated | Treatment::Count => failures >= self.policy.failures && is_half,
+        }
+    }
+
+    fn ticket(&mut self, kind: Kind) -> Ticket {
+        self.admitted += 1;
+        Ticket { kind, number: self.admitted, epoch: self.epoch, is_answered: false }
+    }
+
+    fn close(&mut self, now_ms: u64) {
+        let Some(opening) = self.opening.take() else { return };
+        self.last = Some((opening.streak, now_ms));
+        self.probe = None;
+        self.epoch += 1;
+        self.window.clear(self.admitted);
+    }
+
+    fn open(&mut self, now_ms: u64, failure: Failure, streak: u32) -> Opening {
+        let until_ms = now_ms.saturating_add(self.policy.open_ms(failure, streak));
+        let opening = Opening { class: failure.class, streak, until_ms };
+        self.epoch += u64::from(self.opening.is_none());
+        (self.opening, self.probe) = (Some(opening), None);
+        opening
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::breaker::{Admission, CallOutcome, Opening, Ticket};
+use super::breaker::{Admission, Failure, Heard, Opening, Ticket};
+use super::model::ModelHealth;
 use super::shared::Claim;
-use super::{ModelHealth, UpstreamHealth};
+use super::upstream::UpstreamHealth;
 use crate::llm::ModelError;
 use crate::llm::refusal::Refusal;
 
@@ -12,75 +13,94 @@ use crate::llm::refusal::Refusal;
 #[derive(Debug)]
 pub struct Call {
     upstream: Arc<UpstreamHealth>,
-    /// What is known of the model; `None` if nothing is, as it is well.
-    known: Option<(Arc<ModelHealth>, Ticket)>,
+    /// `None` once the outcome is known, or if none is of interest.
+    open: Option<(Arc<ModelHealth>, Ticket)>,
+    /// Whether the model has spoken.
+    has_spoken: bool,
 }
 
 impl UpstreamHealth {
     /// Whether a call of this model is made now. `alone` says that there is no other model to ask.
     pub async fn admit(self: &Arc<Self>, model: &str, alone: bool) -> Result<Call, Refusal> {
-        let Some(known) = self.known(model) else { return Ok(Call { upstream: self.clone(), known: None }) };
-        let admission = known.breaker.lock().admit(self.process.now_ms(), alone);
-        match admission {
-            Admission::Pass(ticket) => Ok(Call { upstream: self.clone(), known: Some((known, ticket)) }),
+        if self.policy.failures == 0 {
+            return Ok(Call { upstream: self.clone(), open: None, has_spoken: false });
+        }
+        let model = self.tracked(model);
+        match model.admit(self.process.now_ms(), alone) {
             Admission::Refuse(opening) => Err(self.refused(opening)),
+            Admission::Pass(ticket) => Ok(Call::new(self, model, ticket)),
             // Boxed, as few calls are probes.
-            Admission::Probe(ticket) => {
-                let call = Call { upstream: self.clone(), known: Some((known, ticket)) };
-                Box::pin(call.claimed(model)).await
-            }
+            Admission::Probe(ticket) => Box::pin(Call::new(self, model, ticket).claimed()).await,
         }
     }
 }
 
 impl Call {
+    fn new(upstream: &Arc<UpstreamHealth>, model: Arc<ModelHealth>, ticket: Ticket) -> Self {
+        Self { upstream: upstream.clone(), open: Some((model, ticket)), has_spoken: false }
+    }
+
     /// The call, if the probe is this process's to make.
-    async fn claimed(mut self, model: &str) -> Result<Self, Refusal> {
+    async fn claimed(mut self) -> Result<Self, Refusal> {
         let upstream = self.upstream.clone();
-        let (Some(shared), Some((known, ticket))) = (upstream.process.shared.get(), self.known.clone()) else {
+        let (Some(shared), Some((model, ticket))) = (upstream.process.shared.get(), self.open.clone()) else {
             return Ok(self);
         };
-        let Some(opening) = known.breaker.lock().opening() else { return Ok(self) };
-        match shared.claim(&known.target, opening, upstream.policy.probe_ms).await {
+        let Some(opening) = model.opening() else { return Ok(self) };
+        let unsaved = model.unsaved(upstream.process.now_ms()).map(|unsaved| unsaved.change);
+        match shared.claim(&model.target, unsaved).await {
             Claim::Granted => Ok(self),
+            Claim::Closed => {
+                model.close(upstream.process.now_ms(), upstream.process.tick());
+                Ok(self)
+            }
             Claim::Denied(for_ms) => {
-                self.known = None;
+                self.open = None;
                 let until_ms = upstream.process.now_ms().saturating_add(for_ms.max(1));
-                known.breaker.lock().forgo(ticket, until_ms);
-                let refused = upstream.refusal(model);
-                Err(refused.unwrap_or_else(|| upstream.refused(Opening { until_ms, ..opening })))
+                model.forgo(ticket, until_ms);
+                let refused = model.refusal(upstream.process.now_ms()).unwrap_or(Opening { until_ms, ..opening });
+                Err(upstream.refused(refused))
             }
         }
     }
 
+    /// The upstream took the call.
+    pub fn note_begin(&mut self) {
+        self.hear(Heard::Begun);
+    }
+
     /// The model spoke.
-    pub fn note_answer(&mut self) {
-        self.settle(CallOutcome::Answered);
-    }
-
-    /// The call of this model failed.
-    pub fn note_failure(&mut self, model: &str, error: &ModelError) {
-        let wait = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-        if self.known.is_none() {
-            self.known = self.upstream.tracked(model).and_then(|tracked| {
-                let ticket = tracked.breaker.lock().admit_late()?;
-                Some((tracked, ticket))
-            });
+    pub fn note_word(&mut self) {
+        if !std::mem::replace(&mut self.has_spoken, true) {
+            self.hear(Heard::Word);
         }
-        self.settle(CallOutcome::Failed(error.class(), wait));
     }
 
-    fn settle(&mut self, outcome: CallOutcome) {
-        let Some((known, ticket)) = self.known.take() else { return };
-        let change = known.breaker.lock().settle(self.upstream.process.now_ms(), ticket, outcome);
-        if let Some(change) = change {
-            self.upstream.tell(&known, change);
+    /// The answer is whole.
+    pub fn note_end(&mut self) {
+        self.hear(Heard::End);
+        self.open = None;
+    }
+
+    /// The call failed.
+    pub fn note_failure(&mut self, error: &ModelError) {
+        let retry_after_ms = error.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+        self.hear(Heard::Failed(Failure { class: error.class(), retry_after_ms }));
+        self.open = None;
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        let Some((model, ticket)) = &mut self.open else { return };
+        let process = &self.upstream.process;
+        let is_shared = process.shared.get().is_some();
+        if let Some(change) = model.hear(process.now_ms(), ticket, heard, process.tick(), is_shared) {
+            self.upstream.tell(&model.target, change);
         }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.settle(CallOutcome::Dropped);
+        self.hear(Heard::Dropped);
     }
 }

@@ -10,21 +10,20 @@ const MOST: u32 = 1_000 * RETRY;
 /// The retries that an upstream's calls have earned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryBudget {
-    /// What a call earns, in hundredths of a retry.
-    percent: u32,
+    /// In hundredths of a retry.
     earned: u32,
 }
 
-impl RetryBudget {
-    /// One that a hundred calls add so many retries to.
-    #[must_use]
-    pub fn new(percent: u32) -> Self {
-        Self { percent, earned: FIRST.max(percent) }
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self { earned: FIRST }
     }
+}
 
-    /// A call that is no retry is made.
-    pub fn earn(&mut self) {
-        self.earned = self.earned.saturating_add(self.percent).min(MOST);
+impl RetryBudget {
+    /// A call that is no retry is made, of which a hundred earn so many retries.
+    pub fn earn(&mut self, percent: u32) {
+        self.earned = self.earned.saturating_add(percent).min(MOST.max(percent));
     }
 
     /// Takes a retry, if one is earned.
@@ -41,24 +40,24 @@ mod tests {
 
     #[test]
     fn retries_add_a_tenth_to_the_calls_beside_a_few_that_were_saved() {
-        let (mut budget, mut retries) = (RetryBudget::new(10), 0);
+        let (mut budget, mut retries) = (RetryBudget::default(), 0);
         for _ in 0..1_000 {
-            budget.earn();
+            budget.earn(10);
             while budget.take() {
                 retries += 1;
             }
         }
         assert_eq!(retries, 10 + 100);
-        let mut well = RetryBudget::new(10);
-        (0..2_400).for_each(|_| well.earn());
+        let mut well = RetryBudget::default();
+        (0..2_400).for_each(|_| well.earn(10));
         assert_eq!((0..10_000).filter(|_| well.take()).count(), 250, "streams that break all at once are all repeated");
-        (0..100_000).for_each(|_| well.earn());
+        (0..100_000).for_each(|_| well.earn(10));
         assert_eq!((0..10_000).filter(|_| well.take()).count(), 1_000, "no more is saved up");
-        let mut none = RetryBudget::new(0);
+        let mut none = RetryBudget::default();
         assert_eq!(
             (0..100)
                 .filter(|_| {
-                    none.earn();
+                    none.earn(0);
                     none.take()
                 })
                 .count(),

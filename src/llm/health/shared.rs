@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::breaker::{Change, Opening};
+use super::breaker::Change;
 
 /// A model of an upstream, as processes name it among each other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,13 +31,25 @@ pub enum Claim {
     Granted,
     /// It may not before then: another process probes, or has found that the upstream is still down. Milliseconds from now.
     Denied(u64),
+    /// It need not: the others have found that the model is well.
+    Closed,
+}
+
+/// The newest change of a breaker that the others do not know yet. Times are milliseconds from now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsaved {
+    /// The change.
+    pub change: Change,
+    /// Tells it apart from later ones.
+    pub tick: u64,
 }
 
 /// What several processes have in common. Nothing waits for it but a probe.
 pub trait SharedHealth: fmt::Debug + Send + Sync {
-    /// Tells the others of a change, soon. Times are milliseconds from now.
-    fn tell(&self, target: &Target, change: Change);
+    /// There are changes that the others do not know yet.
+    fn note_changes(&self);
 
-    /// Claims the one probe that all processes have together, for so many milliseconds.
-    fn claim<'a>(&'a self, target: &'a Target, opening: Opening, probe_ms: u64) -> BoxFuture<'a, Claim>;
+    /// Claims the one probe that all processes have together, for as long as its call is under way. `unsaved` is the newest
+    /// change that the others do not know yet.
+    fn claim<'a>(&'a self, target: &'a Target, unsaved: Option<Change>) -> BoxFuture<'a, Claim>;
 }

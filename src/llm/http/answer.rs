@@ -130,8 +130,5 @@ fn failed(seat: &Seat, deadline: Instant, error: ModelError) -> ModelError {
     // A refusal in place of an answer costs no more than its input.
     let error = if error.spent == Spent::Input { error } else { error.having(Spent::Unknown) };
     // If the run's time is up, that is nothing about the upstream.
-    if Instant::now() < deadline {
-        seat.break_off(&error);
-    }
-    error
+    if Instant::now() < deadline { seat.break_off(error) } else { error }
 }

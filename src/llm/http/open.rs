@@ -56,11 +56,11 @@ impl Seat {
         }
     }
 
-    /// Says that the answer broke off for this reason.
-    pub(super) fn break_off(&self, error: &ModelError) {
-        if let Some(pools) = &self.upstream.pools {
-            pools.break_off(self.address, error);
-        }
+    /// Says that the answer broke off for this reason. Returns the error with how far it reaches.
+    pub(super) fn break_off(&self, error: ModelError) -> ModelError {
+        let Some(pools) = &self.upstream.pools else { return error };
+        pools.break_off(self.address, &error);
+        ModelError { extent: pools.extent(self.address, &error), ..error }
     }
 }
 
@@ -111,7 +111,8 @@ async fn open_somewhere(upstream: Arc<Upstream>, call: Call, deadline: Instant) 
             Err(Failed { error, .. }) if Instant::now() >= deadline => return Err(error),
             Err(Failed { error, reset }) => {
                 let may_succeed = pools.fail(choice, call.model, &error, reset, &mut tried);
-                let error = ModelError { message: format!("{} ({})", error.message, pools.place(choice)), ..error };
+                let message = format!("{} ({})", error.message, pools.place(choice));
+                let error = ModelError { message, extent: pools.extent(choice.address, &error), ..error };
                 if !may_succeed || error.spent != Spent::Nothing {
                     return Err(error);
                 }

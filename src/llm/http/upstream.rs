@@ -16,7 +16,7 @@ use super::failure::Report;
 use super::fault::Fault;
 use super::pools::{PoolState, Pools};
 use crate::config::{HttpUpstream, Secret};
-use crate::llm::{ModelError, ModelErrorKind, ModelRequest, Spent};
+use crate::llm::{Extent, ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::net::client::{HttpClient, HttpError, common_headers};
 use crate::net::correlation::Correlation;
 use crate::types::{TraceContext, TraceParent};
@@ -230,7 +230,9 @@ impl Upstream {
         let (status, retry_after) = (report.and_then(Report::status), report.and_then(Report::retry_after));
         let (usage, refuses_reasoning) =
             (report.and_then(Report::usage), report.is_some_and(Report::refuses_reasoning));
-        ModelError { status, retry_after, usage, refuses_reasoning, ..self.error(kind, fault).having(fault.spent()) }
+        let extent = if matches!(fault, Fault::UnusableCall(_)) { Extent::Answer } else { Extent::Model };
+        let error = self.error(kind, fault).having(fault.spent());
+        ModelError { status, retry_after, extent, usage, refuses_reasoning, ..error }
     }
 
     pub(super) fn unreachable(&self, error: &HttpError) -> ModelError {
@@ -244,11 +246,10 @@ impl Upstream {
         let spent = if error.is_connect() { Spent::Nothing } else { Spent::Input };
         // A connection that was kept and is closed just as it is used says nothing about how the server is: the next
         // attempt need not wait.
-        ModelError {
-            retry_after: error.is_closed().then_some(AT_ONCE),
-            spent,
-            ..self.error(ModelErrorKind::Transient, format_args!("cannot be reached: {error}"))
-        }
+        let (retry_after, extent) =
+            if error.is_closed() { (Some(AT_ONCE), Extent::Connection) } else { (None, Extent::Model) };
+        let error = self.error(ModelErrorKind::Transient, format_args!("cannot be reached: {error}"));
+        ModelError { retry_after, spent, extent, ..error }
     }
 
     pub(super) fn broken_off(&self, error: &HttpError) -> ModelError {

@@ -20,7 +20,7 @@ use crate::llm::http::list::MAX_LIST;
 use crate::llm::http::upstream::MAX_MESSAGE;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::llm::testing::{self, always_asked};
-use crate::llm::{Delta, ModelErrorKind, ModelTurn, Spent};
+use crate::llm::{Delta, Extent, ModelErrorKind, ModelTurn, Spent};
 use crate::net::testing::nowhere;
 use crate::types::tool::WrittenCalls;
 use crate::types::{ErrorKind, TurnEnd};
@@ -214,6 +214,7 @@ async fn upstream_refusals_are_classified() {
         status: Some(429),
         retry_after: Some(Duration::from_secs(7)),
         spent: Spent::Nothing,
+        extent: Extent::Model,
         usage: None,
         refuses_reasoning: false,
     };

@@ -1,12 +1,14 @@
 //! What a failed call is blamed on: the address, the key, or what was asked (pure).
 
-use crate::llm::{ModelError, ModelErrorKind, Spent};
+use crate::llm::{Extent, ModelError, ModelErrorKind, Spent};
 
 /// What a failed call is blamed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
-    /// What was asked: it would fail elsewhere too.
+    /// What was asked, or what the model wrote: it would fail elsewhere too.
     Request,
+    /// Nothing: it says nothing of what a call gets.
+    Chance,
     /// The server at this address.
     Address(Severity),
     /// The key.
@@ -50,6 +52,11 @@ impl KeyFault {
 /// What a call that failed so is blamed on, at an upstream that has several keys or not.
 pub fn blame(error: &ModelError, has_keys: bool) -> Blame {
     use ModelErrorKind::{ContextLength, Rejected, Timeout, Transient};
+    match error.extent {
+        Extent::Connection => return Blame::Chance,
+        Extent::Answer => return Blame::Request,
+        Extent::Model | Extent::Address => {}
+    }
     match (error.kind, error.status) {
         (Transient, Some(429)) if has_keys => Blame::Key(KeyFault::RateLimit),
         (Rejected, Some(402 | 429)) if has_keys => Blame::Key(KeyFault::Quota),
@@ -104,5 +111,9 @@ mod tests {
             assert_eq!(blamed(kind, Some(status), Nothing, true), Blame::Key(fault), "{kind:?} {status}");
         }
         assert_eq!(blamed(Transient, Some(503), Nothing, true), Blame::Address(Certain));
+        for (extent, expected) in [(Extent::Connection, Blame::Chance), (Extent::Answer, Blame::Request)] {
+            let error = ModelError { extent, ..ModelError::new(Transient, "").having(Unknown) };
+            assert_eq!(blame(&error, true), expected, "{extent:?}");
+        }
     }
 }

@@ -30,7 +30,7 @@ use self::standing::Rest;
 pub use self::state::PoolState;
 use self::state::{AddressState, KeyState};
 use crate::config::{self, Balance, HttpUpstream, Secret};
-use crate::llm::ModelError;
+use crate::llm::{Extent, ModelError};
 
 /// The longest that an upstream's word keeps an address or a key away. Not a setting: it bounds what an upstream that is
 /// wrong can do.
@@ -216,6 +216,7 @@ impl Pools {
         tried: &mut Tried,
     ) -> bool {
         match blame(error, self.has_keys()) {
+            Blame::Chance => false,
             Blame::Request => {
                 self.finish(choice.address);
                 false
@@ -242,6 +243,18 @@ impl Pools {
     pub fn break_off(&self, address: usize, error: &ModelError) {
         if let Blame::Address(severity) = blame(error, self.has_keys()) {
             self.fail_at(address, severity, error);
+        }
+    }
+
+    /// How far a failure of a call at this address reaches, which is told already.
+    pub fn extent(&self, address: usize, error: &ModelError) -> Extent {
+        let now = Instant::now();
+        let is_of_address = error.extent == Extent::Model && matches!(blame(error, self.has_keys()), Blame::Address(_));
+        let mut others = self.addresses.iter().enumerate().filter(|(place, _)| *place != address);
+        if is_of_address && others.any(|(_, other)| other.state.lock().is_ready(now)) {
+            Extent::Address
+        } else {
+            error.extent
         }
     }
 
