@@ -33,6 +33,7 @@ mod metered;
 mod metrics;
 mod offers;
 mod own_tools;
+mod pictures;
 mod quota;
 mod reads;
 mod replicas;

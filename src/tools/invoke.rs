@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
+use crate::tools::fit::fit;
 use crate::tools::registry::RegisteredTool;
 use crate::tools::truncate::cut_to_size;
 use crate::tools::{CallContext, ToolAnswer, ToolError};
@@ -28,10 +29,11 @@ pub async fn invoke(tool: Arc<RegisteredTool>, arguments: Box<RawValue>, context
         Ok(ended) => told(&name, ended),
         Err(_) => lost(format!("The tool `{name}` did not answer within {} ms.", limit.as_millis())),
     };
-    let ToolAnswer { mut parts, mut structured, is_error, bytes, status } = answer;
+    let ToolAnswer { mut parts, mut structured, is_error, bytes, status, mut measurements } = answer;
+    fit(&mut parts, &mut measurements);
     let truncated = cut_to_size(&mut parts, &mut structured);
     let latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    ToolOutcome { parts, structured, is_error, truncated, ending, latency_ms, bytes, status }
+    ToolOutcome { parts, structured, is_error, truncated, ending, latency_ms, bytes, status, measurements }
 }
 
 /// What comes of a call that ended.

@@ -16,10 +16,12 @@ pub use progress::ProgressSink;
 use crate::config::Identity;
 use crate::types::conversation::Part;
 use crate::types::json::RawValueEq;
+use crate::types::tool::Measurement;
 use crate::types::{CallId, Effect, RunId, SessionId, Tenant, TraceContext};
 
 mod arguments;
 pub mod builtin;
+pub mod fit;
 pub mod http;
 pub mod invoke;
 pub mod progress;
@@ -112,8 +114,8 @@ pub struct Told<'a> {
     pub metadata: &'a BTreeMap<String, String>,
 }
 
-/// What a tool answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What a tool answers. It gives its parts as they are: [`invoke`] makes them fit, see [`fit`].
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolAnswer {
     /// What the model is told.
     pub parts: Vec<Part>,
@@ -125,6 +127,8 @@ pub struct ToolAnswer {
     pub bytes: u64,
     /// The status of the answer, where it has one.
     pub status: Option<u16>,
+    /// What it measured; the run's report tells it.
+    pub measurements: Vec<Measurement>,
 }
 
 impl ToolAnswer {
@@ -156,6 +160,11 @@ pub trait Tool: Send + Sync + fmt::Debug + 'static {
     /// What its service is told of a run's caller and is too long for that, so that no call could be made.
     fn too_long(&self, _told: Told<'_>) -> Option<Identity> {
         None
+    }
+
+    /// Whether its service is told anything of a run's caller, so that [`Self::too_long`] is to be asked.
+    fn tells_caller(&self) -> bool {
+        false
     }
 
     /// Whether it answers without waiting, from its arguments and the clock alone. There is nothing between such a call and

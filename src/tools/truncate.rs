@@ -1,12 +1,23 @@
-//! Cuts a tool's result to a size that fits a model's context.
+//! Cuts a tool's result to a size that fits a model's context, and the store.
 
 use std::borrow::Cow;
 
-use crate::types::conversation::Part;
+use crate::types::conversation::{Part, PartKind};
 use crate::types::json::RawValueEq;
 
-/// The longest result, in bytes: of everything that is kept of a call's answer together.
+/// The longest result, in bytes: of everything that is kept of a call's answer together, but for pictures, sound and files.
 pub const MAX_RESULT_BYTES: usize = 51_200;
+
+/// Most bytes of the pictures and the sound of a result, in base64. Models read little in a large picture, and vendors take
+/// pictures of this size.
+pub const MAX_MEDIA_BYTES: usize = 4 << 20;
+
+/// Most bytes of the files of a result, in base64. Unlike pictures they fill a model's context as they grow.
+pub const MAX_FILE_BYTES: usize = 128 << 10;
+
+/// Most bytes of the pictures, the sound and the files of all results of one run, in base64: all of them are kept in memory
+/// and go upstream again with each call.
+pub const MAX_RUN_MEDIA_BYTES: usize = 16 << 20;
 
 /// Most parts of a result. One that only points elsewhere takes no bytes, and a place in every request all the same.
 pub const MAX_PARTS: usize = 256;
@@ -17,8 +28,8 @@ const MAX_TOLD_BYTES: usize = 256;
 /// Room for the marker between head and tail.
 const MARKER_BYTES: usize = 64;
 
-/// Cuts an answer so that all of it together is within [`MAX_RESULT_BYTES`] and [`MAX_PARTS`]; whether anything was
-/// cut. Texts lose their middles; a picture or the like for which they leave no room is described in words.
+/// Cuts an answer so that it is within [`MAX_RESULT_BYTES`], [`MAX_MEDIA_BYTES`], [`MAX_FILE_BYTES`] and [`MAX_PARTS`]; whether
+/// anything was cut. Texts lose their middles; a picture or the like for which there is no room is described in words.
 pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -> bool {
     let mut any = parts.len() > MAX_PARTS;
     if any {
@@ -33,7 +44,9 @@ pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -
         }
     }
     let taken = structured.as_ref().map_or(0, |json| json.get().len());
-    let (texts, others): (Vec<&mut Part>, Vec<_>) = parts.iter_mut().partition(|part| part.as_text().is_some());
+    let mut rooms = MediaRooms { media: Room(MAX_MEDIA_BYTES), files: Room(MAX_FILE_BYTES) };
+    let without_room = parts.iter_mut().filter_map(|part| (!rooms.has_taken(part)).then_some(part));
+    let (texts, others): (Vec<&mut Part>, Vec<_>) = without_room.partition(|part| part.as_text().is_some());
     // However long the texts are, that there was a picture is told.
     let most = MAX_TOLD_BYTES.min((MAX_RESULT_BYTES - taken) / others.len().max(1));
     let told: Vec<usize> = others.iter().map(|part| part.in_words().len().min(most)).collect();
@@ -51,10 +64,43 @@ pub fn cut_to_size(parts: &mut Vec<Part>, structured: &mut Option<RawValueEq>) -
     any
 }
 
+/// Describes in words what of the pictures, sound and files of a result is more than `room` bytes; whether anything is.
+pub fn leave_media_out(parts: &mut [Part], room: usize) -> bool {
+    let (mut room, mut any) = (Room(room), false);
+    for part in parts.iter_mut().filter(|part| part.is_media()) {
+        if !room.has_taken(part) {
+            *part = Part::text(truncate(&part.in_words(), MAX_TOLD_BYTES).0);
+            any = true;
+        }
+    }
+    any
+}
+
+/// How much of what is no text may still be kept.
+struct MediaRooms {
+    media: Room,
+    files: Room,
+}
+
+impl MediaRooms {
+    /// Whether a part is media for which there is room, which it takes.
+    fn has_taken(&mut self, part: &Part) -> bool {
+        let is_file = matches!(part.kind, PartKind::File { .. });
+        part.is_media() && (if is_file { &mut self.files } else { &mut self.media }).has_taken(part)
+    }
+}
+
 /// How many bytes may still be kept.
 struct Room(usize);
 
 impl Room {
+    /// Whether there is room for a part, which it takes.
+    fn has_taken(&mut self, part: &Part) -> bool {
+        let left = self.0.checked_sub(part.bytes());
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+
     /// Takes the room that a part needs; whether the part had to be cut, or told in words.
     fn take(&mut self, part: &mut Part) -> bool {
         let fits = part.bytes() <= self.0;
@@ -98,6 +144,11 @@ mod tests {
         assert_eq!(cut, format!("{}\n[… 900 bytes removed …]\n{}", "a".repeat(75), "z".repeat(25)));
     }
 
+    fn file(bytes: usize) -> Part {
+        let source = Source::Base64 { media_type: "application/pdf".into(), data: "A".repeat(bytes / 3 * 4) };
+        PartKind::File { source, name: Some("n.pdf".into()) }.into()
+    }
+
     fn image(bytes: usize) -> Part {
         let source = Source::Base64 { media_type: "image/png".into(), data: "A".repeat(bytes / 3 * 4) };
         PartKind::Image { source, detail: None }.into()
@@ -105,15 +156,28 @@ mod tests {
 
     #[test]
     fn a_picture_that_does_not_fit_is_told_of_in_words() {
-        let mut parts = vec![image(3_000), image(60_000)];
+        let mut parts = vec![image(3_000_000), image(300_000)];
         assert!(cut_to_size(&mut parts, &mut None));
-        assert_eq!(parts, [image(3_000), Part::text("[image, image/png, 60000 bytes]")]);
-        // Together they have no room, and text goes first.
-        let mut parts = vec![image(30_000), Part::text("x".repeat(60_000))];
+        assert_eq!(parts, [image(3_000_000), Part::text("[image, image/png, 300000 bytes]")]);
+        let mut parts = vec![file(90_000), file(9_000), file(60_000)];
         assert!(cut_to_size(&mut parts, &mut None));
-        assert_eq!(parts[0], Part::text("[image, image/png, 30000 bytes]"));
-        let bytes = parts.iter().map(Part::bytes).sum::<usize>();
+        let told = Part::text("[file n.pdf, application/pdf, 60000 bytes]");
+        assert_eq!(parts, [file(90_000), file(9_000), told]);
+        // Text has its own room, and leaves some to tell what is not there.
+        let mut parts = vec![image(4_000_000), image(30_000), Part::text("x".repeat(60_000))];
+        assert!(cut_to_size(&mut parts, &mut None));
+        assert_eq!(parts[0], Part::text("[image, image/png, 3999999 bytes]"));
+        assert_eq!(parts[1], image(30_000));
+        let bytes = parts.iter().filter(|part| !part.is_media()).map(Part::bytes).sum::<usize>();
         assert!((MAX_RESULT_BYTES - 64..=MAX_RESULT_BYTES).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn a_run_has_room_for_so_many_pictures() {
+        let mut parts = vec![Part::text("a"), image(3_000), file(3_000), image(3_000)];
+        assert!(!leave_media_out(&mut parts.clone(), 12_100) && leave_media_out(&mut parts, 12_000));
+        assert_eq!(parts[..3], [Part::text("a"), image(3_000), file(3_000)]);
+        assert_eq!(parts[3], Part::text("[image, image/png, 3000 bytes]"));
     }
 
     #[test]
@@ -151,8 +215,9 @@ mod tests {
             let parts: Vec<Part> = lengths.into_iter().map(part).collect();
             let (bytes, mut cut) = (parts.iter().map(Part::bytes).sum::<usize>(), parts.clone());
             let any = cut_to_size(&mut cut, &mut None);
-            prop_assert!(cut.iter().map(Part::bytes).sum::<usize>() <= MAX_RESULT_BYTES);
-            prop_assert!(any == (cut != parts) && (bytes <= MAX_RESULT_BYTES || any));
+            let of = |is_media: bool| cut.iter().filter(|part| part.is_media() == is_media).map(Part::bytes).sum::<usize>();
+            prop_assert!(of(false) <= MAX_RESULT_BYTES && of(true) <= MAX_MEDIA_BYTES + MAX_FILE_BYTES);
+            prop_assert!(any == (cut != parts) && (bytes <= MAX_RESULT_BYTES || any || of(true) > 0));
         }
 
         #[test]

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use self::message::{Content, MEDIA_WEIGHT, Message, Role, audio_weight, is_compressed_audio};
 pub use self::origin::Origin;
 pub use self::part::{
-    Dialect, Extra, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined, lines,
+    Dialect, Extra, Link, Part, PartKind, Parts, Proof, Seal, Source, Thinking, ToolCall, ToolResult, joined, lines,
 };
 
 use crate::types::RunId;

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::types::json::is_default;
+use crate::types::tool::Measurement;
 use crate::types::usage::{Micros, Usage};
 use crate::types::{CallId, TurnEnd};
 
@@ -48,7 +49,7 @@ pub struct StepReport {
 }
 
 /// One tool call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallReport {
     /// The call.
     pub call_id: CallId,
@@ -70,4 +71,7 @@ pub struct CallReport {
     /// The result, if it describes a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What the tool measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measurements: Vec<Measurement>,
 }

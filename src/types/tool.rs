@@ -84,8 +84,20 @@ impl CallEnding {
     }
 }
 
+/// Something that a tool measured of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What it is.
+    pub name: String,
+    /// How much; a finite number.
+    pub value: f64,
+    /// In which unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
 /// How one call ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
     /// What the model is told.
     pub parts: Vec<Part>,
@@ -110,6 +122,9 @@ pub struct ToolOutcome {
     /// The status with which it answered, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// What the tool measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measurements: Vec<Measurement>,
 }
 
 impl ToolOutcome {

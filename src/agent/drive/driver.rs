@@ -18,6 +18,7 @@ use crate::agent::run_memory::{MemoryShare, conversation_size};
 use crate::agent::usage::CountedRun;
 use crate::llm::Model;
 use crate::store::{CommitError, Tx, Write};
+use crate::tools::truncate::{MAX_RUN_MEDIA_BYTES, leave_media_out};
 use crate::types::conversation::Origin;
 use crate::types::event::Reservation;
 use crate::types::tool::CallEnding;
@@ -204,7 +205,9 @@ impl Driver {
     }
 
     /// Queues a call's result.
-    pub(in crate::agent) fn finish_call(&mut self, call: &ToolCall, outcome: ToolOutcome) {
+    pub(in crate::agent) fn finish_call(&mut self, call: &ToolCall, mut outcome: ToolOutcome) {
+        let room = MAX_RUN_MEDIA_BYTES.saturating_sub(self.recorder.run().result_media());
+        outcome.truncated |= leave_media_out(&mut outcome.parts, room);
         if outcome.ending == CallEnding::Lost {
             let run = &self.recorder.run().spec().id;
             tracing::warn!(%run, call = %call.id, tool = call.name, "whether a tool call took effect is not known");

@@ -250,6 +250,7 @@ impl Run {
     fn finish_call(&mut self, id: &CallId, outcome: &ToolOutcome) {
         let policy = self.spec.options.on_unknown_outcome;
         let asks = policy == OnUnknownOutcome::Ask && self.stop.is_none();
+        self.from_tools.add(outcome);
         let Some(open) = self.call_mut(id) else { return };
         open.finish(outcome, asks);
         let call = open.call.clone();
@@ -281,6 +282,7 @@ impl Run {
             skipped: outcome.ending == CallEnding::Skipped,
             outcome_unknown: outcome.ending == CallEnding::Lost,
             error: outcome.is_error.then(|| outcome.text().into_owned()),
+            measurements: outcome.measurements.clone(),
         };
         if let Some(before) = step.tool_calls.iter_mut().find(|before| before.call_id == call.id) {
             *before = report;

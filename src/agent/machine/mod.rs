@@ -10,7 +10,9 @@ mod elapsed;
 mod ending;
 mod fallback;
 mod fold;
+mod from_tools;
 mod next;
+mod tools;
 pub mod watched;
 
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
+use self::from_tools::FromTools;
 pub use self::next::Step;
 use crate::telemetry::fold::RunFold;
 use crate::types::conversation::{Origin, Part};
@@ -92,6 +95,8 @@ pub struct Run {
     /// What the model said in paused turns of the answer that it is giving.
     paused: Vec<Part>,
     tool_calls: u32,
+    /// What it got of its tools beside results.
+    from_tools: FromTools,
     report: Report,
     /// How long it has been under way.
     elapsed: Elapsed,
@@ -173,6 +178,7 @@ impl Run {
             last_turn: Turn::default(),
             paused: Vec::new(),
             tool_calls: 0,
+            from_tools: FromTools::default(),
             report: Report::default(),
             elapsed: Elapsed::default(),
             commands_applied: 0,

@@ -115,10 +115,10 @@ async fn a_run_that_goes_on_elsewhere_is_offered_the_same() {
     let (here, there) = (asked(&a), asked(&b));
     assert!(here.len() == 2 && !there.is_empty());
     for request in &there {
-        assert_eq!(request.tools.tools(), here[0].tools.tools());
+        assert!(request.tools.tools().eq(here[0].tools.tools()));
         assert_eq!(request.conversation.iter().next(), here[0].conversation.iter().next());
     }
-    let names: Vec<_> = here[0].tools.tools().iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<_> = here[0].tools.tools().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["echo", "hang"]);
     assert!(joined(&there[0].conversation).contains("Be brief."));
 }
@@ -188,7 +188,7 @@ async fn a_queued_run_is_offered_what_it_was_accepted_with() {
     configure(&a, vec![echo("Says its word.", WORD, Effect::Read)], "Be wordy.");
     assert_eq!(outcome(&watch(second).await).reason, StopReason::Done);
     let asked = asked(&a);
-    assert_eq!(asked.last().unwrap().tools.tools(), asked[0].tools.tools());
+    assert!(asked.last().unwrap().tools.tools().eq(asked[0].tools.tools()));
 }
 
 /// Loses the definitions of the old tools.

@@ -206,7 +206,7 @@ async fn a_tool_of_the_run_is_offered_like_any_other() {
     let offered = async |tools: Option<Vec<String>>| {
         watch(agent.start(NewRun { tools, ..request() }, None).await.unwrap()).await;
         let request = agent.model.requests.lock().pop().unwrap();
-        request.tools.tools().iter().any(|tool| tool.name == "unruly")
+        request.tools.tools().any(|tool| tool.name == "unruly")
     };
     assert!(offered(None).await && offered(Some(vec!["unr*".into()])).await);
     assert!(!offered(Some(vec!["echo".into()])).await && !offered(Some(Vec::new())).await);

@@ -1,6 +1,7 @@
 //! One run, in every dialect, frame for frame.
 
 mod fallbacks;
+mod results;
 mod usage;
 
 use bytes::BytesMut;
@@ -70,6 +71,7 @@ fn outcome(reason: StopReason) -> Outcome {
         skipped: false,
         outcome_unknown: false,
         error: None,
+        measurements: Vec::new(),
     };
     let step = StepReport {
         index: 1,

@@ -55,7 +55,8 @@ impl OpenAiUpstream {
     }
 
     fn read_own(preset: Option<&'static Preset>, http: HttpUpstream, section: &mut Section<'_>) -> Self {
-        let chat = chat_of(preset, &http);
+        let mut chat = chat_of(preset, &http);
+        chat.pictures = read_tool_pictures(section, chat);
         let api_version: Option<String> = section.optional(
             "api_version",
             "Version of the API as Azure dates it, such as `2024-10-21`: then `base_url` ends before `/deployments`. Without it, \
@@ -152,6 +153,18 @@ pub(super) fn chat_of(preset: Option<&Preset>, http: &HttpUpstream) -> ChatManne
 /// Whether an address can hold it.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// Reads whether models are shown the pictures of tools' results.
+fn read_tool_pictures(section: &mut Section<'_>, chat: ChatManner) -> bool {
+    let told = section.optional(
+        "tool_pictures",
+        "Whether models are shown the pictures in the results of tools, in a message of the user after the results: chat \
+         completions take none elsewhere. Otherwise they are told in words that there was a picture. If absent, OpenAI's own \
+         models and those at Azure are shown them; another server refuses a request with pictures if its model takes none. \
+         Only `openai`.",
+    );
+    told.unwrap_or(chat.pictures)
 }
 
 /// Reads whether members of a request are sent on that OpenAI does not document.

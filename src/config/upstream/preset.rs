@@ -55,6 +55,8 @@ pub struct ChatManner {
     pub returned_reasoning: Option<&'static str>,
     /// Whether it knows the role `developer`.
     pub developer_role: bool,
+    /// Whether its models take pictures, so that those of tools' results are shown to them.
+    pub pictures: bool,
 }
 
 impl ChatManner {
@@ -71,11 +73,17 @@ impl ChatManner {
         call_id_length: None,
         returned_reasoning: None,
         developer_role: true,
+        pictures: true,
     };
     /// That of a server of which nothing is known. Reasoning models of OpenAI insist on `max_completion_tokens`; every other
     /// server knows the older name. Small models write calls as text.
-    pub const COMPATIBLE: Self =
-        Self { output_bound: "max_tokens", takes_unknown: true, written_calls: WrittenCalls::Read, ..Self::OPENAI };
+    pub const COMPATIBLE: Self = Self {
+        output_bound: "max_tokens",
+        takes_unknown: true,
+        written_calls: WrittenCalls::Read,
+        pictures: false,
+        ..Self::OPENAI
+    };
 }
 
 const COMPATIBLE: ChatManner = ChatManner::COMPATIBLE;

@@ -46,7 +46,7 @@ fn write(part: &Part, author: &str, out: &mut Vec<u8>) -> bool {
         PartKind::File { source, name } => {
             media::write_document(source, name.as_deref(), out) || write_text(&part.in_words(), out)
         }
-        PartKind::Audio { .. } => write_text(&part.in_words(), out),
+        PartKind::Audio { .. } | PartKind::Link(_) => write_text(&part.in_words(), out),
         PartKind::ToolCall(call) => write_call(call, out),
         PartKind::ToolResult(result) => write_result(result, author, out),
         PartKind::Unknown { dialect: Dialect::AnthropicMessages, json, .. } => {

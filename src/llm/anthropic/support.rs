@@ -95,6 +95,7 @@ fn refusal(part: &PartKind) -> Option<String> {
         PartKind::Text(_)
         | PartKind::Refusal(_)
         | PartKind::Thinking(_)
+        | PartKind::Link(_)
         | PartKind::ToolCall(_)
         | PartKind::ToolResult(_)
         | PartKind::Unknown { .. } => None,

@@ -5,7 +5,7 @@ use crate::llm::ModelRequest;
 use crate::llm::object::Object;
 use crate::llm::object_schema::write_object_schema;
 use crate::types::conversation::Dialect;
-use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
+use crate::types::offer::{Stays, ToolChoice, ToolDefinition, ToolOffer};
 
 /// The schema of a tool without arguments.
 const NO_ARGUMENTS: &str = "{\"type\":\"object\",\"properties\":{}}";
@@ -17,7 +17,7 @@ pub(super) fn write(request: &ModelRequest, caches: bool, object: &mut Object<'_
     }
     object.raw("tools", |out| {
         out.push(b'[');
-        write_blocks(json(&request.tools), caches, out);
+        write_list(&request.tools, caches, out);
         out.push(b']');
     });
     let one_at_a_time = !request.parallel_tool_calls;
@@ -51,18 +51,18 @@ pub(super) fn write_none(object: &mut Object<'_>) {
     object.nested("tool_choice", |choice| choice.text("type", "none"));
 }
 
-/// The tools, separated by commas.
-fn json(offer: &ToolOffer) -> &str {
-    offer.encoded(Dialect::AnthropicMessages, |tools| {
-        let mut out = Vec::new();
-        for tool in tools {
-            if !out.is_empty() {
-                out.push(b',');
-            }
-            write_tool(tool, &mut out);
+/// The tools, separated by commas. The breakpoint of the cache follows those that stay the same for the whole run: if it
+/// followed tools that came later, each that comes would make the upstream read all tools anew.
+fn write_list(offer: &ToolOffer, caches: bool, out: &mut Vec<u8>) {
+    let mut pieces = offer.encoded(Dialect::AnthropicMessages, write_tool).peekable();
+    while let Some((piece, stays)) = pieces.next() {
+        let is_last_to_stay =
+            stays == Stays::WholeRun && pieces.peek().is_none_or(|(_, stays)| *stays == Stays::FromHereOn);
+        write_blocks(piece, caches && is_last_to_stay, out);
+        if pieces.peek().is_some() {
+            out.push(b',');
         }
-        String::from_utf8(out).expect("it was written from strings")
-    })
+    }
 }
 
 fn write_tool(tool: &ToolDefinition, out: &mut Vec<u8>) {

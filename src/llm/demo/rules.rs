@@ -41,7 +41,7 @@ pub(super) struct Offer {
 
 impl Offer {
     pub(super) fn of(request: &ModelRequest) -> Self {
-        let tools = request.tools.tools().iter().map(|tool| tool.name.clone()).collect();
+        let tools = request.tools.tools().map(|tool| tool.name.clone()).collect();
         Self { tools, choice: request.tool_choice.clone(), parallel: request.parallel_tool_calls }
     }
 

@@ -36,6 +36,7 @@ pub(super) fn refusal(part: &PartKind) -> Option<String> {
         PartKind::Text(_)
         | PartKind::Refusal(_)
         | PartKind::Thinking(_)
+        | PartKind::Link(_)
         | PartKind::ToolCall(_)
         | PartKind::ToolResult(_)
         | PartKind::Unknown { .. } => return None,

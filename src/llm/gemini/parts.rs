@@ -98,6 +98,10 @@ impl<'a> Writer<'a> {
                 }
                 true
             }
+            PartKind::Link(_) => {
+                object.text("text", &part.in_words());
+                true
+            }
             PartKind::ToolCall(call) => {
                 self.names.insert(call.id.as_str().to_owned(), tool_name::sent(&call.name).into_owned());
                 write_call(call, &mut object);

@@ -12,8 +12,8 @@ pub(super) fn write(request: &ModelRequest, object: &mut Object<'_>) {
     if request.tools.is_empty() {
         return;
     }
-    object.raw("tools", |out| out.extend_from_slice(json(&request.tools).as_bytes()));
-    let is_strict = request.tools.tools().iter().any(|tool| tool.strict == Some(true));
+    object.raw("tools", |out| write_list(&request.tools, out));
+    let is_strict = request.tools.tools().any(|tool| tool.strict == Some(true));
     let (mode, name) = match &request.tool_choice {
         // Calls are held to their schemas; text stays free.
         ToolChoice::Auto if is_strict => ("VALIDATED", None),
@@ -33,18 +33,10 @@ pub(super) fn write(request: &ModelRequest, object: &mut Object<'_>) {
 }
 
 /// The list of tools: one, which holds all functions.
-fn json(offer: &ToolOffer) -> &str {
-    offer.encoded(Dialect::GeminiContents, |tools| {
-        let mut out = b"[{\"functionDeclarations\":".to_vec();
-        let mut before = b'[';
-        for tool in tools {
-            out.push(before);
-            before = b',';
-            write_function(tool, &mut out);
-        }
-        out.extend_from_slice(b"]}]");
-        String::from_utf8(out).expect("it was written from strings")
-    })
+fn write_list(offer: &ToolOffer, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"[{\"functionDeclarations\":[");
+    offer.write(Dialect::GeminiContents, write_function, out);
+    out.extend_from_slice(b"]}]");
 }
 
 fn write_function(tool: &ToolDefinition, out: &mut Vec<u8>) {

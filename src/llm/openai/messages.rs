@@ -7,6 +7,7 @@
 mod decode;
 mod encode;
 pub(super) mod manner;
+pub(super) mod pictures;
 #[cfg(test)]
 mod tests;
 

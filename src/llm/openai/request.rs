@@ -1,6 +1,7 @@
 //! A model request as the body of `POST …/chat/completions`.
 
 use super::messages::manner::json_for;
+use super::messages::pictures::Pictures;
 use super::{messages, sampling, tools};
 use crate::config::ChatManner;
 use crate::llm::ModelRequest;
@@ -15,11 +16,10 @@ pub(super) fn body(
     author: &str,
 ) -> String {
     let parameters = sampling::members(&request.sampling, chat, takes_unknown);
-    let tools = if request.tools.is_empty() { "" } else { tools::json(&request.tools) };
     let mut body = String::with_capacity(
         256 + request.model.len()
             + request.conversation.iter().map(|message| messages::json(message).len() + 1).sum::<usize>()
-            + tools.len()
+            + tools::pieces(&request.tools).map(|piece| piece.len() + 1).sum::<usize>()
             + parameters.len(),
     );
     let mut add = |parts: &[&str]| parts.iter().for_each(|part| body.push_str(part));
@@ -36,8 +36,13 @@ pub(super) fn body(
     if !parameters.is_empty() {
         add(&[",", &parameters]);
     }
-    if !tools.is_empty() {
-        add(&[",\"tools\":", tools]);
+    if !request.tools.is_empty() {
+        let mut before = ",\"tools\":[";
+        for piece in tools::pieces(&request.tools) {
+            add(&[before, piece]);
+            before = ",";
+        }
+        add(&["]"]);
         if let Some(choice) = tools::choice(&request.tool_choice) {
             add(&[",\"tool_choice\":", &choice]);
         }
@@ -46,10 +51,19 @@ pub(super) fn body(
             add(&[",\"parallel_tool_calls\":false"]);
         }
     }
-    let mut before = ",\"messages\":[";
+    let (mut before, mut pictures) = (",\"messages\":[", Pictures::default());
     for message in request.conversation.iter() {
+        if chat.pictures
+            && let Some(shown) = pictures.before(message)
+        {
+            add(&[before, &shown]);
+            before = ",";
+        }
         add(&[before, &json_for(message, chat, author)]);
         before = ",";
+    }
+    if let Some(shown) = pictures.rest() {
+        add(&[before, &shown]);
     }
     add(&[if before == "," { "]}" } else { ",\"messages\":[]}" }]);
     body
@@ -63,9 +77,10 @@ mod tests {
 
     use super::*;
     use crate::llm::testing;
+    use crate::types::conversation::{Part, PartKind, Source, ToolResult};
     use crate::types::offer::{ToolChoice, ToolDefinition};
     use crate::types::sampling::Sampling;
-    use crate::types::{Message, Role};
+    use crate::types::{CallId, Message, Role};
 
     fn request() -> ModelRequest {
         ModelRequest {
@@ -108,5 +123,38 @@ mod tests {
         let body = parsed(&free, &ChatManner::COMPATIBLE);
         assert_eq!((body.get("max_completion_tokens"), body.get("max_tokens")), (None, None));
         assert_eq!((body.get("parallel_tool_calls"), body.get("tool_choice")), (None, None));
+    }
+
+    fn picture(call: &CallId, media_type: &str) -> Message {
+        let source = Source::Base64 { media_type: media_type.into(), data: "AAAA".into() };
+        let parts = vec![Part::text("look"), PartKind::Image { source, detail: None }.into()];
+        Message::result(ToolResult { call: call.clone(), parts, structured: None, is_error: false })
+    }
+
+    #[test]
+    fn pictures_of_results_follow_them_in_a_message_of_the_user() {
+        let calls = ["c1", "c2", "c3"].map(CallId::foreign);
+        let results =
+            [picture(&calls[0], "image/png"), Message::tool(&calls[1], "2"), picture(&calls[2], "image/tiff")];
+        let after = Message::text(Role::User, "and now?");
+        let messages: Vec<Message> = results.iter().cloned().chain([after, results[0].clone()]).collect();
+        let request = ModelRequest { conversation: messages.into_iter().collect(), ..request() };
+        let body = parsed(&request, &ChatManner::OPENAI);
+        let result = |call: &str, text: &str| json!({ "role": "tool", "tool_call_id": call, "content": text });
+        let shown = json!({ "role": "user", "content": [
+            { "type": "text", "text": "[Shown by the result of the tool call c1:]" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
+        ] });
+        let told = [
+            result("c1", "look\n[image, image/png, 3 bytes]"),
+            result("c2", "2"),
+            result("c3", "look\n[image, image/tiff, 3 bytes]"),
+        ];
+        let after = json!({ "role": "user", "content": "and now?" });
+        let [first, second, third] = told;
+        let with = json!([first, second, third, shown, after, first, shown]);
+        assert_eq!(body["messages"], with);
+        let without = json!([first, second, third, after, first]);
+        assert_eq!(parsed(&request, &ChatManner::COMPATIBLE)["messages"], without);
     }
 }

@@ -1,7 +1,5 @@
 //! Tools and the choice among them in OpenAI's chat dialect.
 
-use std::sync::Arc;
-
 use serde_json::value::RawValue;
 
 use crate::llm::object::Object;
@@ -9,20 +7,12 @@ use crate::types::conversation::{Dialect, Extra};
 use crate::types::json::Members;
 use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 
-/// The `tools` array.
-pub(super) fn json(offer: &ToolOffer) -> &str {
-    offer.encoded(Dialect::OpenaiChat, |tools| {
-        let mut out = Vec::new();
-        for tool in tools {
-            out.push(if out.is_empty() { b'[' } else { b',' });
-            write(tool, &mut out);
-        }
-        out.push(b']');
-        String::from_utf8(out).expect("it was written from strings")
-    })
+/// The tools, by pieces that have commas between their tools.
+pub(super) fn pieces(offer: &ToolOffer) -> impl Iterator<Item = &str> {
+    offer.encoded(Dialect::OpenaiChat, write).map(|(piece, _)| piece)
 }
 
-fn write(tool: &Arc<ToolDefinition>, out: &mut Vec<u8>) {
+fn write(tool: &ToolDefinition, out: &mut Vec<u8>) {
     let mut object = Object::open(out, Dialect::OpenaiChat, &tool.extra);
     object.text("type", "function");
     object.nested("function", |function| {
@@ -69,10 +59,16 @@ pub(super) fn choice(choice: &ToolChoice) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;
     use crate::types::json::RawValueEq;
+
+    fn array(offer: &ToolOffer) -> String {
+        format!("[{}]", pieces(offer).collect::<Vec<_>>().join(","))
+    }
 
     #[test]
     fn a_servers_tool_leaves_in_exactly_these_bytes() {
@@ -91,7 +87,7 @@ mod tests {
             r#"{"type": "object", "properties": {"b": {"type": "number"}, "a": {}}}}},"#,
             r#"{"type":"function","function":{"name":"now"}}]"#,
         );
-        assert_eq!(super::json(&offer), expected);
+        assert_eq!(array(&offer), expected);
     }
 
     #[test]
@@ -107,8 +103,8 @@ mod tests {
         ];
         let read = |tool: &Value| decode(&serde_json::value::to_raw_value(tool).unwrap()).map(Arc::new);
         let offer: ToolOffer = tools.iter().map(|tool| read(tool).unwrap()).collect();
-        assert_eq!(serde_json::from_str::<Value>(super::json(&offer)).unwrap(), Value::from(tools.to_vec()));
-        assert_eq!(offer.tools()[2].parameters, None);
+        assert_eq!(serde_json::from_str::<Value>(&array(&offer)).unwrap(), Value::from(tools.to_vec()));
+        assert_eq!(offer.tools().nth(2).unwrap().parameters, None);
         for other in [json!({ "type": "custom" }), json!({ "type": "function", "function": { "name": 7 } })] {
             assert_eq!(read(&other), None, "{other}");
         }

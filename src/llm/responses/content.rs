@@ -6,9 +6,35 @@ use crate::types::conversation::{Part, PartKind, Source};
 /// What a document is called that has no name: the API wants one.
 const NAMELESS: &str = "document";
 
-/// Whether a part can be sent as more than text.
-pub(super) fn is_media(part: &Part) -> bool {
-    matches!(part.kind, PartKind::Image { .. } | PartKind::File { .. })
+/// The types of pictures that the API takes.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Whether a part of a tool's result is sent as more than text. Tools answer with whatever they have, and the API refuses
+/// the whole request for a type that it does not take.
+pub(super) fn is_for_results(part: &Part) -> bool {
+    let (source, is_taken): (_, fn(&str) -> bool) = match &part.kind {
+        PartKind::Image { source, .. } => (source, |kind| IMAGES.contains(&kind)),
+        PartKind::File { source, .. } => (source, |kind| kind == "application/pdf"),
+        PartKind::Text(_)
+        | PartKind::Refusal(_)
+        | PartKind::Thinking(_)
+        | PartKind::Audio { .. }
+        | PartKind::Link(_)
+        | PartKind::ToolCall(_)
+        | PartKind::ToolResult(_)
+        | PartKind::Unknown { .. } => return false,
+    };
+    matches!(source, Source::Base64 { media_type, .. } if is_taken(media_type))
+}
+
+/// Writes the list of the parts of a tool's result.
+pub(super) fn write_result(parts: &[Part], out: &mut Vec<u8>) {
+    let told: Vec<Part> = parts
+        .iter()
+        .map(|part| if is_for_results(part) { part.clone() } else { Part::text(part.in_words()) })
+        .filter(|part| !part.is_empty())
+        .collect();
+    write_list(&told, out);
 }
 
 /// Writes a list of these parts. Returns how many it has.
@@ -35,7 +61,7 @@ fn write(part: &Part, out: &mut Vec<u8>) -> bool {
     let mut object = Object::new(out);
     match &part.kind {
         PartKind::Text(text) | PartKind::Refusal(text) => write_text(text, &mut object),
-        PartKind::Audio { .. } => write_text(&part.in_words(), &mut object),
+        PartKind::Audio { .. } | PartKind::Link(_) => write_text(&part.in_words(), &mut object),
         PartKind::Image { source, detail } => {
             object.text("type", "input_image");
             match source {

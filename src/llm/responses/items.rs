@@ -85,7 +85,8 @@ fn write_said<'p>(part: &'p Part, author: &str, items: &mut Items<'p>) {
         | PartKind::Refusal(_)
         | PartKind::Image { .. }
         | PartKind::Audio { .. }
-        | PartKind::File { .. } => {
+        | PartKind::File { .. }
+        | PartKind::Link(_) => {
             let text = part.in_words();
             if !text.is_empty() {
                 items.add("message", |item| {
@@ -141,9 +142,9 @@ fn write_result(result: &ToolResult, items: &mut Items<'_>) {
         item.text("call_id", &portable(&result.call));
         match &result.structured {
             Some(json) if result.parts.is_empty() => item.text("output", json.get()),
-            _ if result.parts.iter().any(content::is_media) => item.raw("output", |out| {
-                content::write_list(&result.parts, out);
-            }),
+            _ if result.parts.iter().any(content::is_for_results) => {
+                item.raw("output", |out| content::write_result(&result.parts, out));
+            }
             _ => item.text("output", &lines(&result.parts)),
         }
     });

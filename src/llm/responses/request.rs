@@ -47,7 +47,7 @@ pub(super) fn body(request: &ModelRequest, author: Option<&str>, manner: Manner)
     let summary = manner.summary.filter(|_| may_reason(&request.model));
     sampling::write(&request.sampling, manner.takes_unknown, summary, &mut object);
     if !request.tools.is_empty() {
-        object.json("tools", tools::json(&request.tools));
+        object.raw("tools", |out| tools::write_list(&request.tools, out));
         tools::write_choice(&request.tool_choice, &mut object);
         // True is the default.
         if !request.parallel_tool_calls {

@@ -117,6 +117,7 @@ fn refusal(part: &PartKind) -> Option<String> {
         | PartKind::Thinking(_)
         | PartKind::Image { .. }
         | PartKind::File { .. }
+        | PartKind::Link(_)
         | PartKind::ToolCall(_)
         | PartKind::ToolResult(_)
         | PartKind::Unknown { .. } => None,

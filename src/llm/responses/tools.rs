@@ -8,16 +8,10 @@ use crate::types::offer::{ToolChoice, ToolDefinition, ToolOffer};
 const NO_ARGUMENTS: &str = "{\"type\":\"object\",\"properties\":{}}";
 
 /// The `tools` array.
-pub(super) fn json(offer: &ToolOffer) -> &str {
-    offer.encoded(Dialect::OpenaiResponses, |tools| {
-        let mut out = Vec::new();
-        for tool in tools {
-            out.push(if out.is_empty() { b'[' } else { b',' });
-            write(tool, &mut out);
-        }
-        out.push(b']');
-        String::from_utf8(out).expect("it was written from strings")
-    })
+pub(super) fn write_list(offer: &ToolOffer, out: &mut Vec<u8>) {
+    out.push(b'[');
+    offer.write(Dialect::OpenaiResponses, write, out);
+    out.push(b']');
 }
 
 fn write(tool: &ToolDefinition, out: &mut Vec<u8>) {

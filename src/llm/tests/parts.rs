@@ -71,8 +71,11 @@ pub(super) async fn table(kinds: &Kinds) -> String {
         rows.push((label.to_owned(), cells, note));
     }
     let note = "Gemini: from 3 on, and where the name tells no generation; otherwise a note in words";
+    let pictures = format!(
+        "chat completions: OpenAI's own and Azure's, and where `tool_pictures` says so; otherwise a note in words. {note}"
+    );
     for (label, part, note) in [
-        ("picture in the result of a tool", PartKind::Image { source: source("image/png"), detail: None }, note),
+        ("picture in the result of a tool", PartKind::Image { source: source("image/png"), detail: None }, &*pictures),
         ("file in the result of a tool", PartKind::File { source: source("application/pdf"), name: None }, note),
         ("sound in the result of a tool", PartKind::Audio { source: source("audio/wav") }, ""),
     ] {
@@ -120,6 +123,7 @@ async fn in_result(kinds: &Kinds, kind: &Kind, part: &PartKind) -> String {
     let body = kinds.body(kind, |request| request.conversation = messages.into_iter().collect()).await.to_string();
     match (body.contains(DATA), body.contains("4 bytes]")) {
         (true, false) => "yes".to_owned(),
+        (true, true) => "in a message after the results".to_owned(),
         (false, true) => "a note in words".to_owned(),
         _ => panic!("{part:?} is lost on the way to {}: {body}", kind.column),
     }

@@ -184,6 +184,7 @@ fn told_part<'a>(part: &'a PartKind, left: &mut Budget) -> Option<ToldPart<'a>> 
     left.frame()?;
     Some(match part {
         PartKind::Text(text) | PartKind::Refusal(text) => ToldPart::Text { content: left.take(text) },
+        PartKind::Link(link) => ToldPart::Text { content: left.take(&link.uri) },
         PartKind::Thinking(thinking) => ToldPart::Reasoning { content: left.take(&thinking.text) },
         PartKind::ToolCall(call) => {
             let name: String = call.name.chars().take(LONGEST_NAME).collect();

@@ -151,6 +151,10 @@ impl Tool for HttpTool {
         &self.spec
     }
 
+    fn tells_caller(&self) -> bool {
+        self.send_identity != SentIdentity::default()
+    }
+
     fn too_long(&self, told: Told<'_>) -> Option<Identity> {
         identity::too_long(&self.send_identity, told)
     }
@@ -241,7 +245,7 @@ fn judge(status: StatusCode, Answer { part, bytes }: Answer) -> ToolAnswer {
         (status, Some(part)) => Part::text(format!("HTTP {status}: {}", part.in_words())),
     };
     let is_error = !status.is_success();
-    ToolAnswer { parts: vec![part], is_error, bytes, status: Some(status.as_u16()), structured: None }
+    ToolAnswer { parts: vec![part], is_error, bytes, status: Some(status.as_u16()), ..ToolAnswer::default() }
 }
 
 impl fmt::Debug for HttpTool {

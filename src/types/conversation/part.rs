@@ -78,6 +78,8 @@ pub enum PartKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
+    /// Something that lies elsewhere, as a tool names it. Models are told of it, and nothing fetches it.
+    Link(Box<Link>),
     /// A tool that the model calls.
     ToolCall(ToolCall),
     /// What a call came to.
@@ -108,6 +110,25 @@ pub enum Source {
     },
     /// At a vendor, under this id.
     Id(String),
+}
+
+/// Something that lies elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Where it is, in whatever scheme the tool knows.
+    pub uri: String,
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `text/html`, `application/pdf`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// How long it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// What a model thought, and what proves to its vendor that the model thought it.
@@ -239,6 +260,12 @@ impl Part {
         PartKind::Text(text.into()).into()
     }
 
+    /// Something that lies elsewhere.
+    #[must_use]
+    pub fn link(link: Link) -> Self {
+        PartKind::Link(Box::new(link)).into()
+    }
+
     /// Whether it is text or thinking without any.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -248,10 +275,21 @@ impl Part {
             PartKind::Image { .. }
             | PartKind::Audio { .. }
             | PartKind::File { .. }
+            | PartKind::Link(_)
             | PartKind::ToolCall(_)
             | PartKind::ToolResult(_)
             | PartKind::Unknown { .. } => false,
         }
+    }
+
+    /// Whether it holds a picture, sound or a file.
+    #[must_use]
+    pub fn is_media(&self) -> bool {
+        let (PartKind::Image { source, .. } | PartKind::Audio { source } | PartKind::File { source, .. }) = &self.kind
+        else {
+            return false;
+        };
+        matches!(source, Source::Base64 { .. })
     }
 
     /// Its text, if it is text.
@@ -268,7 +306,9 @@ impl Part {
             PartKind::Thinking(thinking) => Cow::Borrowed(&thinking.text),
             PartKind::Image { source, .. } => source.in_words("image"),
             PartKind::Audio { source } => source.in_words("audio"),
-            PartKind::File { source, .. } => source.in_words("file"),
+            PartKind::File { source, name: None } => source.in_words("file"),
+            PartKind::File { source, name: Some(name) } => source.in_words(&format!("file {name}")),
+            PartKind::Link(link) => Cow::Owned(link.in_words()),
             PartKind::ToolCall(call) => Cow::Borrowed(&call.arguments),
             PartKind::ToolResult(result) => lines(&result.parts),
             PartKind::Unknown { json, .. } => Cow::Borrowed(json.get()),
@@ -321,6 +361,23 @@ pub fn lines(parts: &[Part]) -> Cow<'_, str> {
     match parts {
         [part] => part.in_words(),
         parts => Cow::Owned(parts.iter().map(Part::in_words).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+impl Link {
+    /// What a model is told of it.
+    fn in_words(&self) -> String {
+        let Self { uri, name, description, media_type, bytes } = self;
+        let bytes = bytes.map(|bytes| format!("{bytes} bytes"));
+        let facts = [name, media_type, &bytes].into_iter().flatten().map(|fact| format!(", {fact}"));
+        let described = description.iter().map(|text| format!(": {text}"));
+        format!("[link to {uri}{}]", facts.chain(described).collect::<String>())
+    }
+
+    /// How many bytes of text it is.
+    pub(super) fn length(&self) -> usize {
+        let texts = [&self.name, &self.description, &self.media_type];
+        self.uri.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 

@@ -5,6 +5,9 @@ use std::mem::size_of;
 use super::message::{CALL_WEIGHT, MEDIA_WEIGHT, audio_weight, is_compressed_audio};
 use super::part::{Part, PartKind, Parts, Source, Thinking, ToolResult};
 
+/// What surrounds a link in words, about, in bytes.
+const LINK_WEIGHT: usize = 32;
+
 impl Part {
     /// How many bytes of text it is to a model, about.
     pub(super) fn weight(&self) -> usize {
@@ -19,6 +22,7 @@ impl Part {
             }
             // How much a model reads in a file grows with its size, and nothing tells text from pictures in it.
             PartKind::Audio { source } | PartKind::File { source, .. } => source.bytes(),
+            PartKind::Link(link) => LINK_WEIGHT + link.length(),
             PartKind::ToolCall(call) => CALL_WEIGHT + call.id.as_str().len() + call.name.len() + call.arguments.len(),
             PartKind::ToolResult(result) => result.weight(),
             PartKind::Unknown { json, .. } => json.get().len(),
@@ -35,6 +39,7 @@ impl Part {
                 source.bytes() + note.as_ref().map_or(0, String::len)
             }
             PartKind::Audio { source } => source.bytes(),
+            PartKind::Link(link) => link.length(),
             PartKind::ToolCall(call) => call.id.as_str().len() + call.name.len() + call.arguments.len(),
             PartKind::ToolResult(result) => result.bytes(),
             PartKind::Unknown { member, json, .. } => member.len() + json.get().len(),

@@ -10,6 +10,7 @@ use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::signals::Interruption;
 use crate::agent::drive::steps::outcome::{interrupted, settled, stopped};
 use crate::agent::own_tool::{OwnContext, OwnTool};
+use crate::tools::fit::fit;
 use crate::tools::truncate::cut_to_size;
 use crate::types::{Effect, Event, ToolCall, ToolOutcome};
 
@@ -71,6 +72,7 @@ async fn answer(driver: &mut Driver, tool: &dyn OwnTool, call: &ToolCall) -> Res
             ToolOutcome::lost(format!("The tool `{}` did not answer within {} ms.", call.name, limit.as_millis()))
         }
     };
+    fit(&mut outcome.parts, &mut outcome.measurements);
     outcome.truncated |= cut_to_size(&mut outcome.parts, &mut outcome.structured);
     outcome.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(outcome)

@@ -5,10 +5,12 @@ use std::borrow::Cow;
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::{Amount, Budget};
 use crate::api::wire::agent::object::{AgentObject, Arguments};
+use crate::api::wire::agent::result_part::ResultPart;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::described::ChatChunk;
 use crate::api::wire::openai_error::ErrorObject;
@@ -123,6 +125,11 @@ pub enum NativeEvent<'a> {
         name: &'a str,
         is_error: bool,
         content: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<ResultPart<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Value>)]
+        structured: Option<&'a RawValue>,
         truncated: bool,
         outcome_unknown: bool,
         latency_ms: u64,
@@ -308,6 +315,8 @@ fn tool_result<'a>(
         name,
         is_error: outcome.is_error,
         content: outcome.text(),
+        parts: ResultPart::all(&outcome.parts),
+        structured: outcome.structured.as_ref().map(|json| &*json.0),
         truncated: outcome.truncated,
         outcome_unknown: outcome.ending == CallEnding::Lost,
         latency_ms: outcome.latency_ms,

@@ -4,3 +4,4 @@ pub mod budget;
 pub mod events;
 pub mod object;
 pub mod options;
+pub mod result_part;

@@ -1,6 +1,7 @@
 //! The `agent` object: what the last event and every plain response say of a run.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,6 +15,7 @@ use crate::api::wire::usage::UsageObject;
 use crate::api::wire::vocabulary::{RunStatusText, StopReasonText};
 use crate::types::outcome::{self, Outcome};
 use crate::types::report::{CallReport, Report, StepReport};
+use crate::types::tool::Measurement;
 use crate::types::{Micros, RunId, SessionId, StopReason};
 
 /// How a run ended or why it waits.
@@ -148,14 +150,19 @@ pub struct CallObject<'a> {
     pub outcome_unknown: bool,
     /// The result, if it describes a failure.
     pub error: Option<&'a str>,
-    /// What the tool measured.
-    #[schema(value_type = Object)]
-    pub metrics: Metrics,
+    /// What the tool measured, by name.
+    pub metrics: BTreeMap<&'a str, MetricObject<'a>>,
 }
 
-/// Nothing is measured by tools yet: always `{}`.
-#[derive(Debug, Serialize)]
-pub struct Metrics {}
+/// Something that a tool measured.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MetricObject<'a> {
+    /// How much.
+    pub value: f64,
+    /// In which unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<&'a str>,
+}
 
 impl<'a> AgentObject<'a> {
     /// What `outcome` says of the run.
@@ -242,6 +249,12 @@ impl<'a> StepObject<'a> {
     }
 }
 
+impl<'a> MetricObject<'a> {
+    fn named(measured: &'a Measurement) -> (&'a str, Self) {
+        (&measured.name, Self { value: measured.value, unit: measured.unit.as_deref() })
+    }
+}
+
 impl<'a> CallObject<'a> {
     fn new(call: &'a CallReport) -> Self {
         Self {
@@ -253,7 +266,7 @@ impl<'a> CallObject<'a> {
             skipped: call.skipped,
             outcome_unknown: call.outcome_unknown,
             error: call.error.as_deref(),
-            metrics: Metrics {},
+            metrics: call.measurements.iter().map(MetricObject::named).collect(),
         }
     }
 }

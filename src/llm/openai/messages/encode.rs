@@ -56,6 +56,7 @@ fn write_members(role: Role, list: &[Part], object: &mut Object<'_>) {
             | PartKind::Image { .. }
             | PartKind::Audio { .. }
             | PartKind::File { .. }
+            | PartKind::Link(_)
             | PartKind::Unknown { .. } => content.push(part),
         }
     }
@@ -113,7 +114,7 @@ fn write_result(result: &ToolResult, out: &mut Vec<u8>) {
 /// A part of a result as this dialect can tell it.
 fn told(part: &Part) -> Cow<'_, Part> {
     match &part.kind {
-        PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } => {
+        PartKind::Image { .. } | PartKind::Audio { .. } | PartKind::File { .. } | PartKind::Link(_) => {
             Cow::Owned(Part::text(part.in_words()))
         }
         PartKind::Text(_)
@@ -179,6 +180,10 @@ fn write_part(part: &Part, out: &mut Vec<u8>) -> bool {
                     file.text("filename", name);
                 }
             });
+        }
+        PartKind::Link(_) => {
+            object.text("type", "text");
+            object.text("text", &part.in_words());
         }
         PartKind::ToolCall(call) => write_call(call, &mut object),
         PartKind::Thinking(_) | PartKind::ToolResult(_) | PartKind::Unknown { .. } => return false,

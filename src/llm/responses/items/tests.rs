@@ -126,6 +126,18 @@ fn a_result_is_text_or_a_list_with_its_pictures() {
     let picture = PartKind::Image { source, detail: None }.into();
     let image = json!({ "type": "input_image", "image_url": "data:image/png;base64,iVBO", "detail": "auto" });
     assert_eq!(result(vec![Part::text("no"), picture], None), json!([{ "type": "input_text", "text": "no" }, image]));
+    // The API refuses a whole request for what it does not take in one result.
+    let other = |media_type: &str| {
+        let source = Source::Base64 { media_type: media_type.into(), data: "AAAA".into() };
+        PartKind::Image { source, detail: None }.into()
+    };
+    let source = Source::Base64 { media_type: "application/zip".into(), data: "AAAA".into() };
+    let zip: Part = PartKind::File { source, name: Some("a.zip".into()) }.into();
+    let told = "[image, image/svg+xml, 3 bytes]\n[file a.zip, application/zip, 3 bytes]";
+    assert_eq!(result(vec![other("image/svg+xml"), zip.clone()], None), told);
+    let shown = json!({ "type": "input_image", "image_url": "data:image/gif;base64,AAAA", "detail": "auto" });
+    let words = json!({ "type": "input_text", "text": "[file a.zip, application/zip, 3 bytes]" });
+    assert_eq!(result(vec![other("image/gif"), zip], None), json!([shown, words]));
     assert_eq!(result(vec![Part::text("a"), Part::text("b")], Some("[1]")), "a\nb");
     assert_eq!(result(Vec::new(), Some("[1]")), "[1]");
     assert_eq!(result(Vec::new(), None), "");
