@@ -21,18 +21,24 @@ use crate::types::{CallId, Effect, RunId, SessionId, Tenant, TraceContext};
 
 mod arguments;
 pub mod builtin;
+pub mod definitions;
 pub mod fit;
 pub mod http;
 pub mod invoke;
+pub mod live;
 pub mod progress;
 pub mod registry;
 pub mod schema;
+pub mod source;
 #[cfg(test)]
 mod testing;
 pub mod truncate;
 
+pub use definitions::Definitions;
 pub use invoke::invoke;
+pub use live::LiveTools;
 pub use registry::{RegisteredTool, Registry, RegistryError};
+pub use source::ToolSource;
 
 /// What a tool is, for the model and for `GET /v1/tools`.
 #[derive(Debug, Clone)]

@@ -1,9 +1,11 @@
-//! The tools of this server, by name, each with its compiled schema.
+//! The tools of this server at one moment, by name, each with its compiled schema.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use crate::tools::definitions::HeldBecause;
 use crate::tools::schema::{self, Schema};
 use crate::tools::{Tool, ToolSpec};
 use crate::types::json::RawValueEq;
@@ -14,7 +16,24 @@ use crate::types::pattern::matches;
 #[derive(Debug, Default)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<RegisteredTool>>,
+    /// The names of those that come from sources.
+    of_sources: HashSet<String>,
+    held: BTreeMap<String, HeldTool>,
+    unheard: Vec<String>,
+    version: u64,
 }
+
+/// A tool whose definition does not count.
+#[derive(Debug, Clone)]
+pub struct HeldTool {
+    /// As its source defines it.
+    pub tool: Arc<RegisteredTool>,
+    /// Why it does not count.
+    pub why: HeldBecause,
+}
+
+/// The next registry's number. The empty one is 0.
+static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 /// Why a tool cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +53,7 @@ pub enum RegistryError {
 impl Registry {
     /// Compiles every tool's schema.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, RegistryError> {
-        let mut registry = Self::default();
+        let mut registry = Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), ..Self::default() };
         for tool in tools {
             let tool = RegisteredTool::new(tool)?;
             match registry.tools.entry(tool.spec().name.clone()) {
@@ -43,6 +62,44 @@ impl Registry {
             };
         }
         Ok(registry)
+    }
+
+    /// These fixed tools, those of sources, those of which the definition does not count, and the names of the sources that
+    /// have not told what they have.
+    pub(super) fn of(
+        fixed: &[Arc<RegisteredTool>],
+        of_sources: BTreeMap<String, Arc<RegisteredTool>>,
+        held: BTreeMap<String, HeldTool>,
+        unheard: Vec<String>,
+    ) -> Self {
+        let names = of_sources.keys().cloned().collect();
+        let mut tools = of_sources;
+        tools.extend(fixed.iter().map(|tool| (tool.spec().name.clone(), tool.clone())));
+        Self { tools, of_sources: names, held, unheard, version: VERSIONS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Its number, which no other registry of this process has.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether the tool of this name comes from a source, so that another may have the name later.
+    #[must_use]
+    pub fn is_of_source(&self, name: &str) -> bool {
+        self.of_sources.contains(name)
+    }
+
+    /// The tools whose definitions do not count, in the order of their names.
+    #[must_use]
+    pub fn held(&self) -> &BTreeMap<String, HeldTool> {
+        &self.held
+    }
+
+    /// The sources that have not told yet what they have.
+    #[must_use]
+    pub fn unheard(&self) -> &[String] {
+        &self.unheard
     }
 
     /// The tool of this name.
@@ -77,10 +134,11 @@ pub struct RegisteredTool {
     tool: Arc<dyn Tool>,
     schema: Arc<Schema>,
     definition: Arc<ToolDefinition>,
+    hash: OnceLock<String>,
 }
 
 impl RegisteredTool {
-    /// Compiles the tool's schema.
+    /// Compiles the schema of its arguments.
     pub fn new(tool: Arc<dyn Tool>) -> Result<Self, RegistryError> {
         let spec = tool.spec();
         let name = spec.name.clone();
@@ -89,7 +147,7 @@ impl RegisteredTool {
         }
         let schema = schema::compile(&spec.parameters).map_err(|reason| RegistryError::Schema { name, reason })?;
         let definition = definition(spec);
-        Ok(Self { tool, schema: Arc::new(schema), definition })
+        Ok(Self { tool, schema: Arc::new(schema), definition, hash: OnceLock::new() })
     }
 
     /// What it is.
@@ -108,6 +166,12 @@ impl RegisteredTool {
     #[must_use]
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
+    }
+
+    /// The hash of that.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        self.hash.get_or_init(|| self.definition.hash())
     }
 
     /// What its arguments must be.

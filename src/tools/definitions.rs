@@ -1,0 +1,181 @@
+//! Which definitions of tools count that sources offer: those that were accepted, by their hashes.
+//!
+//! What a tool says of itself is put before a model, so a server that changes a definition could have the model do other
+//! things than it was trusted with. Decides purely; what is accepted is kept elsewhere, so that all replicas know the same.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{OnDefinition, PinPolicy};
+
+/// What stands between the name of a source and that of its tool.
+pub const SEPARATOR: &str = "__";
+
+/// The own name that a tool of this name has at the source, if it may be one of the source's.
+#[must_use]
+pub fn own_name<'t>(source: &str, tool: &'t str) -> Option<&'t str> {
+    tool.strip_prefix(source)?.strip_prefix(SEPARATOR).filter(|own| !own.is_empty())
+}
+
+/// Most tools of one source that are remembered: beyond them, what is new is held back.
+pub const MAX_KNOWN: usize = 8_192;
+
+/// What is known of the tools of each source, by the source's name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Definitions(pub HashMap<String, KnownTools>);
+
+/// What is known of the tools of one source, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KnownTools(pub BTreeMap<String, KnownTool>);
+
+/// What is known of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownTool {
+    /// The hash of the definition that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
+    /// The hash of the definition that is held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}
+
+/// Why a definition does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldBecause {
+    /// No definition of the tool was accepted yet.
+    New,
+    /// Another definition was accepted.
+    Changed,
+    /// The configuration names another one.
+    NotPinned,
+}
+
+impl HeldBecause {
+    /// The reason as it is written on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Changed => "changed",
+            Self::NotPinned => "not_pinned",
+        }
+    }
+}
+
+impl Definitions {
+    /// Whether the definition with this hash counts that a source has of a tool, or why it does not.
+    pub fn standing(&self, policy: &PinPolicy, source: &str, name: &str, hash: &str) -> Result<(), HeldBecause> {
+        if let Some(pinned) = pinned(policy, source, name) {
+            return if pinned == hash { Ok(()) } else { Err(HeldBecause::NotPinned) };
+        }
+        let known = self.0.get(source).and_then(|known| known.0.get(name));
+        match known.and_then(|known| known.accepted.as_deref()) {
+            None => Err(HeldBecause::New),
+            Some(accepted) if accepted == hash => Ok(()),
+            Some(_) => Err(HeldBecause::Changed),
+        }
+    }
+}
+
+impl KnownTools {
+    /// What is to be known once a source offers these definitions, each a name and a hash; `None` if it is known already.
+    #[must_use]
+    pub fn after<'a>(
+        &self,
+        policy: &PinPolicy,
+        source: &str,
+        offered: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Option<Self> {
+        let mut next = self.clone();
+        for (name, hash) in offered {
+            if pinned(policy, source, name).is_some() || (!next.0.contains_key(name) && next.0.len() >= MAX_KNOWN) {
+                continue;
+            }
+            let known = next.0.entry(name.to_owned()).or_default();
+            let on = if known.accepted.is_none() { policy.new_tools } else { policy.changed_tools };
+            if known.accepted.as_deref() == Some(hash) {
+                known.held = None;
+            } else if on == OnDefinition::Accept && (known.accepted.is_some() || known.held.is_none()) {
+                *known = KnownTool { accepted: Some(hash.to_owned()), held: None };
+            } else {
+                known.held = Some(hash.to_owned());
+            }
+        }
+        (next != *self).then_some(next)
+    }
+
+    /// What is to be known once the operator accepts this definition of a tool; `None` if it is not the one that is held back.
+    #[must_use]
+    pub fn accepting(&self, name: &str, hash: &str) -> Option<Self> {
+        let mut next = self.clone();
+        let known = next.0.get_mut(name).filter(|known| known.held.as_deref() == Some(hash))?;
+        *known = KnownTool { accepted: Some(hash.to_owned()), held: None };
+        Some(next)
+    }
+}
+
+/// The hash that the configuration names for a tool.
+fn pinned<'p>(policy: &'p PinPolicy, source: &str, name: &str) -> Option<&'p str> {
+    policy.pins.get(own_name(source, name)?).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(new_tools: OnDefinition, changed_tools: OnDefinition) -> PinPolicy {
+        PinPolicy { new_tools, changed_tools, ..PinPolicy::default() }
+    }
+
+    fn known(accepted: &str, held: &str) -> KnownTool {
+        let some = |hash: &str| (!hash.is_empty()).then(|| hash.to_owned());
+        KnownTool { accepted: some(accepted), held: some(held) }
+    }
+
+    fn after(before: KnownTool, policy: &PinPolicy, hash: &str) -> KnownTool {
+        let all = KnownTools([("s__t".to_owned(), before)].into());
+        let next = all.after(policy, "s", [("s__t", hash)]).unwrap_or(all);
+        next.0["s__t"].clone()
+    }
+
+    #[test]
+    fn the_first_definition_counts_and_a_change_is_held_back() {
+        let by_default = PinPolicy::default();
+        assert_eq!(after(known("", ""), &by_default, "a"), known("a", ""));
+        assert_eq!(after(known("a", ""), &by_default, "b"), known("a", "b"));
+        assert_eq!(after(known("a", "b"), &by_default, "c"), known("a", "c"));
+        assert_eq!(after(known("a", "b"), &by_default, "a"), known("a", ""), "the server took it back");
+    }
+
+    #[test]
+    fn the_policy_decides_what_is_accepted_by_itself() {
+        use OnDefinition::{Accept, Hold};
+        assert_eq!(after(known("", ""), &policy(Hold, Accept), "a"), known("", "a"));
+        assert_eq!(
+            after(known("", "a"), &policy(Accept, Hold), "a"),
+            known("", "a"),
+            "what was held is not let through"
+        );
+        assert_eq!(after(known("a", ""), &policy(Hold, Accept), "b"), known("b", ""));
+    }
+
+    #[test]
+    fn only_what_is_held_back_can_be_accepted() {
+        let all = KnownTools([("s__t".to_owned(), known("a", "b"))].into());
+        assert_eq!(all.accepting("s__t", "c"), None, "it changed once more since it was looked at");
+        assert_eq!(all.accepting("s__u", "b"), None);
+        assert_eq!(all.accepting("s__t", "b").unwrap().0["s__t"], known("b", ""));
+    }
+
+    #[test]
+    fn what_the_configuration_pins_is_not_remembered_and_memory_is_bounded() {
+        let pins = PinPolicy { pins: [("t".to_owned(), "a".to_owned())].into(), ..PinPolicy::default() };
+        assert_eq!(KnownTools::default().after(&pins, "s", [("s__t", "b")]), None);
+        let names: Vec<String> = (0..MAX_KNOWN + 5).map(|n| format!("s__{n}")).collect();
+        let offered = names.iter().map(|name| (name.as_str(), "a"));
+        let next = KnownTools::default().after(&PinPolicy::default(), "s", offered.clone()).unwrap();
+        assert_eq!((next.0.len(), next.after(&PinPolicy::default(), "s", offered)), (MAX_KNOWN, None));
+    }
+}
