@@ -16,6 +16,7 @@ mod encryption;
 mod fallbacks;
 mod faults;
 mod gemini;
+mod hedging;
 mod idempotency;
 mod in_one_piece;
 mod kinds;

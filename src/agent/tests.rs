@@ -17,6 +17,7 @@ mod detached;
 mod due;
 mod fallbacks;
 mod fencing;
+mod hedges;
 mod histories;
 mod idempotency;
 mod idle;

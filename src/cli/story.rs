@@ -23,6 +23,10 @@ pub(super) struct Event {
     model: String,
     #[serde(default)]
     upstream: String,
+    #[serde(default)]
+    dropped_upstream: String,
+    #[serde(default)]
+    dropped_model: String,
     session_id: Option<String>,
     #[serde(default)]
     step: u32,
@@ -264,6 +268,14 @@ fn trouble_note(event: &Event) -> Option<String> {
             let (upstream, model) = (line(&event.upstream, MOST_SHOWN), line(&event.model, MOST_SHOWN));
             format!("(the run goes on with {upstream}/{model}: {})", line(&event.cause, MOST_SHOWN))
         }
+        "provider.hedge" => {
+            let (upstream, model) = (line(&event.upstream, MOST_SHOWN), line(&event.model, MOST_SHOWN));
+            format!("(the model says nothing yet; {upstream}/{model} is asked as well)")
+        }
+        "provider.hedge.ended" => {
+            let (upstream, model) = (line(&event.dropped_upstream, MOST_SHOWN), line(&event.dropped_model, MOST_SHOWN));
+            format!("({upstream}/{model} is not waited for any longer: another one answers)")
+        }
         "budget.warning" => {
             let (used, limit, kind) = (event.used, event.limit, line(&event.kind, MOST_SHOWN));
             let scope = line(&event.scope, MOST_SHOWN);
@@ -313,6 +325,8 @@ mod tests {
             serde_json::json!({"type": "tool.result", "name": hostile, "content": hostile, "is_error": true}),
             serde_json::json!({"type": "provider.retry", "cause": hostile}),
             serde_json::json!({"type": "provider.fallback", "upstream": hostile, "model": hostile, "cause": hostile}),
+            serde_json::json!({"type": "provider.hedge", "upstream": hostile, "model": hostile}),
+            serde_json::json!({"type": "provider.hedge.ended", "dropped_upstream": hostile, "dropped_model": hostile}),
             serde_json::json!({"type": "budget.warning", "scope": hostile, "kind": hostile, "used": 4, "limit": 5}),
             serde_json::json!({"type": "run.queued", "run_id": hostile}),
             serde_json::json!({"type": "run.started", "run_id": "r", "model": hostile, "session_id": hostile}),

@@ -37,6 +37,8 @@ pub struct AgentConfig {
     pub system: Option<String>,
     /// Names of the server-side tools that its model is offered; `*` matches any characters.
     pub tools: Vec<String>,
+    /// How long its model may say nothing before another one is asked beside it; `None` for as long as it likes.
+    pub hedge_after: Option<Duration>,
     /// What happens when a limit ends a run.
     pub on_limit: OnLimit,
     /// Whether traces may tell what is said in its runs.
@@ -93,6 +95,7 @@ impl AgentConfig {
             model.as_deref(),
             upstreams,
         );
+        let hedge_after = read_hedge_after(section, parent);
         let system = section.optional("system", "System prompt, put before the messages of every run.");
         let tools = section.key(
             "tools",
@@ -112,6 +115,7 @@ impl AgentConfig {
             name: name.to_owned(),
             model: section.or_inherited("model", model, parent.and_then(|parent| parent.model.clone())),
             fallbacks: section.or_inherited("fallbacks", fallbacks, parent.and_then(|parent| parent.fallbacks.clone())),
+            hedge_after,
             system: section.or_inherited("system", system, parent.and_then(|parent| parent.system.clone())),
             tools: tools.into_iter().map(|ToolPattern(pattern)| pattern).collect(),
             on_limit,
@@ -123,6 +127,15 @@ impl AgentConfig {
     fn tool_patterns(&self) -> Vec<ToolPattern> {
         self.tools.iter().map(|pattern| ToolPattern::new(pattern)).collect()
     }
+}
+
+fn read_hedge_after(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> Option<Duration> {
+    let own = section.optional(
+        "hedge_after",
+        "How long its model may say nothing before a second call is made beside the first, and the one that speaks first is \
+         kept ([hedging](api.md#hedging)). If absent, no second call is made.",
+    );
+    section.or_inherited("hedge_after", own, parent.and_then(|parent| parent.hedge_after))
 }
 
 fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -> bool {

@@ -88,6 +88,7 @@ fn nothing_written_is_all_defaults() {
                 "calculator",
                 "current_time",
             ],
+            hedge_after: None,
             on_limit: Stop,
             trace_content: true,
             limits: LimitsConfig {
@@ -264,6 +265,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         [agents.default]
         model = 'demo/demo'
         tools = ['calc*']
+        hedge_after = '1500ms'
         on_limit = 'error'
         trace_content = false
         [agents.default.limits]
@@ -279,6 +281,7 @@ fn other_agents_start_from_the_default_agent_wherever_it_stands() {
         fallbacks: None,
         system: Some("Be brief.".into()),
         tools: vec!["calc*".into()],
+        hedge_after: Some(Duration::from_millis(1_500)),
         on_limit: OnLimit::Error,
         trace_content: false,
         limits: LimitsConfig {

@@ -17,6 +17,7 @@ mod object;
 mod object_schema;
 pub mod openai;
 mod own_member;
+pub mod pairing;
 mod places;
 pub mod pricing;
 pub mod queue;
@@ -43,6 +44,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
+use self::pairing::Pairing;
 use self::refusal::Refusal;
 use crate::types::conversation::{Part, PartKind, Thinking, joined};
 use crate::types::offer::{ToolChoice, ToolOffer};
@@ -88,6 +90,8 @@ pub struct ModelRequest {
     pub affinity: u64,
     /// Whether it repeats a request that failed.
     pub is_repeat: bool,
+    /// Whether another call of the same request is made at the same time.
+    pub pairing: Pairing,
     /// When the caller gives up; retries do not reach beyond it.
     pub deadline: Instant,
 }
@@ -224,6 +228,11 @@ pub trait Model: Send + Sync + fmt::Debug + 'static {
     /// Why this model of its upstream is not asked for now; `None` if it is.
     fn refusal(&self, _model: &str) -> Option<Refusal> {
         None
+    }
+
+    /// Whether its upstream has several servers or keys, so that a second call can be made elsewhere while one is under way.
+    fn has_elsewhere(&self) -> bool {
+        false
     }
 
     /// Whether a request that failed may be repeated: the calls before have earned a retry, which is taken.

@@ -171,6 +171,10 @@ impl Model for Retrying {
         self.health.take_retry()
     }
 
+    fn has_elsewhere(&self) -> bool {
+        self.inner.has_elsewhere()
+    }
+
     fn written_calls(&self) -> WrittenCalls {
         self.inner.written_calls()
     }

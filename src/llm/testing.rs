@@ -10,6 +10,7 @@ use super::health::breaker::BreakerPolicy;
 use super::health::{Health, UpstreamHealth};
 use super::http::decode::{Decode, Progress};
 use super::http::fault::Fault;
+use super::pairing::Pairing;
 use super::{Delta, DeltaStream, ModelError, ModelRequest, ModelTurn};
 use crate::config::{BaseUrl, ConnectionSettings, HttpUpstream, Pools, Secret};
 use crate::net::testing::Act;
@@ -32,6 +33,7 @@ pub(crate) fn request(model: &str, messages: impl IntoIterator<Item = Message>) 
         in_one_piece: false,
         has_fallback: false,
         is_repeat: false,
+        pairing: Pairing::Alone,
         trace: None,
         request_id: None,
         tenant: Tenant::default_tenant(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::hedge::{HedgeEnded, KeptCall};
 use crate::types::price::StepModel;
 use crate::types::tool::CallEnding;
 use crate::types::{
@@ -28,6 +29,8 @@ pub enum Observation<'r> {
     Retried(FailureClass),
     /// A model failed so, or is not asked for now, and another one is.
     FellBack(FailureClass),
+    /// A second call was made beside one that said nothing yet, and the step goes on with this one of the two.
+    Hedged(KeptCall),
     /// An upstream failed.
     UpstreamFailed(FailureClass),
     /// The model answered.
@@ -80,6 +83,8 @@ pub enum FailureClass {
 pub struct RunFold {
     created_ms: u64,
     model: Arc<StepModel>,
+    /// What is reserved for the call that is under way.
+    reserved: Reservation,
     /// When the step began that is under way.
     step_began_ms: Option<u64>,
     is_queued: bool,
@@ -100,6 +105,7 @@ impl RunFold {
         Self {
             created_ms: spec.created_ms,
             model,
+            reserved: Reservation::default(),
             step_began_ms: None,
             is_queued: spec.queued_at.is_some(),
             waits: status == RunStatus::RequiresAction,
@@ -129,6 +135,7 @@ impl RunFold {
                     self.model.clone_from(model);
                 }
                 self.step_began_ms = Some(record.at_ms);
+                self.reserved = *reserved;
                 self.repeat(&mut observe);
                 Observation::Reserved(*reserved)
             }
@@ -137,6 +144,8 @@ impl RunFold {
                 Observation::Retried(FailureClass::Kind(*kind))
             }
             Event::ProviderFallback(fell_back) => return self.fall_back(fell_back, &mut observe),
+            Event::HedgeStarted(started) => Observation::Reserved(self.reserved.and(started.reserved)),
+            Event::HedgeEnded(ended) => return self.drop_one_of_two(ended, &mut observe),
             Event::TurnFinished { turn, .. } => {
                 let Turn { latency_ms, first_token_ms, usage, .. } = **turn;
                 observe(&self.model, Observation::Settled);
@@ -185,6 +194,19 @@ impl RunFold {
         }
         observe(&self.model, Observation::FellBack(class));
         self.model.clone_from(&to.to);
+    }
+
+    fn drop_one_of_two<'r>(&mut self, ended: &HedgeEnded, observe: &mut impl FnMut(&Arc<StepModel>, Observation<'r>)) {
+        let HedgeEnded { kept, to, dropped, usage, unconfirmed, failed, .. } = ended;
+        if let Some((kind, _)) = failed {
+            observe(dropped, Observation::UpstreamFailed(FailureClass::Kind(*kind)));
+        }
+        observe(dropped, Observation::Took { usage: *usage, cost: dropped.price.cost(usage) });
+        observe(dropped, Observation::Unconfirmed(*unconfirmed));
+        observe(&self.model, Observation::Hedged(*kept));
+        if let Some(to) = to {
+            self.model.clone_from(to);
+        }
     }
 
     fn start(&mut self, at_ms: u64) -> Observation<'static> {

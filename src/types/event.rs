@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::types::conversation::{Part, joined};
 use crate::types::error::{ErrorKind, RunError};
 use crate::types::fallback::FellBack;
-use crate::types::json::is_default;
+use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::outcome::{Outcome, StopReason};
 use crate::types::price::StepModel;
+pub use crate::types::reservation::Reservation;
 use crate::types::run::RunOptions;
 use crate::types::shortfall::{BudgetKind, BudgetOwner, Shortfall};
-use crate::types::usage::{BudgetStatus, Micros, Usage, Used};
+use crate::types::usage::{BudgetStatus, Usage, Used};
 use crate::types::{CallId, Effect, Message, ToolCall, ToolOutcome, ToolProgress, TurnEnd};
 
 /// An event as it stands in the log.
@@ -85,6 +86,10 @@ pub enum Event {
     },
     /// The run goes on with another model, because the one before failed or is not asked for now.
     ProviderFallback(Box<FellBack>),
+    /// A second call of the step begins beside the first, which has said nothing yet.
+    HedgeStarted(Box<HedgeStarted>),
+    /// One of the two calls is dropped, and the step goes on with the other.
+    HedgeEnded(Box<HedgeEnded>),
     /// The model's turn is whole. Internal.
     TurnFinished { step: u32, turn: Box<Turn> },
     /// The step's text so far is void.
@@ -160,6 +165,8 @@ impl Event {
             | Self::ToolArgumentsDelta { .. }
             | Self::ProviderRetry { .. }
             | Self::ProviderFallback(_)
+            | Self::HedgeStarted(_)
+            | Self::HedgeEnded(_)
             | Self::StepDiscarded { .. }
             | Self::BudgetWarning { .. }
             | Self::ToolStarted { .. }
@@ -246,32 +253,6 @@ pub enum Decision {
     Retry,
     /// It is left as it is: the model is told that its outcome is not known.
     Skip,
-}
-
-/// What a model call may take at most, set aside before it is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
-    /// Estimated input.
-    pub input_tokens: u64,
-    /// The output limit sent upstream.
-    pub output_tokens: u64,
-    /// What both would cost.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub cost: Micros,
-}
-
-impl Reservation {
-    /// Input and output together.
-    #[must_use]
-    pub fn tokens(&self) -> u64 {
-        self.input_tokens.saturating_add(self.output_tokens)
-    }
-
-    /// All of it, as budgets count.
-    #[must_use]
-    pub fn whole(&self) -> Used {
-        Used { tokens: self.tokens(), cost: self.cost }
-    }
 }
 
 /// What the model said in one turn.

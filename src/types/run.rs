@@ -191,6 +191,9 @@ pub struct RunSpec {
     pub warnings: Vec<String>,
     /// See [`OnLimit`].
     pub on_limit: OnLimit,
+    /// How long a model may say nothing before a second one is asked beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge_after_ms: Option<u64>,
     /// What the caller asked for besides.
     pub options: RunOptions,
 }

@@ -132,6 +132,7 @@ fn pinned(
         price_origin,
         warnings,
         on_limit: new.on_limit.unwrap_or(settings.on_limit),
+        hedge_after_ms: settings.hedge_after.map(millis),
         options,
     })
 }
@@ -144,6 +145,10 @@ fn fit(spec: &RunSpec, window: u64) -> Result<(), StartError> {
         return Err(StartError::ContextLength(message));
     }
     Ok(())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The agent's limits, lowered to what the request asks for. They are a ceiling: asking for more is an
@@ -159,7 +164,6 @@ fn narrow(settings: &AgentConfig, asked: LimitsPatch) -> Result<Limits, StartErr
         (Some(asked), _) => Ok(Some(asked)),
         (None, ceiling) => Ok(ceiling),
     };
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let time = |field, asked, ceiling| -> Result<u64, StartError> {
         Ok(bounded(field, asked, Some(millis(ceiling)))?.unwrap_or(millis(ceiling)))
     };

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::agent::context::toolbox::Toolbox;
 use crate::agent::machine::{Run, budget};
 use crate::llm::ModelRequest;
+use crate::llm::pairing::Pairing;
 use crate::types::offer::{ToolChoice, ToolOffer};
 use crate::types::{Conversation, Message, Role, RunSpec, SessionId, SpanKey, StopReason};
 
@@ -42,6 +43,7 @@ pub fn model_request(
         request_id: spec.request_id.clone(),
         has_fallback: false,
         is_repeat: run.failures() > 0,
+        pairing: Pairing::Alone,
         tenant: spec.tenant.clone(),
         affinity: affinity(spec),
         deadline,

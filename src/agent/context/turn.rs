@@ -1,6 +1,7 @@
 //! What the model has said so far in one step, and the part of that which is not recorded yet.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,6 +12,7 @@ use crate::agent::machine::budget::{estimated_usage, whole_usage};
 use crate::llm::{Delta, Model, ModelPart, Spent, said};
 use crate::types::conversation::{Part, PartKind, Thinking};
 use crate::types::event::{Reservation, Turn};
+use crate::types::price::StepModel;
 use crate::types::tool::WrittenCalls;
 use crate::types::{Event, RunId, TurnEnd, Usage};
 
@@ -50,16 +52,16 @@ pub struct TurnBuffer {
 }
 
 impl TurnBuffer {
-    /// Nothing said yet in `step`, which may be the closing answer, without tools. Where nobody reads the answer as it is
+    /// Nothing said yet in `step` by the model that is called, which may be the closing answer, without tools. Where nobody reads the answer as it is
     /// said, it is asked for `in_one_piece` if the model may give it so.
     pub fn new(
         run: &Run,
-        model: &dyn Model,
+        (model, called): (&dyn Model, &StepModel),
         tools: &Toolbox,
         step: u32,
         (closing, in_one_piece): (bool, bool),
     ) -> Self {
-        let (spec, called) = (run.spec(), run.model());
+        let spec = run.spec();
         let written = model.written_calls();
         let scans = !closing && written != WrittenCalls::None && tools.offers_any();
         let tools = tools.clone();
@@ -136,6 +138,12 @@ impl TurnBuffer {
         if before == 0 && self.bytes > 0 {
             self.first_at = Some(Instant::now());
         }
+    }
+
+    /// When the model will have said nothing for so long since it was asked; `None` while it is not asked, as its call waits for
+    /// its turn at the upstream.
+    pub fn is_silent_for(&self, patience: Duration) -> Option<Instant> {
+        (!self.queued).then(|| self.asked_at + patience)
     }
 
     /// Whether the answer is asked for in one piece.

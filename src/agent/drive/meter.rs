@@ -60,12 +60,17 @@ impl Meter {
 
     /// Adds the reservation in the session's budgets to the commit that begins a step.
     pub fn begin(&self, run: &Run, wanted: Reservation) -> impl FnOnce(Tx) -> Tx + use<> {
+        self.begin_beside(run, Reservation::default(), wanted)
+    }
+
+    /// The same for a step's second call, beside a first one for which `before` is reserved.
+    pub fn begin_beside(&self, run: &Run, before: Reservation, wanted: Reservation) -> impl FnOnce(Tx) -> Tx + use<> {
         let (session, key) = (self.session, keys::session_hold(&run.spec().id));
         let ttl = Some(Duration::from_millis(run.left_ms()).saturating_add(GRACE));
         move |mut tx| {
             let Some(session) = session else { return tx };
             if session.is_any() {
-                let holds: Vec<Hold> = amounts(wanted)
+                let holds: Vec<Hold> = amounts(before.and(wanted))
                     .into_iter()
                     .filter_map(|(kind, amount)| Some(Hold { kind, counter: session.of_kind(kind)?.1, amount }))
                     .collect();
@@ -139,10 +144,13 @@ impl Meter {
     ) -> Result<(), CommitError> {
         let before = recorder.run();
         let (used_before, unconfirmed_before) = (before.used(), before.unconfirmed());
+        // A second call was charged when it was dropped, and is settled with the step.
+        let (reserved, (used_beside, unconfirmed_beside)) =
+            (reserved.and(before.reserved_beside()), before.used_beside());
         recorder.queue(event);
         let after = recorder.run();
-        let used = after.used().saturating_sub(used_before);
-        let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before);
+        let used = after.used().saturating_sub(used_before) + used_beside;
+        let unconfirmed = after.unconfirmed().saturating_sub(unconfirmed_before) + unconfirmed_beside;
         self.since_look += used + unconfirmed;
         if let Some(next) = next {
             recorder.queue(next);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::drive::driver::{Driver, Exit};
 use crate::agent::drive::steps;
-use crate::agent::drive::steps::call_model::output_bound;
+use crate::agent::drive::steps::ask::output_bound;
 use crate::agent::drive::steps::outcome::{interrupted, not_repeated};
 use crate::agent::machine::Step;
 use crate::types::event::DiscardReason;
@@ -67,6 +67,8 @@ pub async fn discard_step(driver: &mut Driver, reason: DiscardReason) -> Result<
     let (step, reserved) = (run.step(), run.reserved());
     match reason {
         DiscardReason::Interrupted => {
+            steps::hedge::drop_interrupted(driver);
+            let run = driver.recorder.run();
             let (usage, unconfirmed) = run.interrupted_usage(output_bound(driver, reserved, false));
             driver.end_step(reserved, Event::StepDiscarded { step, reason, usage, unconfirmed }).await
         }

@@ -16,6 +16,8 @@ pub(super) fn ends(event: &Event) -> bool {
         | Event::ToolArgumentsDelta { .. }
         | Event::ProviderRetry { .. }
         | Event::ProviderFallback(_)
+        | Event::HedgeStarted(_)
+        | Event::HedgeEnded(_)
         | Event::TurnFinished { .. }
         | Event::StepDiscarded { .. }
         | Event::BudgetWarning { .. }

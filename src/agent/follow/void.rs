@@ -55,6 +55,8 @@ impl Follower {
                     | Event::ToolArgumentsDelta { .. }
                     | Event::ProviderRetry { .. }
                     | Event::ProviderFallback(_)
+                    | Event::HedgeStarted(_)
+                    | Event::HedgeEnded(_)
                     | Event::TurnFinished { .. }
                     | Event::BudgetWarning { .. }
                     | Event::ToolStarted { .. }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::config::Period;
+use crate::types::hedge::HedgeEnded;
 use crate::types::{Event, Price, Record, Usage, Used};
 
 /// What a step is to be charged, as far as a log tells.
@@ -25,6 +26,8 @@ pub struct Charges {
     steps: BTreeMap<u32, (Price, Charge)>,
     /// Of the model that the newest step calls.
     price: Price,
+    /// What the newest step took of a call that was dropped for another.
+    dropped: Used,
 }
 
 impl Charges {
@@ -39,8 +42,10 @@ impl Charges {
             Event::StepStarted { step, model, .. } => {
                 self.price = model.as_ref().map_or(self.price, |model| model.price);
                 self.steps.insert(*step, (self.price, Charge::Everything));
+                self.dropped = Used::default();
             }
             Event::ProviderFallback(fell_back) => self.price = fell_back.to.price,
+            Event::HedgeEnded(ended) => self.drop_one_of_two(ended),
             Event::TurnFinished { step, turn } => self.add(*step, &turn.usage, Used::default()),
             Event::StepDiscarded { step, usage, unconfirmed, .. } => self.add(*step, usage, *unconfirmed),
             Event::RunQueued
@@ -51,6 +56,7 @@ impl Charges {
             | Event::RefusalDelta { .. }
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
+            | Event::HedgeStarted(_)
             | Event::BudgetWarning { .. }
             | Event::ToolStarted { .. }
             | Event::ToolProgress { .. }
@@ -63,10 +69,19 @@ impl Charges {
         }
     }
 
+    /// One of the two calls of a step is dropped. All that was reserved stays charged until the other one has ended.
+    fn drop_one_of_two(&mut self, ended: &HedgeEnded) {
+        self.dropped = ended.dropped.price.used(&ended.usage) + ended.unconfirmed;
+        if let Some(to) = &ended.to {
+            self.price = to.price;
+            self.steps.entry(ended.step).and_modify(|(price, _)| *price = to.price);
+        }
+    }
+
     fn add(&mut self, step: u32, usage: &Usage, unconfirmed: Used) {
         let (price, charge) = self.steps.entry(step).or_insert((Price::default(), Charge::Nothing));
         let before = if let Charge::Used(used) = *charge { used } else { Used::default() };
-        *charge = Charge::Used(before + price.used(usage) + unconfirmed);
+        *charge = Charge::Used(before + price.used(usage) + unconfirmed + std::mem::take(&mut self.dropped));
     }
 }
 

@@ -67,6 +67,22 @@ pub fn plan(
     Ok(Reservation { input_tokens: input, output_tokens: output, cost: cost(&terms.price, input, output) })
 }
 
+/// Plans a call beside one that is under way, for which `first` is reserved, with as much output as that one; `None` if the
+/// budgets have no room for both.
+pub fn plan_beside(
+    limits: &Limits,
+    terms: &CallTerms,
+    (used, first): (Used, Reservation),
+    context_tokens: u64,
+    purpose: Purpose,
+) -> Option<Reservation> {
+    let unbounded = Limits { token_budget: None, cost_budget: None, ..*limits };
+    let wanted = plan(&unbounded, terms, used, context_tokens, purpose).ok()?;
+    let output = wanted.output_tokens.min(first.output_tokens);
+    let planned = plan(limits, terms, used + first.whole(), context_tokens, purpose).ok()?;
+    (planned.output_tokens >= output).then(|| with_output(&terms.price, planned, output))
+}
+
 /// The least that is worth asking for in place of a planned call.
 pub fn least(terms: &CallTerms, planned: Reservation) -> Reservation {
     with_output(&terms.price, planned, floor(terms).min(planned.output_tokens))

@@ -77,17 +77,15 @@ impl Run {
 
     /// Calls this model from now on.
     pub(super) fn fall_back(&mut self, to: &Arc<StepModel>) {
-        let is_it = |model: &StepModel| model.upstream == to.upstream && model.model == to.model;
-        let found = self.spec.fallbacks.iter().position(|fallback| is_it(&fallback.model));
         self.left |= 1 << self.place;
-        self.place = found.map_or(0, |at| at + 1);
+        self.place = self.place_of(to);
         self.model = to.clone();
         (self.failures, self.unanswered) = (0, 0);
     }
 
-    /// Counts what it took of the model that it fell back to.
-    pub(super) fn count_of_fallback(&mut self, usage: Usage, cost: Micros) {
-        let model = self.model.full_name();
+    /// Counts what it took of a model that is not its own.
+    pub(super) fn count_of_fallback(&mut self, model: &StepModel, usage: Usage, cost: Micros) {
+        let model = model.full_name();
         if let Some(known) = self.of_fallbacks.iter_mut().find(|known| known.model == model) {
             known.usage += usage;
             known.cost += cost;
@@ -102,7 +100,13 @@ impl Run {
         (1..count).map(move |step| (place + step) % count).filter(move |at| left & (1 << at) == 0)
     }
 
-    fn at(&self, place: usize) -> (Arc<StepModel>, CallTerms) {
+    /// The place of this model among those that it may call; 0 is its own.
+    pub(super) fn place_of(&self, model: &StepModel) -> usize {
+        let is_it = |other: &StepModel| other.upstream == model.upstream && other.model == model.model;
+        self.spec.fallbacks.iter().position(|fallback| is_it(&fallback.model)).map_or(0, |at| at + 1)
+    }
+
+    pub(super) fn at(&self, place: usize) -> (Arc<StepModel>, CallTerms) {
         match place.checked_sub(1).and_then(|at| self.spec.fallbacks.get(at)) {
             Some(fallback) => (fallback.model.clone(), fallback.terms()),
             None => (Arc::new(self.spec.step_model()), self.spec.terms()),

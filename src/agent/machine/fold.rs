@@ -1,15 +1,19 @@
 //! How each event changes a run's state.
 
+use std::sync::Arc;
+
+use super::beside::Beside;
 use super::calls::{CallState, Executor, OpenCall};
 use super::{ContextEstimate, Phase, Run, Stop, UNANSWERED};
 use crate::types::conversation::{Extra, Part, PartKind, Parts};
 use crate::types::event::{Decision, DiscardReason, Leg, Reservation, Turn};
+use crate::types::price::StepModel;
 use crate::types::report::{CallReport, StepReport};
 use crate::types::run::OnUnknownOutcome;
 use crate::types::tool::CallEnding;
 use crate::types::{
     BudgetOwner, CallId, ErrorKind, Event, Message, Outcome, Record, Role, RunError, RunStatus, StopReason, ToolCall,
-    ToolOutcome, TurnEnd, Usage,
+    ToolOutcome, TurnEnd, Usage, Used,
 };
 
 /// How long a model call without a record is taken to have lasted: as long as an upstream may take to begin, by
@@ -30,10 +34,13 @@ impl Run {
                 self.phase = Phase::ModelRunning;
                 self.step = *step;
                 self.reserved = *reserved;
+                self.beside = Beside::default();
                 self.answer_bytes = 0;
                 self.limit = *closing;
             }
             Event::ProviderFallback(fell_back) => self.fall_back(&fell_back.to),
+            Event::HedgeStarted(started) => self.begin_hedge(started),
+            Event::HedgeEnded(ended) => self.end_hedge(ended),
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, unconfirmed, .. } => {
                 self.unconfirmed += *unconfirmed;
@@ -230,17 +237,25 @@ impl Run {
     }
 
     fn settle(&mut self, usage: Usage) {
+        let model = self.model.clone();
+        self.charge(&model, self.place, usage);
+        self.reserved = Reservation::default();
+        self.beside = Beside::default();
+    }
+
+    /// Charges what a call of this model took, whose place among the run's is this.
+    pub(super) fn charge(&mut self, model: &Arc<StepModel>, place: usize, usage: Usage) -> Used {
         self.usage += usage;
         self.leg_usage += usage;
-        let used = self.model.price.used(&usage);
+        let used = model.price.used(&usage);
         self.used += used;
-        if self.place > 0 {
-            self.count_of_fallback(usage, used.cost);
+        if place > 0 {
+            self.count_of_fallback(model, usage, used.cost);
         }
-        if !self.model.price_origin.is_known() && used.tokens > 0 && !self.unpriced.contains(&self.model) {
-            self.unpriced.push(self.model.clone());
+        if !model.price_origin.is_known() && used.tokens > 0 && !self.unpriced.contains(model) {
+            self.unpriced.push(model.clone());
         }
-        self.reserved = Reservation::default();
+        used
     }
 
     fn call_mut(&mut self, id: &CallId) -> Option<&mut OpenCall> {

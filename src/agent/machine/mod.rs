@@ -4,6 +4,7 @@
 //! stops after any record and asks again continues as if nothing had happened. Every cycle uses up something
 //! bounded: iterations, discarded steps, resumptions.
 
+mod beside;
 pub mod budget;
 mod calls;
 mod elapsed;
@@ -11,16 +12,19 @@ mod ending;
 mod fallback;
 mod fold;
 mod from_tools;
+mod hedge;
 mod next;
 mod tools;
 pub mod watched;
 
 use std::sync::Arc;
 
+use self::beside::Beside;
 use self::calls::{CallState, OpenCall};
 use self::elapsed::Elapsed;
 pub use self::fallback::{Lack, NextModel, Unasked};
 use self::from_tools::FromTools;
+pub use self::hedge::{HedgePlan, HedgeTarget};
 pub use self::next::Step;
 use crate::telemetry::fold::RunFold;
 use crate::types::conversation::{Origin, Part};
@@ -55,6 +59,8 @@ pub struct Run {
     stop: Option<Stop>,
     limit: Option<StopReason>,
     reserved: Reservation,
+    /// The current step's other call.
+    beside: Beside,
     /// The model of the current step, or of the next.
     model: Arc<StepModel>,
     /// The place of that model among those that the run may call; 0 is its own.
@@ -156,6 +162,7 @@ impl Run {
             stop: None,
             limit: None,
             reserved: Reservation::default(),
+            beside: Beside::default(),
             place: 0,
             left: 0,
             failures: 0,

@@ -47,6 +47,7 @@ pub(in crate::agent) fn spec() -> RunSpec {
         metadata: std::collections::BTreeMap::new(),
         context_window: 128_000,
         max_output_tokens: 8_192,
+        hedge_after_ms: None,
         bounds_output: false,
         hides_content: false,
         limits: Limits {

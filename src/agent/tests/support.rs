@@ -142,6 +142,7 @@ pub(super) struct TestAgentBuilder {
     turns: Vec<Say>,
     spares: Vec<(Vec<Say>, ModelConfig)>,
     is_guarded: bool,
+    hedge_after: Option<Duration>,
     echo: Option<Effect>,
     tools: Option<Vec<Arc<dyn Tool>>>,
     own_tools: Vec<Arc<dyn OwnTool>>,
@@ -169,6 +170,11 @@ impl TestAgentBuilder {
     /// Has its models left alone while they fail, as those of a server are.
     pub(super) fn guarded(self) -> Self {
         Self { is_guarded: true, ..self }
+    }
+
+    /// Has a second model asked beside one that says nothing for so long.
+    pub(super) fn hedge_after(self, patience: Duration) -> Self {
+        Self { hedge_after: Some(patience), ..self }
     }
 
     /// The effect that `echo` has.
@@ -219,7 +225,11 @@ impl TestAgentBuilder {
         let behind: Vec<_> =
             (0..).zip(&spares).map(|(number, spare)| guarded(&format!("spare{number}"), spare)).collect();
         let generation = Generation {
-            catalog: with_spares(guarded("scripted", &model), None, behind.into_iter().zip(configs)),
+            catalog: with_spares(
+                guarded("scripted", &model),
+                (None, self.hedge_after),
+                behind.into_iter().zip(configs),
+            ),
             health: health.clone(),
             tools: Registry::new(tools).unwrap(),
             own_tools: self.own_tools,
@@ -246,13 +256,13 @@ pub(crate) fn catalog(model: Arc<dyn Model>) -> Catalog {
 
 /// The same agent with these instructions.
 pub(super) fn instructed(model: Arc<dyn Model>, system: Option<&str>) -> Catalog {
-    with_spares(model, system, [])
+    with_spares(model, (system, None), [])
 }
 
 /// The same, with models to fall back to.
 fn with_spares(
     model: Arc<dyn Model>,
-    system: Option<&str>,
+    (system, hedge_after): (Option<&str>, Option<Duration>),
     spares: impl IntoIterator<Item = (Arc<dyn Model>, ModelConfig)>,
 ) -> Catalog {
     let limits = LimitsConfig {
@@ -281,6 +291,7 @@ fn with_spares(
         fallbacks: Some(fallbacks),
         system: system.map(Into::into),
         tools: vec!["*".into()],
+        hedge_after,
         on_limit: OnLimit::Stop,
         trace_content: true,
         limits,

@@ -38,6 +38,8 @@ impl<'a> Said<'a> {
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
             | Event::ProviderFallback(_)
+            | Event::HedgeStarted(_)
+            | Event::HedgeEnded(_)
             | Event::TurnFinished { .. }
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }

@@ -72,13 +72,17 @@ impl RunNames {
     pub fn follow(&mut self, event: &Event) -> bool {
         if let Event::RunResumed { leg: Some(leg) } = event {
             self.leg = leg.number;
-        } else if let Event::ProviderFallback(fell_back) = event
-            && !self.names_agent
-        {
-            self.model = fell_back.to.full_name();
-        } else {
-            return false;
+            return true;
         }
+        let to = if let Event::ProviderFallback(fell_back) = event {
+            Some(&fell_back.to)
+        } else if let Event::HedgeEnded(ended) = event {
+            ended.to.as_ref()
+        } else {
+            None
+        };
+        let Some(to) = to.filter(|_| !self.names_agent) else { return false };
+        self.model = to.full_name();
         true
     }
 }

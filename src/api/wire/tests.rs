@@ -1,6 +1,7 @@
 //! One run, in every dialect, frame for frame.
 
 mod fallbacks;
+mod hedges;
 mod results;
 mod usage;
 
@@ -132,6 +133,8 @@ fn story() -> Vec<Record> {
         started(1),
         Event::ProviderRetry { step: 1, upstream, model, attempt: 1, delay_ms: 1000, kind, cause },
         fallbacks::fell_back(),
+        hedges::started(),
+        hedges::ended(),
         Event::ThinkingDelta { step: 1, text: "hm".into() },
         Event::ToolArgumentsDelta { step: 1, call_id: call().id, delta: "{\"expr".into() },
         Event::ToolStarted { step: 1, call: call(), effect: Effect::Read },

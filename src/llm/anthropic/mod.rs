@@ -87,6 +87,10 @@ impl Model for AnthropicModel {
         Box::pin(list_models(&self.upstream, ids))
     }
 
+    fn has_elsewhere(&self) -> bool {
+        self.upstream.has_elsewhere()
+    }
+
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let author = format!("{}/{}", self.name, request.model);
         let body = request::body(&request, &author, self.manner);

@@ -101,6 +101,10 @@ impl Model for GeminiModel {
         Box::pin(list_models(&self.upstream, models::names))
     }
 
+    fn has_elsewhere(&self) -> bool {
+        self.upstream.has_elsewhere()
+    }
+
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let in_one_piece = request.in_one_piece && self.may_ask_in_one_piece;
         let Ok(uris) = self.endpoints(&request.model, in_one_piece) else {

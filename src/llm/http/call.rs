@@ -7,6 +7,7 @@ use http::{Request, Uri};
 use url::Url;
 
 use super::pools::{Choice, Pools};
+use crate::llm::pairing::Pairing;
 
 /// Where requests of one kind go: a URI for each address of the upstream, in their order.
 #[derive(Debug, Clone)]
@@ -46,13 +47,20 @@ pub struct Call {
     pub(super) affinity: u64,
     /// A number of the model.
     pub(super) model: u64,
+    /// Whether another call of the same request is made at the same time.
+    pub(super) pairing: Pairing,
 }
 
 impl Call {
     /// A call of this model. What is sent to the first of these URIs is `request`, which has no URI yet.
     pub(super) fn new(uris: Uris, mut request: Request<Bytes>, affinity: u64, model: u64) -> Self {
         *request.uri_mut() = uris.first;
-        Self { request, others: uris.others, affinity, model }
+        Self { request, others: uris.others, affinity, model, pairing: Pairing::Alone }
+    }
+
+    /// The same as one of two calls.
+    pub(super) fn paired(self, pairing: Pairing) -> Self {
+        Self { pairing, ..self }
     }
 
     /// The request, at an upstream with one address and one key at most.

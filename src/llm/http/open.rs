@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer_timer::AnswerTimer;
 use super::call::Call;
 use super::failure::{Report, refusal, retry_after};
-use super::pools::{Exhausted, KeyFault, Pools, Tried};
+use super::pools::{Exhausted, KeyFault, Pools};
 use super::rate_limit::reset;
 use super::upstream::{Upstream, encoding};
 use crate::llm::{ModelError, ModelErrorKind, Spent};
@@ -95,12 +95,13 @@ pub(super) async fn open(upstream: Arc<Upstream>, call: Call, deadline: Instant)
 /// The same at an upstream that has several addresses or keys.
 async fn open_somewhere(upstream: Arc<Upstream>, call: Call, deadline: Instant) -> Result<Opened, ModelError> {
     let Some(pools) = &upstream.pools else { return Err(upstream.error(ModelErrorKind::Rejected, "has no pools")) };
-    let (mut tried, mut last) = (Tried::default(), None);
+    let (mut tried, mut last) = (pools.tried_by_first(&call.pairing), None);
     loop {
         let choice = match pools.enter(call.affinity, call.model, &tried) {
             Ok(choice) => choice,
             Err(exhausted) => return Err(nothing_left(&upstream, pools, exhausted, last)),
         };
+        pools.note(choice, &call.pairing);
         let seat = Seat { upstream: upstream.clone(), address: choice.address };
         match attempt(seat, call.request(pools, choice), deadline).await {
             Ok(opened) => {

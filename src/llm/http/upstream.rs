@@ -150,12 +150,18 @@ impl Upstream {
             request_id: request.request_id.as_deref(),
         };
         correlation.add_to(post.headers_mut());
-        Call::new(self.with_query(uris), post, request.affinity, xxh3_64(request.model.as_bytes()))
+        let call = Call::new(self.with_query(uris), post, request.affinity, xxh3_64(request.model.as_bytes()));
+        call.paired(request.pairing.clone())
     }
 
     /// What asks which models there are.
     pub(super) fn get_models(&self) -> Call {
         Call::new(self.with_query(self.models.clone()), self.request(Method::GET, Bytes::new()), 0, 0)
+    }
+
+    /// Whether a second call can go to another address than the first, or with another key.
+    pub fn has_elsewhere(&self) -> bool {
+        self.pools.is_some()
     }
 
     /// The same addresses with the declared parameters.

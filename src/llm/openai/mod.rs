@@ -96,6 +96,10 @@ impl Model for OpenAiModel {
         Box::pin(list_models(&self.upstream, ids))
     }
 
+    fn has_elsewhere(&self) -> bool {
+        self.upstream.has_elsewhere()
+    }
+
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let in_one_piece = self.may_ask_in_one_piece && request.in_one_piece;
         let author = self.chat.returned_reasoning.map(|_| format!("{}/{}", self.name, request.model));

@@ -72,6 +72,10 @@ impl Model for Queued {
         })
     }
 
+    fn has_elsewhere(&self) -> bool {
+        self.inner.has_elsewhere()
+    }
+
     fn written_calls(&self) -> WrittenCalls {
         self.inner.written_calls()
     }

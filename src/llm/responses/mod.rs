@@ -104,6 +104,10 @@ impl Model for ResponsesModel {
         Box::pin(list_models(&self.upstream, ids))
     }
 
+    fn has_elsewhere(&self) -> bool {
+        self.upstream.has_elsewhere()
+    }
+
     fn stream(&self, request: ModelRequest) -> DeltaStream {
         let author: Arc<str> = format!("{}/{}", self.name, request.model).into();
         let first = self.ask(&request, &author, Some(&author));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::bounds::DURATIONS;
 use super::declare::Declarations;
 use super::family::{Family, Few, Histogram};
 use super::names::Named;
-use super::runs::DURATIONS;
 
 /// What is counted of the requests of one route.
 #[derive(Debug)]

@@ -3,9 +3,11 @@
 //! A metric is declared where it is registered, and `docs/metrics.md` is made of the declarations. Values of labels
 //! are bounded: what names something is counted by its name only if the configuration has the name.
 
+mod bounds;
 mod declare;
 mod family;
 mod http;
+mod models;
 mod names;
 mod of_run;
 mod runs;

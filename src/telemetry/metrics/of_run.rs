@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::family::Exemplar;
-use super::runs::{AgentMeters, ModelMeters, RunMetrics, TenantMeters};
+use super::models::ModelMeters;
+use super::runs::{AgentMeters, RunMetrics, TenantMeters};
 use crate::telemetry::fold::{Observation, RunFold};
 use crate::types::event::Reservation;
 use crate::types::price::StepModel;
@@ -69,6 +70,7 @@ impl Meters {
             Observation::Settled => self.reserve(Reservation::default()),
             Observation::Retried(class) => self.model(model).retry(class),
             Observation::FellBack(class) => self.model(model).fall_back(class),
+            Observation::Hedged(kept) => self.model(model).hedge(kept),
             Observation::UpstreamFailed(class) => self.model(model).fail(class),
             Observation::Answered { latency_ms, first_token_ms, output_tokens } => {
                 self.admit(model);

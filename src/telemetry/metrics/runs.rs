@@ -3,22 +3,13 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::bounds::{DURATIONS, MOST_NAMES};
 use super::declare::Declarations;
 use super::family::{Family, Few, Histogram, Reserved, Spending};
+use super::models::{ModelMeters, models};
 use super::names::Named;
-use crate::telemetry::fold::{FailureClass, ResumeCause, call_outcome};
-use crate::types::event::DiscardReason;
-use crate::types::{BudgetOwner, ErrorKind, Micros, StopReason, ToolOutcome, Usage, Used};
-
-/// Most agents, tools, tenants, or pairs of upstream and model that are counted by their names.
-pub(super) const MOST_NAMES: usize = 50;
-/// Bounds of times that last from milliseconds to hours.
-pub(super) const DURATIONS: &[f64] =
-    &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 14_400.0];
-/// Bounds of the time until a model begins to answer.
-const FIRST_TOKEN: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0];
-/// Bounds of the time between two tokens.
-const TOKEN_INTERVAL: &[f64] = &[0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0];
+use crate::telemetry::fold::{ResumeCause, call_outcome};
+use crate::types::{BudgetOwner, Micros, StopReason, ToolOutcome, Usage};
 
 /// What is counted of the runs of one agent.
 #[derive(Debug)]
@@ -63,108 +54,6 @@ const CAUSES: [&str; 4] = ["crash", "handover", "client", "wait_over"];
 /// Tells a run that was cancelled from one whose readers went away.
 fn reason_word(reason: StopReason) -> &'static str {
     if reason == StopReason::Abandoned { "abandoned" } else { reason.as_str() }
-}
-
-/// What is counted of the calls of one model.
-#[derive(Debug)]
-pub(super) struct ModelMeters {
-    pub(super) completed: Counter,
-    discarded: [Counter; 4],
-    pub(super) duration: Histogram,
-    pub(super) first_token: Histogram,
-    token_interval: Histogram,
-    retries: Family<Counter>,
-    fallbacks: Family<Counter>,
-    tokens: [Counter; 5],
-    estimated: Counter,
-    cost: Spending,
-    unconfirmed: Counter,
-    failures: Family<Counter>,
-    upstream: String,
-    model: String,
-}
-
-impl ModelMeters {
-    pub(super) fn discard(&self, reason: DiscardReason) {
-        let place = match reason {
-            DiscardReason::StreamBroke => 0,
-            DiscardReason::Interrupted => 1,
-            DiscardReason::EmptyResponse => 2,
-            DiscardReason::NoAnswer => 3,
-        };
-        self.discarded[place].inc();
-    }
-
-    pub(super) fn fail(&self, class: FailureClass) {
-        self.failures.of(&[&self.upstream, class_word(class)]).inc();
-    }
-
-    pub(super) fn retry(&self, class: FailureClass) {
-        self.retries.of(&[&self.upstream, &self.model, class_word(class)]).inc();
-    }
-
-    pub(super) fn fall_back(&self, class: FailureClass) {
-        self.fallbacks.of(&[&self.upstream, &self.model, class_word(class)]).inc();
-    }
-
-    /// Counts tokens, each in one kind.
-    pub(super) fn take(&self, usage: &Usage, cost: Micros) {
-        let cached = usage.cached_tokens.min(usage.prompt_tokens);
-        let reasoning = usage.reasoning_tokens.min(usage.completion_tokens);
-        let written = usage.cache_write_tokens.min(usage.prompt_tokens - cached);
-        let plain = usage.prompt_tokens - cached - written;
-        let kinds = [plain, cached, written, usage.completion_tokens - reasoning, reasoning];
-        for (counter, tokens) in self.tokens.iter().zip(kinds).filter(|(_, tokens)| *tokens > 0) {
-            counter.inc_by(tokens);
-        }
-        if usage.estimated {
-            self.estimated.inc_by(usage.total());
-        }
-        self.cost.add(cost);
-    }
-
-    pub(super) fn leave_unconfirmed(&self, used: Used) {
-        if used.tokens > 0 {
-            self.unconfirmed.inc_by(used.tokens);
-        }
-    }
-
-    /// Adds the mean time between two tokens of an answer that began after `first_ms` and ended after `end_ms`.
-    #[expect(clippy::cast_precision_loss, reason = "exact far beyond any answer")]
-    pub(super) fn pace(&self, first_ms: u64, end_ms: u64, tokens: u64) {
-        if tokens > 1 {
-            let seconds = end_ms.saturating_sub(first_ms) as f64 / 1e3;
-            self.token_interval.observe(seconds / (tokens - 1) as f64, None);
-        }
-    }
-}
-
-/// In the order of [`ModelMeters::discard`].
-const DISCARDS: [DiscardReason; 4] =
-    [DiscardReason::StreamBroke, DiscardReason::Interrupted, DiscardReason::EmptyResponse, DiscardReason::NoAnswer];
-/// In the order of [`ModelMeters::take`].
-const TOKENS: [&str; 5] = ["input", "cached_input", "cache_write", "output", "reasoning"];
-
-fn class_word(class: FailureClass) -> &'static str {
-    match class {
-        FailureClass::StreamBroke => "stream_broke",
-        FailureClass::NoAnswer => "no_answer",
-        FailureClass::Kind(kind) => match kind {
-            ErrorKind::UpstreamUnavailable => "unavailable",
-            ErrorKind::UpstreamTimeout => "timeout",
-            ErrorKind::UpstreamRejected => "rejected",
-            ErrorKind::RequestRejected => "invalid_request",
-            ErrorKind::ContextLength => "context_length",
-            ErrorKind::EmptyResponse
-            | ErrorKind::OutcomeUnknown
-            | ErrorKind::CrashLoop
-            | ErrorKind::StoreLostState
-            | ErrorKind::IterationLimit
-            | ErrorKind::BudgetExceeded
-            | ErrorKind::TimeLimit
-            | ErrorKind::Internal => "other",
-        },
-    }
 }
 
 /// What is counted of the calls of one tool.
@@ -289,79 +178,6 @@ fn agents(to: &mut Declarations) -> Named<AgentMeters> {
         duration: duration.of(&[name]),
         step_duration: step_duration.of(&[name]),
     })
-}
-
-const MODEL: &[&str] = &["upstream", "model"];
-
-fn models(to: &mut Declarations) -> Named<ModelMeters> {
-    let steps = to.counters(
-        "steps",
-        &["upstream", "model", "outcome"],
-        "Model calls with their tool calls: `completed`, or why what the model said was discarded.",
-    );
-    let duration = to.seconds(
-        "model_call_duration",
-        MODEL,
-        DURATIONS,
-        "From a model's request to the end of its answer, or of its run if that comes first.",
-    );
-    let first_token =
-        to.seconds("model_first_token", MODEL, FIRST_TOKEN, "From a model's request to the first piece of its answer.");
-    let interval = to.seconds(
-        "model_token_interval",
-        MODEL,
-        TOKEN_INTERVAL,
-        "Mean time between two tokens of an answer, once it has begun.",
-    );
-    let (retries, fallbacks) = repetitions(to);
-    let tokens = to.counters(
-        "tokens",
-        &["upstream", "model", "kind"],
-        "Tokens that runs are charged for, each in one kind: `input`, `cached_input`, `cache_write`, `output`, \
-         `reasoning`.",
-    );
-    let estimated = to.counters("tokens_estimated", MODEL, "Those of the tokens that the upstream did not report.");
-    let unconfirmed = to.counters(
-        "tokens_unconfirmed",
-        MODEL,
-        "Tokens that broken model calls may have taken beyond that; the key is charged for them.",
-    );
-    let cost = to.spending("cost", MODEL, "What the tokens cost, by the configured prices.");
-    let failures = to.counters(
-        "upstream_errors",
-        &["upstream", "class"],
-        "Failed attempts to get an answer, those that were repeated too.",
-    );
-    Named::new(MOST_NAMES, move |name| {
-        let (upstream, model) = name.split_once('/').unwrap_or((name, name));
-        let both = [upstream, model];
-        ModelMeters {
-            completed: steps.of(&[upstream, model, "completed"]),
-            discarded: DISCARDS.map(|reason| steps.of(&[upstream, model, reason.as_str()])),
-            duration: duration.of(&both),
-            first_token: first_token.of(&both),
-            token_interval: interval.of(&both),
-            retries: retries.clone(),
-            fallbacks: fallbacks.clone(),
-            tokens: TOKENS.map(|kind| tokens.of(&[upstream, model, kind])),
-            estimated: estimated.of(&both),
-            cost: cost.of(&both),
-            unconfirmed: unconfirmed.of(&both),
-            failures: failures.clone(),
-            upstream: upstream.to_owned(),
-            model: model.to_owned(),
-        }
-    })
-}
-
-/// What follows a call that failed: another call of the same model, or of another one.
-fn repetitions(to: &mut Declarations) -> (Family<Counter>, Family<Counter>) {
-    const LABELS: &[&str] = &["upstream", "model", "class"];
-    let retries =
-        to.counters("model_retries", LABELS, "Model calls that failed and were repeated, by how they failed.");
-    let fallbacks =
-        to.counters("model_fallbacks", LABELS, "How often runs left this model for another one, by how it failed.");
-    (retries, fallbacks)
 }
 
 fn tools(to: &mut Declarations) -> Named<ToolMeters> {

@@ -31,6 +31,7 @@ fn every_declared_metric_is_written_under_its_name() {
     model.fail(class);
     model.retry(class);
     model.fall_back(class);
+    model.hedge(crate::types::hedge::KeptCall::Second);
     all.runs.tools.of("t").finish(&crate::types::ToolOutcome::default(), None);
     metrics.answered_request("/v1/models", 200, Duration::ZERO);
     metrics.refused_request("not_found");

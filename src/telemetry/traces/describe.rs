@@ -6,6 +6,7 @@ use super::span::{Kind, Moment, Span};
 use super::subject::Subject;
 use crate::types::event::{Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::price::StepModel;
 use crate::types::shortfall::{BudgetKind, BudgetOwner};
 use crate::types::{BudgetStatus, ErrorKind, Outcome, Price, RunStatus, SpanKey, TurnEnd, Usage};
@@ -39,14 +40,10 @@ pub(super) fn model_call(
     reserved: Reservation,
     at_ms: u64,
 ) -> Span {
-    let title = format!("{} {}", operation::CHAT, model.model);
-    let mut span = Span::begin(&subject.run, SpanKey::ModelCall(step), title, at_ms);
+    let mut span = Span::begin(&subject.run, SpanKey::ModelCall(step), "", at_ms);
     span.kind = Kind::Client;
     span.set(names::OPERATION, operation::CHAT);
-    span.set(names::PROVIDER, provider.to_owned());
-    span.set(names::SYSTEM, provider.to_owned());
-    span.set(names::UPSTREAM, model.upstream.clone());
-    span.set(names::REQUEST_MODEL, model.model.clone());
+    called(&mut span, (model, provider));
     span.set(names::REQUEST_MAX_TOKENS, reserved.output_tokens);
     span.set(names::AGENT, subject.agent.clone());
     if let Some(session) = &subject.session {
@@ -54,6 +51,15 @@ pub(super) fn model_call(
     }
     span.set(names::STEP, step);
     span
+}
+
+/// Which model a call is of.
+pub(super) fn called(span: &mut Span, (model, provider): (&StepModel, &str)) {
+    span.name = format!("{} {}", operation::CHAT, model.model);
+    span.set(names::PROVIDER, provider.to_owned());
+    span.set(names::SYSTEM, provider.to_owned());
+    span.set(names::UPSTREAM, model.upstream.clone());
+    span.set(names::REQUEST_MODEL, model.model.clone());
 }
 
 /// What the model made of the call.
@@ -124,6 +130,35 @@ pub(super) fn fallback(fell_back: &FellBack, at_ms: u64) -> Moment {
         (names::ERROR_TYPE, error_word(*kind).into()),
     ];
     Moment::new(event::FALLBACK, at_ms, attributes)
+}
+
+/// A second call that is made beside one that says nothing.
+pub(super) fn hedge(started: &HedgeStarted, at_ms: u64) -> Moment {
+    let HedgeStarted { to, from_upstream, from_model, after_ms, .. } = started;
+    let after = std::time::Duration::from_millis(*after_ms).as_secs_f64();
+    let attributes = [
+        ("loopgate.hedge.from", format!("{from_upstream}/{from_model}").into()),
+        ("loopgate.hedge.to", to.full_name().into()),
+        ("loopgate.delay_seconds", after.into()),
+    ];
+    Moment::new(event::HEDGE, at_ms, attributes)
+}
+
+/// One of a step's two calls that is dropped.
+pub(super) fn hedge_ended(ended: &HedgeEnded, at_ms: u64) -> Moment {
+    let HedgeEnded { kept, dropped, usage, failed, .. } = ended;
+    let attributes = [
+        ("loopgate.hedge.kept", kept.as_str().into()),
+        ("loopgate.hedge.dropped", dropped.full_name().into()),
+        (names::INPUT_TOKENS, usage.prompt_tokens.into()),
+        (names::OUTPUT_TOKENS, usage.completion_tokens.into()),
+        (names::COST, dropped.price.cost(usage).as_usd().into()),
+    ];
+    let mut moment = Moment::new(event::HEDGE_ENDED, at_ms, attributes);
+    if let Some((kind, _)) = failed {
+        moment.attributes.push(super::span::Attribute { name: names::ERROR_TYPE, value: error_word(*kind).into() });
+    }
+    moment
 }
 
 /// A budget that is four fifths used.

@@ -13,6 +13,7 @@ use super::providers::Providers;
 use super::span::{Moment, Room, Span, Value};
 use super::subject::Subject;
 use crate::types::event::{DiscardReason, Reservation, Turn};
+use crate::types::hedge::HedgeEnded;
 use crate::types::price::StepModel;
 use crate::types::trace::SpanId;
 use crate::types::{BudgetStatus, Event, Outcome, Record, RunStatus, SpanKey, StopReason, TurnEnd, Usage};
@@ -115,6 +116,11 @@ impl SpanFold {
                 self.root.add(describe::fallback(fell_back, self.now_ms));
                 self.model = StepModel::clone(&fell_back.to);
             }
+            Event::HedgeStarted(started) => {
+                let moment = describe::hedge(started, self.now_ms);
+                self.model_call.iter_mut().for_each(|span| span.add(moment.clone()));
+            }
+            Event::HedgeEnded(ended) => self.drop_one_of_two(ended),
             Event::TurnFinished { turn, .. } => self.finish_turn(turn),
             Event::StepDiscarded { reason, usage, .. } => self.discard(*reason, usage),
             Event::BudgetWarning { owner, kind, used, limit } => {
@@ -226,6 +232,21 @@ impl SpanFold {
         if let Some(call) = &mut self.model_call {
             let seconds = std::time::Duration::from_millis(self.now_ms - call.start_ms).as_secs_f64();
             call.set(names::FIRST_CHUNK, seconds);
+        }
+    }
+
+    /// The span of the step's call is of the call that the step goes on with.
+    fn drop_one_of_two(&mut self, ended: &HedgeEnded) {
+        if let Some(to) = &ended.to {
+            self.model = StepModel::clone(to);
+        }
+        // After a crash the call is over, and this record says what the other one took.
+        let cut = self.cut_model_call.as_mut();
+        let at_ms = cut.as_ref().map_or(self.now_ms, |call| call.end_ms);
+        let Some(call) = cut.or(self.model_call.as_mut()) else { return };
+        call.add(describe::hedge_ended(ended, at_ms));
+        if ended.to.is_some() {
+            describe::called(call, (&self.model, self.providers.of(&self.model.upstream)));
         }
     }
 

@@ -110,6 +110,10 @@ pub mod event {
     pub const RETRY: &str = "loopgate.upstream_retry";
     /// The run goes on with another model.
     pub const FALLBACK: &str = "loopgate.fallback";
+    /// A second call is made beside one that says nothing.
+    pub const HEDGE: &str = "loopgate.hedge";
+    /// One of the two is dropped.
+    pub const HEDGE_ENDED: &str = "loopgate.hedge_ended";
     /// A budget is four fifths used.
     pub const BUDGET_WARNING: &str = "loopgate.budget_warning";
     /// The run is to stop.

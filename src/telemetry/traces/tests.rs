@@ -11,6 +11,7 @@ use prost::Message as _;
 use super::*;
 use crate::types::event::{DiscardReason, Leg, Reservation, Turn};
 use crate::types::fallback::FellBack;
+use crate::types::hedge::{HedgeEnded, HedgeStarted, KeptCall};
 use crate::types::price::StepModel;
 use crate::types::trace::{RunTrace, SpanId};
 use crate::types::{
@@ -70,6 +71,33 @@ fn of_run() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn hedge() -> impl Strategy<Value = Event> {
+    let step = 1..4_u32;
+    prop_oneof![
+        step.clone().prop_map(|step| {
+            Event::HedgeStarted(Box::new(HedgeStarted {
+                step,
+                to: Arc::default(),
+                from_upstream: "u".into(),
+                from_model: "m".into(),
+                after_ms: 1,
+                reserved: Reservation::default(),
+            }))
+        }),
+        (step.clone(), any::<bool>()).prop_map(|(step, is_first)| {
+            Event::HedgeEnded(Box::new(HedgeEnded {
+                step,
+                kept: if is_first { KeptCall::First } else { KeptCall::Second },
+                to: (!is_first).then(Arc::default),
+                dropped: Arc::default(),
+                usage: Usage::default(),
+                unconfirmed: Used::default(),
+                failed: None,
+            }))
+        }),
+    ]
+}
+
 fn of_step() -> impl Strategy<Value = Event> {
     let call = |number: u16| CallId::foreign(&format!("call_{number}"));
     let step = 1..4_u32;
@@ -102,6 +130,7 @@ fn of_step() -> impl Strategy<Value = Event> {
                 skipped: Vec::new(),
             }))
         }),
+        hedge(),
         step.clone().prop_map(|step| Event::TurnFinished { step, turn: Box::<Turn>::default() }),
         step.clone().prop_map(|step| Event::StepDiscarded {
             step,
@@ -165,6 +194,8 @@ fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
             | Event::ToolFinished { step, .. }
             | Event::StepCompleted { step, .. } => *step = newest,
             Event::ProviderFallback(fell_back) => fell_back.step = newest,
+            Event::HedgeStarted(started) => started.step = newest,
+            Event::HedgeEnded(ended) => ended.step = newest,
             Event::RunQueued
             | Event::RunStarted
             | Event::RunResumed { .. }

@@ -1,70 +1,24 @@
 //! Calls the model once, and records its answer while it arrives.
 
-use std::pin::pin;
-use std::time::Duration;
-
-use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use crate::agent::context;
 use crate::agent::context::turn::TurnBuffer;
 use crate::agent::drive::driver::{Driver, Exit};
-use crate::agent::drive::recorder::Recorder;
 use crate::agent::drive::signals::Interruption;
+use crate::agent::drive::steps::ask::{ask, output_bound};
 use crate::agent::drive::steps::begin::begin_step;
 use crate::agent::drive::steps::fail::fail_step;
-use crate::agent::drive::steps::fall_back;
-use crate::agent::drive::when_woken::WhenWoken;
+use crate::agent::drive::steps::listen::{End, listen};
+use crate::agent::drive::steps::{fall_back, hedge};
 use crate::agent::machine::budget::{self, arrived_usage};
 use crate::failpoint;
-use crate::llm::{Delta, DeltaStream, ModelCall, ModelError, ModelErrorKind, ModelPart, ModelTurn, Spent};
+use crate::llm::{ModelCall, ModelPart, ModelTurn, Spent};
 use crate::types::conversation::PartKind;
 use crate::types::event::{DiscardReason, Reservation, Turn};
 use crate::types::{Event, StopReason, ToolCall, Usage, Used};
 
-/// How often text is recorded that no reader here passes on before the run ends. It is a second, and not the whole turn,
-/// for readers at other replicas and for what a crash would leave unread. Not a setting: nothing that a caller of
-/// such a run sees depends on it.
-const PACE_UNSTREAMED: Duration = Duration::from_secs(1);
 /// Most calls of one turn.
 const MAX_CALLS: u16 = 64;
-
-/// When the text that the model has said is recorded.
-struct Pacing {
-    /// The last time, or when the model was asked.
-    since: Instant,
-    has_recorded: bool,
-    /// The time between two pieces that are shown at once.
-    pace: Duration,
-}
-
-impl Pacing {
-    /// Of a model that is asked now.
-    fn from_now(pace: Duration) -> Self {
-        Self { since: Instant::now(), has_recorded: false, pace }
-    }
-
-    /// What the model has said is recorded.
-    fn note_record(&mut self) {
-        (self.since, self.has_recorded) = (Instant::now(), true);
-    }
-
-    /// When what was said since is to be recorded. The first text that is shown at once does not wait.
-    fn due(&self, is_streamed: bool) -> Instant {
-        match (is_streamed, self.has_recorded) {
-            (true, false) => self.since,
-            (true, true) => self.since + self.pace,
-            (false, _) => self.since + PACE_UNSTREAMED,
-        }
-    }
-}
-
-/// How a model call ended.
-enum End {
-    Finished(Box<ModelTurn>),
-    Failed(ModelError),
-    Interrupted(Interruption),
-}
 
 /// Begins a step, calls the model, and ends the step with the turn that the model made.
 pub async fn call_model(
@@ -107,10 +61,9 @@ async fn finish_step(
         return Box::pin(leave_step(driver, reserve, Spent::Nothing)).await;
     }
     let started = Instant::now();
-    let form = (closing.is_some(), !driver.recorder.tail().is_streamed());
-    let mut buffer = TurnBuffer::new(driver.recorder.run(), &*driver.model, &driver.tools, step, form);
-    let end = listen(driver, &mut buffer, reserve, closing).await?;
+    let (mut buffer, end) = hear(driver, step, reserve, closing).await?;
     failpoint::hit("model.answered");
+    let reserve = driver.recorder.run().reserved();
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let end = match (end, driver.signals.now()) {
         // The model gave up because the run's time was up: that is no failure of the model's.
@@ -140,6 +93,32 @@ async fn finish_step(
     }
 }
 
+/// Asks the model, and records its answer while it arrives. What is left of it at the end is queued.
+async fn hear(
+    driver: &mut Driver,
+    step: u32,
+    reserve: Reservation,
+    closing: Option<StopReason>,
+) -> Result<(TurnBuffer, End), Exit> {
+    let patience = hedge::patience(driver, closing);
+    // The first token of an answer in one piece is as late as its last: nothing tells whether the model is slow to begin.
+    let in_one_piece = !driver.recorder.tail().is_streamed() && patience.is_none();
+    let (run, form) = (driver.recorder.run(), (closing.is_some(), in_one_piece));
+    let mut buffer = TurnBuffer::new(run, (&*driver.model, run.model()), &driver.tools, step, form);
+    let (mut deltas, end) = match patience {
+        Some(patience) => Box::pin(hedge::ask_patiently(driver, &mut buffer, reserve, patience)).await?,
+        None => (ask(driver, reserve, closing, buffer.is_in_one_piece()), None),
+    };
+    let end = match end {
+        Some(end) => end,
+        None => listen(driver, &mut buffer, &mut deltas).await?,
+    };
+    for event in buffer.take_news() {
+        driver.recorder.queue(event);
+    }
+    Ok((buffer, end))
+}
+
 /// Leaves the run in the middle of a step to another replica, which charges the model call by what the log has of it. Only
 /// this one knows that the call has cost nothing, so it voids the step itself.
 async fn leave_step(driver: &mut Driver, reserve: Reservation, spent: Spent) -> Result<(), Exit> {
@@ -160,93 +139,6 @@ async fn void_step(driver: &mut Driver, reserve: Reservation) -> Result<(), Exit
         driver.recorder.flush().await?;
     }
     Ok(())
-}
-
-/// Asks the model, and records its answer while it arrives until it ends or the run is interrupted: whenever it is due,
-/// all that waits. What is left at the end is queued.
-async fn listen(
-    driver: &mut Driver,
-    buffer: &mut TurnBuffer,
-    reserve: Reservation,
-    closing: Option<StopReason>,
-) -> Result<End, Exit> {
-    let mut deltas = ask(driver, reserve, closing, buffer.is_in_one_piece());
-    let mut interrupted = WhenWoken::new(driver.signals.interrupted());
-    let mut pacing = Pacing::from_now(driver.recorder.store().pace());
-    let mut timer = pin!(tokio::time::sleep_until(pacing.since));
-    let end = loop {
-        let due = pacing.due(driver.recorder.tail().is_streamed());
-        let end = if buffer.has_news() && Instant::now() >= due {
-            // Boxed, as a run waits for its model far longer than for its store.
-            let end = Box::pin(record_news(&mut driver.recorder, buffer, &mut deltas)).await?;
-            pacing.note_record();
-            end
-        } else {
-            if buffer.has_news() && timer.deadline() != due {
-                timer.as_mut().reset(due);
-            }
-            tokio::select! {
-                biased;
-                delta = deltas.next() => take_delta(buffer, delta),
-                interruption = &mut interrupted => Some(End::Interrupted(interruption)),
-                () = &mut timer, if buffer.has_news() => None,
-            }
-        };
-        if let Some(end) = end {
-            break end;
-        }
-    };
-    for event in buffer.take_news() {
-        driver.recorder.queue(event);
-    }
-    Ok(end)
-}
-
-/// Sends the model the request of this step.
-fn ask(driver: &Driver, reserve: Reservation, closing: Option<StopReason>, in_one_piece: bool) -> DeltaStream {
-    let deadline = driver.signals.deadline.max(Instant::now());
-    let bound = output_bound(driver, reserve, closing.is_some());
-    let run = driver.recorder.run();
-    let mut request =
-        context::model_request(run, &driver.history, &driver.tools, bound, closing, in_one_piece, deadline);
-    request.has_fallback = closing.is_none() && fall_back::has_other(driver);
-    driver.model.stream(request)
-}
-
-/// Records all that waits in the buffer, in one commit. The deltas that arrive meanwhile wait for the next; `Some` if the
-/// answer ended with one of them.
-async fn record_news(
-    recorder: &mut Recorder,
-    buffer: &mut TurnBuffer,
-    deltas: &mut DeltaStream,
-) -> Result<Option<End>, Exit> {
-    let mut end = None;
-    let mut record = pin!(recorder.record_with(buffer.take_news(), |tx| tx));
-    loop {
-        tokio::select! {
-            biased;
-            recorded = &mut record => {
-                recorded?;
-                failpoint::hit("model.delta_recorded");
-                return Ok(end);
-            }
-            delta = deltas.next(), if end.is_none() => end = take_delta(buffer, delta),
-        }
-    }
-}
-
-/// Adds a delta to the buffer; `Some` if the answer ended with it.
-fn take_delta(buffer: &mut TurnBuffer, delta: Option<Result<Delta, ModelError>>) -> Option<End> {
-    match delta {
-        Some(Ok(Delta::Finished(turn))) => return Some(End::Finished(turn)),
-        Some(Ok(delta)) => buffer.push(delta),
-        Some(Err(error)) => return Some(End::Failed(error)),
-        None => {
-            let message = "the model's stream ended before its turn was finished";
-            return Some(End::Failed(ModelError::new(ModelErrorKind::Transient, message).having(Spent::Unknown)));
-        }
-    }
-    None
 }
 
 /// Makes the whole turn of what the model said, and queues the text that was held back.
@@ -297,12 +189,4 @@ fn believable(driver: &Driver, reserve: Reservation, reported: Option<Usage>, by
     let (model, tokens) = (&run.model().model, usage.total());
     tracing::warn!(run = %run.spec().id, model, tokens, most, bytes, "the upstream reports a usage that cannot be; an estimate is charged");
     None
-}
-
-/// The bound on the output that the upstream is told: none if the caller asked for none and no budget holds.
-pub(in crate::agent::drive) fn output_bound(driver: &Driver, reserve: Reservation, closing: bool) -> Option<u64> {
-    let spec = driver.recorder.run().spec();
-    let has_budget = spec.limits.token_budget.is_some() || spec.limits.cost_budget.is_some();
-    let holds = spec.bounds_output || closing || has_budget || driver.meter.has_budgets();
-    holds.then_some(reserve.output_tokens)
 }

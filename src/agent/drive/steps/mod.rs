@@ -1,6 +1,7 @@
 //! The steps that do I/O, a file each.
 
 pub mod answer_call;
+pub(super) mod ask;
 pub mod begin;
 pub mod call_model;
 pub mod count;
@@ -8,5 +9,7 @@ mod dispatch;
 mod fail;
 pub(super) mod fall_back;
 pub mod finish;
+pub(super) mod hedge;
+mod listen;
 pub(super) mod outcome;
 pub mod run_tools;

@@ -41,6 +41,8 @@ pub(in crate::agent::tests) enum Say {
     Boasts(&'static str, u64),
     /// Begins to answer, and says nothing.
     Silent,
+    /// Does this after so many milliseconds.
+    Late(u64, Box<Self>),
     /// Has a defect.
     Panic,
     /// Streams the arguments of so many calls in turns, a piece each 5 ms, for a second; then a text, then nothing more.
@@ -73,6 +75,7 @@ impl Say {
                 return vec![Ok(Delta::Text((*text).into())), Ok(Delta::Finished(Box::new(turn)))];
             }
             Self::Silent => return vec![Ok(Delta::Begun)],
+            Self::Late(_, later) => return later.deltas(closing),
             Self::Refused | Self::Writes(..) => return Vec::new(),
             Self::Pauses => {
                 let (delay, cause) = (Duration::from_secs(10), "it is down".into());
@@ -102,6 +105,7 @@ impl Say {
             | Self::Refused
             | Self::Pauses
             | Self::Writes(..)
+            | Self::Late(..)
             | Self::Panic => {}
         }
         deltas
@@ -139,6 +143,28 @@ impl Model for Scripted {
         let turn = self.turns.get(turn).or(self.turns.last()).cloned().unwrap_or(Say::Text(&["done"]));
         let (closing, deadline) = (request.tools.is_empty(), request.deadline);
         self.requests.lock().push(request);
+        let Say::Late(after, turn) = turn else { return self.play(&turn, closing, deadline) };
+        let late = self.play(&turn, closing, deadline);
+        let pause = futures_util::stream::once(tokio::time::sleep(Duration::from_millis(after)));
+        pause.filter_map(|()| std::future::ready(None)).chain(late).boxed()
+    }
+
+    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
+    }
+
+    fn may_answer_in_one_piece(&self) -> bool {
+        true
+    }
+
+    fn written_calls(&self) -> WrittenCalls {
+        let writes = self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)));
+        if writes { WrittenCalls::All } else { WrittenCalls::None }
+    }
+}
+
+impl Scripted {
+    fn play(&self, turn: &Say, closing: bool, deadline: tokio::time::Instant) -> DeltaStream {
         let broken = |kind, message: &str| Err(ModelError::new(kind, message).having(Spent::Unknown));
         let mut deltas = turn.deltas(closing);
         match turn {
@@ -160,7 +186,7 @@ impl Model for Scripted {
                     deltas = vec![Err(ModelError::new(*kind, "it failed").having(*spent))];
                 }
             }
-            Say::Writes(calls, text) => {
+            &Say::Writes(calls, text) => {
                 let piece = move |number: usize| Delta::CallArguments { index: number % calls, delta: "x".into() };
                 let said = (0..200).map(piece).chain([Delta::Text(text.into())]);
                 let said = futures_util::stream::iter(said).then(|delta| async {
@@ -178,6 +204,7 @@ impl Model for Scripted {
             | Say::Written(_)
             | Say::Unmetered(..)
             | Say::Boasts(..)
+            | Say::Late(..)
             | Say::Panic => {}
         }
         // One delta at a time, as from a socket: each is recorded by itself.
@@ -187,19 +214,6 @@ impl Model for Scripted {
                 delta
             })
             .boxed()
-    }
-
-    fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
-        Box::pin(std::future::ready(Ok(vec!["m".to_owned()])))
-    }
-
-    fn may_answer_in_one_piece(&self) -> bool {
-        true
-    }
-
-    fn written_calls(&self) -> WrittenCalls {
-        let writes = self.turns.iter().any(|turn| matches!(turn, Say::Written(_) | Say::Rambled(_)));
-        if writes { WrittenCalls::All } else { WrittenCalls::None }
     }
 }
 

@@ -9,15 +9,16 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::wire::agent::budget::{Amount, Budget};
-use crate::api::wire::agent::object::{AgentObject, Arguments};
+use crate::api::wire::agent::ending::Ending;
+use crate::api::wire::agent::object::Arguments;
 use crate::api::wire::agent::result_part::ResultPart;
 use crate::api::wire::chunk::{ChunkTemplate, Said};
 use crate::api::wire::openai_chat::described::ChatChunk;
-use crate::api::wire::openai_error::ErrorObject;
 use crate::api::wire::turn_end::finish_reason;
 use crate::api::wire::usage::UsageObject;
 use crate::api::wire::{Encoder, RunNames, write_id, write_json};
 use crate::types::fallback::FellBack;
+use crate::types::hedge::{HedgeEnded, HedgeStarted};
 use crate::types::shortfall::BudgetKind;
 use crate::types::tool::CallEnding;
 use crate::types::{BudgetOwner, CallId, Event, Outcome, Record, RunStatus, SessionId, ToolOutcome, ToolProgress};
@@ -77,6 +78,29 @@ pub enum NativeEvent<'a> {
         from_upstream: &'a str,
         from_model: &'a str,
         skipped: &'a [String],
+    },
+    /// The model has said nothing for so long; another one is asked beside it.
+    #[serde(rename = "provider.hedge")]
+    ProviderHedge {
+        seq: u64,
+        step: u32,
+        upstream: &'a str,
+        model: &'a str,
+        after_ms: u64,
+        from_upstream: &'a str,
+        from_model: &'a str,
+    },
+    /// One of the two calls is dropped; the step goes on with the other.
+    #[serde(rename = "provider.hedge.ended")]
+    ProviderHedgeEnded {
+        seq: u64,
+        step: u32,
+        kept: &'static str,
+        dropped_upstream: &'a str,
+        dropped_model: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<&'a str>,
+        usage: UsageObject,
     },
     /// The step's text so far is void.
     #[serde(rename = "step.discarded")]
@@ -164,25 +188,6 @@ pub enum EventEntry<'a> {
     Text(ChatChunk),
 }
 
-/// What the last event says.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Ending<'a> {
-    /// The event's number.
-    pub seq: u64,
-    /// How the run ended.
-    pub agent: AgentObject<'a>,
-    /// Tokens of this response: since the run began, or its client answered.
-    pub usage: UsageObject,
-    /// The final text.
-    pub output_text: &'a str,
-    /// The words in which the model declined to answer, if it did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<&'a str>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<ErrorObject>,
-}
-
 impl AgentEvents {
     /// An encoder for one run.
     pub fn new(names: RunNames, with_report: bool) -> Self {
@@ -240,6 +245,8 @@ pub fn native<'a>(record: &'a Record, names: &'a RunNames, with_report: bool) ->
             }
         }
         Event::ProviderFallback(fell_back) => fallback(seq, fell_back),
+        Event::HedgeStarted(started) => hedge(seq, started),
+        Event::HedgeEnded(ended) => hedge_ended(seq, ended),
         Event::StepDiscarded { step, reason, .. } => {
             NativeEvent::StepDiscarded { seq, step: *step, reason: reason.as_str() }
         }
@@ -289,6 +296,25 @@ fn fallback(seq: u64, fell_back: &FellBack) -> NativeEvent<'_> {
     }
 }
 
+fn hedge(seq: u64, started: &HedgeStarted) -> NativeEvent<'_> {
+    let HedgeStarted { step, to, from_upstream, from_model, after_ms, reserved: _ } = started;
+    let (upstream, model) = (&to.upstream, &to.model);
+    NativeEvent::ProviderHedge { seq, step: *step, upstream, model, after_ms: *after_ms, from_upstream, from_model }
+}
+
+fn hedge_ended(seq: u64, ended: &HedgeEnded) -> NativeEvent<'_> {
+    let HedgeEnded { step, kept, to: _, dropped, usage, unconfirmed: _, failed } = ended;
+    NativeEvent::ProviderHedgeEnded {
+        seq,
+        step: *step,
+        kept: kept.as_str(),
+        dropped_upstream: &dropped.upstream,
+        dropped_model: &dropped.model,
+        cause: failed.as_ref().map(|(_, cause)| cause.as_str()),
+        usage: usage.into(),
+    }
+}
+
 fn tool_progress<'a>(
     seq: u64,
     step: u32,
@@ -324,14 +350,7 @@ fn tool_result<'a>(
 }
 
 fn ending<'a>(seq: u64, outcome: &'a Outcome, names: &'a RunNames, with_report: bool) -> NativeEvent<'a> {
-    let ending = Ending {
-        seq,
-        agent: AgentObject::new(&names.id, names.session.as_ref(), outcome, with_report),
-        usage: outcome.leg_usage().into(),
-        output_text: &outcome.output_text,
-        refusal: Some(outcome.refusal.as_str()).filter(|text| !text.is_empty()),
-        error: outcome.error.as_ref().map(ErrorObject::from),
-    };
+    let ending = Ending::new(seq, outcome, names, with_report);
     match outcome.status() {
         RunStatus::Completed => NativeEvent::RunCompleted(ending),
         RunStatus::Incomplete => NativeEvent::RunIncomplete(ending),
@@ -358,6 +377,8 @@ impl NativeEvent<'_> {
             Self::ToolCallDelta { .. } => "tool.call.delta",
             Self::ProviderRetry { .. } => "provider.retry",
             Self::ProviderFallback { .. } => "provider.fallback",
+            Self::ProviderHedge { .. } => "provider.hedge",
+            Self::ProviderHedgeEnded { .. } => "provider.hedge.ended",
             Self::StepDiscarded { .. } => "step.discarded",
             Self::BudgetWarning { .. } => "budget.warning",
             Self::ToolCall { .. } => "tool.call",

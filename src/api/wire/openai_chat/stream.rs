@@ -106,6 +106,8 @@ impl ChatChunks {
             | Event::ToolArgumentsDelta { .. }
             | Event::ProviderRetry { .. }
             | Event::ProviderFallback(_)
+            | Event::HedgeStarted(_)
+            | Event::HedgeEnded(_)
             | Event::StepDiscarded { .. }
             | Event::BudgetWarning { .. }
             | Event::ToolStarted { .. }

@@ -30,6 +30,7 @@ use self::standing::Rest;
 pub use self::state::PoolState;
 use self::state::{AddressState, KeyState};
 use crate::config::{self, Balance, HttpUpstream, Secret};
+use crate::llm::pairing::Pairing;
 use crate::llm::{Extent, ModelError};
 
 /// The longest that an upstream's word keeps an address or a key away. Not a setting: it bounds what an upstream that is
@@ -125,6 +126,20 @@ impl Pools {
         let key = self.choose_key(affinity, model, tried, now)?;
         let address = self.enter_address(affinity, tried, now).ok_or(Exhausted::Addresses)?;
         Ok(Choice { address, key })
+    }
+
+    /// What the second of two calls does not try, because the first is there: its address, or its key where there is one address.
+    pub fn tried_by_first(&self, pairing: &Pairing) -> Tried {
+        match pairing.first() {
+            None => Tried::default(),
+            Some((address, _)) if self.has_addresses() => Tried { addresses: vec![address], ..Tried::default() },
+            Some((_, key)) => Tried { keys: vec![key], ..Tried::default() },
+        }
+    }
+
+    /// Leaves word for the second of two calls where the first goes.
+    pub fn note(&self, choice: Choice, pairing: &Pairing) {
+        pairing.note(choice.address, choice.key);
     }
 
     /// A call has left its address.
