@@ -88,6 +88,10 @@ impl Model for Queued {
         self.inner.refuses(sampling, messages)
     }
 
+    fn refuses_part(&self, message: &Message) -> Option<(usize, String)> {
+        self.inner.refuses_part(message)
+    }
+
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
         self.inner.unsent(sampling)
     }

@@ -4,10 +4,11 @@ use futures_util::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::llm::Place;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::llm::testing::{self, always_asked};
 use crate::telemetry::metrics::CallQueueMetrics;
-use crate::types::Tenant;
+use crate::types::{Role, Tenant};
 
 /// A model whose answers end when the test says so.
 #[derive(Debug, Default)]
@@ -155,4 +156,55 @@ async fn the_time_for_attempts_begins_with_the_first_one() {
     };
     let (deltas, ()) = tokio::join!(deltas.collect::<Vec<_>>(), frees);
     assert!(matches!(deltas.last(), Some(Ok(Delta::Finished(_)))), "{deltas:?}");
+}
+
+/// Whatever stands around a model, a request is refused for the same before anything is spent.
+#[test]
+fn what_a_model_cannot_take_is_known_of_it_behind_a_queue_too() {
+    #[derive(Debug)]
+    struct Choosy;
+    impl Model for Choosy {
+        fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, ModelError>> {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+
+        fn stream(&self, _: ModelRequest) -> DeltaStream {
+            stream::pending().boxed()
+        }
+
+        fn refuses_part(&self, _: &Message) -> Option<(usize, String)> {
+            Some((1, "no".to_owned()))
+        }
+
+        fn refuses(&self, _: &Sampling, _: &[Message]) -> Option<Unsupported> {
+            Some(Unsupported { place: Place::Member("n"), message: "no".to_owned() })
+        }
+
+        fn unsent<'s>(&self, _: &'s Sampling) -> Vec<&'s str> {
+            vec!["top_k"]
+        }
+
+        fn may_answer_in_one_piece(&self) -> bool {
+            true
+        }
+
+        fn has_elsewhere(&self) -> bool {
+            true
+        }
+
+        fn written_calls(&self) -> WrittenCalls {
+            WrittenCalls::All
+        }
+    }
+    let slots = Arc::new(Slots::new(Some(1), CallQueueMetrics::default()));
+    let queued: Arc<dyn Model> = Arc::new(Queued::new("u", Arc::new(Choosy), slots));
+    let retrying: Arc<dyn Model> = Arc::new(Retrying::new(queued.clone(), RetryPolicy::default(), always_asked()));
+    let (message, sampling) = (Message::text(Role::User, "hi"), Sampling::default());
+    for model in [Arc::new(Choosy) as Arc<dyn Model>, queued, retrying] {
+        assert_eq!(model.refuses_part(&message), Some((1, "no".to_owned())), "{model:?}");
+        assert!(model.refuses(&sampling, &[]).is_some(), "{model:?}");
+        assert_eq!(model.unsent(&sampling), ["top_k"], "{model:?}");
+        assert!(model.may_answer_in_one_piece() && model.has_elsewhere(), "{model:?}");
+        assert_eq!(model.written_calls(), WrittenCalls::All, "{model:?}");
+    }
 }
