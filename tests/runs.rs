@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::redis::eventually;
 use crate::support::{Gate, Reply, TestServer, ToolServer, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -86,12 +87,9 @@ async fn a_run_under_way_names_the_tools_that_it_waits_for() {
     let path = format!("/v1/runs/{}", accepted["id"].as_str().expect("it has an id"));
     gate.reached().await;
     // What happens to a call that only reads is recorded beside it.
-    let progress = loop {
-        let progress = server.get(&path).await.ok()["progress"].clone();
-        if progress["tools"] != json!([]) {
-            break progress;
-        }
-    };
+    let progress = async || server.get(&path).await.ok()["progress"].clone();
+    eventually("the call to be recorded", async || progress().await["tools"] != json!([])).await;
+    let progress = progress().await;
     let [call] = &progress["tools"].as_array().expect("it is a list")[..] else { panic!("{progress}") };
     assert_eq!((&call["name"], &progress["last_event"]["type"]), (&json!("look"), &json!("tool.call")));
     assert!(call["call_id"].as_str().is_some_and(|id| id.starts_with("call_")), "{progress}");
