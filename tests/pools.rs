@@ -73,7 +73,9 @@ async fn what_may_have_cost_something_is_sent_elsewhere_only_by_the_rules_for_re
     let broken = server(|_| Reply::error(502, "broken", "no")).await;
     let well = Upstream::start([]).await;
     well.otherwise(Reply::says("Hello"));
-    let server = TestServer::start(&addresses(&[broken.address(), well.address()], "")).await;
+    // Nor is the upstream left alone for what one of its addresses does.
+    let breaker = "[upstreams.scripted.breaker]\nfailures = 1\ncooldown = \"1h\"\n";
+    let server = TestServer::start(&addresses(&[broken.address(), well.address()], breaker)).await;
     let mut charged = 0;
     for session in 0..20 {
         let request = ask_in(&format!("s{session}"));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::{Stream, StreamExt};
 use tokio::time::{Instant, sleep};
 
 use super::error_class::ErrorClass;
@@ -101,66 +101,8 @@ impl Model for Retrying {
     }
 
     fn stream(&self, request: ModelRequest) -> DeltaStream {
-        let (inner, health) = (Arc::clone(&self.inner), Arc::clone(&self.health));
         let policy = if request.has_fallback { self.policy.before_fallback() } else { self.policy };
-        Box::pin(stream! {
-            let mut end = Until::new(policy, request.deadline);
-            let (mut attempt, mut failed) = (1, None);
-            if !request.is_repeat {
-                health.earn_retries();
-            }
-            loop {
-                let mut waits: Option<Instant> = None;
-                let call = loop {
-                    let refusal = match health.admit(&request.model, !request.has_fallback).await {
-                        Ok(call) => break call,
-                        Err(refusal) => refusal,
-                    };
-                    let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
-                        yield Err(not_made(&health, &refusal, failed));
-                        return;
-                    };
-                    if waits.is_none() {
-                        yield Ok(Delta::Queued);
-                        waits = Some(Instant::now());
-                    }
-                    sleep(delay).await;
-                };
-                if let Some(since) = waits {
-                    yield Ok(Delta::Dequeued { waited: since.elapsed() });
-                }
-                let (mut call, mut deltas) = (MadeCall::new(call), inner.stream(request.clone()));
-                let error = loop {
-                    match deltas.next().await {
-                        Some(Ok(delta)) => {
-                            if let Delta::Dequeued { waited } = delta {
-                                end = end.later(waited, request.deadline);
-                            }
-                            call.hear(&delta);
-                            let last = matches!(delta, Delta::Finished(_));
-                            yield Ok(delta);
-                            if last {
-                                return;
-                            }
-                        }
-                        Some(Err(error)) => break error,
-                        None => break ended_early(),
-                    }
-                };
-                drop(deltas);
-                let error = call.fail(&request, error);
-                let delay = policy.delay(attempt, &error, end.left(), random());
-                let delay = delay.filter(|_| error.spent == Spent::Nothing && health.take_retry());
-                let Some(delay) = delay else {
-                    yield Err(error);
-                    return;
-                };
-                yield Ok(again(attempt, delay, &error));
-                attempt += 1;
-                failed = Some(error);
-                sleep(delay).await;
-            }
-        })
+        Box::pin(attempts(self.inner.clone(), self.health.clone(), policy, request))
     }
 
     fn refusal(&self, model: &str) -> Option<Refusal> {
@@ -193,6 +135,73 @@ impl Model for Retrying {
 
     fn unsent<'s>(&self, sampling: &'s Sampling) -> Vec<&'s str> {
         self.inner.unsent(sampling)
+    }
+}
+
+/// What is heard of a call that is repeated as this policy and the health of the upstream allow.
+fn attempts(
+    inner: Arc<dyn Model>,
+    health: Arc<UpstreamHealth>,
+    policy: RetryPolicy,
+    request: ModelRequest,
+) -> impl Stream<Item = Result<Delta, ModelError>> {
+    stream! {
+        let mut end = Until::new(policy, request.deadline);
+        let (mut attempt, mut failed) = (1, None);
+        if !request.is_repeat {
+            health.earn_retries();
+        }
+        loop {
+            let mut waits: Option<Instant> = None;
+            let call = loop {
+                let refusal = match health.admit(&request.model, !request.has_fallback).await {
+                    Ok(call) => break call,
+                    Err(refusal) => refusal,
+                };
+                let Some(delay) = end.wait(&refusal).filter(|_| !request.has_fallback) else {
+                    yield Err(not_made(&health, &refusal, failed));
+                    return;
+                };
+                if waits.is_none() {
+                    yield Ok(Delta::Queued);
+                    waits = Some(Instant::now());
+                }
+                sleep(delay).await;
+            };
+            if let Some(since) = waits {
+                yield Ok(Delta::Dequeued { waited: since.elapsed() });
+            }
+            let (mut call, mut deltas) = (MadeCall::new(call), inner.stream(request.clone()));
+            let error = loop {
+                match deltas.next().await {
+                    Some(Ok(delta)) => {
+                        if let Delta::Dequeued { waited } = delta {
+                            end = end.later(waited, request.deadline);
+                        }
+                        call.hear(&delta);
+                        let last = matches!(delta, Delta::Finished(_));
+                        yield Ok(delta);
+                        if last {
+                            return;
+                        }
+                    }
+                    Some(Err(error)) => break error,
+                    None => break ended_early(),
+                }
+            };
+            drop(deltas);
+            let error = call.fail(&request, error);
+            let delay = policy.delay(attempt, &error, end.left(), random());
+            let delay = delay.filter(|_| error.spent == Spent::Nothing && health.take_retry());
+            let Some(delay) = delay else {
+                yield Err(error);
+                return;
+            };
+            yield Ok(again(attempt, delay, &error));
+            attempt += 1;
+            failed = Some(error);
+            sleep(delay).await;
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::config::HttpUpstream;
 use crate::llm::http::http_client;
 use crate::llm::testing::{answer, finish, http_upstream, traced_request};
-use crate::llm::{ModelTurn, Spent};
+use crate::llm::{Extent, ModelTurn, Spent};
 use crate::net::testing::{self, Act};
 use crate::types::TurnEnd;
 
@@ -137,6 +137,8 @@ async fn an_answer_that_began_may_have_cost_all_of_it() {
         assert_eq!(failed.kind, kind, "{act}: {failed}");
         let spent = if kind == ModelErrorKind::Rejected { Spent::Nothing } else { Spent::Unknown };
         assert_eq!(failed.spent, spent, "{act}");
+        let extent = if act.contains("MALFORMED") { Extent::Answer } else { Extent::Model };
+        assert_eq!(failed.extent, extent, "what the model wrote is no fault of the server: {act}");
     }
 }
 

@@ -5,8 +5,12 @@ use std::collections::VecDeque;
 use futures_util::stream;
 
 use super::*;
-use crate::llm::ModelTurn;
+use crate::llm::health::Health;
+use crate::llm::health::breaker::BreakerPolicy;
+use crate::llm::queue::{Queued, Slots};
 use crate::llm::testing::{self, always_asked};
+use crate::llm::{Extent, ModelTurn};
+use crate::telemetry::metrics::CallQueueMetrics;
 
 type Item = Result<Delta, ModelError>;
 type Attempt = Vec<Item>;
@@ -150,4 +154,88 @@ fn waits_are_capped_and_never_overflow() {
         assert_eq!(policy.delay(retry, &error, LONG, 1.0), Some(policy.cap));
         assert_eq!(policy.delay(retry, &error, LONG, 0.0), Some(policy.cap / 2));
     }
+}
+
+/// The health of an upstream whose breakers open at the first failure, for five seconds.
+fn strict() -> Arc<UpstreamHealth> {
+    let policy = BreakerPolicy {
+        failures: 1,
+        window_ms: 30_000,
+        cooldown_ms: 5_000,
+        most_cooldown_ms: 5_000,
+        retry_percent: 10,
+    };
+    Health::default().of_upstream("u", "", policy)
+}
+
+/// All that a caller sees of a call of this model, with a deadline so long from now.
+async fn call(inner: Arc<dyn Model>, health: &Arc<UpstreamHealth>, deadline: Duration) -> Attempt {
+    let model = Retrying::new(inner, RetryPolicy { retries: 1, ..RetryPolicy::default() }, health.clone());
+    model.stream(ModelRequest { deadline: Instant::now() + deadline, ..testing::request("m", []) }).collect().await
+}
+
+fn scripted(attempts: Vec<Attempt>) -> Arc<Scripted> {
+    Arc::new(Scripted(Mutex::new(attempts.into())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_model_waits_for_its_turn_and_is_no_retry() {
+    let health = strict();
+    let attempts = vec![vec![failure(ModelErrorKind::Transient)], vec![Ok(finished())]];
+    let seen = call(scripted(attempts), &health, LONG).await;
+    let [
+        Ok(Delta::Retry { attempt: 1, .. }),
+        Ok(Delta::Queued),
+        Ok(Delta::Dequeued { waited }),
+        Ok(Delta::Finished(_)),
+    ] = &seen[..]
+    else {
+        panic!("{seen:?}")
+    };
+    assert!((Duration::from_secs(4)..Duration::from_secs(6)).contains(waited), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_model_whose_rate_is_limited_fails_as_the_upstream_said_and_says_how_long() {
+    let health = strict();
+    let limited = asking_for(60).map_err(|error| ModelError { status: Some(429), ..error });
+    call(scripted(vec![vec![limited]]), &health, LONG).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let seen = call(scripted(Vec::new()), &health, LONG).await;
+    let [Err(error)] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!((error.status, error.class()), (Some(429), ErrorClass::RateLimited));
+    assert_eq!(error.retry_after, Some(Duration::from_secs(59)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_the_same_model_do_not_come_back_together() {
+    let (refusal, until) = (
+        Refusal { class: ErrorClass::Overloaded, for_now: Duration::from_secs(5) },
+        Until::new(RetryPolicy::default(), Instant::now() + LONG),
+    );
+    let waits: Vec<_> = (0..50).map(|_| until.wait(&refusal).unwrap()).collect();
+    assert!(waits.iter().all(|wait| (refusal.for_now..=refusal.for_now + MOST_SPREAD).contains(wait)), "{waits:?}");
+    let spread = waits.iter().max().unwrap().abs_diff(*waits.iter().min().unwrap());
+    assert!(spread > Duration::from_millis(300), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_fault_of_the_model_says_nothing_of_it() {
+    for (extent, counts) in
+        [(Extent::Model, true), (Extent::Answer, true), (Extent::Address, false), (Extent::Connection, false)]
+    {
+        let health = strict();
+        let failed = failure(ModelErrorKind::Transient).map_err(|error| ModelError { extent, ..error });
+        call(scripted(vec![vec![failed.map_err(|error| error.having(Spent::Input))]]), &health, LONG).await;
+        assert_eq!(health.refusal("m").is_some(), counts, "{extent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_no_room_until_its_time_is_up_says_nothing_of_its_model() {
+    let (health, slots) = (strict(), Arc::new(Slots::new(Some(0), CallQueueMetrics::default())));
+    let queued = Arc::new(Queued::new("u", scripted(Vec::new()), slots));
+    let seen = call(queued, &health, Duration::from_secs(1)).await;
+    assert!(matches!(&seen[..], [Ok(Delta::Queued), Err(error)] if error.kind == ModelErrorKind::Timeout), "{seen:?}");
+    assert_eq!(health.refusal("m"), None);
 }
