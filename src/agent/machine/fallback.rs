@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use super::Run;
 use super::budget::{self, Purpose};
+use crate::types::event::Reservation;
 use crate::types::fallback::{CallTerms, FallbackUsage};
 use crate::types::price::StepModel;
 use crate::types::run::OnLimit;
-use crate::types::{Micros, StopReason, Usage};
+use crate::types::shortfall::BudgetKind;
+use crate::types::{BudgetOwner, Micros, Shortfall, StopReason, Usage, Used};
 
 /// What another model must be fit for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub enum Lack {
     Answer,
     /// A larger context window than that of the present model.
     Window,
+    /// A call that fits a budget which has no room for one of the present model.
+    Room(Shortfall),
 }
 
 /// Why a model is not asked: a clause that follows its name.
@@ -65,10 +69,23 @@ impl Run {
     /// The model that it is to go on with in place of the present one. `refusal` says why a model is not asked for now.
     #[must_use]
     pub fn next_model(&self, lack: Lack, refusal: impl Fn(&StepModel) -> Option<Unasked>) -> NextModel {
+        self.next_model_after(Usage::default(), lack, refusal)
+    }
+
+    /// The same once so much is charged for a call of the present model.
+    #[must_use]
+    pub fn next_model_after(
+        &self,
+        taken: Usage,
+        lack: Lack,
+        refusal: impl Fn(&StepModel) -> Option<Unasked>,
+    ) -> NextModel {
+        let mut used = self.used;
+        used += self.model.price.used(&taken);
         let mut skipped = Vec::new();
         for place in self.others() {
             let (model, terms) = self.at(place);
-            let refused = self.misfit(lack, &terms).or_else(|| refusal(&model));
+            let refused = self.misfit(used, lack, &terms).or_else(|| refusal(&model));
             let Some(reason) = refused else { return NextModel { model: Some(model), skipped } };
             skipped.push(format!("{}/{}: {reason}", model.upstream, model.model));
         }
@@ -114,7 +131,7 @@ impl Run {
     }
 
     /// Why a model on these terms cannot take the next call.
-    fn misfit(&self, lack: Lack, terms: &CallTerms) -> Option<Unasked> {
+    fn misfit(&self, used: Used, lack: Lack, terms: &CallTerms) -> Option<Unasked> {
         let tokens = self.context.tokens();
         if tokens > terms.context_window {
             return Some(format!("the conversation has about {tokens} tokens, and it takes {}", terms.context_window));
@@ -123,10 +140,25 @@ impl Run {
             return Some("its context window is no larger".to_owned());
         }
         let keep_reserve = self.spec.on_limit == OnLimit::Synthesize && self.limit.is_none();
-        let planned = budget::plan(&self.spec.limits, terms, self.used, tokens, Purpose::Step { keep_reserve });
-        planned.err().map(|reason| {
-            let kind = if reason == StopReason::CostBudget { "cost" } else { "token" };
-            format!("the run's {kind} budget has no room for it")
-        })
+        let no_room = |owner, kind| {
+            let kind = if kind == BudgetKind::Cost { "cost" } else { "token" };
+            Some(format!("the {owner}'s {kind} budget has no room for it"))
+        };
+        match (budget::plan(&self.spec.limits, terms, used, tokens, Purpose::Step { keep_reserve }), lack) {
+            (Err(StopReason::CostBudget), _) => no_room(BudgetOwner::Run, BudgetKind::Cost),
+            (Err(_), _) => no_room(BudgetOwner::Run, BudgetKind::Tokens),
+            (Ok(planned), Lack::Room(short)) if !has_room(budget::least(terms, planned), &short) => {
+                no_room(short.owner, short.kind)
+            }
+            (Ok(_), _) => None,
+        }
+    }
+}
+
+/// Whether a budget that is short has room for so much.
+fn has_room(least: Reservation, short: &Shortfall) -> bool {
+    match short.kind {
+        BudgetKind::Tokens => least.input_tokens.saturating_add(least.output_tokens) <= short.left(),
+        BudgetKind::Cost => least.cost.0 <= short.left(),
     }
 }

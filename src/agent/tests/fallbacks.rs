@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+use super::quota::{keyed, quotas};
 use super::resume::{ended, leave, log_of};
 use super::support::{Say, TestAgent, TestAgentBuilder, outcome, request, request_with, shown, watch};
 use crate::agent::LimitsPatch;
-use crate::config::ModelConfig;
+use crate::agent::ledger::log::decode;
+use crate::config::{Allotment, ModelConfig, QuotaConfig};
 use crate::llm::{ModelErrorKind, Spent};
-use crate::store::Store;
+use crate::store::faulty::{Fate, Faulty};
 use crate::store::memory::MemoryStore;
+use crate::store::{Store, Write};
 use crate::types::event::DiscardReason;
 use crate::types::fallback::FellBack;
 use crate::types::{ErrorKind, Event, Micros, Price, Record, StopReason};
@@ -163,4 +168,58 @@ async fn every_prefix_of_a_log_with_a_fallback_resumes_to_the_same_end() {
         assert_eq!(of_spare.cost, Micros(of_spare.usage.total() * 1_000), "cut at {cut}");
         assert_eq!(end.cost.0 - of_spare.cost.0, (end.usage.total() - of_spare.usage.total()) * 3, "cut at {cut}");
     }
+}
+
+/// What the key has left need not be enough for the dearest of the models.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_the_budget_of_the_key_has_no_room_for_is_left_for_one_that_it_has_room_for() {
+    let cents = Allotment { limit: Micros(50_000), per: None };
+    let quota = QuotaConfig { cost_budget: Some(cents), ..QuotaConfig::default() };
+    let agent = TestAgent::builder().turns(vec![DEAD]).quotas(quotas(quota));
+    let agent = agent.spare(vec![], at(1_000.0)).spare(vec![], at(500.0)).spare(vec![Say::Text(&["hello"])], at(1.0));
+    let agent = agent.begin();
+    let records = watch(agent.start(keyed(), None).await.unwrap()).await;
+    let fell_back = fell_back(&records);
+    let to: Vec<_> = fell_back.iter().map(|fell_back| fell_back.to.full_name()).collect();
+    assert_eq!((to, outcome(&records).output_text.as_str()), (vec!["spare0/s".into(), "spare2/s".into()], "hello"));
+    assert_eq!(fell_back[1].cause, "a budget of the key has no room for s");
+    assert_eq!(fell_back[1].skipped, ["spare1/s: the key's cost budget has no room for it"]);
+    assert!(agent.spares[..2].iter().all(|spare| spare.requests.lock().is_empty()));
+}
+
+/// The call that failed is charged as well.
+#[tokio::test(start_paused = true)]
+async fn a_model_is_passed_over_that_no_budget_has_room_for_once_the_call_that_failed_is_charged() {
+    const SENT: Say = Say::Fails(&[(ModelErrorKind::Rejected, Spent::Input); 9]);
+    let mut passed_over = 0;
+    for budget in (10_000..60_000).step_by(100) {
+        let agent = TestAgent::builder().turns(vec![SENT]).spare(vec![Say::Text(&["dear"])], at(100.0));
+        let limits = LimitsPatch { cost_budget: Some(Micros(budget)), ..LimitsPatch::default() };
+        let (_, records) = run_with(agent.spare(vec![Say::Text(&["hello"])], at(1.0)), limits).await;
+        let end = outcome(&records);
+        assert_eq!((end.reason, fell_back(&records).len()), (StopReason::Done, 1), "{budget}: {end:?}");
+        passed_over += usize::from(end.output_text == "hello");
+    }
+    assert!((1..500).contains(&passed_over), "{passed_over}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_is_void_and_its_model_is_left_in_one_commit() {
+    let store = Faulty::memory();
+    let (commits, seen) = (Arc::new(Mutex::new(Vec::new())), store.clone());
+    let told = commits.clone();
+    seen.follow(move |tx| {
+        let entries = tx.writes.iter().flat_map(|write| match write {
+            Write::Append { entries, .. } => entries.as_slice(),
+            _ => &[],
+        });
+        told.lock().push(entries.filter_map(|entry| decode(entry).ok()).map(|record| record.event).collect::<Vec<_>>());
+        Fate::Happens
+    });
+    let agent = TestAgent::builder().store(store).turns(vec![DEAD]).spare(vec![Say::Text(&["hello"])], at(1.0));
+    run(agent).await;
+    let voided = |events: &&Vec<Event>| events.iter().any(|event| matches!(event, Event::StepDiscarded { .. }));
+    let commits = commits.lock();
+    let commit = commits.iter().find(voided).expect("it is recorded");
+    assert!(commit.iter().any(|event| matches!(event, Event::ProviderFallback(_))), "{commit:?}");
 }

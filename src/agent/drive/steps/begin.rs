@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::agent::drive::driver::{Driver, Exit};
+use crate::agent::drive::steps::fall_back;
 use crate::agent::limits::quota::Refusal;
 use crate::agent::machine::budget;
 use crate::failpoint;
@@ -15,8 +16,8 @@ use crate::types::{Event, StopReason};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Reserves the step's budgets and records that the step begins, with a smaller reservation if the budgets have no more
-/// room. `None` if a command comes first, or if a budget of the key or the session has no room at all: then the run
-/// stops, or waits a while if it lacks only what other runs have reserved.
+/// room. `None` if a command comes first, or if a budget of the key or the session has no room at all: then the run goes on
+/// with another model that has room, or it stops, or it waits a while if it lacks only what other runs have reserved.
 pub async fn begin_step(
     driver: &mut Driver,
     step: u32,
@@ -43,7 +44,9 @@ pub async fn begin_step(
             continue;
         }
         driver.meter.cancel(&driver.recorder).await?;
-        if short.may_pass() {
+        if closing.is_none() && fall_back::leave_for_room(driver, &short) {
+            driver.waits_for = None;
+        } else if short.may_pass() {
             driver.waits_for = Some(short);
             driver.recorder.flush().await?;
             let _ = tokio::time::timeout(spread(LOOK_EVERY), driver.signals.interrupted()).await;

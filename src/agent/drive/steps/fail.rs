@@ -36,15 +36,15 @@ pub async fn fail_step(
 ) -> Result<(), Exit> {
     let (run, has_spoken) = (driver.recorder.run(), answer_bytes > 0);
     let (step, price) = (run.step(), run.model().price);
-    let next = next(driver, has_spoken, closing, error);
-    let goes_on = !matches!(next, Next::Stop(_));
-    let (usage, unconfirmed) = match (if has_spoken { Spent::Unknown } else { error.spent }, error.usage) {
+    let charge = |goes_on| match (if has_spoken { Spent::Unknown } else { error.spent }, error.usage) {
         (Spent::Nothing, _) => (Usage::default(), Used::default()),
         (Spent::Input, _) => (estimated_usage(reserve, 0), Used::default()),
         (Spent::Unknown, Some(told)) => (told, Used::default()),
         (Spent::Unknown, None) if goes_on => partial_usage(reserve, bound, &price, answer_bytes),
         (Spent::Unknown, None) => (whole_usage(reserve, bound, answer_bytes), Used::default()),
     };
+    let next = next(driver, (has_spoken, closing), charge(true).0, error);
+    let (usage, unconfirmed) = charge(!matches!(next, Next::Stop(_)));
     if let Next::Stop(skipped) = &next {
         let is_too_long = error.kind == ModelErrorKind::ContextLength;
         let reason = if is_too_long { StopReason::ContextLimit } else { StopReason::ProviderError };
@@ -76,8 +76,9 @@ pub async fn fail_step(
 }
 
 /// What follows a call that failed. The same model is asked again before another one is, but only once, and only if a retry
-/// is earned. A closing answer is not asked of another model.
-fn next(driver: &Driver, has_spoken: bool, closing: bool, error: &ModelError) -> Next {
+/// is earned. A closing answer is not asked of another model, which must fit the budgets
+/// once what the call has `taken` is charged.
+fn next(driver: &Driver, (has_spoken, closing): (bool, bool), taken: Usage, error: &ModelError) -> Next {
     let run = driver.recorder.run();
     let again = pause_before_next(driver, has_spoken, error);
     let repeat = |pause| driver.model.take_retry().then_some(Next::Again(pause));
@@ -92,7 +93,7 @@ fn next(driver: &Driver, has_spoken: bool, closing: bool, error: &ModelError) ->
         return Next::Stop(Vec::new());
     }
     let lack = if error.class() == ErrorClass::ContextLength { Lack::Window } else { Lack::Answer };
-    let NextModel { model, skipped } = run.next_model(lack, |model| fall_back::refusal(driver, model));
+    let NextModel { model, skipped } = run.next_model_after(taken, lack, |model| fall_back::refusal(driver, model));
     match (model, again) {
         (Some(to), _) => {
             let (kind, cause) = (error.failure(), run_error(error, has_spoken).message);

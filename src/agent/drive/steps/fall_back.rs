@@ -7,7 +7,7 @@ use crate::agent::machine::{Lack, NextModel, Run, Unasked};
 use crate::types::event::Reservation;
 use crate::types::fallback::FellBack;
 use crate::types::price::StepModel;
-use crate::types::{ErrorKind, Event};
+use crate::types::{ErrorKind, Event, Shortfall};
 
 /// That the run leaves its present model for `to`, for this cause.
 pub fn from_present(
@@ -70,6 +70,21 @@ pub fn leave_refused(driver: &mut Driver) -> bool {
     };
     let cause = format!("upstream {} is left alone: {refused}", run.model().upstream);
     let fell_back = from_present(run, to, (ErrorKind::UpstreamUnavailable, cause), skipped);
+    between_steps(driver, Box::new(fell_back));
+    true
+}
+
+/// Goes on with another model before a step begins for which a budget has no room, if the run left another one for the present
+/// model and there is room for one that follows. A run whose own model does not fit stops.
+pub fn leave_for_room(driver: &mut Driver, short: &Shortfall) -> bool {
+    let run = driver.recorder.run();
+    if run.models_left() == 0 || !run.has_fallback() {
+        return false;
+    }
+    let next = run.next_model(Lack::Room(*short), |model| refusal(driver, model));
+    let NextModel { model: Some(to), skipped } = next else { return false };
+    let cause = format!("a budget of the {} has no room for {}", short.owner, run.model().model);
+    let fell_back = from_present(run, to, (ErrorKind::BudgetExceeded, cause), skipped);
     between_steps(driver, Box::new(fell_back));
     true
 }
