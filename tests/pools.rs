@@ -256,6 +256,18 @@ async fn what_no_key_may_do_leaves_no_key_out() {
     assert!(metric(&server, "loopgate_upstream_key_rests_total").await.is_empty());
 }
 
+/// A caller whose requests are all moderated does not make an upstream as many times the work as it has keys.
+#[tokio::test]
+async fn a_third_key_is_asked_for_what_two_may_not_do_only_as_retries_are_earned() {
+    let upstream = server(|_| Reply::error(403, "flagged", "flagged")).await;
+    let server = keyed(upstream.address(), "[upstreams.scripted.breaker]\nretry_percent = 0\n").await;
+    for _ in 0..12 {
+        assert_eq!(server.post(ENDPOINT, &ask()).await.status, 502);
+    }
+    // Ten retries are there at first.
+    assert_eq!(upstream.requests().len(), 10 * 3 + 2 * 2);
+}
+
 #[tokio::test]
 async fn a_reload_keeps_what_rests_and_forgets_what_is_replaced() {
     let upstream = server(|request| match key_of(request) {
@@ -404,6 +416,12 @@ async fn a_reload_changes_how_many_calls_are_made_at_once() {
     until_queued(&server, 2).await;
     server.reload(&config("")).await;
     upstream.received(5).await;
+    // A call that begins while there is no bound counts once there is one again.
+    streams.push(stream_as(&mut server, "", "free").await);
+    upstream.received(6).await;
+    server.reload(&config("max_concurrent_calls = 6\n")).await;
+    streams.push(stream_as(&mut server, "", "bounded").await);
+    until_queued(&server, 1).await;
     gate.open();
     for stream in streams {
         stream.rest().await;

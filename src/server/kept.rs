@@ -36,15 +36,16 @@ impl KeptUpstreams {
         self.of(upstream).pools.clone()
     }
 
-    /// Room for this upstream's calls, if it bounds them.
+    /// Room for this upstream's calls, if these are or were bounded: a bound that is lifted and set again counts the calls that
+    /// began in between.
     pub(super) fn slots(&mut self, upstream: &Upstream) -> Option<Arc<Slots>> {
-        let capacity = capacity(upstream)?;
-        let metrics = self.metrics.clone();
-        let fresh = || {
+        let (capacity, metrics) = (capacity(upstream), self.metrics.clone());
+        let kept = self.of(upstream);
+        if kept.slots.is_none() && capacity.is_some() {
             let metrics = metrics.upstreams().map(|metrics| metrics.queue(&upstream.name)).unwrap_or_default();
-            Arc::new(Slots::new(Some(capacity), metrics))
-        };
-        Some(self.of(upstream).slots.get_or_insert_with(fresh).clone())
+            kept.slots = Some(Arc::new(Slots::new(capacity, metrics)));
+        }
+        kept.slots.clone()
     }
 
     fn of(&mut self, upstream: &Upstream) -> &mut Kept {
@@ -59,7 +60,11 @@ impl KeptUpstreams {
     pub(super) fn settle(&mut self, settings: &Settings) {
         self.by_name.retain(|name, _| settings.upstreams.iter().any(|upstream| upstream.name == *name));
         for upstream in &settings.upstreams {
-            if let Some(Kept { slots: Some(slots), .. }) = self.by_name.get(&upstream.name) {
+            let Some(Kept { pools, slots }) = self.by_name.get(&upstream.name) else { continue };
+            if let Some(http) = upstream.kind.http() {
+                pools.keep(http.urls(), &http.api_keys);
+            }
+            if let Some(slots) = slots {
                 slots.resize(capacity(upstream));
             }
         }

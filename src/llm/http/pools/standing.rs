@@ -87,12 +87,12 @@ impl KeyStanding {
         rests.max_by_key(|rest| rest.until)
     }
 
-    /// The key rests from now on: for this model after a rate limit, else for all.
+    /// The key rests from now on: for this model after a rate limit, else for all. A rest that lasts longer goes on.
     pub fn fail(&mut self, model: u64, rest: Rest, now: Instant) {
         self.by_model.retain(|(of, rest)| rest.until > now && *of != model);
         if rest.fault == KeyFault::RateLimit && self.by_model.len() < MOST_MODELS {
             self.by_model.push((model, rest));
-        } else {
+        } else if self.whole.is_none_or(|longer| longer.until < rest.until) {
             self.whole = Some(rest);
         }
     }
@@ -150,6 +150,8 @@ mod tests {
         assert_eq!(key.rest(1, now + 5 * SECOND), None);
         key.fail(2, refused, now);
         assert_eq!((key.rest(1, now), key.rest(2, now)), (Some(limited), Some(refused)));
+        key.fail(3, rest(KeyFault::Quota, 1), now);
+        assert_eq!(key.rest(2, now), Some(refused), "the longer rest counts");
         for model in 0..=256 {
             key.fail(model, limited, now);
         }

@@ -30,23 +30,35 @@ impl PoolState {
         Self { metrics, ..Self::default() }
     }
 
-    /// The state of these addresses, which are all that there are from now on.
+    /// Forgets all but these addresses and keys.
+    pub fn keep<'u>(&self, urls: impl Iterator<Item = &'u Url>, keys: &[Secret]) {
+        let urls: Vec<_> = urls.collect();
+        self.addresses.lock().retain(|(known, _)| urls.contains(&known));
+        self.keys.lock().retain(|(known, _)| keys.contains(known));
+    }
+
+    /// The state of these addresses.
     pub(super) fn of_addresses<'u>(&self, urls: impl Iterator<Item = &'u Url>) -> Vec<AddressState> {
         of(&mut self.addresses.lock(), urls.cloned())
     }
 
-    /// The state of these keys, which are all that there are from now on.
+    /// The state of these keys.
     pub(super) fn of_keys(&self, keys: &[Secret]) -> Vec<KeyState> {
         of(&mut self.keys.lock(), keys.iter().cloned())
     }
 }
 
+/// What is known of each that is wanted, which is known from now on.
 fn of<K: PartialEq, S: Default>(known: &mut Vec<(K, Arc<S>)>, wanted: impl Iterator<Item = K>) -> Vec<Arc<S>> {
-    let find = |wanted: &K| known.iter().find(|(known, _)| known == wanted).map(|(_, state)| state.clone());
-    let now: Vec<_> = wanted.map(|wanted| (find(&wanted).unwrap_or_default(), wanted)).collect();
-    let states = now.iter().map(|(state, _)| state.clone()).collect();
-    *known = now.into_iter().map(|(state, wanted)| (wanted, state)).collect();
-    states
+    let states = wanted.map(|wanted| match known.iter().find(|(known, _)| *known == wanted) {
+        Some((_, state)) => state.clone(),
+        None => {
+            let state = Arc::<S>::default();
+            known.push((wanted, state.clone()));
+            state
+        }
+    });
+    states.collect()
 }
 
 #[cfg(test)]
@@ -60,7 +72,11 @@ mod tests {
         let before = state.of_addresses(urls(&["http://a", "http://b"]).iter());
         let after = state.of_addresses(urls(&["http://c", "http://b"]).iter());
         assert!(Arc::ptr_eq(&before[1], &after[1]) && !Arc::ptr_eq(&before[0], &after[0]));
+        // The configuration that lacks it may never be in force.
         let again = state.of_addresses(urls(&["http://a"]).iter());
-        assert!(!Arc::ptr_eq(&before[0], &again[0]));
+        assert!(Arc::ptr_eq(&before[0], &again[0]));
+        state.keep(urls(&["http://c", "http://b"]).iter(), &[]);
+        let again = state.of_addresses(urls(&["http://a", "http://b"]).iter());
+        assert!(!Arc::ptr_eq(&before[0], &again[0]) && Arc::ptr_eq(&before[1], &again[1]));
     }
 }
