@@ -180,6 +180,9 @@ fn attempts(
                         }
                         call.hear(&delta);
                         let last = matches!(delta, Delta::Finished(_));
+                        if last && request.is_repeat {
+                            health.give_retry_back();
+                        }
                         yield Ok(delta);
                         if last {
                             return;

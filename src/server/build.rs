@@ -8,7 +8,7 @@ use crate::agent::catalog::{Catalog, Upstream};
 use crate::agent::{Generation, Quotas};
 use crate::config::{self, HttpUpstream, Settings};
 use crate::llm::connect::connect;
-use crate::llm::health::Health;
+use crate::llm::health::{Health, UpstreamHealth};
 use crate::llm::http::reach;
 use crate::llm::http::upstream::{Access, UpstreamError};
 use crate::llm::queue::Queued;
@@ -52,8 +52,14 @@ impl Clients {
     }
 
     /// What an upstream is reached with.
-    fn access(&mut self, upstream: &config::Upstream, http: &HttpUpstream) -> Result<Access, BuildError> {
-        Ok(Access { client: self.for_upstream(reach(http))?, state: self.kept.pools(upstream) })
+    fn access(
+        &mut self,
+        upstream: &config::Upstream,
+        http: &HttpUpstream,
+        health: &Arc<UpstreamHealth>,
+    ) -> Result<Access, BuildError> {
+        let (state, health) = (self.kept.pools(upstream), Some(health.clone()));
+        Ok(Access { client: self.for_upstream(reach(http))?, state, health })
     }
 
     fn for_upstream(&mut self, reach: Reach) -> Result<HttpClient, BuildError> {
@@ -117,11 +123,11 @@ fn build_upstream(upstream: &config::Upstream, clients: &mut Clients, health: &H
         let model = connect(upstream, || Err(BuildError::new("it needs no client")))?;
         return Ok(Upstream::new(name, model, Some(vec!["demo".to_owned()])).on(terms));
     };
-    let mut model = connect(upstream, || clients.access(upstream, http))?;
+    let health = health.of_upstream(&name, &health::fingerprint(upstream), health::policy(&upstream.breaker));
+    let mut model = connect(upstream, || clients.access(upstream, http, &health))?;
     if let Some(slots) = clients.kept.slots(upstream) {
         model = Arc::new(Queued::new(&name, model, slots));
     }
-    let health = health.of_upstream(&name, &health::fingerprint(upstream), health::policy(&upstream.breaker));
     let model = Retrying::new(model, RetryPolicy::default(), health);
     Ok(Upstream::new(name, Arc::new(model), http.models.clone()).on(terms).needed(upstream.needed))
 }

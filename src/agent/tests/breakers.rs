@@ -221,3 +221,33 @@ async fn a_call_that_its_caller_gave_too_little_time_says_nothing_of_its_model()
     assert_eq!(asked(&agent), 10);
     assert!(!standing(&agent).contains(&Standing::Open));
 }
+
+/// More than there are retries at first.
+#[tokio::test(start_paused = true)]
+async fn runs_whose_answers_break_off_at_once_all_go_on_as_those_before_them_are_answered() {
+    const BREAK: &[(ModelErrorKind, Spent)] = &[(ModelErrorKind::Transient, Spent::Input); 40];
+    let agent = TestAgent::builder().guarded().turns(vec![Say::Fails(BREAK)]).begin();
+    let ended = join_all((0..40).map(|_| async { outcome(&watch(agent.start(request(), None).await.unwrap()).await) }));
+    assert!(ended.await.iter().all(|end| end.reason == StopReason::Done));
+    assert_eq!(asked(&agent), 80);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_waits_for_its_retry_until_calls_have_earned_one_and_not_for_ever() {
+    const BREAKS: &[(ModelErrorKind, Spent)] = &[(ModelErrorKind::Transient, Spent::Input)];
+    for (others, expected) in [(10, StopReason::Done), (0, StopReason::ProviderError)] {
+        let agent = TestAgent::builder().guarded().turns(vec![Say::Fails(BREAKS)]).begin();
+        while agent.generation().catalog.model("scripted").take_retry() {}
+        let since = tokio::time::Instant::now();
+        let waits = agent.start(request(), None).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..others {
+            run(&agent).await;
+        }
+        assert_eq!(outcome(&watch(waits).await).reason, expected);
+        let took = since.elapsed();
+        assert!((expected == StopReason::Done) == (took < Duration::from_secs(3)), "{took:?}");
+        assert!(took < Duration::from_secs(47), "{took:?}");
+        assert_eq!(asked(&agent), 1 + others + usize::from(expected == StopReason::Done));
+    }
+}

@@ -66,8 +66,10 @@ impl BreakerConfig {
             ),
             retry_percent: section.key(
                 "retry_percent",
-                "How many calls may be repeated for each hundred that are made, beside ten at first: an upstream in trouble gets no \
-                 more load than that. Up to a thousand are saved up, so that runs go on whose answers all break off at once.",
+                "How many calls a replica may repeat for each hundred that it makes, beside ten at first: an upstream in trouble \
+                 gets no more load than that. Up to a thousand are saved up, so that runs go on whose answers all break off at \
+                 once; a call is given back that repeats a broken-off one and is answered. A run waits up to 45 seconds for \
+                 the right to repeat such a call, where it has no fallback.",
                 default.retry_percent,
             ),
         }

@@ -26,6 +26,11 @@ impl RetryBudget {
         self.earned = self.earned.saturating_add(percent).min(MOST.max(percent));
     }
 
+    /// A retry was no load that an upstream in trouble could not bear: it was answered.
+    pub fn give_back(&mut self) {
+        self.earned = self.earned.saturating_add(RETRY).min(MOST.max(self.earned));
+    }
+
     /// Takes a retry, if one is earned.
     pub fn take(&mut self) -> bool {
         let left = self.earned.checked_sub(RETRY);
@@ -53,6 +58,8 @@ mod tests {
         assert_eq!((0..10_000).filter(|_| well.take()).count(), 250, "streams that break all at once are all repeated");
         (0..100_000).for_each(|_| well.earn(10));
         assert_eq!((0..10_000).filter(|_| well.take()).count(), 1_000, "no more is saved up");
+        well.give_back();
+        assert!(well.take() && !well.take());
         let mut none = RetryBudget::default();
         assert_eq!(
             (0..100)

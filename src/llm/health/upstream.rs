@@ -84,6 +84,11 @@ impl UpstreamHealth {
         self.retries.lock().take()
     }
 
+    /// A retry was answered: another call may take it.
+    pub fn give_retry_back(&self) {
+        self.retries.lock().give_back();
+    }
+
     /// The failure of a call that is not made.
     pub fn error(&self, refusal: &Refusal) -> ModelError {
         let message = format!("upstream {} is left alone: {refusal}", self.name);

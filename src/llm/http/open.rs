@@ -117,6 +117,9 @@ async fn open_somewhere(upstream: Arc<Upstream>, call: Call, deadline: Instant) 
                 if !may_succeed || error.spent != Spent::Nothing {
                     return Err(error);
                 }
+                if tried.is_forbidden() && !upstream.take_retry() {
+                    return Err(error);
+                }
                 last = Some(error);
             }
         }

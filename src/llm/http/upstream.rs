@@ -16,6 +16,7 @@ use super::failure::Report;
 use super::fault::Fault;
 use super::pools::{PoolState, Pools};
 use crate::config::{HttpUpstream, Secret};
+use crate::llm::health::UpstreamHealth;
 use crate::llm::{Extent, ModelError, ModelErrorKind, ModelRequest, Spent};
 use crate::net::client::{HttpClient, HttpError, common_headers};
 use crate::net::correlation::Correlation;
@@ -50,11 +51,13 @@ pub struct Access {
     pub client: HttpClient,
     /// What is remembered of its addresses and keys.
     pub state: Arc<PoolState>,
+    /// Which retries its calls have earned; without it they are not bounded.
+    pub health: Option<Arc<UpstreamHealth>>,
 }
 
 impl From<HttpClient> for Access {
     fn from(client: HttpClient) -> Self {
-        Self { client, state: Arc::default() }
+        Self { client, state: Arc::default(), health: None }
     }
 }
 
@@ -76,6 +79,7 @@ pub struct Upstream {
     pub(super) first_byte_timeout: Duration,
     pub(super) idle_timeout: Duration,
     pub(super) client: HttpClient,
+    health: Option<Arc<UpstreamHealth>>,
 }
 
 impl Upstream {
@@ -114,6 +118,7 @@ impl Upstream {
             first_byte_timeout: config.first_byte_timeout,
             idle_timeout: config.idle_timeout,
             client: access.client,
+            health: access.health,
         })
     }
 
@@ -175,6 +180,11 @@ impl Upstream {
         *request.method_mut() = method;
         *request.headers_mut() = self.headers.clone();
         request
+    }
+
+    /// Takes a retry, if its calls have earned one.
+    pub(super) fn take_retry(&self) -> bool {
+        self.health.as_ref().is_none_or(|health| health.take_retry())
     }
 
     /// The error of an upstream that answers with a web page.

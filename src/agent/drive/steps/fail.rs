@@ -13,13 +13,21 @@ use crate::llm::retry::RetryPolicy;
 use crate::llm::{ModelError, ModelErrorKind, Spent};
 use crate::types::event::{DiscardReason, Reservation};
 use crate::types::fallback::FellBack;
-use crate::types::pauses::random;
+use crate::types::pauses::{random, spread};
 use crate::types::{Event, RunError, StopReason, Usage, Used};
+
+/// How long a run waits for a retry that its model's calls have not earned yet. Not a setting: it is as long as retries of a call
+/// take at most.
+const RETRY_WAIT: Duration = Duration::from_secs(45);
+/// How often it looks.
+const RETRY_POLL: Duration = Duration::from_millis(500);
 
 /// What follows a call that failed.
 enum Next {
     /// The same model is asked again after a pause.
     Again(Duration),
+    /// The same model is asked again once its calls have earned a retry.
+    OnceEarned,
     /// Another model is asked.
     Other(Box<FellBack>),
     /// The run stops, as these other models are not asked.
@@ -46,15 +54,9 @@ pub async fn fail_step(
     let next = next(driver, (has_spoken, closing), charge(true).0, error);
     let (usage, unconfirmed) = charge(!matches!(next, Next::Stop(_)));
     if let Next::Stop(skipped) = &next {
-        let is_too_long = error.kind == ModelErrorKind::ContextLength;
-        let reason = if is_too_long { StopReason::ContextLimit } else { StopReason::ProviderError };
-        let mut error = run_error(error, has_spoken);
-        if !skipped.is_empty() {
-            error.message = format!("{}; not asked in its place: {}", error.message, skipped.join("; "));
-        }
-        driver.recorder.queue(Event::StopRequested { reason, error: Some(error), short: None });
+        stop(driver, error, has_spoken, skipped);
     }
-    if let Next::Again(_) = next {
+    if let Next::Again(_) | Next::OnceEarned = next {
         let (run, cause) = (&driver.recorder.run().spec().id, run_error(error, has_spoken).message);
         tracing::warn!(%run, step, %cause, "a model call failed; the run asks again");
     }
@@ -62,6 +64,14 @@ pub async fn fail_step(
     let discarded = Event::StepDiscarded { step, reason, usage, unconfirmed };
     match next {
         Next::Stop(_) => driver.end_step(reserve, discarded).await,
+        Next::OnceEarned => {
+            driver.end_step(reserve, discarded).await?;
+            driver.recorder.flush().await?;
+            if !earns_retry(driver).await {
+                stop(driver, error, has_spoken, &[]);
+            }
+            Ok(())
+        }
         Next::Other(fell_back) => fall_back::after_step(driver, (reserve, discarded), fell_back).await,
         Next::Again(pause) => {
             driver.end_step(reserve, discarded).await?;
@@ -90,7 +100,7 @@ fn next(driver: &Driver, (has_spoken, closing): (bool, bool), taken: Usage, erro
         return next;
     }
     if !may_fall_back {
-        return Next::Stop(Vec::new());
+        return again.map_or(Next::Stop(Vec::new()), |_| Next::OnceEarned);
     }
     let lack = if error.class() == ErrorClass::ContextLength { Lack::Window } else { Lack::Answer };
     let NextModel { model, skipped } = run.next_model_after(taken, lack, |model| fall_back::refusal(driver, model));
@@ -99,8 +109,35 @@ fn next(driver: &Driver, (has_spoken, closing): (bool, bool), taken: Usage, erro
             let (kind, cause) = (error.failure(), run_error(error, has_spoken).message);
             Next::Other(Box::new(fall_back::from_present(run, to, (kind, cause), skipped)))
         }
-        (None, again) => again.and_then(repeat).unwrap_or(Next::Stop(skipped)),
+        (None, again) => again.and_then(repeat).or(again.map(|_| Next::OnceEarned)).unwrap_or(Next::Stop(skipped)),
     }
+}
+
+/// Stops the run for the failure of a call, as these other models are not asked.
+fn stop(driver: &mut Driver, error: &ModelError, has_spoken: bool, skipped: &[String]) {
+    let is_too_long = error.kind == ModelErrorKind::ContextLength;
+    let reason = if is_too_long { StopReason::ContextLimit } else { StopReason::ProviderError };
+    let mut error = run_error(error, has_spoken);
+    if !skipped.is_empty() {
+        error.message = format!("{}; not asked in its place: {}", error.message, skipped.join("; "));
+    }
+    driver.recorder.queue(Event::StopRequested { reason, error: Some(error), short: None });
+}
+
+/// Waits until the calls of the model have earned a retry, or the run is interrupted, which is seen before the next step;
+/// `false` if that takes too long.
+async fn earns_retry(driver: &mut Driver) -> bool {
+    let end = Instant::now() + RETRY_WAIT;
+    while !driver.model.take_retry() {
+        if Instant::now() >= end {
+            return false;
+        }
+        let pause = spread(RETRY_POLL);
+        if tokio::time::timeout(pause, driver.signals.interrupted()).await.is_ok() {
+            break;
+        }
+    }
+    true
 }
 
 /// How long to pause before the model is asked again after a call that may have cost something; `None` if it is

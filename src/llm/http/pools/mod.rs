@@ -78,6 +78,13 @@ pub struct Tried {
     forbidden: Vec<usize>,
 }
 
+impl Tried {
+    /// Whether so many keys may not do what the call asks for that perhaps none may.
+    pub fn is_forbidden(&self) -> bool {
+        self.forbidden.len() > 1
+    }
+}
+
 /// Why there is nothing left to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhausted {
