@@ -50,13 +50,13 @@ impl PoolState {
 
 /// What is known of each that is wanted, which is known from now on.
 fn of<K: PartialEq, S: Default>(known: &mut Vec<(K, Arc<S>)>, wanted: impl Iterator<Item = K>) -> Vec<Arc<S>> {
-    let states = wanted.map(|wanted| match known.iter().find(|(known, _)| *known == wanted) {
-        Some((_, state)) => state.clone(),
-        None => {
-            let state = Arc::<S>::default();
-            known.push((wanted, state.clone()));
-            state
+    let states = wanted.map(|wanted| {
+        if let Some((_, state)) = known.iter().find(|(known, _)| *known == wanted) {
+            return state.clone();
         }
+        let state = Arc::<S>::default();
+        known.push((wanted, state.clone()));
+        state
     });
     states.collect()
 }
