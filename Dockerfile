@@ -3,7 +3,7 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /source
 COPY . .
-RUN cargo build --profile dist --locked --bin loopgate \
+RUN scripts/dist \
  && install -D target/dist/loopgate /image/usr/local/bin/loopgate \
  && install -d -o 65532 -g 65532 /image/data
 

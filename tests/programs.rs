@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tidy::texts;
 
 /// The scripts that can be named in the list. `.ci/run` is the whole of `test`.
-const SCRIPTS: [&str; 5] = ["run", "test", "prove", "check-k8s", "check-prices"];
+const SCRIPTS: [&str; 6] = ["run", "test", "prove", "dist", "check-k8s", "check-prices"];
 
 /// How Rust code starts a program; the first argument names it. The second is our own, for a server that
 /// must not outlive its test.
@@ -18,7 +18,7 @@ const OTHER_STARTERS: [&str; 6] = ["subprocess.", "os.system(", "os.popen(", "os
 
 /// Programs that are no package's: what is built here, what the script has just installed under `target`,
 /// and what somebody hands in. By the file and the expression.
-const OURS: [(&str, &str); 22] = [
+const OURS: [(&str, &str); 23] = [
     (".ci/run", "$()/../scripts/test"),
     ("tests/support/server/process.rs", "path"),
     ("tests/sdk.rs", "installed(\"LOOPGATE_TEST_PYTHON\", \"python/bin/python\")"),
@@ -31,6 +31,7 @@ const OURS: [(&str, &str); 22] = [
     ("tests/sdk/description.rs", "&python"),
     ("tests/sdk/description.rs", "python.with_file_name(\"openapi-python-client\")"),
     ("tests/sdk/description.rs", "python.with_file_name(\"schemathesis\")"),
+    ("scripts/link-by-use", "$output"),
     ("scripts/clients.sh", "$LOOPGATE_TEST_PYTHON"),
     ("scripts/test", "scripts/clients.sh"),
     ("scripts/prove", "scripts/clients.sh"),
@@ -111,6 +112,7 @@ fn users(path: &str) -> Vec<&str> {
     match path.strip_prefix("scripts/") {
         Some("common.sh") => SCRIPTS.to_vec(),
         Some("clients.sh") => vec!["test", "prove"],
+        Some("link-by-use") => vec!["dist"],
         Some(script) => vec![script],
         None if path.starts_with("tests/k8s/") => vec!["check-k8s"],
         None if path.starts_with("tests/sdk/")
