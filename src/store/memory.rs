@@ -19,6 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use self::contents::{Contents, Expiries, Garbage, Moment};
+use self::log::Packer;
 use super::decide::decide;
 use super::lease::{self, Leases};
 use super::rate::Buckets;
@@ -46,6 +47,7 @@ struct State {
     partitions: HashMap<Partition, Contents>,
     expiries: Expiries,
     leases: Leases,
+    packer: Packer,
 }
 
 #[async_trait]
@@ -151,9 +153,9 @@ impl MemoryStore {
 
 impl State {
     fn commit(&mut self, tx: Tx, now: Instant, garbage: &mut Garbage) -> Result<(), CommitError> {
-        let Self { partitions, expiries, leases } = self;
+        let Self { partitions, expiries, leases, packer } = self;
         let Tx { partition, checks, writes, releases, durability: _, notify: _ } = tx;
-        let mut now = Moment { at: now, partition: &partition, leases, expiries, garbage };
+        let mut now = Moment { at: now, partition: &partition, leases, expiries, garbage, packer };
         match partitions.entry(partition.clone()) {
             Entry::Occupied(mut entry) => {
                 decide(&checks, &writes, &now.state(entry.get()))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::log::Log;
+use super::log::{Log, Packer};
 use crate::store::decide::CurrentState;
 use crate::store::lease::Leases;
 use crate::store::pages::bounded;
@@ -92,6 +92,7 @@ pub(super) struct Moment<'a> {
     pub(super) leases: &'a Leases,
     pub(super) expiries: &'a mut Expiries,
     pub(super) garbage: &'a mut Garbage,
+    pub(super) packer: &'a mut Packer,
 }
 
 impl Moment<'_> {
@@ -159,7 +160,7 @@ impl Moment<'_> {
             && !expired(found.expiry, self.at)
         {
             // Most logs that expire are those of runs that ended: nothing more is appended, and few of them are read.
-            self.garbage.push(found.log.pack());
+            self.garbage.push(found.log.pack(self.packer));
             self.expiries.cancel(found.expiry);
             found.expiry = at.map(|at| self.expiries.add(at, self.partition, Thing::Log(log)));
         }
