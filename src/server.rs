@@ -7,6 +7,7 @@ mod health;
 mod kept;
 mod layers;
 mod listen;
+mod mcp;
 mod names;
 pub mod prices;
 mod reload;
@@ -39,6 +40,7 @@ use crate::store::measured::Measured;
 use crate::telemetry::metrics::{Connections, Metrics};
 use crate::telemetry::run::Telemetry;
 use crate::telemetry::traces::export::Exporter;
+use crate::tools::mcp::McpServers;
 
 /// How often callers that no longer call are forgotten. Not a setting: it only frees memory.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
@@ -73,6 +75,7 @@ pub struct Server {
     bounds: Bounds,
     metrics: Option<MetricsDoor>,
     exporter: Option<Exporter>,
+    servers: McpServers,
     drain_delay: Duration,
     drain_timeout: Duration,
 }
@@ -85,6 +88,7 @@ impl Server {
             if settings.metrics.enabled { Metrics::new(settings.metrics.tenants) } else { Metrics::default() };
         let mut clients = Clients::new(metrics.clone());
         let generation = build::generation(&settings, &mut clients, None)?;
+        clients.servers.settle();
         remarks::log(&settings);
         let keep = Retention {
             run: settings.store.run_ttl,
@@ -123,6 +127,7 @@ impl Server {
                 listener: None,
             }),
             exporter,
+            servers: clients.servers.all(),
             drain_delay: config.drain_delay,
             drain_timeout: config.drain_timeout,
             agent: agent.clone(),
@@ -196,6 +201,8 @@ impl Server {
                 () = exporting.end() => {}
                 _ = stopping.wait_for(|stopping| *stopping == Stopping::Now) => {}
             }
+            // No run calls their tools any more.
+            self.servers.close().await;
             self.agent.close().await;
         };
         tokio::select! {

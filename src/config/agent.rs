@@ -69,7 +69,7 @@ impl AgentConfig {
         section: &mut Section<'_>,
         parent: Option<&Self>,
         upstreams: &[Upstream],
-        known_tools: &[String],
+        known_tools: &KnownTools,
     ) -> Self {
         if !is_plain_name(name) {
             section.refuse_here(PLAIN_NAME);
@@ -146,10 +146,34 @@ fn read_trace_content(section: &mut Section<'_>, parent: Option<&AgentConfig>) -
     )
 }
 
+/// What agents may name as tools.
+pub(super) struct KnownTools {
+    /// The names of tools.
+    pub(super) names: Vec<String>,
+    /// The names of servers whose tools are not known yet: they are named `SERVER__TOOL`.
+    pub(super) servers: Vec<String>,
+}
+
+impl KnownTools {
+    /// Whether a tool may have a name like this.
+    fn include(&self, pattern: &str) -> bool {
+        let head = pattern.split('*').next().unwrap_or_default();
+        let is_of = |server: &String| {
+            let prefix = format!("{server}__");
+            let has_star = pattern.len() > head.len();
+            let names_one = head.starts_with(&prefix) && (has_star || head.len() > prefix.len());
+            names_one || (has_star && prefix.starts_with(head))
+        };
+        self.names.iter().any(|name| matches(pattern, name)) || self.servers.iter().any(is_of)
+    }
+}
+
 /// Reports the first pattern that names no tool.
-fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: &[String]) {
+fn refuse_unknown_tools(section: &Section<'_>, patterns: &[ToolPattern], known: &KnownTools) {
     let mut patterns = patterns.iter().map(|ToolPattern(pattern)| pattern.as_str());
-    let Some(pattern) = patterns.find(|pattern| !known.iter().any(|name| matches(pattern, name))) else { return };
+    let Some(pattern) = patterns.find(|pattern| !known.include(pattern)) else { return };
+    let servers = known.servers.iter().map(|server| format!("{server}__*"));
+    let known: Vec<String> = known.names.iter().cloned().chain(servers).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let what = if pattern.contains('*') { "no tool is named like" } else { "there is no tool" };
     section.refuse("tools", format!("{what} `{pattern}`; {}", suggestion(pattern, &known)));

@@ -13,6 +13,7 @@ mod fallbacks;
 mod headers;
 mod identity;
 pub mod key;
+mod mcp;
 mod metrics;
 mod mistake;
 mod model;
@@ -47,6 +48,7 @@ pub use agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, LimitsConfig, MAX_ITE
 pub use caller::KeyConfig;
 pub use difference::{Change, ChangeKind, Counts};
 pub use identity::{Identity, SentIdentity};
+pub use mcp::{Hints, McpCommand, McpEffects, McpEndpoint, McpProtocol, McpServerConfig, McpTransport};
 pub use metrics::MetricsConfig;
 pub use mistake::{ConfigErrors, Mistake, nearest};
 pub use model::{ModelConfig, Models};

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT};
+use super::agent::{AgentConfig, BUILTIN_TOOLS, DEFAULT_AGENT, KnownTools};
 use super::caller::KeyConfig;
 use super::difference::{Change, difference};
 use super::egress;
+use super::mcp::{self, McpServerConfig};
 use super::metrics::MetricsConfig;
 use super::mistake::ConfigErrors;
 use super::model::Models;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub agents: BTreeMap<String, AgentConfig>,
     /// HTTP tools, in the order of the file.
     pub tools: Vec<HttpToolConfig>,
+    /// Servers of the Model Context Protocol, in the order of the file.
+    pub mcp: Vec<McpServerConfig>,
     /// Who may call; empty for everyone.
     pub keys: Vec<KeyConfig>,
     /// The file that was read, if there was one.
@@ -169,8 +172,11 @@ impl Settings {
         }
         let models = Models::read(root, &upstreams);
         let mut agents: BTreeMap<String, AgentConfig> = BTreeMap::new();
-        let mut known_tools = BUILTIN_TOOLS.map(str::to_owned).to_vec();
-        known_tools.extend(root.names_in("tools"));
+        let mcp = mcp::read_all(root);
+        let known_tools = KnownTools {
+            names: BUILTIN_TOOLS.map(str::to_owned).into_iter().chain(root.names_in("tools")).collect(),
+            servers: [root.names_in("mcp"), root.names_in("mcpServers"), mcp::names(&mcp)].concat(),
+        };
         root.named("agents", Some(DEFAULT_AGENT), |name, section| {
             let agent = AgentConfig::read(name, section, agents.get(DEFAULT_AGENT), &upstreams, &known_tools);
             agents.insert(name.to_owned(), agent);
@@ -195,6 +201,7 @@ impl Settings {
             models,
             agents,
             tools,
+            mcp,
             keys,
             file,
             values,

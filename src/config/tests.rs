@@ -4,6 +4,7 @@ mod differences;
 mod docs;
 mod egress;
 mod fallbacks;
+mod mcp;
 mod mistakes;
 mod pools;
 mod presets;

@@ -16,6 +16,7 @@ use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::{HttpClient, Reach};
 use crate::server::kept::KeptUpstreams;
 use crate::server::tools::{self, ToolClients};
+use crate::server::mcp::KeptServers;
 use crate::server::{health, prices};
 use crate::telemetry::metrics::Metrics;
 
@@ -43,6 +44,7 @@ pub(super) struct Clients {
     upstreams: HashMap<Reach, HttpClient>,
     tools: ToolClients,
     pub(super) kept: KeptUpstreams,
+    pub(super) servers: KeptServers,
 }
 
 impl Clients {
@@ -105,6 +107,7 @@ pub(super) fn generation(
     });
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
+    clients.servers.of(settings).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
         tools: tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?,

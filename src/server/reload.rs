@@ -35,6 +35,7 @@ impl Reloader {
         let generation = build::generation(&next, &mut self.clients, Some(&running))?;
         self.agent.replace_generation(generation);
         self.clients.kept.settle(&next);
+        self.clients.servers.settle();
         self.agent.metrics().know(counted::names(&next));
         remarks::log(&next);
         self.settings = next;

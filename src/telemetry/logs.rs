@@ -38,7 +38,7 @@ impl Drop for Log {
 
 /// Writes logs of `filter` to standard error from now on. A second call changes nothing.
 pub fn begin(filter: &str, format: LogFormat, colours: bool) -> Result<Log, String> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| format!("the log filter is not valid: {error}"))?;
+    let filter = filter_of(filter)?;
     let writer = LogWriter::start(std::io::stderr());
     let writer = writer.map_err(|error| format!("the thread that writes the log cannot be started: {error}"))?;
     let builder = fmt().with_env_filter(filter).with_writer(writer.clone()).with_ansi(colours).with_target(false);
@@ -53,6 +53,16 @@ pub fn begin(filter: &str, format: LogFormat, colours: bool) -> Result<Log, Stri
         std::panic::set_hook(Box::new(hook(writer.clone())));
     }
     Ok(Log(writer))
+}
+
+/// What is logged.
+fn filter_of(filter: &str) -> Result<EnvFilter, String> {
+    let parsed = EnvFilter::try_new(filter).map_err(|error| format!("the log filter is not valid: {error}"))?;
+    if filter.contains("rmcp") {
+        return Ok(parsed);
+    }
+    // The library logs what servers of tools say and are told, and what its errors quote.
+    Ok("rmcp=off".parse().into_iter().fold(parsed, EnvFilter::add_directive))
 }
 
 /// Logs a panic, and waits until it is written: the process aborts after this if the panic is one within another.

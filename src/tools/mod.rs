@@ -26,6 +26,7 @@ pub mod fit;
 pub mod http;
 pub mod invoke;
 pub mod live;
+pub mod mcp;
 pub mod progress;
 pub mod registry;
 pub mod schema;
@@ -64,6 +65,8 @@ pub enum Source {
     Builtin,
     /// An HTTP endpoint of the configuration.
     Http,
+    /// A server of the Model Context Protocol.
+    Mcp,
 }
 
 impl Source {
@@ -73,6 +76,7 @@ impl Source {
         match self {
             Self::Builtin => "builtin",
             Self::Http => "http",
+            Self::Mcp => "mcp",
         }
     }
 }

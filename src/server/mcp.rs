@@ -1,0 +1,55 @@
+//! The MCP servers of the configuration, which outlive it: one that a new configuration does not change keeps its connection
+//! and the list of its tools.
+
+use std::sync::Arc;
+
+use crate::config::Settings;
+use crate::net::client::{CannotConnect, HttpClient};
+use crate::tools::mcp::{McpServer, McpServers, client};
+
+/// The servers that run.
+#[derive(Debug, Default)]
+pub(super) struct KeptServers {
+    all: McpServers,
+    client: Option<HttpClient>,
+    running: Vec<Arc<McpServer>>,
+    /// Those that run once the configuration that is being built is in force.
+    next: Vec<Arc<McpServer>>,
+}
+
+impl KeptServers {
+    /// What ends all servers with the process.
+    pub(super) fn all(&self) -> McpServers {
+        self.all.clone()
+    }
+
+    /// The servers of these settings. Those that do not run yet, or that run with other settings, are started.
+    pub(super) fn of(&mut self, settings: &Settings) -> Result<Vec<Arc<McpServer>>, CannotConnect> {
+        let mut servers = Vec::new();
+        for config in &settings.mcp {
+            let same = self.running.iter().find(|server| server.config() == config).cloned();
+            let server = if let Some(same) = same {
+                same
+            } else {
+                let client = self.client()?;
+                self.all.start(config, client)
+            };
+            servers.push(server);
+        }
+        self.next.clone_from(&servers);
+        Ok(servers)
+    }
+
+    /// Keeps the servers of the configuration that was built last, which is in force now. The others end once no run uses
+    /// them.
+    pub(super) fn settle(&mut self) {
+        self.running = std::mem::take(&mut self.next);
+    }
+
+    fn client(&mut self) -> Result<HttpClient, CannotConnect> {
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
+        Ok(self.client.insert(client()?).clone())
+    }
+}

@@ -1,0 +1,101 @@
+//! Calls a tool of a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::SemaphorePermit;
+use tokio::time::timeout;
+
+use crate::tools::mcp::connection::{Connection, ToolRequest};
+use crate::tools::mcp::content;
+use crate::tools::mcp::fault::Fault;
+use crate::tools::mcp::shared::Shared;
+use crate::tools::{CallContext, ToolAnswer, ToolError};
+
+/// How much earlier than the call a wait for the server ends: a call that was never sent must not count as lost.
+const MARGIN: Duration = Duration::from_millis(50);
+
+impl Shared {
+    /// Calls the tool that models know by this name.
+    pub(super) async fn call(
+        self: Arc<Self>,
+        name: &str,
+        mut request: ToolRequest,
+        context: &CallContext,
+    ) -> Result<ToolAnswer, ToolError> {
+        let (_permit, mut connection) = self.ready(context.timeout).await?;
+        request.tool = self.own_name(name)?;
+        let mut answer = connection.call(request.again()).await;
+        if matches!(answer, Err(Fault::SessionExpired)) {
+            // The server did nothing, so it is asked again, once.
+            connection.renew();
+            connection = self.connection(context.timeout).await?;
+            answer = connection.call(request).await;
+        }
+        let server = &self.config.name;
+        match answer {
+            Ok(result) => Ok(content::answer(&result)),
+            Err(Fault::Answered(words)) => {
+                let text = format!("The MCP server `{server}` refused the call: {words}");
+                Ok(ToolAnswer { is_error: true, ..ToolAnswer::text(text) })
+            }
+            Err(fault) => {
+                let is_lost = fault.may_have_worked();
+                tracing::warn!(run = %context.run, call = %context.call, tool = name, is_lost, %fault, "an MCP server gave no answer");
+                Err(if is_lost {
+                    ToolError::Lost(format!("The MCP server `{server}` was called: {fault}."))
+                } else {
+                    ToolError::Failed(format!("The call of the MCP server `{server}` failed: {fault}."))
+                })
+            }
+        }
+    }
+
+    /// A turn among the calls, and a connection, in less time than the call has.
+    async fn ready(&self, limit: Duration) -> Result<(SemaphorePermit<'_>, Arc<Connection>), ToolError> {
+        let waiting = timeout(limit.saturating_sub(MARGIN), self.calls.acquire());
+        let Ok(Ok(permit)) = waiting.await else {
+            let (server, most) = (&self.config.name, self.config.max_concurrent_calls);
+            return Err(ToolError::Failed(format!(
+                "The MCP server `{server}` has {most} calls at once, which is as many as it is given. Nothing was sent."
+            )));
+        };
+        Ok((permit, self.connection(limit).await?))
+    }
+
+    /// A connection, once there is one. There is none while the server is left alone.
+    async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, ToolError> {
+        let server = &self.config.name;
+        let mut state = self.state.subscribe();
+        let waiting = async {
+            loop {
+                {
+                    let state = state.borrow_and_update();
+                    if let Some(connection) = state.connection.as_ref().filter(|connection| !connection.is_closed()) {
+                        return Ok(connection.clone());
+                    }
+                    if let Some(trouble) = &state.trouble {
+                        let why = &trouble.why;
+                        return Err(format!("The MCP server `{server}` cannot be used: {why}. Nothing was sent."));
+                    }
+                }
+                if state.changed().await.is_err() {
+                    return Err(format!("The MCP server `{server}` is no longer configured. Nothing was sent."));
+                }
+            }
+        };
+        let too_slow = || format!("The MCP server `{server}` is still starting. Nothing was sent.");
+        let connection = timeout(limit.saturating_sub(MARGIN), waiting).await.unwrap_or_else(|_| Err(too_slow()));
+        connection.map_err(ToolError::Failed)
+    }
+
+    /// What the server calls the tool.
+    fn own_name(&self, name: &str) -> Result<String, ToolError> {
+        let state = self.state.borrow();
+        let found = state.definitions.iter().find(|definition| definition.name == name);
+        found.map(|definition| definition.own_name.clone()).ok_or_else(|| {
+            let server = &self.config.name;
+            ToolError::Failed(format!("The MCP server `{server}` no longer has the tool `{name}`. Go on without it."))
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! A connection to a server: opened in the newest revision that both know, and used to list and call tools.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::Peer;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, InputRequest, ListToolsRequest, MetaObject,
+    PaginatedRequestParams, ProtocolVersion, RequestMetaObject, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientLifecycleMode, PeerRequestOptions, RequestHandle, RoleClient, RunningService,
+    serve_client_with_lifecycle_and_ct,
+};
+use rmcp::transport::IntoTransport;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::McpProtocol;
+use crate::tools::ProgressSink;
+use crate::tools::mcp::definition::MAX_TOOLS;
+use crate::tools::mcp::fault::Fault;
+use crate::tools::mcp::handler::Handler;
+
+/// Most pages of a list of tools.
+const MAX_PAGES: usize = 100;
+/// How often a tool may ask for something during one call.
+const MAX_ROUNDS: usize = 4;
+
+/// A connection. Dropping it closes it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    handler: Handler,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+    closed: CancellationToken,
+    renewed: AtomicBool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+impl Connection {
+    /// Opens a connection through this transport. Its tasks are `tasks`.
+    pub(super) async fn open<T, E, A>(transport: T, protocol: McpProtocol, tasks: &TaskTracker) -> Result<Self, Fault>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: Error + Send + Sync + 'static,
+    {
+        let (handler, closing, closed) = (Handler::default(), CancellationToken::new(), CancellationToken::new());
+        let opening =
+            serve_client_with_lifecycle_and_ct(handler.clone(), transport, lifecycle(protocol), closing.clone());
+        let running: RunningService<RoleClient, Handler> = opening.await.map_err(|error| Fault::of_start(&error))?;
+        let peer = running.peer().clone();
+        let ended = closed.clone();
+        tasks.spawn(async move {
+            // Returns once the transport is closed, and its process has ended.
+            drop(running.waiting().await);
+            ended.cancel();
+        });
+        Ok(Self { peer, handler, tasks: tasks.clone(), closing, closed, renewed: AtomicBool::new(false) })
+    }
+
+    /// Returns once the connection is closed, by whichever side.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Whether it is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closing.is_cancelled() || self.closed.is_cancelled() || self.peer.is_transport_closed()
+    }
+
+    /// Closes it, so that another takes its place at once.
+    pub(super) fn renew(&self) {
+        self.renewed.store(true, Ordering::Relaxed);
+        self.close();
+    }
+
+    /// Whether another is to take its place at once.
+    pub(super) fn is_renewed(&self) -> bool {
+        self.renewed.load(Ordering::Relaxed)
+    }
+
+    /// Closes it.
+    pub(super) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// All tools of the server, as it lists them.
+    pub(super) async fn list(&self) -> Result<Vec<Value>, Fault> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let request = ListToolsRequest { params: Some(page), ..ListToolsRequest::default() };
+            let mut page = self.ask(ClientRequest::ListToolsRequest(request)).await?;
+            match page["tools"].take() {
+                Value::Array(listed) => tools.extend(listed),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                    return Err(Fault::Failed("its list of tools is not one of the protocol".to_owned()));
+                }
+            }
+            if tools.len() > MAX_TOOLS {
+                tracing::warn!(most = MAX_TOOLS, "an MCP server has more tools than are taken");
+                tools.truncate(MAX_TOOLS);
+                return Ok(tools);
+            }
+            match page["nextCursor"].as_str() {
+                // Some servers say so where there is no next page.
+                None | Some("") => return Ok(tools),
+                Some(next) => cursor = Some(next.to_owned()),
+            }
+        }
+        Err(Fault::Failed(format!("its list of tools has more than {MAX_PAGES} pages")))
+    }
+
+    /// Waits until the server says that its tools have changed.
+    pub(super) async fn tools_changed(&self) {
+        let listens = self.peer.peer_info().is_some_and(|info| info.protocol_version >= ProtocolVersion::V_2026_07_28);
+        if listens {
+            let filter = SubscriptionFilter::builder().tools_list_changed().build();
+            // A server that offers no subscription is asked again when its list is old.
+            if let Ok(mut subscription) = self.peer.listen(filter).await
+                && let Ok(Some(_)) = subscription.next().await
+            {
+                return;
+            }
+        }
+        self.handler.changed.notified().await;
+    }
+
+    /// Calls a tool. Dropping the future tells the server that the call is cancelled.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
+    pub(super) async fn call(&self, call: ToolRequest) -> Result<Value, Fault> {
+        let ToolRequest { tool, arguments, meta, progress } = call;
+        let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        for _ in 0..MAX_ROUNDS {
+            let mut request = CallToolRequest::new(params.clone());
+            request.params.meta = None;
+            let options = PeerRequestOptions::no_options().with_meta(RequestMetaObject(MetaObject(meta.clone())));
+            let request = ClientRequest::CallToolRequest(request);
+            let handle =
+                self.peer.send_cancellable_request(request, options).await.map_err(|error| Fault::of(&error))?;
+            let _reporting = self.handler.report(&handle.progress_token, progress.clone());
+            let mut pending = Pending { handle: Some(handle), tasks: self.tasks.clone() };
+            match pending.answer().await? {
+                ServerResult::InputRequiredResult(asked) => {
+                    let inputs = asked.input_requests.unwrap_or_default();
+                    let declined = inputs.into_iter().map(|(key, input)| Ok((key, declined(&input)?)));
+                    params = params.with_input_responses(declined.collect::<Result<_, Fault>>()?);
+                    params.request_state = asked.request_state;
+                }
+                ServerResult::CreateTaskResult(_) => {
+                    return Err(Fault::Lost("it goes on in a task of its own, which is not followed".to_owned()));
+                }
+                result => return written(&result),
+            }
+        }
+        Err(Fault::Failed("it asks for something again and again that it is not given".to_owned()))
+    }
+
+    async fn ask(&self, request: ClientRequest) -> Result<Value, Fault> {
+        let result = self.peer.send_request(request).await.map_err(|error| Fault::of(&error))?;
+        written(&result)
+    }
+}
+
+/// A call of a tool.
+#[derive(Debug)]
+pub(super) struct ToolRequest {
+    /// The server's name of the tool.
+    pub(super) tool: String,
+    pub(super) arguments: Map<String, Value>,
+    /// What the server is told beside the arguments.
+    pub(super) meta: Map<String, Value>,
+    pub(super) progress: ProgressSink,
+}
+
+impl ToolRequest {
+    /// The same once more.
+    pub(super) fn again(&self) -> Self {
+        let Self { tool, arguments, meta, progress } = self;
+        Self { tool: tool.clone(), arguments: arguments.clone(), meta: meta.clone(), progress: progress.clone() }
+    }
+}
+
+/// A request under way. Dropped without an answer it is cancelled.
+struct Pending {
+    handle: Option<RequestHandle<RoleClient>>,
+    tasks: TaskTracker,
+}
+
+impl Pending {
+    async fn answer(&mut self) -> Result<ServerResult, Fault> {
+        let Some(handle) = &mut self.handle else { return Err(Fault::closed()) };
+        let answer = (&mut handle.rx).await;
+        self.handle = None;
+        answer.map_err(|_| Fault::closed())?.map_err(|error| Fault::of(&error))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.tasks.spawn(async move {
+                // If it cannot be told, the connection is closed, which says the same.
+                drop(tokio::time::timeout(CANCEL_WITHIN, handle.cancel(Some("the call was stopped".to_owned()))).await);
+            });
+        }
+    }
+}
+
+/// How long telling a server of a cancellation may take.
+const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a server gets that asks for something in the middle of a call.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
+fn declined(input: &InputRequest) -> Result<Value, Fault> {
+    match input {
+        InputRequest::Elicitation(_) => Ok(json!({"action": "decline"})),
+        InputRequest::ListRoots(_) => Ok(json!({"roots": []})),
+        _ => Err(Fault::Failed("it asks for an answer of a model, which it is not given".to_owned())),
+    }
+}
+
+/// A result as it was written.
+fn written(result: &ServerResult) -> Result<Value, Fault> {
+    serde_json::to_value(result).map_err(|_| Fault::Lost("its answer is not one of the protocol".to_owned()))
+}
+
+fn lifecycle(protocol: McpProtocol) -> ClientLifecycleMode {
+    let newest = vec![ProtocolVersion::V_2026_07_28];
+    match protocol {
+        McpProtocol::Initialize => ClientLifecycleMode::Initialize,
+        McpProtocol::Discover => ClientLifecycleMode::Discover { preferred_versions: newest },
+        McpProtocol::Auto => ClientLifecycleMode::Auto { preferred_versions: newest, legacy_version: None },
+    }
+}

@@ -1,0 +1,61 @@
+//! What a server writes to its standard error, as lines of our log.
+
+use std::time::Duration;
+
+use tokio::io::AsyncRead;
+use tokio::time::Instant;
+
+use crate::tools::mcp::lines::{Line, Lines};
+
+/// Most bytes of a line that are kept.
+const MAX_LINE: usize = 1_024;
+/// Most lines that are logged within [`WINDOW`]; more are counted.
+const MAX_LINES: u32 = 50;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Reads all of it, so that the server never waits for a reader, and logs the beginning of each of the first lines.
+pub(super) async fn drain(server: String, errors: impl AsyncRead + Unpin, secrets: Vec<String>) {
+    let mut lines = Lines::new(errors, MAX_LINE);
+    let (mut since, mut logged, mut left_out) = (Instant::now(), 0, 0_u64);
+    while let Some(line) = lines.next().await {
+        if since.elapsed() >= WINDOW {
+            if left_out > 0 {
+                tracing::info!(server, left_out, "an MCP server wrote more to its standard error than is logged");
+            }
+            (since, logged, left_out) = (Instant::now(), 0, 0);
+        }
+        let (Line::Whole(text) | Line::TooLong(text)) = line;
+        let text = readable(&text, &secrets);
+        if text.is_empty() {
+            continue;
+        }
+        if logged < MAX_LINES {
+            logged += 1;
+            tracing::info!(server, line = text, "an MCP server wrote to its standard error");
+        } else {
+            left_out += 1;
+        }
+    }
+}
+
+/// The text without what a terminal would obey, and without the secrets that the server was given.
+fn readable(text: &[u8], secrets: &[String]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let plain: String = text.chars().filter(|char| !char.is_control() || *char == '\t').collect();
+    let mut plain = plain.trim().to_owned();
+    for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
+        plain = plain.replace(secret.as_str(), "***");
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_has_no_secrets_and_no_control_characters() {
+        let line = b"\x1b[31mfailed with token sk-12345 \xff\r";
+        assert_eq!(readable(line, &["sk-12345".into(), "a".into()]), "[31mfailed with token *** \u{fffd}");
+    }
+}

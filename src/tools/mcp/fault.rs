@@ -1,0 +1,94 @@
+//! Why a server gave no answer, and whether it may have done what it was asked.
+//!
+//! The words are for a model and for the log: they hold no addresses and no headers.
+
+use std::error::Error;
+
+use rmcp::ErrorData;
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use crate::tools::mcp::streamable::HttpFault;
+
+/// Longest part of a server's own words.
+const MAX_WORDS: usize = 1_000;
+
+/// Why there is no answer, as the end of a sentence about the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// It did not do what it was asked.
+    #[error("{0}")]
+    Failed(String),
+    /// It may have done what it was asked.
+    #[error("{0}")]
+    Lost(String),
+    /// It does not know the session any more, so it did nothing.
+    #[error("it has ended the session")]
+    SessionExpired,
+    /// It answered with an error of its own.
+    #[error("it answered: {0}")]
+    Answered(String),
+}
+
+impl Fault {
+    /// The connection was closed before an answer came.
+    pub(super) fn closed() -> Self {
+        Self::Lost("the connection to it ended before it answered".to_owned())
+    }
+
+    /// Why a request failed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
+    pub(super) fn of(error: &ServiceError) -> Self {
+        match error {
+            ServiceError::McpError(error) => Self::Answered(words(error)),
+            ServiceError::TransportSend(error) => Self::of_transport(error.error.as_ref()),
+            ServiceError::Cancelled { .. } => Self::Lost("it cancelled the call".to_owned()),
+            ServiceError::UnexpectedResponse => Self::Lost("its answer is not one of the protocol".to_owned()),
+            _ => Self::closed(),
+        }
+    }
+
+    /// Why no connection could be opened.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
+    pub(super) fn of_start(error: &ClientInitializeError) -> Self {
+        let what = match error {
+            ClientInitializeError::TransportError { error, .. } => return Self::of_transport(error.error.as_ref()),
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => return Self::of_start(fallback),
+            ClientInitializeError::JsonRpcError(error) => return Self::Answered(words(error)),
+            ClientInitializeError::ConnectionClosed(_) => "it ended the connection before it was ready",
+            ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+                "it speaks no revision of the protocol that is known here"
+            }
+            ClientInitializeError::Cancelled => "it is not needed any more",
+            _ => "it does not answer as the protocol says",
+        };
+        Self::Failed(what.to_owned())
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the SDK adds kinds of these")]
+    fn of_transport(error: &(dyn Error + Send + Sync + 'static)) -> Self {
+        let Some(error) = error.downcast_ref::<StreamableHttpError<HttpFault>>() else {
+            // A pipe broke: how much of the request was read is not known.
+            return Self::closed();
+        };
+        match error {
+            StreamableHttpError::SessionExpired => Self::SessionExpired,
+            StreamableHttpError::Client(fault) if fault.may_have_worked() => Self::Lost(fault.to_string()),
+            StreamableHttpError::Client(fault) => Self::Failed(fault.to_string()),
+            _ => Self::closed(),
+        }
+    }
+
+    /// Whether it may have done what it was asked.
+    pub(super) fn may_have_worked(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+}
+
+/// What a server says of an error, on one line.
+fn words(error: &ErrorData) -> String {
+    let text: String = error.message.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    let text = text.trim();
+    let text = &text[..text.floor_char_boundary(MAX_WORDS)];
+    format!("error {}: {text}", error.code.0)
+}

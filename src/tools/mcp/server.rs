@@ -1,0 +1,102 @@
+//! A server of tools: kept running and connected, asked for its tools, and called.
+//!
+//! One task looks after each server. It starts the server, asks for its tools, asks again when they change or the list is old,
+//! and starts the server again when it dies: at once the first time, then after longer and longer pauses. Calls wait for a
+//! server that starts; they fail at once while one that failed is left alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::config::McpServerConfig;
+use crate::net::client::HttpClient;
+use crate::tools::mcp::definition::Definition;
+use crate::tools::mcp::shared::Shared;
+use crate::tools::mcp::watch_over::watch_over;
+use crate::tools::registry::RegisteredTool;
+
+/// How long the processes of servers may take to end with this one: twice what each is given, and a little more.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// What all servers of a process share. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct McpServers {
+    tasks: TaskTracker,
+    ending: CancellationToken,
+}
+
+/// A server. Dropping it ends its connections and its process.
+#[derive(Debug)]
+pub struct McpServer {
+    shared: Arc<Shared>,
+    _stop: DropGuard,
+}
+
+impl McpServers {
+    /// Starts a server in the background. One that listens by HTTP is reached with `client`, which should be one that
+    /// [`client`](super::client) made.
+    #[must_use]
+    pub fn start(&self, config: &McpServerConfig, client: HttpClient) -> Arc<McpServer> {
+        let stop = self.ending.child_token();
+        let shared = Arc::new(Shared::new(config, client, self.tasks.clone()));
+        self.tasks.spawn(watch_over(shared.clone(), stop.clone()));
+        Arc::new(McpServer { shared, _stop: stop.drop_guard() })
+    }
+
+    /// Ends all servers. Returns once their processes have ended.
+    pub async fn close(&self) {
+        self.ending.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(END_WITHIN, self.tasks.wait()).await.is_err() {
+            tracing::warn!("MCP servers did not end in time");
+        }
+    }
+}
+
+impl McpServer {
+    /// What the names of its tools begin with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.config.name
+    }
+
+    /// What it was started with.
+    #[must_use]
+    pub fn config(&self) -> &McpServerConfig {
+        &self.shared.config
+    }
+
+    /// Its tools; `None` until it has listed them. While it is gone its tools stay.
+    #[must_use]
+    pub fn tools(&self) -> Option<Arc<[Arc<RegisteredTool>]>> {
+        self.shared.state.borrow().tools.clone()
+    }
+
+    /// What it says of them.
+    #[must_use]
+    pub fn definitions(&self) -> Arc<[Definition]> {
+        self.shared.state.borrow().definitions.clone()
+    }
+
+    /// Tells of each change of [`Self::tools`].
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Why it cannot be called now, if that is so.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.state.borrow().trouble.as_ref().map(|trouble| trouble.why.clone())
+    }
+
+    /// Returns once it has listed its tools, or could not be started the first time.
+    pub async fn first_try(&self) {
+        let mut state = self.shared.state.subscribe();
+        // The sender lives as long as this server.
+        let _ = state.wait_for(|state| state.tools.is_some() || state.trouble.is_some()).await;
+    }
+}

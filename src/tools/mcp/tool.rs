@@ -1,0 +1,81 @@
+//! One tool of a server.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::config::McpServerConfig;
+use crate::tools::mcp::connection::ToolRequest;
+use crate::tools::mcp::definition::Definition;
+use crate::tools::mcp::shared::Shared;
+use crate::tools::{CallContext, Source, Tool, ToolAnswer, ToolError, ToolSpec};
+use crate::types::TraceContext;
+
+/// What the effect key, the run and the fence are called that a server is told with each call.
+const KEY: &str = "loopgate/idempotency-key";
+const RUN: &str = "loopgate/run-id";
+const FENCE: &str = "loopgate/fence";
+const DEADLINE: &str = "loopgate/deadline-ms";
+
+/// A tool of a server. Whoever can call it keeps the server.
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    server: Weak<Shared>,
+}
+
+impl McpTool {
+    pub(super) fn new(definition: &Definition, config: &McpServerConfig, server: Weak<Shared>) -> Self {
+        let spec = ToolSpec {
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            parameters: definition.parameters.0.clone(),
+            effect: definition.effect,
+            timeout: config.timeout,
+            source: Source::Mcp,
+        };
+        Self { spec, server }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &RawValue, context: &CallContext) -> Result<ToolAnswer, ToolError> {
+        let Some(server) = self.server.upgrade() else {
+            return Err(ToolError::Failed(format!("The server of `{}` is no longer configured.", self.spec.name)));
+        };
+        let arguments: Map<String, Value> = serde_json::from_str(arguments.get())
+            .map_err(|error| ToolError::Failed(format!("The arguments cannot be read: {error}. Nothing was sent.")))?;
+        let request =
+            ToolRequest { tool: String::new(), arguments, meta: meta(context), progress: context.progress.clone() };
+        Arc::clone(&server).call(&self.spec.name, request, context).await
+    }
+}
+
+/// What a server is told of a call beside its arguments.
+fn meta(context: &CallContext) -> Map<String, Value> {
+    let mut meta = Map::new();
+    meta.insert(KEY.to_owned(), context.call.as_str().into());
+    meta.insert(RUN.to_owned(), context.run.as_str().into());
+    meta.insert(FENCE.to_owned(), context.fence.into());
+    meta.insert(DEADLINE.to_owned(), u64::try_from(context.timeout.as_millis()).unwrap_or(u64::MAX).into());
+    if let Some(trace) = &context.trace {
+        meta.insert("traceparent".to_owned(), TraceContext::parent(trace).as_str().into());
+        if let Some(state) = trace.state.as_deref() {
+            meta.insert("tracestate".to_owned(), state.into());
+        }
+    }
+    meta
+}
+
+impl fmt::Debug for McpTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTool").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
