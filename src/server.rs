@@ -102,7 +102,7 @@ impl Server {
             usage_rows: settings.store.usage_rows,
             run_bytes: settings.server.run_memory,
         };
-        metrics.know(counted::names(&settings));
+        metrics.know(counted::names(&settings, &generation.tools));
         let store = match metrics.store() {
             Some(counted) => Arc::new(Measured::new(store, counted)),
             None => store,

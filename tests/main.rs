@@ -21,6 +21,7 @@ mod idempotency;
 mod in_one_piece;
 mod kinds;
 mod logs;
+mod mcp;
 mod memory;
 mod metrics;
 mod offers;

@@ -16,6 +16,7 @@ use crate::config::KeyConfig;
 use crate::llm::health::Health;
 use crate::telemetry::traces::Providers;
 use crate::tools::Registry;
+use crate::tools::mcp::McpServer;
 
 /// Everything that can be replaced while the process runs.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Generation {
     pub catalog: Catalog,
     /// The tools that agents can be given.
     pub tools: Registry,
+    /// The servers that some of them are of, which run as long as a generation has them.
+    pub servers: Vec<Arc<McpServer>>,
     /// What of them was offered lately.
     pub offers: CurrentOffers,
     /// The tools that runs answer themselves.

@@ -100,6 +100,13 @@ impl Agent {
         failing.map(|model| model.upstream.to_string())
     }
 
+    /// Whether a server of tools that was started with the process is still to list its tools. One that fails to is waited for no
+    /// longer.
+    #[must_use]
+    pub fn awaits_tools(&self) -> bool {
+        self.generation().servers.iter().any(|server| server.is_awaited())
+    }
+
     /// Where the breakers of models stand that failed lately, those that are not closed first.
     #[must_use]
     pub fn breakers(&self) -> Vec<BreakerState> {

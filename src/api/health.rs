@@ -12,7 +12,7 @@ use crate::api::state::Api;
 /// Whether the server is ready, and why not.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
-    /// `ok`, `draining`, `store_unavailable` or `stalled`.
+    /// `ok`, `starting`, `draining`, `store_unavailable`, `upstream_unavailable` or `stalled`.
     #[schema(example = "ok")]
     status: &'static str,
 }
@@ -34,7 +34,7 @@ pub async fn healthz(stalled: Option<Extension<Stalled>>) -> Response {
     }
 }
 
-/// Says whether new requests are taken: the store answers and the server is not about to end.
+/// Says whether new requests are taken: the store answers, the tools of servers are known, and the server is not about to end.
 #[utoipa::path(
     get, path = "/readyz", tag = "operation", operation_id = "getReadiness",
     responses((status = 200, description = "It is ready", body = Health),
@@ -44,6 +44,7 @@ pub async fn readyz(State(api): State<Api>) -> Response {
     let status = match api.agent.health().await {
         _ if api.agent.is_draining() => "draining",
         Ok(()) if api.agent.missing_upstream().is_some() => "upstream_unavailable",
+        Ok(()) if api.agent.awaits_tools() => "starting",
         Ok(()) => "ok",
         Err(_) => "store_unavailable",
     };

@@ -15,8 +15,8 @@ use crate::llm::queue::Queued;
 use crate::llm::retry::{RetryPolicy, Retrying};
 use crate::net::client::{HttpClient, Reach};
 use crate::server::kept::KeptUpstreams;
-use crate::server::tools::{self, ToolClients};
 use crate::server::mcp::KeptServers;
+use crate::server::tools::{self, ToolClients};
 use crate::server::{health, prices};
 use crate::telemetry::metrics::Metrics;
 
@@ -107,10 +107,11 @@ pub(super) fn generation(
     });
     let upstreams = upstreams.collect::<Result<_, _>>()?;
     clients.keep_used(settings);
-    clients.servers.of(settings).map_err(BuildError::new)?;
+    let of_servers = clients.servers.tools(settings).map_err(BuildError::new)?;
     Ok(Generation {
         catalog: Catalog::new(settings.agents.clone(), upstreams, settings.models.clone()),
-        tools: tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?,
+        tools: tools::registry(settings, &mut clients.tools).map_err(BuildError::new)?.and(of_servers),
+        servers: clients.servers.next().to_vec(),
         providers: settings.upstreams.iter().filter_map(|one| Some((one.name.clone(), one.kind.provider()?))).collect(),
         quotas: Quotas::new(&settings.keys),
         keys: settings.keys.iter().map(|key| (key.hash, key.clone())).collect(),

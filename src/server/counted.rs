@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::{BUILTIN_TOOLS, Settings, Upstream};
+use crate::config::{Settings, Upstream};
 use crate::telemetry::metrics::Names;
+use crate::tools::Registry;
 use crate::types::Tenant;
 
-/// The names of these settings.
-pub(super) fn names(settings: &Settings) -> Names {
+/// The names of these settings, and of the tools that there are.
+pub(super) fn names(settings: &Settings, tools: &Registry) -> Names {
     let tenants = settings.keys.iter().map(|key| key.tenant.clone()).chain([Tenant::default_tenant()]);
     Names {
         agents: settings.agents.keys().cloned().collect(),
         models: settings.upstreams.iter().flat_map(|upstream| models(settings, upstream)).collect(),
-        tools: settings.tools.iter().map(|tool| tool.name.clone()).chain(BUILTIN_TOOLS.map(str::to_owned)).collect(),
+        tools: tools.iter().map(|tool| tool.spec().name.clone()).collect(),
         tenants: tenants.map(|tenant| tenant.as_str().to_owned()).collect(),
     }
 }

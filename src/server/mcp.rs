@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Settings;
 use crate::net::client::{CannotConnect, HttpClient};
+use crate::tools::RegisteredTool;
 use crate::tools::mcp::{McpServer, McpServers, client};
 
 /// The servers that run.
@@ -15,6 +16,8 @@ pub(super) struct KeptServers {
     running: Vec<Arc<McpServer>>,
     /// Those that run once the configuration that is being built is in force.
     next: Vec<Arc<McpServer>>,
+    /// Whether a configuration is in force.
+    is_settled: bool,
 }
 
 impl KeptServers {
@@ -23,8 +26,9 @@ impl KeptServers {
         self.all.clone()
     }
 
-    /// The servers of these settings. Those that do not run yet, or that run with other settings, are started.
-    pub(super) fn of(&mut self, settings: &Settings) -> Result<Vec<Arc<McpServer>>, CannotConnect> {
+    /// The tools that the servers of these settings have now. Servers that do not run yet, or that run with other settings,
+    /// are started.
+    pub(super) fn tools(&mut self, settings: &Settings) -> Result<Vec<Arc<RegisteredTool>>, CannotConnect> {
         let mut servers = Vec::new();
         for config in &settings.mcp {
             let same = self.running.iter().find(|server| server.config() == config).cloned();
@@ -32,18 +36,26 @@ impl KeptServers {
                 same
             } else {
                 let client = self.client()?;
-                self.all.start(config, client)
+                // A server that has become ready stays so, whatever it is told to start later.
+                self.all.start(config, client, !self.is_settled)
             };
             servers.push(server);
         }
-        self.next.clone_from(&servers);
-        Ok(servers)
+        let tools = servers.iter().filter_map(|server| server.tools()).flat_map(|tools| tools.to_vec()).collect();
+        self.next = servers;
+        Ok(tools)
     }
 
     /// Keeps the servers of the configuration that was built last, which is in force now. The others end once no run uses
     /// them.
     pub(super) fn settle(&mut self) {
         self.running = std::mem::take(&mut self.next);
+        self.is_settled = true;
+    }
+
+    /// The servers of the configuration that was built last.
+    pub(super) fn next(&self) -> &[Arc<McpServer>] {
+        &self.next
     }
 
     fn client(&mut self) -> Result<HttpClient, CannotConnect> {

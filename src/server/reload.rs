@@ -3,6 +3,8 @@
 use super::build::{self, BuildError, Clients, Running};
 use super::counted;
 use super::remarks;
+use tokio::sync::watch;
+
 use crate::agent::Agent;
 use crate::config::{Change, Settings};
 
@@ -12,11 +14,36 @@ pub struct Reloader {
     agent: Agent,
     clients: Clients,
     settings: Settings,
+    /// Tells that a server of tools has other tools.
+    tools: watch::Receiver<u64>,
 }
 
 impl Reloader {
     pub(super) fn new(agent: Agent, clients: Clients, settings: Settings) -> Self {
-        Self { agent, clients, settings }
+        let mut tools = clients.servers.all().changes();
+        // What came since the first generation was built.
+        tools.mark_changed();
+        Self { agent, clients, settings, tools }
+    }
+
+    /// Waits until a server of tools has other tools.
+    pub async fn tools_changed(&mut self) {
+        // Each server has the sender.
+        if self.tools.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Serves what begins from now on with the tools that servers of tools have now.
+    pub fn renew_tools(&mut self) -> Result<(), BuildError> {
+        self.tools.mark_unchanged();
+        let generation = self.agent.generation();
+        let running = Running { settings: &self.settings, generation: &generation };
+        let next = build::generation(&self.settings, &mut self.clients, Some(&running))?;
+        self.agent.metrics().know(counted::names(&self.settings, &next.tools));
+        self.agent.replace_generation(next);
+        self.clients.servers.settle();
+        Ok(())
     }
 
     /// The settings that the server runs by.
@@ -33,10 +60,10 @@ impl Reloader {
         let generation = self.agent.generation();
         let running = Running { settings: &self.settings, generation: &generation };
         let generation = build::generation(&next, &mut self.clients, Some(&running))?;
+        self.agent.metrics().know(counted::names(&next, &generation.tools));
         self.agent.replace_generation(generation);
         self.clients.kept.settle(&next);
         self.clients.servers.settle();
-        self.agent.metrics().know(counted::names(&next));
         remarks::log(&next);
         self.settings = next;
         Ok(changes)

@@ -102,6 +102,15 @@ impl Registry {
         &self.unheard
     }
 
+    /// The same, and these tools as far as their names are free.
+    #[must_use]
+    pub fn and(mut self, more: impl IntoIterator<Item = Arc<RegisteredTool>>) -> Self {
+        for tool in more {
+            self.tools.entry(tool.spec().name.clone()).or_insert(tool);
+        }
+        self
+    }
+
     /// The tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {

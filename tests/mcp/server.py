@@ -51,6 +51,8 @@ def tools():
         tool("env", "A variable of the environment.", {"name": text}),
         tool("ask", "Asks the user something."),
         tool("change", "Changes the definition of echo."),
+        tool("pid", "The number of the process."),
+        tool("child", "Starts a process that stays, and tells its number."),
         tool("count", "How many calls there were."),
         tool("end.session", "Forgets all sessions."),
         {"name": "broken", "inputSchema": {"type": "object", "$ref": "http://169.254.169.254/"}},
@@ -108,6 +110,13 @@ def call(params, tell):
     if name == "change":
         STATE["changed"] = True
         tell("notifications/tools/list_changed", {})
+    if name == "pid":
+        said = str(os.getpid())
+    if name == "child":
+        child = os.fork()
+        if child == 0:
+            time.sleep(3600)
+        said = str(child)
     if name == "count":
         said = str(STATE["calls"])
     if name == "end.session":

@@ -26,24 +26,33 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 pub struct McpServers {
     tasks: TaskTracker,
     ending: CancellationToken,
+    /// Counts the changes of the tools of all servers.
+    changes: watch::Sender<u64>,
 }
 
 /// A server. Dropping it ends its connections and its process.
 #[derive(Debug)]
 pub struct McpServer {
     shared: Arc<Shared>,
+    is_awaited: bool,
     _stop: DropGuard,
 }
 
 impl McpServers {
     /// Starts a server in the background. One that listens by HTTP is reached with `client`, which should be one that
-    /// [`client`](super::client) made.
+    /// [`client`](super::client) made. Whether it is waited for is kept for those who ask.
     #[must_use]
-    pub fn start(&self, config: &McpServerConfig, client: HttpClient) -> Arc<McpServer> {
+    pub fn start(&self, config: &McpServerConfig, client: HttpClient, is_awaited: bool) -> Arc<McpServer> {
         let stop = self.ending.child_token();
-        let shared = Arc::new(Shared::new(config, client, self.tasks.clone()));
+        let shared = Arc::new(Shared::new(config, client, self.tasks.clone(), self.changes.clone()));
         self.tasks.spawn(watch_over(shared.clone(), stop.clone()));
-        Arc::new(McpServer { shared, _stop: stop.drop_guard() })
+        Arc::new(McpServer { shared, is_awaited, _stop: stop.drop_guard() })
+    }
+
+    /// Tells of each change of the tools of a server.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Ends all servers. Returns once their processes have ended.
@@ -81,10 +90,11 @@ impl McpServer {
         self.shared.state.borrow().definitions.clone()
     }
 
-    /// Tells of each change of [`Self::tools`].
+    /// Whether it is waited for: it has neither listed its tools nor failed to.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.changes.subscribe()
+    pub fn is_awaited(&self) -> bool {
+        let state = self.shared.state.borrow();
+        self.is_awaited && state.tools.is_none() && state.trouble.is_none()
     }
 
     /// Why it cannot be called now, if that is so.

@@ -104,7 +104,7 @@ async fn listen(port: u16, options: &[String]) -> (Child, u16) {
 /// Starts looking after a server.
 pub(crate) fn started(config: &McpServerConfig) -> (McpServers, Arc<McpServer>) {
     let servers = McpServers::default();
-    let server = servers.start(config, client().unwrap());
+    let server = servers.start(config, client().unwrap(), true);
     (servers, server)
 }
 

@@ -93,7 +93,7 @@ async fn what_a_tool_answers_becomes_parts() {
 async fn lists_are_read_page_by_page() {
     let (_servers, server) = tried(&process(&["--page", "2", "--more", "30"])).await;
     let names = names(&server);
-    assert_eq!(names.len(), 14 + 30, "{names:?}");
+    assert_eq!(names.len(), 16 + 30, "{names:?}");
 }
 
 #[tokio::test]
@@ -204,8 +204,9 @@ async fn a_session_that_the_server_has_ended_is_begun_again_without_a_lost_call(
 #[tokio::test]
 async fn a_server_that_starts_slowly_holds_up_nothing_but_its_calls() {
     let (_servers, server) = started(&process(&["--delay", "1"]));
-    assert!(server.tools().is_none() && server.trouble().is_none());
+    assert!(server.tools().is_none() && server.is_awaited());
     timeout(SOON, server.first_try()).await.unwrap();
+    assert!(!server.is_awaited());
     works(&server).await;
 }
 
@@ -249,8 +250,8 @@ async fn an_answer_that_is_too_long_fails_its_call_alone() {
 
 #[tokio::test]
 async fn a_changed_list_is_taken_up() {
-    let (_servers, server) = tried(&process(&[])).await;
-    let (mut changes, before) = (server.changes(), tool(&server, "test__echo").spec().description.clone());
+    let (servers, server) = tried(&process(&[])).await;
+    let (mut changes, before) = (servers.changes(), tool(&server, "test__echo").spec().description.clone());
     changes.mark_unchanged();
     let hash =
         |server: &McpServer| server.definitions().iter().find(|one| one.own_name == "echo").unwrap().hash.clone();
@@ -265,8 +266,8 @@ async fn a_changed_list_is_taken_up() {
 async fn a_list_that_is_old_is_asked_for_again() {
     let listening = Listening::start(&["--modern"]).await;
     let config = McpServerConfig { refresh: Duration::from_millis(200), ..listening.config("/mcp") };
-    let (_servers, server) = tried(&config).await;
-    let mut changes = server.changes();
+    let (servers, server) = tried(&config).await;
+    let mut changes = servers.changes();
     changes.mark_unchanged();
     call(&server, "test__change", json!({})).await;
     timeout(SOON, changes.changed()).await.unwrap().unwrap();
@@ -311,17 +312,6 @@ async fn redirects_are_followed_to_the_same_server_alone() {
     works(&tried(&listening.config("/moved")).await.1).await;
     let (_servers, server) = tried(&listening.config("/away")).await;
     assert_eq!(server.trouble().unwrap(), "it redirects elsewhere, which is not followed");
-}
-
-#[tokio::test]
-async fn processes_end_with_their_servers() {
-    for options in [&[][..], &["--stay"]] {
-        let (servers, server) = tried(&process(options)).await;
-        let pid = call(&server, "test__env", json!({"name": "PID"})).await.text().parse::<i32>();
-        drop(server);
-        timeout(SOON, servers.close()).await.unwrap();
-        drop(pid);
-    }
 }
 
 #[tokio::test]
