@@ -10,6 +10,7 @@
 mod callgrind;
 mod client;
 mod counts;
+mod dialects;
 mod failure;
 mod growth;
 mod least_loop;

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::callgrind;
+use crate::dialects;
 use crate::failure::Failure;
 use crate::machine::Cores;
 use crate::script;
@@ -181,6 +182,9 @@ fn command(program: Program, addresses: Addresses, directory: &Path) -> Result<C
     let mut text = configuration(upstream, program == Program::LoopgateInOnePiece, effect);
     if program == Program::LoopgateTraced {
         write!(text, "\n[traces]\nendpoint = \"http://{upstream}\"\nratio = 0.1\n")?;
+    }
+    if program.is_counted() {
+        text.extend(dialects::ALL.map(|dialect| dialect.configuration(upstream)));
     }
     std::fs::write(&file, text)?;
     // Only what is set here, so that the caller's environment is not part of the result.

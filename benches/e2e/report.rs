@@ -335,6 +335,14 @@ pub(crate) fn counts<const N: usize>(batches: u32, requests: u32, rows: &[(&str,
     lines(&[vec![head], rows.collect()].concat());
 }
 
+/// What requests took whose upstream speaks another dialect: a title, the ratio to OpenAI's chat completions, and its mark.
+pub(crate) fn dialects(ratios: &[(&str, f64, f64)]) {
+    for (title, ratio, most) in ratios {
+        let verdict = if ratio <= most { "met" } else { "MISSED" };
+        println!("\ntarget: instructions of {title} ÷ those of chat completions ≤ {most}: {ratio:.3} – {verdict}");
+    }
+}
+
 /// What traces add to the instructions of requests: a title, thousands without and with them.
 pub(crate) fn traced(requests: u32, most_percent: f64, rows: &[(&str, [f64; 2])]) {
     println!("\n### Traces, one in ten of which is sent\n\nthousand instructions, the mean of {requests} requests\n");

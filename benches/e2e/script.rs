@@ -130,9 +130,9 @@ pub(crate) fn answer(model: &str) -> String {
     (0..tokens(model)).map(token).collect()
 }
 
-/// How many tokens the last turn has.
+/// How many tokens the last turn has. What stands after a dash in a model's name is the dialect that it answers in.
 pub(crate) fn tokens(model: &str) -> usize {
-    match model {
+    match model.split('-').next().unwrap_or_default() {
         BURST100 | PACED100 => 100,
         BURST1000 => 1000,
         LIVE => 300,
@@ -158,7 +158,7 @@ pub(crate) fn request(model: &str, streamed: bool) -> Bytes {
     request.to_string().into()
 }
 
-fn token(index: usize) -> &'static str {
+pub(crate) fn token(index: usize) -> &'static str {
     WORDS[index % WORDS.len()]
 }
 

@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::dialects::Dialect;
 use crate::failure::Failure;
 use crate::script::{self, MODELS, MULTIPLY_PATH, Script, TRACES_PATH};
 
@@ -85,7 +86,10 @@ async fn answer(request: Request<Incoming>, scripts: Rc<Scripts>) -> Result<Resp
         },
         // What a collector says that took everything is an empty message.
         TRACES_PATH => Response::new(Full::default().boxed_unsync()),
-        _ => refusal(StatusCode::NOT_FOUND, "no such path"),
+        path => match Dialect::of_path(path) {
+            Some((dialect, model)) => in_dialect(dialect, model, &body),
+            None => refusal(StatusCode::NOT_FOUND, "no such path"),
+        },
     })
 }
 
@@ -102,6 +106,23 @@ fn completion(body: &[u8], scripts: &Scripts) -> Response<Body> {
         return refusal(StatusCode::NOT_FOUND, "no such model");
     };
     scripts.borrow_mut().entry((asked.model, tool_results)).or_insert_with(|| script.clone());
+    stream(script)
+}
+
+/// What a model answers that speaks another dialect.
+fn in_dialect(dialect: Dialect, model: Option<&str>, body: &[u8]) -> Response<Body> {
+    #[derive(Deserialize)]
+    struct Named {
+        model: String,
+    }
+    let named = || serde_json::from_slice(body).ok().map(|Named { model }| model);
+    let Some(model) = model.map(str::to_owned).or_else(named) else {
+        return refusal(StatusCode::BAD_REQUEST, "it names no model");
+    };
+    stream(Script { events: dialect.events(&model), pace: None, stalls: false })
+}
+
+fn stream(script: Script) -> Response<Body> {
     let body = StreamBody::new(play(script)).boxed_unsync();
     Response::builder().header(CONTENT_TYPE, "text/event-stream").body(body).expect("a constant header is valid")
 }

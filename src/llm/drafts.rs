@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::http::fault::{Fault, MAX_CALLS, MAX_TURN};
+use super::text::{add, with_room};
 use super::turn_calls::{Calls, is_whole_object};
 use super::{Delta, ModelCall, ModelPart};
 use crate::types::conversation::{Dialect, Extra, Part, PartKind, Proof, Seal, Thinking};
@@ -112,34 +113,31 @@ impl Drafts {
         self.grow(said.len())?;
         match (self.list.get_mut(place), what) {
             (Some(Draft::Text(text, _)), Said::Text) => {
-                text.push_str(&said);
+                add(text, &said);
                 match deltas.last_mut() {
                     Some(Delta::Text(last)) => last.push_str(&said),
-                    _ => deltas.push(Delta::Text(said.into_owned())),
+                    _ => deltas.push(Delta::Text(with_room(said))),
                 }
             }
             (Some(Draft::Refusal(text)), Said::Refusal) => {
-                text.push_str(&said);
+                add(text, &said);
                 match deltas.last_mut() {
                     Some(Delta::Refusal(last)) => last.push_str(&said),
-                    _ => deltas.push(Delta::Refusal(said.into_owned())),
+                    _ => deltas.push(Delta::Refusal(with_room(said))),
                 }
             }
             (Some(Draft::Thinking { text, .. }), Said::Thinking) => {
-                text.push_str(&said);
+                add(text, &said);
                 match deltas.last_mut() {
                     Some(Delta::Thinking(last)) => last.push_str(&said),
-                    _ => deltas.push(Delta::Thinking(said.into_owned())),
+                    _ => deltas.push(Delta::Thinking(with_room(said))),
                 }
             }
             (Some(Draft::Call { number, arguments, .. }), Said::Arguments) => {
-                arguments.push_str(&said);
-                match deltas.last_mut() {
-                    Some(Delta::CallArguments { index, delta }) if index == number => delta.push_str(&said),
-                    _ => deltas.push(Delta::CallArguments { index: *number, delta: said.into_owned() }),
-                }
+                add(arguments, &said);
+                say_arguments(*number, said, deltas);
             }
-            (Some(Draft::Unknown { input, .. }), Said::Arguments) => input.push_str(&said),
+            (Some(Draft::Unknown { input, .. }), Said::Arguments) => add(input, &said),
             _ => {}
         }
         Ok(())
@@ -209,6 +207,14 @@ impl Draft {
             }
         };
         Some(ModelPart::Part(Part { kind, extra }))
+    }
+}
+
+/// Tells of a piece of the arguments of the turn's call of this number.
+pub fn say_arguments(number: usize, said: Cow<'_, str>, deltas: &mut Vec<Delta>) {
+    match deltas.last_mut() {
+        Some(Delta::CallArguments { index, delta }) if *index == number => delta.push_str(&said),
+        _ => deltas.push(Delta::CallArguments { index: number, delta: said.into_owned() }),
     }
 }
 

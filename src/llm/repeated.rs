@@ -1,24 +1,28 @@
 //! Chunks that differ from the one before in their text alone.
 //!
 //! A model says one token after the other, and the chunk around each is the same: some 250 bytes, of which five matter.
-//! What surrounded the last piece of text is kept. A chunk with the same surroundings need not be parsed: only the
-//! string between them can differ, and the number of the event. The string ends where the string of the last one ended,
-//! because it has nothing in it that could end it or stand for something else.
+//! What surrounded the last piece of text is kept. A chunk with the same surroundings need not be parsed, but for the
+//! string between them: only it can differ, and what is known to change from chunk to chunk and to say nothing.
 
-use memchr::memchr2;
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr2};
 
 /// Longest chunk whose surroundings are kept, in bytes: they stay for a whole answer.
 const MAX_CHUNK: usize = 2 << 10;
-/// What stands before the number of an event. Within a string its quotation marks would be escaped.
-const NUMBER: &str = "\"sequence_number\":";
+/// The ends of names of members whose values differ from chunk to chunk and say nothing that the answer is made of: the number
+/// of an event, the filling by which OpenAI hides how long a token is, and how many tokens there are so far at Google. Within
+/// a string their quotation marks would be escaped.
+const CHANGING: [(&str, Gap); 3] =
+    [("\"sequence_number\":", Gap::Number), ("\"obfuscation\":", Gap::Filling), ("okenCount\":", Gap::Number)];
 /// What may not stand in a string as it is.
 const CONTROLS: std::ops::Range<u8> = 0..b' ';
 
 /// The text or the reasoning of a chunk that holds nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnlyPiece<'a> {
-    /// What it says, as it stands in the chunk.
-    pub said: &'a str,
+    /// What it says; borrowed from the chunk where it stands there so.
+    pub said: Cow<'a, str>,
     /// Whether that is reasoning.
     pub is_thinking: bool,
 }
@@ -31,34 +35,44 @@ pub struct Surroundings {
     is_thinking: bool,
 }
 
-/// What stands on one side of a piece. Some dialects number their events, so a number may differ in it.
+/// What stands on one side of a piece.
 #[derive(Debug, Default)]
 struct Side {
-    /// All of it, or what stands before the number.
-    head: Vec<u8>,
-    /// What stands after the number, if there is one.
-    tail: Option<Vec<u8>>,
+    /// All of it but for what differs.
+    fixed: Vec<u8>,
+    /// Where in it something stands that differs, and what.
+    gaps: Vec<(usize, Gap)>,
+}
+
+/// A value that differs from chunk to chunk.
+#[derive(Debug, Clone, Copy)]
+enum Gap {
+    /// A whole number.
+    Number,
+    /// A string of letters and the like.
+    Filling,
 }
 
 impl Surroundings {
     /// What a chunk with these surroundings says; `None` of any other, and of one whose text must be parsed.
     pub fn piece_of<'a>(&self, json: &'a [u8]) -> Option<OnlyPiece<'a>> {
-        if self.before.head.is_empty() {
+        if self.before.fixed.is_empty() {
             return None;
         }
         let rest = self.before.strip(json)?;
-        let (text, after) = rest.split_at(memchr2(b'"', b'\\', rest)?);
-        let is_plain = !text.iter().any(|byte| CONTROLS.contains(byte));
-        if !is_plain || !self.after.strip(after)?.is_empty() {
+        let (text, after) = rest.split_at(end_of_string(rest)?);
+        if !self.after.strip(after)?.is_empty() {
             return None;
         }
-        Some(OnlyPiece { said: str::from_utf8(text).ok()?, is_thinking: self.is_thinking })
+        Some(OnlyPiece { said: unescaped(json, text)?, is_thinking: self.is_thinking })
     }
 
     /// Keeps what surrounds the text of a chunk that was parsed from `json`, if the chunk is this `piece` alone.
     pub fn keep(&mut self, json: &str, piece: Option<OnlyPiece<'_>>) {
-        let Some(OnlyPiece { said, is_thinking }) = piece.filter(|_| json.len() <= MAX_CHUNK) else { return };
-        // A string without escapes is a part of what it was parsed from.
+        let Some(OnlyPiece { said: Cow::Borrowed(said), is_thinking }) = piece.filter(|_| json.len() <= MAX_CHUNK)
+        else {
+            return;
+        };
         let begin = said.as_ptr().addr().wrapping_sub(json.as_ptr().addr());
         if let Some((before, rest)) = json.split_at_checked(begin)
             && let Some(after) = rest.get(said.len()..)
@@ -70,35 +84,75 @@ impl Surroundings {
     }
 }
 
+/// Where the string ends that `json` is in.
+fn end_of_string(json: &[u8]) -> Option<usize> {
+    let mut end = memchr2(b'"', b'\\', json)?;
+    while json[end] == b'\\' {
+        let next = end + 2;
+        end = next + memchr2(b'"', b'\\', json.get(next..)?)?;
+    }
+    Some(end)
+}
+
+/// What a string says whose inside, a part of `json`, is this; `None` if it is no string.
+fn unescaped<'a>(json: &'a [u8], text: &'a [u8]) -> Option<Cow<'a, str>> {
+    if memchr(b'\\', text).is_none() {
+        let is_plain = !text.iter().any(|byte| CONTROLS.contains(byte));
+        return str::from_utf8(text).ok().filter(|_| is_plain).map(Cow::Borrowed);
+    }
+    // With its quotation marks.
+    let begin = text.as_ptr().addr() - json.as_ptr().addr();
+    let string = json.get(begin.checked_sub(1)?..=begin + text.len())?;
+    serde_json::from_slice(string).ok().map(Cow::Owned)
+}
+
 impl Side {
     /// What follows this side at the beginning of `json`.
     fn strip<'a>(&self, json: &'a [u8]) -> Option<&'a [u8]> {
-        let rest = json.strip_prefix(&*self.head)?;
-        let Some(tail) = &self.tail else { return Some(rest) };
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        rest[digits..].strip_prefix(&**tail).filter(|_| digits > 0)
+        let (mut rest, mut begin) = (json, 0);
+        for (end, gap) in &self.gaps {
+            rest = gap.strip(rest.strip_prefix(&self.fixed[begin..*end])?)?;
+            begin = *end;
+        }
+        rest.strip_prefix(&self.fixed[begin..])
     }
 
     fn keep(&mut self, side: &str) {
-        let (head, tail) = split_at_number(side).map_or((side, None), |(head, tail)| (head, Some(tail)));
-        replace(&mut self.head, head);
-        match tail {
-            Some(tail) => replace(self.tail.get_or_insert_default(), tail),
-            None => self.tail = None,
+        self.fixed.clear();
+        self.gaps.clear();
+        let mut rest = side;
+        while let Some((gap, before, after)) = first_gap(rest) {
+            self.fixed.extend_from_slice(before.as_bytes());
+            self.gaps.push((self.fixed.len(), gap));
+            rest = after;
         }
+        self.fixed.extend_from_slice(rest.as_bytes());
     }
 }
 
-/// What stands before and after the number of an event, if it has one.
-fn split_at_number(side: &str) -> Option<(&str, &str)> {
-    let (_, rest) = side.split_once(NUMBER)?;
-    let number = rest.trim_start();
-    let tail = number.trim_start_matches(|c: char| c.is_ascii_digit());
-    let head = &side[..side.len() - number.len()];
-    (tail.len() < number.len()).then_some((head, tail))
+impl Gap {
+    /// What follows a value of this kind at the beginning of `json`.
+    fn strip(self, json: &[u8]) -> Option<&[u8]> {
+        let fits = |byte: &u8| match self {
+            Self::Number => byte.is_ascii_digit(),
+            Self::Filling => byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'),
+        };
+        let length = json.iter().take_while(|byte| fits(byte)).count();
+        let is_whole = length > 0 || matches!(self, Self::Filling);
+        is_whole.then(|| &json[length..])
+    }
 }
 
-fn replace(kept: &mut Vec<u8>, by: &str) {
-    kept.clear();
-    kept.extend_from_slice(by.as_bytes());
+/// The first value on a side that may differ, with what stands before and after it.
+fn first_gap(side: &str) -> Option<(Gap, &str, &str)> {
+    let ends = CHANGING.iter().filter_map(|(name, gap)| Some((side.find(name)? + name.len(), *gap)));
+    let (end, gap) = ends.min_by_key(|(end, _)| *end)?;
+    let value = side[end..].trim_start();
+    let value = match gap {
+        Gap::Number => value,
+        Gap::Filling => value.strip_prefix('"')?,
+    };
+    let after = gap.strip(value.as_bytes())?.len();
+    let (before, after) = (&side[..side.len() - value.len()], &side[side.len() - after..]);
+    Some((gap, before, after))
 }

@@ -201,13 +201,18 @@ enum Content<'l> {
 }
 
 fn content(line: &[u8]) -> Content<'_> {
+    // Most lines by far: without looking where the name of the field ends.
+    if let Some(value) = line.strip_prefix(b"data:") {
+        return Content::Data(value.strip_prefix(b" ").unwrap_or(value));
+    }
     let (field, value) = match memchr(b':', line) {
         Some(colon) => (&line[..colon], &line[colon + 1..]),
         None if line.is_empty() => return Content::Blank,
         None => (line, &[][..]),
     };
     match field {
-        b"data" => Content::Data(value.strip_prefix(b" ").unwrap_or(value)),
+        // Without a colon.
+        b"data" => Content::Data(value),
         b"" | b"event" | b"id" | b"retry" => Content::Skipped,
         _ => Content::Stray,
     }

@@ -3,6 +3,7 @@
 //! Pure. A turn exists only once a stop reason has come, so the half-written calls of a stream that broke off never run.
 //! After it nothing but the usage counts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -12,7 +13,6 @@ use super::event::{API, Piece, WireMessage, WireUsage};
 use super::stop_reason;
 use crate::llm::drafts::{Draft, Drafts, Said};
 use crate::llm::http::fault::Fault;
-use crate::llm::places::Places;
 use crate::llm::repeated::OnlyPiece;
 use crate::llm::{Delta, ModelTurn};
 use crate::types::Usage;
@@ -24,7 +24,7 @@ pub(super) struct Assembler {
     author: Arc<str>,
     drafts: Drafts,
     /// Where the blocks are, by their indexes.
-    places: Places<u64>,
+    places: HashMap<u64, usize>,
     usage: Option<WireUsage>,
     stop_reason: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Assembler {
 impl Assembler {
     /// A turn of the model that signs as `author`, of which nothing has come yet.
     pub(super) fn new(author: Arc<str>) -> Self {
-        Self { author, drafts: Drafts::default(), places: Places::default(), usage: None, stop_reason: None }
+        Self { author, drafts: Drafts::default(), places: HashMap::new(), usage: None, stop_reason: None }
     }
 
     /// Whether the model said that it is done. Its usage may still follow.
@@ -90,20 +90,23 @@ impl Assembler {
         if said.is_empty() {
             return Ok(false);
         }
-        self.drafts.say(self.place(index)?, what, said, deltas)?;
+        let place = self.place(index).ok_or(Fault::NotAnEvent(API))?;
+        self.drafts.say(place, what, said, deltas)?;
         Ok(true)
     }
 
-    /// Adds what an event says that says nothing else, as [`push_delta`](Self::push_delta) would.
+    /// Adds to the part of the turn at this place what an event says that says nothing else, as
+    /// [`push_delta`](Self::push_delta) would.
     pub(super) fn push_piece(
         &mut self,
-        index: u64,
+        place: usize,
         OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
         let what = if is_thinking { Said::Thinking } else { Said::Text };
-        self.drafts.say(self.place(index)?, what, said.into(), deltas)?;
-        Ok(!said.is_empty())
+        let has_said = !said.is_empty();
+        self.drafts.say(place, what, said, deltas)?;
+        Ok(has_said)
     }
 
     /// Ends the turn for this reason, if it is one.
@@ -124,14 +127,14 @@ impl Assembler {
         Ok(ModelTurn { parts, usage: self.usage.as_ref().map(Usage::from), end })
     }
 
-    /// Where the block of this index is that began last.
-    fn place(&self, index: u64) -> Result<usize, Fault> {
-        self.places.get(&index).ok_or(Fault::NotAnEvent(API))
+    /// Where in the turn the block of this index is that began last.
+    pub(super) fn place(&self, index: u64) -> Option<usize> {
+        self.places.get(&index).copied()
     }
 
     fn sign(&mut self, index: u64, piece: &str) -> Result<bool, Fault> {
         self.drafts.grow(piece.len())?;
-        let place = self.place(index)?;
+        let place = self.place(index).ok_or(Fault::NotAnEvent(API))?;
         if let Some(Draft::Thinking { proof: Proof::Signature(signature), .. }) = self.drafts.at(place) {
             signature.push_str(piece);
         }

@@ -5,13 +5,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::Deserialize;
-
 use super::assemble::Assembler;
 use super::event::{API, Event, WireMessage};
-use crate::llm::http::decode::{Decode, Progress};
+use crate::llm::http::decode::{Decode, Progress, read_events};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
+use crate::llm::named_event::parse;
 use crate::llm::repeated::{OnlyPiece, Surroundings};
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
@@ -22,51 +21,33 @@ const KNOWN: [&str; 6] =
 
 /// Reads one streamed answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub struct Decoder {
     events: Parser,
+    reader: Reader,
+}
+
+/// Reads event by event.
+#[derive(Debug)]
+struct Reader {
     surroundings: Surroundings,
-    /// The block that the kept surroundings name.
-    block: u64,
+    /// Where in the turn the kept surroundings add to.
+    place: usize,
     assembler: Assembler,
 }
 
 impl Decoder {
     /// For an answer of the model that signs as `author`.
-    pub(super) fn new(author: Arc<str>) -> Self {
-        let assembler = Assembler::new(author);
-        Self { events: Parser::default(), surroundings: Surroundings::default(), block: 0, assembler }
+    #[must_use]
+    pub fn new(author: Arc<str>) -> Self {
+        let reader = Reader { surroundings: Surroundings::default(), place: 0, assembler: Assembler::new(author) };
+        Self { events: Parser::default(), reader }
     }
 }
 
 impl Decode for Decoder {
-    fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
-        let Self { events, surroundings, block, assembler } = self;
-        let mut progress = Progress::Silent;
-        while let Some(event) = events.next_event(&mut bytes)? {
-            let json = event.trim_ascii();
-            if json.is_empty() {
-                continue;
-            }
-            let piece = surroundings.piece_of(json).filter(|_| !assembler.is_finished());
-            let read = match piece {
-                Some(piece) if assembler.push_piece(*block, piece, deltas)? => Progress::Spoke,
-                Some(_) => Progress::Silent,
-                None => {
-                    let (text, event) = parse(json)?;
-                    if let (Some(index), piece @ Some(_)) = (event.index, only_piece(&event)) {
-                        surroundings.keep(text, piece);
-                        *block = index;
-                    }
-                    read_event(json, event, assembler, deltas)?
-                }
-            };
-            match read {
-                Progress::Done => return Ok(Progress::Done),
-                Progress::Spoke => progress = Progress::Spoke,
-                Progress::Silent => {}
-            }
-        }
-        Ok(progress)
+    fn feed(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+        let Self { events, reader } = self;
+        read_events(events, bytes, |json| reader.read(json, deltas))
     }
 
     /// Reads a whole message.
@@ -75,41 +56,45 @@ impl Decode for Decoder {
         let message: WireMessage<'_> = serde_json::from_str(text).map_err(|_| Fault::NotAnEvent(API))?;
         match &*message.r#type.0 {
             "error" => Err(Fault::Reported(Report::read(json))),
-            "message" => self.assembler.push_message(&message, deltas),
+            "message" => self.reader.assembler.push_message(&message, deltas),
             _ => Err(Fault::NotAnEvent(API)),
         }
     }
 
     fn is_finished(&self) -> bool {
-        self.assembler.is_finished()
+        self.reader.assembler.is_finished()
     }
 
     fn has_calls(&self) -> bool {
-        self.assembler.has_calls()
+        self.reader.assembler.has_calls()
     }
 
     fn finish(self) -> Result<ModelTurn, Fault> {
-        self.assembler.finish()
+        self.reader.assembler.finish()
     }
 }
 
-/// An event, and the text that it was parsed from.
-fn parse(json: &[u8]) -> Result<(&str, Event<'_>), Fault> {
-    let text = str::from_utf8(json).map_err(|_| Fault::NotAnEvent(API))?;
-    match serde_json::from_str(text) {
-        Ok(event) => Ok((text, event)),
-        Err(_) if is_unknown(text) => Ok((text, Event::default())),
-        Err(_) => Err(Fault::NotAnEvent(API)),
+impl Reader {
+    /// Reads an event, without parsing it where that is not needed.
+    fn read(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+        if let Some(piece) = self.surroundings.piece_of(json)
+            && !self.assembler.is_finished()
+        {
+            return self.assembler.push_piece(self.place, piece, deltas).map(Progress::of);
+        }
+        let (text, event) = parse::<Event<'_>>(json, API, |kind| KNOWN.contains(&kind))?;
+        if event.content_block.is_some() {
+            // A block that has the number of an earlier one goes on in its place.
+            self.surroundings = Surroundings::default();
+        }
+        if let piece @ Some(_) = only_piece(&event)
+            && let Some(place) = event.index.and_then(|index| self.assembler.place(index))
+        {
+            self.surroundings.keep(text, piece);
+            self.place = place;
+        }
+        read_event(json, event, &mut self.assembler, deltas)
     }
-}
-
-/// Whether it is an event of a kind that is not known, whose members may then be anything.
-fn is_unknown(text: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Kind {
-        r#type: String,
-    }
-    serde_json::from_str(text).is_ok_and(|Kind { r#type }| !KNOWN.contains(&r#type.as_str()))
 }
 
 /// Adds what an event says. Kinds of events that are not known say nothing.
@@ -119,7 +104,6 @@ fn read_event(
     assembler: &mut Assembler,
     deltas: &mut Vec<Delta>,
 ) -> Result<Progress, Fault> {
-    let spoke = |spoke: bool| if spoke { Progress::Spoke } else { Progress::Silent };
     match &*event.r#type.0 {
         "error" => return Err(Fault::Reported(Report::read(json))),
         "message_stop" => return Ok(Progress::Done),
@@ -137,8 +121,10 @@ fn read_event(
             assembler.begin_block(index, event.content_block.ok_or(Fault::NotAnEvent(API))?, deltas)?;
             Ok(Progress::Spoke)
         }
-        ("content_block_delta", Some(index), Some(delta)) => assembler.push_delta(index, delta, deltas).map(spoke),
-        ("message_delta", _, Some(delta)) => assembler.stop(&delta.stop_reason.0).map(spoke),
+        ("content_block_delta", Some(index), Some(delta)) => {
+            assembler.push_delta(index, delta, deltas).map(Progress::of)
+        }
+        ("message_delta", _, Some(delta)) => assembler.stop(&delta.stop_reason.0).map(Progress::of),
         ("content_block_start" | "content_block_delta", ..) => Err(Fault::NotAnEvent(API)),
         _ => Ok(Progress::Silent),
     }
@@ -153,7 +139,7 @@ fn only_piece<'a>(event: &Event<'a>) -> Option<OnlyPiece<'a>> {
         _ => return None,
     };
     match *said {
-        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said, is_thinking }),
+        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said: said.into(), is_thinking }),
         Cow::Borrowed(_) | Cow::Owned(_) => None,
     }
 }

@@ -14,7 +14,7 @@
 
 mod assemble;
 mod blocks;
-mod decode;
+pub mod decode;
 mod event;
 mod media;
 mod request;

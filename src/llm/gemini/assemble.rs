@@ -14,6 +14,8 @@ use super::finish_reason;
 use super::piece::{Piece, Said};
 use super::tool_name;
 use crate::llm::http::fault::{Fault, MAX_CALLS, MAX_TURN};
+use crate::llm::repeated::OnlyPiece;
+use crate::llm::text::{add, with_room};
 use crate::llm::turn_calls::Calls;
 use crate::llm::{Delta, ModelCall, ModelTurn};
 use crate::types::{TurnEnd, Usage};
@@ -75,15 +77,22 @@ impl Assembler {
         self.calls > 0
     }
 
-    /// What the upstream says so far that the turn took.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        self.usage.as_ref().map(Usage::from)
+    /// What the upstream says so far that the turn took, with what is still to be [counted](Self::count).
+    pub(super) fn usage(&self, uncounted: Option<WireUsage>) -> Option<Usage> {
+        let mut usage = self.usage.or(uncounted)?;
+        usage.update(&uncounted.unwrap_or_default());
+        Some(Usage::from(&usage))
+    }
+
+    /// Takes over what a chunk tells of the usage.
+    pub(super) fn count(&mut self, usage: &WireUsage) {
+        self.usage.get_or_insert_default().update(usage);
     }
 
     /// Adds a chunk to the turn and what it says to `deltas`. Returns whether it said anything.
     pub(super) fn push(&mut self, chunk: Chunk<'_>, deltas: &mut Vec<Delta>) -> Result<bool, Fault> {
         if let Some(usage) = &chunk.usage_metadata {
-            self.usage.get_or_insert_default().update(usage);
+            self.count(usage);
         }
         let before = self.size;
         let counts = chunk.usage_metadata.is_some_and(|usage| usage.counts_answer());
@@ -97,6 +106,20 @@ impl Assembler {
         }
         self.is_counted |= counts && self.finish_reason.is_some();
         Ok(is_blocked || self.size > before)
+    }
+
+    /// Adds what a chunk says that says nothing else, as [`push`](Self::push) would.
+    pub(super) fn push_piece(
+        &mut self,
+        OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<bool, Fault> {
+        if said.is_empty() {
+            return Ok(false);
+        }
+        self.push_text(said, is_thinking, "".into(), deltas)?;
+        self.take_reason_back();
+        Ok(true)
     }
 
     fn push_candidate(&mut self, candidate: Candidate<'_>, deltas: &mut Vec<Delta>) -> Result<(), Fault> {
@@ -155,19 +178,22 @@ impl Assembler {
         let last = self.pieces.last_mut().filter(|last| last.signature.is_empty() && signature.is_empty());
         match (last.map(|last| &mut last.said), is_thought) {
             (Some(Said::Text(text)), false) | (Some(Said::Thought(text)), true) => {
-                text.push_str(&said);
+                add(text, &said);
                 self.grow(said.len())?;
             }
-            (_, true) => self.add(Piece { said: Said::Thought(said.to_string()), signature: signature.into() })?,
-            (_, false) => self.add(Piece { said: Said::Text(said.to_string()), signature: signature.into() })?,
+            (_, is_thought) => {
+                let said = with_room(Cow::Borrowed(&said));
+                let said = if is_thought { Said::Thought(said) } else { Said::Text(said) };
+                self.add(Piece { said, signature: signature.into_owned() })?;
+            }
         }
         if said.is_empty() {
             return Ok(());
         }
         match (deltas.last_mut(), is_thought) {
             (Some(Delta::Text(last)), false) | (Some(Delta::Thinking(last)), true) => last.push_str(&said),
-            (_, true) => deltas.push(Delta::Thinking(said.into_owned())),
-            (_, false) => deltas.push(Delta::Text(said.into_owned())),
+            (_, true) => deltas.push(Delta::Thinking(with_room(said))),
+            (_, false) => deltas.push(Delta::Text(with_room(said))),
         }
         Ok(())
     }
@@ -193,7 +219,7 @@ impl Assembler {
 
     /// The turn, once the stream has ended. A refusal takes all calls back.
     pub(super) fn finish(self) -> Result<ModelTurn, Fault> {
-        let (has_calls, usage) = (self.calls > 0, self.usage());
+        let (has_calls, usage) = (self.calls > 0, self.usage(None));
         let (end, kept) = match self.finish_reason {
             None if self.is_blocked => (TurnEnd::ContentFilter, Calls::None),
             None => return Err(Fault::Truncated),

@@ -2,9 +2,13 @@
 //!
 //! Text is borrowed from the bytes in which it arrived. Unknown members are skipped; a member of a wrong type is an error.
 
+use std::borrow::Cow;
+
+use memchr::memchr;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::llm::repeated::OnlyPiece;
 use crate::llm::text::Text;
 use crate::types::Usage;
 
@@ -23,6 +27,35 @@ pub(super) struct Chunk<'a> {
     /// What went wrong, in place of an answer.
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+}
+
+impl<'a> Chunk<'a> {
+    /// What it adds, if that is one piece of text or reasoning, without escapes, and all that it says but for its usage.
+    pub(super) fn only_piece(&self) -> Option<OnlyPiece<'a>> {
+        let ([candidate], None) = (self.candidates.as_deref()?, &self.prompt_feedback) else { return None };
+        let is_first = candidate.index.is_none_or(|index| index == 0);
+        if !is_first || !candidate.finish_reason.0.is_empty() {
+            return None;
+        }
+        let [json] = candidate.content.as_ref()?.parts.as_deref()? else { return None };
+        if memchr(b'\\', json.get().as_bytes()).is_some() {
+            return None;
+        }
+        let part: WirePart<'a> = serde_json::from_str(json.get()).ok()?;
+        match (part.text?.0, part.function_call, &*part.thought_signature.0) {
+            (Cow::Borrowed(said), None, "") if !said.is_empty() => {
+                Some(OnlyPiece { said: said.into(), is_thinking: part.thought == Some(true) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The usage of a chunk of which nothing else is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Counted {
+    pub(super) usage_metadata: Option<WireUsage>,
 }
 
 /// What the upstream thinks of the request.

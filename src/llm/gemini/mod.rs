@@ -17,7 +17,7 @@
 mod assemble;
 mod chunk;
 mod contents;
-mod decode;
+pub mod decode;
 mod finish_reason;
 mod media;
 mod models;

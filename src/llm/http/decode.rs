@@ -1,8 +1,12 @@
 //! What a dialect must do with an answer: bytes into deltas and a turn.
 
 use super::fault::Fault;
+use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
 use crate::types::Usage;
+
+/// What says in OpenAI's dialects, and at relays to Gemini, that nothing follows.
+pub const LAST_EVENT: &[u8] = b"[DONE]";
 
 /// How far an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,14 @@ pub enum Progress {
     Spoke,
     /// The dialect's last event: nothing follows.
     Done,
+}
+
+impl Progress {
+    /// Of an event that said something, or not.
+    #[must_use]
+    pub fn of(spoke: bool) -> Self {
+        if spoke { Self::Spoke } else { Self::Silent }
+    }
 }
 
 /// Reads one answer. Pure: knows nothing of connections and time.
@@ -40,4 +52,25 @@ pub trait Decode: Send + 'static {
 
     /// The turn, once nothing more follows.
     fn finish(self) -> Result<ModelTurn, Fault>;
+}
+
+/// Hands each event to `read` that is whole with these bytes, up to the last one of its stream.
+pub fn read_events(
+    events: &mut Parser,
+    mut bytes: &[u8],
+    mut read: impl FnMut(&[u8]) -> Result<Progress, Fault>,
+) -> Result<Progress, Fault> {
+    let mut progress = Progress::Silent;
+    while let Some(event) = events.next_event(&mut bytes)? {
+        let read = match event.trim_ascii() {
+            b"" => Progress::Silent,
+            json => read(json)?,
+        };
+        match read {
+            Progress::Done => return Ok(Progress::Done),
+            Progress::Spoke => progress = Progress::Spoke,
+            Progress::Silent => {}
+        }
+    }
+    Ok(progress)
 }

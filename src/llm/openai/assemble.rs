@@ -8,9 +8,10 @@ use std::borrow::Cow;
 
 use super::chunk::{CallPiece, Chunk, MessageDelta};
 use super::finish_reason;
+use crate::llm::drafts::say_arguments;
 use crate::llm::http::fault::{Fault, MAX_CALLS, MAX_TURN};
 use crate::llm::repeated::OnlyPiece;
-use crate::llm::text::Text;
+use crate::llm::text::{Text, with_room};
 use crate::llm::turn_calls::{Calls, is_whole_object};
 use crate::llm::{Delta, ModelCall, ModelPart, ModelTurn};
 use crate::types::Usage;
@@ -97,15 +98,15 @@ impl Assembler {
         OnlyPiece { said, is_thinking }: OnlyPiece<'_>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
-        if self.is_finished() {
+        if self.is_finished() || said.is_empty() {
             return Ok(false);
         }
         if is_thinking {
-            self.say_thinking(said.into(), deltas)?;
+            self.say_thinking(said, deltas)?;
         } else {
-            self.say_text(said, false, deltas)?;
+            self.say_text(&said, false, deltas)?;
         }
-        Ok(!said.is_empty())
+        Ok(true)
     }
 
     /// Whether the model said that it is done. Its usage may still follow.
@@ -198,13 +199,13 @@ impl Assembler {
         self.grow(said.len())?;
         match (self.pieces.last_mut(), is_refusal) {
             (Some(Piece::Text(last)), false) | (Some(Piece::Refusal(last)), true) => last.push_str(said),
-            (_, false) => self.pieces.push(Piece::Text(with_room(said))),
-            (_, true) => self.pieces.push(Piece::Refusal(with_room(said))),
+            (_, false) => self.pieces.push(Piece::Text(with_room(said.into()))),
+            (_, true) => self.pieces.push(Piece::Refusal(with_room(said.into()))),
         }
         match (deltas.last_mut(), is_refusal) {
             (Some(Delta::Text(last)), false) | (Some(Delta::Refusal(last)), true) => last.push_str(said),
-            (_, false) => deltas.push(Delta::Text(with_room(said))),
-            (_, true) => deltas.push(Delta::Refusal(with_room(said))),
+            (_, false) => deltas.push(Delta::Text(with_room(said.into()))),
+            (_, true) => deltas.push(Delta::Refusal(with_room(said.into()))),
         }
         Ok(())
     }
@@ -287,18 +288,4 @@ impl Draft {
         let same = same_place && !name.is_empty() && self.name == name;
         same && self.arguments == arguments && is_whole_object(arguments)
     }
-}
-
-fn say_arguments(index: usize, piece: Cow<'_, str>, deltas: &mut Vec<Delta>) {
-    match deltas.last_mut() {
-        Some(Delta::CallArguments { index: last, delta }) if *last == index => delta.push_str(&piece),
-        _ => deltas.push(Delta::CallArguments { index, delta: piece.into_owned() }),
-    }
-}
-/// A text to which more is added most of the time, token by token.
-fn with_room(said: &str) -> String {
-    const ROOM: usize = 128;
-    let mut text = String::with_capacity(said.len().max(ROOM));
-    text.push_str(said);
-    text
 }

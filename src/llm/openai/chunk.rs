@@ -47,7 +47,9 @@ impl<'a> Chunk<'a> {
         let mut pieces = [content, reasoning_content, reasoning, refusal].into_iter().filter(|text| !text.0.is_empty());
         let (Some(piece), None, None, false) = (pieces.next(), pieces.next(), tool_calls, audio.0) else { return None };
         match piece.0 {
-            Cow::Borrowed(said) if refusal.0.is_empty() => Some(OnlyPiece { said, is_thinking: content.0.is_empty() }),
+            Cow::Borrowed(said) if refusal.0.is_empty() => {
+                Some(OnlyPiece { said: said.into(), is_thinking: content.0.is_empty() })
+            }
             Cow::Borrowed(_) | Cow::Owned(_) => None,
         }
     }

@@ -5,7 +5,7 @@
 use super::assemble::Assembler;
 use super::chunk::Chunk;
 use super::content_list;
-use crate::llm::http::decode::{Decode, Progress};
+use crate::llm::http::decode::{Decode, LAST_EVENT, Progress, read_events};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::Fault;
 use crate::llm::repeated::Surroundings;
@@ -29,20 +29,12 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
-        let mut progress = Progress::Silent;
-        while let Some(event) = self.events.next_event(&mut bytes)? {
-            match event.trim_ascii() {
-                b"" => {}
-                b"[DONE]" => return Ok(Progress::Done),
-                json => {
-                    if read_chunk(json, &mut self.surroundings, &mut self.assembler, deltas)? {
-                        progress = Progress::Spoke;
-                    }
-                }
-            }
-        }
-        Ok(progress)
+    fn feed(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+        let Self { events, surroundings, assembler } = self;
+        read_events(events, bytes, |event| match event {
+            LAST_EVENT => Ok(Progress::Done),
+            json => read_chunk(json, surroundings, assembler, deltas).map(Progress::of),
+        })
     }
 
     /// Reads a whole `chat.completion`.

@@ -17,7 +17,7 @@ pub struct Listed<'a> {
 /// a date (`-2025-08-07`, `-20250514`) after it. A list whose prices hold at the host goes before one whose prices do not.
 pub(super) fn find<'a>(lists: [&'a [PriceFile]; 2], host: &str, model: &str) -> Option<Listed<'a>> {
     let own_name = model.rsplit_once('/').map_or(model, |(_, name)| name);
-    let names = [Some(model), Some(own_name), without_date(own_name)];
+    let names = [Some(model), Some(own_name).filter(|own| *own != model), without_date(own_name)];
     let mut elsewhere = None;
     for name in names.into_iter().flatten() {
         for file in lists.into_iter().flatten() {

@@ -87,11 +87,12 @@ impl Assembler {
         &mut self,
         place: usize,
         what: Said,
-        said: &str,
+        said: Cow<'_, str>,
         deltas: &mut Vec<Delta>,
     ) -> Result<bool, Fault> {
-        self.drafts.say(place, what, said.into(), deltas)?;
-        Ok(!said.is_empty())
+        let has_said = !said.is_empty();
+        self.drafts.say(place, what, said, deltas)?;
+        Ok(has_said)
     }
 
     /// Where in the turn the last delta added to.

@@ -5,15 +5,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::assemble::Assembler;
 use super::event::{API, Event, WireResponse};
 use crate::llm::drafts::Said;
-use crate::llm::http::decode::{Decode, Progress};
+use crate::llm::http::decode::{Decode, LAST_EVENT, Progress, read_events};
 use crate::llm::http::failure::Report;
 use crate::llm::http::fault::{Fault, MAX_TURN};
+use crate::llm::named_event::{kind_ahead, parse};
 use crate::llm::repeated::{OnlyPiece, Surroundings};
 use crate::llm::sse::Parser;
 use crate::llm::{Delta, ModelTurn};
@@ -32,7 +32,7 @@ const KNOWN: [&str; 6] = [
 
 /// Reads one streamed answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub struct Decoder {
     events: Parser,
     reader: Reader,
 }
@@ -48,28 +48,20 @@ struct Reader {
 
 impl Decoder {
     /// For an answer of the model that signs as `author`.
-    pub(super) fn new(author: Arc<str>) -> Self {
+    #[must_use]
+    pub fn new(author: Arc<str>) -> Self {
         let (surroundings, assembler) = (Surroundings::default(), Assembler::new(author));
         Self { events: Parser::with_longest_event(MAX_EVENT), reader: Reader { surroundings, place: 0, assembler } }
     }
 }
 
 impl Decode for Decoder {
-    fn feed(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
-        let mut progress = Progress::Silent;
-        while let Some(event) = self.events.next_event(&mut bytes)? {
-            let read = match event.trim_ascii() {
-                b"" => Progress::Silent,
-                b"[DONE]" => Progress::Done,
-                json => self.reader.read(json, deltas)?,
-            };
-            match read {
-                Progress::Done => return Ok(Progress::Done),
-                Progress::Spoke => progress = Progress::Spoke,
-                Progress::Silent => {}
-            }
-        }
-        Ok(progress)
+    fn feed(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
+        let Self { events, reader } = self;
+        read_events(events, bytes, |event| match event {
+            LAST_EVENT => Ok(Progress::Done),
+            json => reader.read(json, deltas),
+        })
     }
 
     /// Reads a whole response.
@@ -104,34 +96,24 @@ impl Reader {
     fn read(&mut self, json: &[u8], deltas: &mut Vec<Delta>) -> Result<Progress, Fault> {
         if let Some(OnlyPiece { said, is_thinking }) = self.surroundings.piece_of(json) {
             let what = if is_thinking { Said::Thinking } else { Said::Text };
-            return self.assembler.push_piece(self.place, what, said, deltas).map(spoke);
+            return self.assembler.push_piece(self.place, what, said, deltas).map(Progress::of);
         }
-        let (text, event) = parse(json)?;
+        if kind_ahead(json).is_some_and(|kind| !is_known(kind)) {
+            // Most of these repeat what was asked, or what was said: long events, of which nothing is needed.
+            return Ok(Progress::Silent);
+        }
+        let (text, event) = parse::<Event<'_>>(json, API, is_known)?;
         if event.item.is_some() {
             // Where items have neither number nor name, the same surroundings mean another item from here on.
             self.surroundings = Surroundings::default();
         }
         let piece = only_piece(&event);
         let read = read_event(json, event, &mut self.assembler, deltas)?;
-        if let (Some(place), Some(_)) = (self.assembler.place(), piece) {
+        if let (Some(place), piece @ Some(_)) = (self.assembler.place(), piece) {
             self.surroundings.keep(text, piece);
             self.place = place;
         }
         Ok(read)
-    }
-}
-
-fn spoke(spoke: bool) -> Progress {
-    if spoke { Progress::Spoke } else { Progress::Silent }
-}
-
-/// An event, and the text that it was parsed from.
-fn parse(json: &[u8]) -> Result<(&str, Event<'_>), Fault> {
-    let text = str::from_utf8(json).map_err(|_| Fault::NotAnEvent(API))?;
-    match serde_json::from_str(text) {
-        Ok(event) => Ok((text, event)),
-        Err(_) if is_unknown(text) => Ok((text, Event::default())),
-        Err(_) => Err(Fault::NotAnEvent(API)),
     }
 }
 
@@ -146,14 +128,9 @@ fn said_by(kind: &str) -> Option<Said> {
     })
 }
 
-/// Whether it is an event of a kind that says nothing here, whose members may then be anything.
-fn is_unknown(text: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Kind {
-        r#type: String,
-    }
-    let is_known = |kind: &str| KNOWN.contains(&kind) || said_by(kind).is_some();
-    serde_json::from_str(text).is_ok_and(|Kind { r#type }| !is_known(&r#type))
+/// Whether an event of this kind says something here.
+fn is_known(kind: &str) -> bool {
+    KNOWN.contains(&kind) || said_by(kind).is_some()
 }
 
 /// Adds what an event says. Most kinds of events repeat what others say.
@@ -164,12 +141,12 @@ fn read_event(
     deltas: &mut Vec<Delta>,
 ) -> Result<Progress, Fault> {
     if let Some(what) = said_by(&event.r#type.0) {
-        return assembler.push_delta(what, event, deltas).map(spoke);
+        return assembler.push_delta(what, event, deltas).map(Progress::of);
     }
     let index = event.output_index;
     match (&*event.r#type.0, event.item, event.response) {
-        ("response.output_item.added", Some(item), _) => assembler.begin_item(index, &item, deltas).map(spoke),
-        ("response.output_item.done", Some(item), _) => assembler.end_item(index, &item, deltas).map(spoke),
+        ("response.output_item.added", Some(item), _) => assembler.begin_item(index, &item, deltas).map(Progress::of),
+        ("response.output_item.done", Some(item), _) => assembler.end_item(index, &item, deltas).map(Progress::of),
         (kind @ ("response.completed" | "response.incomplete" | "response.failed"), _, Some(response)) => {
             assembler.end_response(response, kind.trim_start_matches("response."), deltas)?;
             Ok(Progress::Done)
@@ -190,7 +167,7 @@ fn only_piece<'a>(event: &Event<'a>) -> Option<OnlyPiece<'a>> {
         Said::Refusal | Said::Arguments => return None,
     };
     match event.delta.0 {
-        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said, is_thinking }),
+        Cow::Borrowed(said) if !said.is_empty() => Some(OnlyPiece { said: said.into(), is_thinking }),
         Cow::Borrowed(_) | Cow::Owned(_) => None,
     }
 }

@@ -16,7 +16,7 @@
 
 mod assemble;
 mod content;
-mod decode;
+pub mod decode;
 mod event;
 mod few;
 mod items;

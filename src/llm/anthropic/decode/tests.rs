@@ -174,6 +174,30 @@ fn everything_that_is_said_becomes_deltas_in_its_order() {
 }
 
 #[test]
+fn of_the_events_that_say_one_token_each_only_the_first_is_parsed() {
+    let mut decoder = Decoder::new(AUTHOR.into());
+    let begun = stream(&[started(), block(0, json!({ "type": "text", "text": "" }))]);
+    decoder.feed(begun.as_bytes(), &mut Vec::new()).unwrap();
+    let events =
+        (0..100_usize).map(|token| text(0, &format!("token {token}{}", ["", "\n", " \"it\""][token % 3])).to_string());
+    let parsed = events.filter(|event| {
+        let is_parsed = decoder.reader.surroundings.piece_of(event.as_bytes()).is_none();
+        decoder.feed(format!("data: {event}\n\n").as_bytes(), &mut Vec::new()).unwrap();
+        is_parsed
+    });
+    assert_eq!(parsed.count(), 1);
+}
+
+#[test]
+fn a_block_that_has_the_number_of_another_is_added_to_alone() {
+    let block = || block(0, json!({ "type": "text", "text": "" }));
+    let call = tool(0, "f");
+    let events = [vec![started(), block(), text(0, "a"), text(0, "b"), call, text(0, "lost"), block(), text(0, "c")]];
+    let turn = turn(&[events.concat(), ended("tool_use").to_vec()].concat()).unwrap();
+    assert_eq!(turn.parts, [said("ab"), called("f", "{}"), said("c")]);
+}
+
+#[test]
 fn a_whole_message_is_read_as_its_stream_is() {
     let message = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use", "stop_sequence": null,

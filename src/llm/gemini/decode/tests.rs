@@ -8,6 +8,7 @@ use crate::types::json::RawValueEq;
 use crate::types::{TurnEnd, Usage};
 
 mod end;
+mod repeated;
 
 const AUTHOR: &str = "gemini/m";
 

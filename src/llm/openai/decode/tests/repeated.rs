@@ -41,6 +41,10 @@ fn any_event() -> impl Strategy<Value = Vec<u8>> {
         r#"{"id":"1","choices":[{"delta":{"content":"b","tool_calls":[{"index":0,"function":{"name":"@"}}]}}]}"#,
         r#"{"id":"@","choices":[{"delta":{"content":"c"}}]}"#,
         r#"{"id":"1","choices":[{"delta":{"content":"@"}}],"error":{"message":"no"}}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"d"}}],"obfuscation":"@"}"#,
+        r#"{"id":"1","choices":[{"delta":{"content":"@"}}],"obfuscation":"aB3"}"#,
+        r#"{"sequence_number":7,"choices":[{"delta":{"content":"@"}}]}"#,
+        r#"{"sequence_number":@,"choices":[{"delta":{"content":"e"}}]}"#,
     ];
     (prop_oneof![3 => 0..3_usize, 1 => 0..forms.len()], any_string()).prop_map(move |(form, said)| {
         let (before, after) = forms[form].split_once('@').expect("each has a place");
@@ -76,7 +80,11 @@ proptest! {
 fn of_the_chunks_that_say_one_token_each_only_the_first_is_parsed() {
     for member in ["content", "reasoning_content", "reasoning"] {
         let (mut surroundings, mut assembler) = (Surroundings::default(), Assembler::default());
-        let events = (0..100).map(|token| said(json!({ member: format!("token {token}") })).to_string().into_bytes());
+        let events = (0..100).map(|token| {
+            let mut event = said(json!({ member: format!("token {token}{}", ["", "\n", " \"it\""][token % 3]) }));
+            event["obfuscation"] = "Xy9".repeat(token % 4).into();
+            event.to_string().into_bytes()
+        });
         let parsed = events.filter(|event| {
             let is_parsed = surroundings.piece_of(event).is_none();
             read_chunk(event, &mut surroundings, &mut assembler, &mut Vec::new()).unwrap();

@@ -2,6 +2,8 @@
 //! Time and allocations; see `README.md` beside this file. And what a loop waits for the embedded store, beside one sync
 //! of the same disk.
 
+mod dialects;
+
 use std::fs::File;
 use std::io::{Seek, Write as _};
 use std::sync::Arc;
@@ -16,8 +18,6 @@ use loopgate::agent::ownership::lease::Leases;
 use loopgate::api::wire::agent::events::AgentEvents;
 use loopgate::api::wire::openai_chat::stream::ChatChunks;
 use loopgate::api::wire::{Encoder, RunNames};
-use loopgate::llm::http::decode::Decode;
-use loopgate::llm::openai::decode::Decoder;
 use loopgate::store::embedded::EmbeddedStore;
 use loopgate::store::memory::MemoryStore;
 use loopgate::store::{Partition, Store, Tx, Write};
@@ -25,6 +25,8 @@ use loopgate::telemetry::metrics::LeaseLosses;
 use loopgate::telemetry::run::RunReaders;
 use loopgate::types::{Event, Record, RunId, RunSpec};
 use serde_json::json;
+
+use crate::dialects::{DIALECTS, Dialect};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -35,28 +37,19 @@ fn main() {
     divan::main();
 }
 
-/// 100 tokens that arrive one by one.
-#[divan::bench]
-fn parse_paced(bencher: Bencher<'_, '_>) {
-    let chunks: Vec<String> = (0..TOKENS).map(chunk).collect();
-    bencher.counter(ItemsCount::new(TOKENS)).bench(|| {
-        let (mut decoder, mut deltas) = (Decoder::default(), Vec::new());
-        for chunk in &chunks {
-            decoder.feed(chunk.as_bytes(), &mut deltas).expect("the chunks are valid");
-            deltas.clear();
-        }
-    });
+/// 100 tokens that arrive one by one, in each dialect. The ratio to the first one is what a dialect costs.
+#[divan::bench(args = &DIALECTS)]
+fn parse_paced(bencher: Bencher<'_, '_>, dialect: &Dialect) {
+    let begin = std::iter::once(dialect.begin.to_owned());
+    let chunks: Vec<String> = begin.chain((0..TOKENS).map(dialect.event)).collect();
+    bencher.counter(ItemsCount::new(TOKENS)).bench(|| (dialect.parse)(&chunks));
 }
 
 /// 100 tokens that arrive in one piece.
-#[divan::bench]
-fn parse_burst(bencher: Bencher<'_, '_>) {
-    let burst: String = (0..TOKENS).map(chunk).collect();
-    bencher.counter(ItemsCount::new(TOKENS)).bench(|| {
-        let (mut decoder, mut deltas) = (Decoder::default(), Vec::new());
-        decoder.feed(burst.as_bytes(), &mut deltas).expect("the chunks are valid");
-        deltas
-    });
+#[divan::bench(args = &DIALECTS)]
+fn parse_burst(bencher: Bencher<'_, '_>, dialect: &Dialect) {
+    let burst = [dialect.begin, &(0..TOKENS).map(dialect.event).collect::<String>()].concat();
+    bencher.counter(ItemsCount::new(TOKENS)).bench(|| (dialect.parse)(std::slice::from_ref(&burst)));
 }
 
 /// 100 pieces of text, each stored, applied and shown by itself.
@@ -132,14 +125,6 @@ fn encode<E: Encoder>(bencher: Bencher<'_, '_>, encoder: impl Fn() -> E + Sync) 
             }
             out
         });
-}
-
-fn chunk(number: usize) -> String {
-    format!(
-        "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
-         \"system_fingerprint\":\"fp\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" word{number}\"}},\
-         \"logprobs\":null,\"finish_reason\":null}}]}}\n\n"
-    )
 }
 
 fn text(number: usize) -> Event {
